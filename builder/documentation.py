@@ -34,6 +34,11 @@ def read_page(name: str) -> str:
     return (PAGES / f"{name}.md").read_text(encoding="utf-8")
 
 
+def link_pages(text: str) -> str:
+    """Return a text for docs/ with links in place of the commands that show pages."""
+    return re.sub(docs_command(r"([\w-]+)"), r"[\1.md](\1.md)", text)
+
+
 def style_page(text: str) -> str:
     """Render Markdown for a terminal, links to pages as commands; return it as it is where rich is not installed."""
     try:

@@ -25,6 +25,7 @@ from builder.cli.command import (
     workspace_of,
 )
 from builder.cli.complete import completed, models
+from builder.commands import docs_command
 from builder.project import Project
 from builder.spec import ModelSpec, Source
 from builder.spec.address import is_address
@@ -63,7 +64,7 @@ def check_spec(options: Options, _project: Project) -> None:
 
 
 def _inspect_arguments(parser: Arguments) -> None:
-    parser.add_argument("model", help=f"{MODEL}, or a model file, or its address (docs/sources.md)")
+    parser.add_argument("model", help=f"{MODEL}, or a model file, or its address ({docs_command('sources')})")
     add_trust(parser)
 
 

@@ -12,6 +12,7 @@ from builder.cli import COMMANDS
 from builder.cli.command import Arguments, Command, add_common, named
 from builder.cli.guide import describe, example
 from builder.cli.results import RESULTS, Schema, document
+from builder.documentation import link_pages
 from builder.files import write_file
 
 SCHEMA = "results.schema.json"
@@ -44,7 +45,7 @@ def reference() -> str:
     """The whole page."""
     commands = (one for given in COMMANDS for one in named(given))
     sections = (line for name, command in commands for line in _section(name, command))
-    return "\n".join([_HEAD, *_table(add_common), *sections])
+    return link_pages("\n".join([_HEAD, *_table(add_common), *sections]))
 
 
 def _section(name: str, command: Command) -> Iterator[str]:

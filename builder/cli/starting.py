@@ -7,7 +7,7 @@ from pathlib import Path
 
 from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative, say
 from builder.cli.looking import describe_for, fetched_model
-from builder.commands import bundle_command
+from builder.commands import bundle_command, docs_command
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.files import write_file
 from builder.project import Project
@@ -49,7 +49,9 @@ def new(options: Options, project: Project) -> None:
 
 
 def _init_arguments(parser: Arguments) -> None:
-    parser.add_argument("model", help=".keras, .h5, .pb or a SavedModel folder, or its address (docs/sources.md)")
+    parser.add_argument(
+        "model", help=f".keras, .h5, .pb or a SavedModel folder, or its address ({docs_command('sources')})"
+    )
     parser.add_argument(
         "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
     )

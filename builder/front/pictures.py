@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from builder.arrays import Array
+from builder.commands import docs_command
 from builder.errors import ImportModelError
 from builder.importers.frontier import run
 from builder.importers.loaded import RawGraph
@@ -288,7 +289,7 @@ def _advice(grids: Sequence[tuple[str, Grid]]) -> str:
         )
     return (
         "Of cuts, [image] knows tf.image.central_crop, the square in the middle, and a short side that is resized "
-        "first. Use one of these (docs/strings.md), or export a signature that takes pixels."
+        f"first. Use one of these ({docs_command('strings')}), or export a signature that takes pixels."
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from builder.commands import docs_command
 from builder.errors import ImportModelError, PreflightError
 from builder.escape import visible
 from builder.importers.loaded import tensor_name
@@ -239,7 +240,8 @@ def _require_readable_programs(graph_def: Any) -> None:
         if version := unreadable_version(node.attr["module"].s):
             raise ImportModelError(
                 f"The program in {visible(node.name)} was written for StableHLO {version}, and has ops that "
-                f"TensorFlow's {STABLEHLO} does not know: give the function as jax.export serialises it (docs/jax.md)."
+                f"TensorFlow's {STABLEHLO} does not know: give the function as jax.export serialises it "
+                f"({docs_command('jax')})."
             )
         if names := foreign_calls(node.attr["module"].s):
             raise ImportModelError(

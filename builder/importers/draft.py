@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from builder.commands import docs_command
 from builder.errors import ImportModelError
 from builder.importers.draft_image import draft_image
 from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
@@ -273,7 +274,8 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool
             )
         elif outputs[-1].kind == "embedding":
             notes[f"{place}.kind"] = (
-                "Named like a vector that stands for the input; see docs/answers.md for `normalise` and `format`."
+                f"Named like a vector that stands for the input; see {docs_command('answers')} for `normalise` and "
+                "`format`."
             )
         elif outputs[-1].kind == "regression":
             notes[place] = "One number, so taken for a regression; a yes/no score may rather be a classification."

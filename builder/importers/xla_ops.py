@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from builder.commands import docs_command
 from builder.escape import visible
 from builder.importers.graph import MODEL_SCOPE
 from builder.importers.rewrites import REWRITES, rewrite_of
@@ -48,13 +49,16 @@ _TABLE = (
     "only tables that constants or assets fill, of numbers or of a model's inputs of strings: look others up in the "
     "caller"
 )
-_DECODE = "let a SavedModel's signature take the encoded pictures (docs/strings.md), or feed pixels ([image])"
+_DECODE = (
+    f"let a SavedModel's signature take the encoded pictures ({docs_command('strings')}), or feed pixels ([image])"
+)
+_EXAMPLE = f"give it a SavedModel's input of strings ({docs_command('strings')}), or fetch and feed past this node"
 HINTS: Mapping[str, str] = {
     "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "PyFuncStateless": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
     "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
-    "ParseExample": "give it a SavedModel's input of strings (docs/strings.md), or fetch and feed past this node",
-    "ParseExampleV2": "give it a SavedModel's input of strings (docs/strings.md), or fetch and feed past this node",
+    "ParseExample": _EXAMPLE,
+    "ParseExampleV2": _EXAMPLE,
     "CTCBeamSearchDecoder": "it keeps a tree of beams of any size: fetch its input and decode in the caller, or take "
     "tf.nn.ctc_greedy_decoder",
     "TensorListResize": "give the TensorArray its size, and no dynamic_size",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.commands import bundle_command
+from builder.commands import bundle_command, docs_command
 from builder.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.local import parts
 from builder.local.emulator import Emulator
@@ -142,7 +142,7 @@ def require_answer(answer: Any) -> None:
     if isinstance(error, dict):
         raise AnswerError(
             f"the function refused the request: {error.get('message')} ({error.get('code')}). "
-            "docs/errors.md explains each code."
+            f"{docs_command('errors')} explains each code."
         )
     if answer.get("statusCode", 200) >= 400:
         raise AnswerError(f"the function answered with HTTP status {answer['statusCode']}.")

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from builder.documentation import link_pages
 from builder.escape import markdown
 from builder.files import write_file
 from builder.importers.frontier import PICTURE_OPS
@@ -129,7 +130,7 @@ def page() -> str:
     parts += [_STRINGS.format(strings=len(strings)), _listed(strings)]
     parts += [_REFUSED.format(count=len(refused)), *_refusals(refused)]
     parts += [_SPECIAL, *_differences()]
-    return "".join(parts)
+    return link_pages("".join(parts))
 
 
 def op_names() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from builder.commands import docs_command
 from builder.errors import ImportModelError, UsageError
 from builder.sources import mlflow
 from builder.sources.fetched import fetch, fixed_address, model_in_archive
@@ -46,6 +47,6 @@ def _source(address: Address, store: Store, show: Show, bounds: Bounds) -> Sourc
     if form is None:
         raise UsageError(
             f"{address.shown} does not tell its format: its name has to end in .keras, .h5, .pb, .tar.gz or .zip. "
-            "Write a model.toml with `format` by hand (docs/sources.md)."
+            f"Write a model.toml with `format` by hand ({docs_command('sources')})."
         )
     return replace(source, format=form, file=file)

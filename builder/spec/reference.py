@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from builder.documentation import link_pages
 from builder.files import write_file
 from builder.spec.schema import SECTIONS, Field, Section
 
@@ -100,9 +101,8 @@ top_k = 5
 
 def document() -> str:
     """The whole page, in Markdown."""
-    return _INTRODUCTION.format(example=EXAMPLE, graph=GRAPH_EXAMPLE) + "".join(
-        _section(section) for section in SECTIONS
-    )
+    sections = "".join(_section(section) for section in SECTIONS)
+    return _INTRODUCTION.format(example=EXAMPLE, graph=GRAPH_EXAMPLE) + link_pages(sections)
 
 
 def _section(section: Section) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from builder.commands import docs_command
 from builder.escape import toml_string, visible
 from builder.spec.canonical import relative
 from builder.spec.model import WITH_MODEL, Activations, ModelSpec, Weights
@@ -41,7 +42,7 @@ def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     """
     writer = _Writer(notes or {})
     model = _model(spec)
-    writer.text("Every key: docs/model-toml.md. `coldforge inspect` shows what the model takes and gives.")
+    writer.text(f"Every key: {docs_command('model-toml')}. `coldforge inspect` shows what the model takes and gives.")
     writer.table(MODEL, "model", model)
     feeds, fetches, outputs = (_of_all(spec, kind) for kind in ("feeds", "fetches", "outputs"))
     for i, feed in enumerate(feeds):

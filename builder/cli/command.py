@@ -100,7 +100,7 @@ def add_target(parser: Arguments) -> None:
 
 
 def add_route(parser: Arguments) -> None:
-    help = "auto: in Docker when an engine answers and the image can read the model (default: auto)"
+    help = "auto: in Docker where an engine, buildx and the image are there (default: auto)"
     parser.add_argument("--in", dest="route", default="auto", choices=("docker", "host", "auto"), help=help)
 
 

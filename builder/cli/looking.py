@@ -42,9 +42,11 @@ def _where_arguments(parser: Arguments) -> None:
 
 
 def where(options: Options, project: Project) -> None:
-    from builder.docker.run import route_of
+    from builder.docker.image import BuilderImage
+    from builder.docker.route import choose_route
 
-    route = route_of(options.route, [load_spec(model, project) for model in options.models])
+    specs = [load_spec(model, project) for model in options.models]
+    route = choose_route(options.route, specs, BuilderImage.configured(project.lock), progress_of(options).say)
     answer(options, {"route": route}, route)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import digest
-from builder.docker.client import client, docker, why_no_engine
+from builder.docker.client import client, docker, why_no_buildkit, why_no_engine, why_no_image
 from builder.errors import EnvironmentSetupError
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
@@ -45,10 +45,19 @@ class BuilderImage:
     def tag(self) -> str:
         return f"{REPOSITORY}:{digest(DOCKERFILE, self.lock, self.base, self.base_digest)[:16]}"
 
+    def why_unavailable(self) -> str | None:
+        """None when this engine has the image, or can make it; otherwise the reason in a line. Fetches nothing."""
+        return None if self._exists() else why_no_buildkit() or why_no_image(self.reference)
+
+    def _exists(self) -> bool:
+        return docker("image", "inspect", self.tag).returncode == 0
+
     def ensure(self, say: Callable[[str], None] = lambda _: None) -> str:
         """The tag, after making the image if this engine has none. Raises EnvironmentSetupError."""
-        if docker("image", "inspect", self.tag).returncode == 0:
+        if self._exists():
             return self.tag
+        if reason := why_no_buildkit():
+            raise EnvironmentSetupError(f"The builder image cannot be made: {reason}.")
         if not self.pinned:
             say(f"{self.base} has no digest; pin it with COLDFORGE_BASE_DIGEST")
         say(f"making the builder image from {self.base} (once; about 700 MB to fetch)")
@@ -72,9 +81,7 @@ class BuilderImage:
         words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-8:])
         if reason := why_no_engine():
             return f"The Docker engine went away: {reason}"
-        if "buildx" in stderr:
-            advice = "Install Docker's buildx plugin, or name a client that has it: DOCKER=/path/to/docker."
-        elif "failed to resolve source metadata" in stderr or "failed to do request" in stderr:
+        if "failed to resolve source metadata" in stderr or "failed to do request" in stderr:
             advice = (
                 f"{self.reference} cannot be fetched. Where its registry is not reached, or no longer has that digest, "
                 "name another base with COLDFORGE_BASE_IMAGE, or build without Docker: BUILD_IN=host."

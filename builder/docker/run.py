@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import platform
 import shutil
 import subprocess
 import uuid
@@ -26,7 +25,7 @@ from typing import IO
 
 from builder.cache import digest
 from builder.commands import either
-from builder.docker.client import Route, choose, client, docker, engine_memory, why_no_engine
+from builder.docker.client import client, docker, engine_memory, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, UsageError, error_of
 from builder.escape import terminal
@@ -119,16 +118,6 @@ def bundle_in_docker(
     bundle = Bundle.load(project.dist / place)
     activate(bundle, project.layers, target)
     return DockerBuild(bundle, image, output)
-
-
-def route_of(build_in: str, specs: Sequence[ModelSpec], system: str = platform.system()) -> Route:
-    """Where to build ``specs``: as ``choose`` says, but ``auto`` is not Docker where the image cannot read one of them.
-
-    Raises as ``choose`` does.
-    """
-    if build_in == "auto" and system == "Linux" and any(spec.source.format in FRAMEWORKS for spec in specs):
-        return "host"
-    return choose(build_in, system)
 
 
 def _require_in_image(spec: ModelSpec) -> None:

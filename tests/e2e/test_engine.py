@@ -12,35 +12,61 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.client import choose, docker, why_no_engine
-from builder.errors import EnvironmentSetupError, UsageError
+from builder.docker.client import docker, why_no_engine
+from builder.docker.image import BuilderImage
+from builder.docker.route import Route, choose_route
+from builder.errors import EnvironmentSetupError
 from tests.support.docker import engine as engines
 from tests.support.docker import images
+from tests.support.docker.clients import client_without_buildx
 from tests.support.docker.engine import Engine
 from tests.support.process import stop
 
 ROOT = Path(__file__).parents[2]
 
 
+LOCK = ROOT / "requirements" / "build.txt"
+
+
+def choose(build_in: str, base: str) -> tuple[Route, list[str]]:
+    """The route for an image that is made from ``base``, and what was said about it."""
+    lines: list[str] = []
+    image = BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": base})
+    return choose_route(build_in, [], image, lines.append), lines
+
+
 def test_the_engine_answers(engine: Engine) -> None:
     assert why_no_engine() is None
-    assert choose("auto") == choose("docker") == "docker"
-    assert choose("host") == "host"
+    assert choose("auto", images.floor()) == choose("docker", images.floor()) == ("docker", [])
+    assert choose("host", images.floor()) == ("host", [])
 
 
 def test_without_an_engine_auto_is_the_host_and_docker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    floor = images.floor()
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/socket")
-    assert choose("auto") == "host"
-    with pytest.raises(EnvironmentSetupError, match=r"no Docker engine answers: Cannot connect[^$]*BUILD_IN=host"):
-        choose("docker")
+    assert choose("auto", floor)[0] == "host"
+    with pytest.raises(EnvironmentSetupError, match=r"no Docker engine answers \(Cannot connect[^$]*BUILD_IN=host"):
+        choose("docker", floor)
     monkeypatch.setenv("DOCKER", "no-such-client")
     with pytest.raises(EnvironmentSetupError, match="no `no-such-client` on PATH"):
-        choose("docker")
+        choose("docker", floor)
 
 
-def test_another_word_is_refused() -> None:
-    with pytest.raises(UsageError, match="BUILD_IN=podman"):
-        choose("podman")
+def test_a_base_that_cannot_be_pulled_is_asked_for_before_anything_is_made(engine: Engine) -> None:
+    route, lines = choose("auto", "registry.invalid/amazonlinux:2023")
+    assert route == "host"
+    assert len(lines) == 1
+    assert "registry.invalid/amazonlinux:2023" in lines[0]
+
+
+def test_a_client_without_buildx(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER", client_without_buildx(tmp_path, monkeypatch))
+    route, lines = choose("auto", images.floor())
+    assert route == "host"
+    assert len(lines) == 1
+    assert "buildx" in lines[0]
+    with pytest.raises(EnvironmentSetupError, match="buildx"):
+        BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": "never/made:1"}).ensure()
 
 
 def test_the_floor_image_has_the_oldest_c_library_above_it(engine: Engine) -> None:

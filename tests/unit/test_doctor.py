@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli import main
+from builder.docker.image import BuilderImage
 from builder.doctor import Diagnosis, Finding, aws, disk, docker, memory, packages, processor, python, render, sandbox
 from builder.sandbox.kernel import Kernel
 from tests.conftest import ROOT
@@ -17,8 +18,10 @@ from tests.support.results import printed
 
 
 def test_the_python() -> None:
-    assert [python((3, minor)).there for minor in (10, 11, 13, 14)] == [False, True, True, False]
-    assert python((3, 10)).remedy == "make PYTHON=python3.13 setup"
+    assert [python((3, minor), True).there for minor in (10, 11, 13, 14)] == [False, True, True, False]
+    assert python((3, 10), True).remedy == "make PYTHON=python3.13 setup"
+    assert not python((3, 12), False).there
+    assert "python3.12-venv" in python((3, 12), False).remedy
 
 
 def test_the_packages() -> None:
@@ -33,9 +36,27 @@ def test_the_packages() -> None:
     )
 
 
-def test_the_engine_says_why_it_does_not_answer() -> None:
-    assert docker(None).there
-    assert docker("it is not there\nand more").found == "it is not there"
+@pytest.mark.parametrize(
+    ("fails", "there"),
+    [
+        ("", [True, True, True]),
+        ("build", [True, False, False]),
+        ("manifest", [True, True, False]),
+        ("version", [False] * 2),
+    ],
+)
+def test_what_docker_can_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, there: list[bool]) -> None:
+    """A client that has no images, and fails to do one thing more."""
+    program = tmp_path / "docker"
+    program.write_text(
+        f'#!/bin/sh\ncase "$1" in image|{fails or "image"}) echo no $1 >&2; echo more >&2; exit 1;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("DOCKER", str(program))
+    findings = list(docker(BuilderImage.configured(ROOT / "requirements" / "build.txt", {})))
+    assert [finding.there for finding in findings] == there
+    assert [bool(finding.remedy) for finding in findings].count(True) == bool(fails)
+    assert "\n" not in "".join(finding.found for finding in findings)
 
 
 def test_the_sandbox() -> None:
@@ -99,10 +120,17 @@ def test_credentials_are_looked_for_and_never_shown(
 
 @pytest.mark.parametrize(
     ("missing", "can_build"),
-    [(set(), True), ({"Docker"}, True), ({"Python"}, True), ({"Python", "Docker"}, False), ({"make"}, False)],
+    [
+        (set(), True),
+        ({"Docker"}, True),
+        ({"Python"}, True),
+        ({"Python", "Docker"}, False),
+        ({"Python", "builder image"}, False),
+        ({"make"}, False),
+    ],
 )
 def test_whether_a_model_can_be_built(missing: set[str], can_build: bool) -> None:
-    names = ("Python", "packages", "make", "Docker")
+    names = ("Python", "packages", "make", "Docker", "builder image")
     diagnosis = Diagnosis(
         tuple(Finding(n, n not in missing, "x", "y", "get it" if n in missing else "") for n in names)
     )

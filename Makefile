@@ -12,16 +12,19 @@ BUILD_IN ?= auto
 TARGET ?=
 VENV  := .venv
 PY    := $(VENV)/bin/python
-# $(1), if it is a Python that TensorFlow's wheel and the locks support.
-supported = $(shell "$(1)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo "$(1)")
-# The first of these; PYTHON=... chooses another.
+# The first in $(1) that TensorFlow's wheel and the locks support.
+supported = $(shell for python in $(1); do "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	2> /dev/null && echo "$$python" && break; done)
+# PYTHON=... chooses another. These goals need none:
+ifneq ($(filter-out help help-developers tools clean,$(MAKECMDGOALS)),)
 ifeq ($(origin PYTHON),undefined)
-PYTHON := $(firstword $(foreach p,python3.13 python3.12 python3.11 python3 python $(PY),$(call supported,$(p))))
-ifeq ($(PYTHON)$(if $(filter-out help help-developers tools clean,$(MAKECMDGOALS)),,needs none),)
+PYTHON := $(call supported,$(wildcard $(PY)) python3.13 python3.12 python3.11 python3 python)
+ifeq ($(PYTHON),)
 $(error coldforge needs Python 3.11, 3.12 or 3.13, and there is none on PATH. Install one (apt-get install python3-venv, dnf install python3.12, brew install python@3.13 or uv python install 3.13), or name it with PYTHON=/path/to/python3)
 endif
-else ifeq ($(call supported,$(PYTHON)),)
+else ifeq ($(call supported,"$(PYTHON)"),)
 $(error PYTHON=$(PYTHON) is not Python 3.11, 3.12 or 3.13, which coldforge needs)
+endif
 endif
 # What runs commands that need no package: the virtual environment's where there is one.
 ANY_PY = $(or $(wildcard $(PY)),"$(PYTHON)")

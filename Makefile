@@ -57,13 +57,13 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 
 # SAM CLI pins many packages of its own, so it lives apart.
 .venv-sam/.done: requirements/sam.txt
-	@test -x .venv-sam/bin/python || $(PYTHON) -m venv .venv-sam
+	@test -x .venv-sam/bin/python || "$(PYTHON)" -m venv .venv-sam
 	@.venv-sam/bin/python $(PIP) -r requirements/sam.txt
 	@touch $@
 
 # The AWS emulator that the end-to-end tests deploy to.
 .venv-aws/.done: requirements/aws.txt
-	@test -x .venv-aws/bin/python || $(PYTHON) -m venv .venv-aws
+	@test -x .venv-aws/bin/python || "$(PYTHON)" -m venv .venv-aws
 	@.venv-aws/bin/python $(PIP) -r requirements/aws.txt
 	@touch $@
 
@@ -75,36 +75,36 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 
 # OpenAI's client, which the function's embeddings are asked by.
 .venv-openai/.done: requirements/openai.txt
-	@test -x .venv-openai/bin/python || $(PYTHON) -m venv .venv-openai
+	@test -x .venv-openai/bin/python || "$(PYTHON)" -m venv .venv-openai
 	@.venv-openai/bin/python $(PIP) -r requirements/openai.txt
 	@touch $@
 
 # AWS CDK, for the construct that is made of the template.
 .venv-cdk/.done: requirements/cdk.txt
-	@test -x .venv-cdk/bin/python || $(PYTHON) -m venv .venv-cdk
+	@test -x .venv-cdk/bin/python || "$(PYTHON)" -m venv .venv-cdk
 	@.venv-cdk/bin/python $(PIP) -r requirements/cdk.txt
 	@touch $@
 
 # Other people's rules for templates.
 .venv-checkov/.done: requirements/checkov.txt
-	@test -x .venv-checkov/bin/python || $(PYTHON) -m venv .venv-checkov
+	@test -x .venv-checkov/bin/python || "$(PYTHON)" -m venv .venv-checkov
 	@.venv-checkov/bin/python $(PIP) -r requirements/checkov.txt
 	@touch $@
 
 # The site's own packages, which nothing else needs.
 .venv-docs/.done: requirements/docs.txt
-	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	@test -x .venv-docs/bin/python || "$(PYTHON)" -m venv .venv-docs
 	@.venv-docs/bin/python $(PIP) -r requirements/docs.txt
 	@touch $@
 
 # Ray and Spark, which the Python package runs under; and ONNX Runtime, which it is measured beside.
 .venv-frames/.done: requirements/frames.txt
-	@test -x .venv-frames/bin/python || $(PYTHON) -m venv .venv-frames
+	@test -x .venv-frames/bin/python || "$(PYTHON)" -m venv .venv-frames
 	@.venv-frames/bin/python $(PIP) -r requirements/frames.txt
 	@touch $@
 
 .venv-bench/.done: requirements/bench.txt
-	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	@test -x .venv-bench/bin/python || "$(PYTHON)" -m venv .venv-bench
 	@.venv-bench/bin/python $(PIP) -r requirements/bench.txt
 	@touch $@
 
@@ -218,7 +218,7 @@ sam-build: sam ## the stack with the bundle of MODEL, in .aws-sam
 	@$(DEPLOY) --build-only
 
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
-	@$(PYTHON) -c 'import base64, json, sys; \
+	@"$(PYTHON)" -c 'import base64, json, sys; \
 		print(json.dumps({"image": base64.b64encode(open(sys.argv[1], "rb").read()).decode()}))' "$(IMAGE)" \
 		| $(SAM) local invoke Function --event - $(SAM_FLAGS)
 
@@ -281,7 +281,7 @@ test-infrastructure: $(TESTED) .venv-cdk/.done ##- the Terraform module and the 
 
 # Flax, which makes the networks of JAX that are tested.
 .venv-flax/.done: requirements/flax.txt
-	@test -x .venv-flax/bin/python || $(PYTHON) -m venv .venv-flax
+	@test -x .venv-flax/bin/python || "$(PYTHON)" -m venv .venv-flax
 	@.venv-flax/bin/python $(PIP) -r requirements/flax.txt
 	@touch $@
 

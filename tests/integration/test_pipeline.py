@@ -195,7 +195,7 @@ def test_tuning_decides_and_only_where_it_can(project: Project, deep: Path, caps
         path.write_text(json.dumps(tuning | fields))
 
     *_, by_rule = built()
-    assert main(["tune", spec, "--seconds", "0"]) == 0
+    assert main(["tune", spec, "--seconds", "0.001"]) == 0
     table = capsys.readouterr().out
     assert label in table
     assert "wrote deep.tuning.json" in table
@@ -229,7 +229,7 @@ def test_tuning_decides_and_only_where_it_can(project: Project, deep: Path, caps
     assert {s["algorithm"] for s in lowering["fused_steps"]} == {"direct"}
     assert lowering["tuned"] == 0
     path.unlink()
-    assert main(["tune", spec, "--seconds", "0"]) == 0
+    assert main(["tune", spec, "--seconds", "0.001"]) == 0
     assert "No layer of this model has a choice" in capsys.readouterr().out
     assert not path.exists()
 
@@ -303,7 +303,9 @@ def test_inspect_as_text_and_json(project: Project, capsys: pytest.CaptureFixtur
     assert "XLA has a kernel for each" in said
     assert main(["inspect", write_spec(project), "--json"]) == 0
     found = printed("inspect", capsys.readouterr().out)
-    assert found["feeds"] == [{"name": "picture", "dtype": "float32", "shape": [None, 12, 12, 3], "value": None}]
+    assert found["feeds"] == [
+        {"name": "picture", "dtype": "float32", "shape": [None, 12, 12, 3], "value": None, "rows": None}
+    ]
     assert [fetch["name"] for fetch in found["fetches"]] == ["classes"]
     (scaling,) = found["facts"]["scalings"]
     assert scaling["scale"] == [1, 1, 1], "the model's own, without what [image] adds"

@@ -425,7 +425,7 @@ def test_what_was_found_is_read_as_a_model_toml(tmp_path: Path) -> None:
     assert load_found(tmp_path, spec)[1] == (r"\x1b[2J",)
     for hostile in ("[image]\nwidth = 1e9", "a" * 10, '[model]\nsource = "m"\nname = "../.."\nformat = "saved_model"'):
         (tmp_path / "found.toml").write_text(hostile)
-        with pytest.raises(SandboxError, match="left settings that are none"):
+        with pytest.raises(SandboxError, match="left settings that are not valid"):
             load_found(tmp_path, spec)
 
 

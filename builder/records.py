@@ -61,7 +61,10 @@ def _read(kind: Any, data: Any) -> Any:
         kinds = [arguments[0]] * len(values) if arguments[-1] is ... else arguments
         return tuple(_read(one, value) for one, value in zip(kinds, values, strict=True))
     if kind is float and type(data) is int:
-        return float(data)
+        try:
+            return float(data)
+        except OverflowError as error:
+            raise ValueError("a whole number that no float can hold") from error
     return data if kind is Any else _require(kind, data)
 
 

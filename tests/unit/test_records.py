@@ -61,6 +61,8 @@ def test_a_whole_number_is_a_float_too_and_defaults_may_miss() -> None:
         {"leaves": [{"kind": "a"}]},
         {"leaves": [{"kind": "a", "share": "1"}]},
         {"leaves": [{"kind": "a", "share": True}]},
+        {"leaves": [{"kind": "a", "share": 10**400}]},
+        {"leaves": [{"kind": "a", "share": 1, "value": 10**400}]},
         {"leaves": [{"kind": "a", "share": 1, "other": 1}]},
         {"pairs": [["x"]]},
         {"pairs": [["x", 1, 2]]},

@@ -18,119 +18,84 @@ class ColdforgeError(Exception):
 
     exit_code = 1
 
+    def __init_subclass__(cls, exit_code: int = 0) -> None:
+        cls.exit_code = exit_code or cls.exit_code
 
-class UsageError(ColdforgeError):
+
+class UsageError(ColdforgeError, exit_code=2):
     """The command line asks for something that cannot be done."""
 
-    exit_code = 2
 
-
-class SpecError(ColdforgeError):
+class SpecError(ColdforgeError, exit_code=10):
     """``model.toml`` is wrong; the message lists every mistake with its line."""
 
-    exit_code = 10
 
-
-class ImportModelError(ColdforgeError):
+class ImportModelError(ColdforgeError, exit_code=11):
     """The trained model cannot be read, trusted or given a static shape."""
 
-    exit_code = 11
 
-
-class PreflightError(ColdforgeError):
+class PreflightError(ColdforgeError, exit_code=12):
     """XLA cannot compile some of the graph's ops; the message lists all of them."""
 
-    exit_code = 12
 
-
-class CompileError(ColdforgeError):
+class CompileError(ColdforgeError, exit_code=13):
     """tfcompile refused a graph that passed the preflight."""
 
-    exit_code = 13
 
-
-class LowerError(ColdforgeError):
+class LowerError(ColdforgeError, exit_code=14):
     """The compiled graph has an operation that the runtime cannot run."""
 
-    exit_code = 14
 
-
-class LinkError(ColdforgeError):
+class LinkError(ColdforgeError, exit_code=15):
     """The C toolchain failed or could not be found."""
 
-    exit_code = 15
 
-
-class AuditError(ColdforgeError):
+class AuditError(ColdforgeError, exit_code=16):
     """``libmodel.so`` breaks the portability policy."""
 
-    exit_code = 16
 
-
-class VerifyError(ColdforgeError):
+class VerifyError(ColdforgeError, exit_code=17):
     """``libmodel.so`` disagrees with TensorFlow beyond the tolerance."""
 
-    exit_code = 17
 
-
-class SizeLimitError(ColdforgeError):
+class SizeLimitError(ColdforgeError, exit_code=18):
     """The bundle is larger than Lambda, or the spec, allows."""
 
-    exit_code = 18
 
-
-class EnvironmentSetupError(ColdforgeError):
+class EnvironmentSetupError(ColdforgeError, exit_code=19):
     """Something that the command needs (a package, an interpreter, a registry) is missing."""
 
-    exit_code = 19
 
-
-class PublishError(ColdforgeError):
+class PublishError(ColdforgeError, exit_code=20):
     """AWS refused a layer version or a stack, or could not be reached."""
 
-    exit_code = 20
 
-
-class TemplateError(ColdforgeError):
+class TemplateError(ColdforgeError, exit_code=21):
     """The built template asks for things that Lambda does not allow; the message lists all of them."""
 
-    exit_code = 21
 
-
-class WeightsError(ColdforgeError):
+class WeightsError(ColdforgeError, exit_code=22):
     """A model that was trained again does not fit the library that was compiled before."""
 
-    exit_code = 22
 
-
-class SandboxError(ColdforgeError):
+class SandboxError(ColdforgeError, exit_code=23):
     """A model's code did something, or left something behind, that no import or compilation does."""
 
-    exit_code = 23
 
-
-class DiskError(ColdforgeError):
+class DiskError(ColdforgeError, exit_code=24):
     """A disk is full or fails, a quota or limit is used up, or a folder may not be written."""
 
-    exit_code = 24
 
-
-class BundleError(ColdforgeError):
+class BundleError(ColdforgeError, exit_code=25):
     """A bundle is not what its statement says, the signature is not that of the key, or a new build differs."""
 
-    exit_code = 25
 
-
-class AnswerError(ColdforgeError):
+class AnswerError(ColdforgeError, exit_code=26):
     """The function answered a request of `invoke` with an error."""
 
-    exit_code = 26
 
-
-class BatchError(ColdforgeError):
+class BatchError(ColdforgeError, exit_code=27):
     """A batch cannot be planned, started, watched or collected; the message names what AWS or the list said."""
-
-    exit_code = 27
 
 
 def error_of(exit_code: object, message: str) -> ColdforgeError:

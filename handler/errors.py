@@ -37,21 +37,20 @@ class HandlerError(Exception):
     status = 400  # of the answer over HTTP
     retryable = False
 
+    def __init_subclass__(cls, code: str, status: int = 400, retryable: bool = False) -> None:
+        cls.code, cls.status, cls.retryable = code, status, retryable
+
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
 
 
-class WrongFieldError(HandlerError):
+class WrongFieldError(HandlerError, code="wrong_field"):
     """A field is missing or unknown, or excludes another field of the request."""
 
-    code = "wrong_field"
 
-
-class MalformedEventError(HandlerError):
+class MalformedEventError(HandlerError, code="malformed_event"):
     """An AWS event lacks a field that such events always have, or its body is not valid base64."""
-
-    code = "malformed_event"
 
 
 @contextmanager
@@ -65,209 +64,128 @@ def event_from(sender: str) -> Iterator[None]:
         raise MalformedEventError(f"the event does not have the form that {sender} sends") from None
 
 
-class WrongTypeError(HandlerError):
+class WrongTypeError(HandlerError, code="wrong_type"):
     """A field holds the wrong kind of value."""
 
-    code = "wrong_type"
 
-
-class NotJsonError(HandlerError):
+class NotJsonError(HandlerError, code="not_json"):
     """The body is not JSON."""
 
-    code = "not_json"
 
-
-class WrongShapeError(HandlerError):
+class WrongShapeError(HandlerError, code="wrong_shape", status=422):
     """A tensor does not have the model's shape."""
 
-    code = "wrong_shape"
-    status = 422
 
-
-class NotBase64Error(HandlerError):
+class NotBase64Error(HandlerError, code="not_base64"):
     """The text of a file is not base64."""
 
-    code = "not_base64"
 
-
-class NotAnImageError(HandlerError):
+class NotAnImageError(HandlerError, code="not_an_image", status=415):
     """The bytes are not in an image format that the function accepts."""
 
-    code = "not_an_image"
-    status = 415
 
-
-class DamagedImageError(HandlerError):
+class DamagedImageError(HandlerError, code="damaged_image", status=422):
     """The image cannot be decoded."""
 
-    code = "damaged_image"
-    status = 422
 
-
-class UnsupportedImageError(HandlerError):
+class UnsupportedImageError(HandlerError, code="unsupported_image", status=422):
     """The image is of a kind that the function does not take, within a format that it does: a BMP with run-length
     encoding, a JPEG that is neither baseline nor progressive.
     """
 
-    code = "unsupported_image"
-    status = 422
 
-
-class TruncatedImageError(HandlerError):
+class TruncatedImageError(HandlerError, code="truncated_image", status=422):
     """The image ends too early."""
 
-    code = "truncated_image"
-    status = 422
 
-
-class TooLargeError(HandlerError):
+class TooLargeError(HandlerError, code="too_large", status=413):
     """The file or request has more encoded bytes than allowed."""
 
-    code = "too_large"
-    status = 413
 
-
-class TooManyPixelsError(HandlerError):
+class TooManyPixelsError(HandlerError, code="too_many_pixels", status=413):
     """The image has more pixels than allowed, whatever the size of the file."""
 
-    code = "too_many_pixels"
-    status = 413
 
-
-class OverBudgetError(HandlerError):
+class OverBudgetError(HandlerError, code="over_budget", status=413):
     """Answering would take more memory or processor time than the function gives to one request, whatever the size of
     the file. Send smaller files or fewer items, or give the function more memory.
     """
 
-    code = "over_budget"
-    status = 413
 
-
-class NotAudioError(HandlerError):
+class NotAudioError(HandlerError, code="not_audio", status=415):
     """The bytes are neither WAV nor FLAC."""
 
-    code = "not_audio"
-    status = 415
 
-
-class DamagedAudioError(HandlerError):
+class DamagedAudioError(HandlerError, code="damaged_audio", status=422):
     """The recording cannot be decoded, or has no samples."""
 
-    code = "damaged_audio"
-    status = 422
 
-
-class UnsupportedAudioError(HandlerError):
+class UnsupportedAudioError(HandlerError, code="unsupported_audio", status=422):
     """The recording is of a kind that the function does not take, within a format that it does: a WAV with A-law,
     more than 8 channels, a rate below 1,000 or above 384,000 Hz.
     """
 
-    code = "unsupported_audio"
-    status = 422
 
-
-class TruncatedAudioError(HandlerError):
+class TruncatedAudioError(HandlerError, code="truncated_audio", status=422):
     """The recording ends too early, or a part of it is damaged."""
 
-    code = "truncated_audio"
-    status = 422
 
-
-class RecordingTooLongError(HandlerError):
+class RecordingTooLongError(HandlerError, code="recording_too_long", status=413):
     """The recording lasts longer than allowed, or has more windows than one request may have items."""
 
-    code = "recording_too_long"
-    status = 413
 
-
-class NotTextError(HandlerError):
+class NotTextError(HandlerError, code="not_text", status=422):
     """The text is not UTF-8, or has half of a surrogate pair."""
 
-    code = "not_text"
-    status = 422
 
-
-class TextTooLongError(HandlerError):
+class TextTooLongError(HandlerError, code="text_too_long", status=422):
     """The text has more tokens or words than the model takes, and is not to be cut off (`truncate` in `model.toml`)."""
 
-    code = "text_too_long"
-    status = 422
 
-
-class UnfitTextError(HandlerError):
+class UnfitTextError(HandlerError, code="unfit_text", status=422):
     """The text is none that the model can take, such as a word where it takes a number, or characters that its
     tokenizer has no token for.
     """
 
-    code = "unfit_text"
-    status = 422
 
-
-class UnfitInputError(HandlerError):
+class UnfitInputError(HandlerError, code="unfit_input", status=422):
     """The model cannot take a number, such as an id that its table has no row for; or the number is NaN or an
     infinity, and `model.toml` has no `nan = true` for the input.
     """
 
-    code = "unfit_input"
-    status = 422
 
-
-class WrongExampleError(HandlerError):
+class WrongExampleError(HandlerError, code="wrong_example", status=422):
     """The bytes are no tf.Example, or a feature of it is missing, damaged, of another type or of another length."""
 
-    code = "wrong_example"
-    status = 422
 
-
-class TooManyImagesError(HandlerError):
+class TooManyImagesError(HandlerError, code="too_many_images", status=413):
     """The request has more images, texts or other items than allowed."""
 
-    code = "too_many_images"
-    status = 413
 
-
-class AnswerTooLargeError(HandlerError):
+class AnswerTooLargeError(HandlerError, code="answer_too_large", status=413):
     """The answer has more bytes than Lambda passes on (6 MB; 1 MB behind a load balancer). Ask for fewer items at a
     time, or for binary tensors.
     """
 
-    code = "answer_too_large"
-    status = 413
 
-
-class ResultTooLargeError(HandlerError):
+class ResultTooLargeError(HandlerError, code="result_too_large", status=422):
     """The model found more than it was built for: `max_size` under `[[fetches]]` in `model.toml`."""
 
-    code = "result_too_large"
-    status = 422
 
-
-class SourceNotAllowedError(HandlerError):
+class SourceNotAllowedError(HandlerError, code="source_not_allowed", status=403):
     """The request names a file that this function is not permitted to fetch."""
 
-    code = "source_not_allowed"
-    status = 403
 
-
-class SourceUnavailableError(HandlerError):
+class SourceUnavailableError(HandlerError, code="source_unavailable", status=422):
     """The request names a file that the function cannot fetch, or not in time."""
 
-    code = "source_unavailable"
-    status = 422
 
-
-class UnknownModelError(HandlerError):
+class UnknownModelError(HandlerError, code="unknown_model", status=404):
     """The bundle has no model of this name."""
 
-    code = "unknown_model"
-    status = 404
 
-
-class NotFoundError(HandlerError):
+class NotFoundError(HandlerError, code="not_found", status=404):
     """Nothing is served at this path. The message lists what is."""
-
-    code = "not_found"
-    status = 404
 
     def __init__(self, path: str, models: Iterable[str]) -> None:
         super().__init__(
@@ -276,40 +194,24 @@ class NotFoundError(HandlerError):
         )
 
 
-class ObjectNotFoundError(HandlerError):
+class ObjectNotFoundError(HandlerError, code="object_not_found", status=404):
     """The S3 object does not exist, or the function's role may not read it."""
 
-    code = "object_not_found"
-    status = 404
 
-
-class ObjectChangedError(HandlerError):
+class ObjectChangedError(HandlerError, code="object_changed", status=409):
     """The S3 object has other bytes now than when the list was made that names it with its ETag."""
 
-    code = "object_changed"
-    status = 409
 
-
-class KeyTooLongError(HandlerError):
+class KeyTooLongError(HandlerError, code="key_too_long"):
     """The result's key in S3 would have more than 1,024 bytes: the object's own key is too long."""
 
-    code = "key_too_long"
 
-
-class StorageUnavailableError(HandlerError):
+class StorageUnavailableError(HandlerError, code="storage_unavailable", status=503, retryable=True):
     """S3 did not deliver or store an object in time, or asked to slow down."""
 
-    code = "storage_unavailable"
-    status = 503
-    retryable = True
 
-
-class OutOfTimeError(HandlerError):
+class OutOfTimeError(HandlerError, code="out_of_time", status=503, retryable=True):
     """Lambda's time limit was too near to begin this item. Send fewer items at a time, or raise Timeout."""
-
-    code = "out_of_time"
-    status = 503
-    retryable = True
 
 
 class LibraryError(Exception):
@@ -334,22 +236,16 @@ class RetryLater(Exception):
     """Raised out of the function where nobody reads its answer, so that Lambda delivers the event again."""
 
 
-class MethodNotAllowedError(HandlerError):
+class MethodNotAllowedError(HandlerError, code="method_not_allowed", status=405):
     """The path does not take this method. The header ``Allow`` lists those that it takes."""
-
-    code = "method_not_allowed"
-    status = 405
 
     def __init__(self, method: str, path: str, allow: str) -> None:
         super().__init__(f"{path[:100]} takes {allow}, not {method[:8]}")
         self.allow = allow
 
 
-class WrongMediaTypeError(HandlerError):
+class WrongMediaTypeError(HandlerError, code="wrong_media_type", status=415):
     """The path does not take a body of this type."""
-
-    code = "wrong_media_type"
-    status = 415
 
 
 class StartupError(Exception):

@@ -1,7 +1,8 @@
-"""The function as a container image, for models that no layer can hold: ``python -m builder.pack.image [TARGET]``.
+"""The function as a container image, for models that no layer can hold.
 
 Puts what the zip function and its layers hold into ``build/image``, a Docker context, at the paths they have in
-Lambda. ``template-image.yaml`` deploys it; it is ``template.yaml`` but for the function's packaging, and made from it.
+Lambda. ``template-image.yaml`` deploys it; it is ``template.yaml`` but for the function's packaging, and made from it:
+by ``python -m builder.pack.image``, too.
 """
 
 from __future__ import annotations
@@ -9,18 +10,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from builder.commands import bundle_command
-from builder.errors import ColdforgeError, UsageError
+from builder.errors import UsageError
 from builder.files import replacing, write_file
 from builder.pack.dependencies import build_dependencies
 from builder.pack.edits import edited
 from builder.pack.function import add_function
 from builder.project import Project
-from builder.targets import DEFAULT, Target, target_named
+from builder.targets import DEFAULT, Target
 
 DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
 TEMPLATE = "template-image.yaml"
@@ -90,17 +90,6 @@ def dockerfile(environment: Mapping[str, str] = os.environ) -> str:
     return text
 
 
-def main() -> int:
-    project = Project.here()
-    try:
-        image_context(project, *map(target_named, sys.argv[1:]))
-    except ColdforgeError as error:
-        print(f"coldforge: {error}", file=sys.stderr)
-        return error.exit_code
-    made = image_template((project.root / "template.yaml").read_text(encoding="utf-8"))
-    write_file(project.root / TEMPLATE, made)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    root = Project.here().root
+    write_file(root / TEMPLATE, image_template((root / "template.yaml").read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""The function on Lambda Managed Instances, as a template of its own: ``python -m builder.pack.instances``.
+"""The function on Lambda Managed Instances, as a template of its own.
 
 ``template-instances.yaml`` is ``template.yaml`` but for where the function runs, and made from it for each deployment.
 It cannot be one parameter of template.yaml: SAM takes no condition for CapacityProviderConfig, and none of it beside
@@ -8,12 +8,8 @@ https://docs.aws.amazon.com/serverless-application-model/latest/developerguide/s
 
 from __future__ import annotations
 
-import sys
-
-from builder.files import write_file
 from builder.pack.edits import edited
 from builder.pack.limits import INSTANCE_MEMORY_MAX_MB, INSTANCE_MEMORY_MIN_MB
-from builder.project import Project
 
 TEMPLATE = "template-instances.yaml"
 
@@ -104,16 +100,5 @@ _EDITS = {
 
 def instances_template(template: str) -> str:
     """``template.yaml``'s text with the function on instances. Raises ValueError where it is not as expected."""
-    head = "# Made from template.yaml by `python -m builder.pack.instances`; edit that.\n"
+    head = "# Made from template.yaml by `coldforge deploy --package instances`; edit that.\n"
     return head + edited(template, _EDITS)
-
-
-def main() -> int:
-    project = Project.here()
-    made = instances_template((project.root / "template.yaml").read_text(encoding="utf-8"))
-    write_file(project.root / TEMPLATE, made)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,6 +20,14 @@ from .tf_serving import SIGNATURE, usual
 
 Schema = dict[str, Any]
 
+BOOLEAN: Schema = {"type": "boolean"}
+INTEGER: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+TEXT: Schema = {"type": "string"}
+PLACE: Schema = INTEGER | {"minimum": 0}
+NULLABLE_NUMBER: Schema = {"type": ["number", "null"]}
+BOX: Schema = {"type": "array", "items": NUMBER | {"minimum": 0}, "minItems": 4, "maxItems": 4}
+
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp", "application/octet-stream")
 IMAGE: Schema = {"type": "string", "format": "image-base64", "contentEncoding": "base64"}
 AUDIO_TYPES = ("audio/wav", "audio/flac", "application/octet-stream")
@@ -49,10 +57,10 @@ def refuse(refusal: Refusal) -> HttpResponse:
 def document(models: list[Description], limits: Limits) -> Schema:
     """The description of a server of ``models``."""
     paths: Schema = {"/predict": {"post": _predict(models, limits)}}
-    paths["/health"] = _get("health", "Whether the function answers", _object(status=_text()))
-    paths["/v2"] = _get("v2_server", "The server", _object(name=_text(), version=_text(), extensions=_list(_text())))
+    paths["/health"] = _get("health", "Whether the function answers", _object(status=TEXT))
+    paths["/v2"] = _get("v2_server", "The server", _object(name=TEXT, version=TEXT, extensions=_list(TEXT)))
     for state in ("live", "ready"):
-        paths[f"/v2/health/{state}"] = _get(f"v2_{state}", f"Whether it is {state}", _object(**{state: _boolean()}))
+        paths[f"/v2/health/{state}"] = _get(f"v2_{state}", f"Whether it is {state}", _object(**{state: BOOLEAN}))
     for model in models:
         paths |= _open_inference(model, limits) | _tf_serving(model, limits)
     if embedders := [model for model in models if openai.serves(model)]:
@@ -68,13 +76,13 @@ def document(models: list[Description], limits: Limits) -> Schema:
         "paths": paths,
         "components": {
             "schemas": {
-                "Error": _object(error=_object(code=_text(), message=_text())),
-                "ErrorText": _object(error=_text()),
-                "ErrorOpenAI": _object(error=_object(message=_text(), type=_text(), code=_text())),
-                "Object": _object(label=_text(), score={"type": "number"}, box=_box()),
-                "Word": _object(label=_text(), word=_text(), start=_place(), end=_place(), score=_score()),
-                "Token": _object(label=_text(), score=_score()),
-                "Class": _object(label=_text(), probability=_score()),
+                "Error": _object(error=_object(code=TEXT, message=TEXT)),
+                "ErrorText": _object(error=TEXT),
+                "ErrorOpenAI": _object(error=_object(message=TEXT, type=TEXT, code=TEXT)),
+                "Object": _object(label=TEXT, score=NUMBER, box=BOX),
+                "Word": _object(label=TEXT, word=TEXT, start=PLACE, end=PLACE, score=NULLABLE_NUMBER),
+                "Token": _object(label=TEXT, score=NULLABLE_NUMBER),
+                "Class": _object(label=TEXT, probability=NULLABLE_NUMBER),
             }
         },
     }
@@ -102,10 +110,10 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
     for name, schema in _options(signatures).items():
         parameters.append({"name": name, "in": "query", "description": _OPTIONS[name], "schema": schema})
     answer = _object(
-        model=_object(name=_text(), version=_text()),
+        model=_object(name=TEXT, version=TEXT),
         predictions=_list({"anyOf": [kind for one in signatures for kind in _items(one)]}),
-        cold_start=_boolean(),
-        timings_ms=_object(decode={"type": "number"}, infer={"type": "number"}, total={"type": "number"}),
+        cold_start=BOOLEAN,
+        timings_ms=_object(decode=NUMBER, infer=NUMBER, total=NUMBER),
     )
     return _operation("predict", "Pictures, sound or tensors in, labels or numbers out", answer, "Error") | {
         "parameters": parameters,
@@ -137,14 +145,13 @@ def _options(models: list[Description]) -> dict[str, Schema]:
     if common := [name for name in formats[0] if all(name in names for names in formats)]:
         found["format"] = {"enum": list(dict.fromkeys(common))}
     if all(any(output.kind == "detection" for output in model.outputs) for model in models):
-        found["threshold"] = {"type": "number"}
+        found["threshold"] = NUMBER
     return found
 
 
 def _items(model: Description) -> list[Schema]:
     """What an item is answered with, and a window of a recording."""
-    number: Schema = {"type": "number"}
-    windows = [_object(start=number, end=number, **_answers(model))] if model.audio else []
+    windows = [_object(start=NUMBER, end=NUMBER, **_answers(model))] if model.audio else []
     return [_object(**_answers(model)), *windows]
 
 
@@ -217,13 +224,11 @@ def _answers(model: Description) -> dict[str, Schema]:
         "classification": _list({"$ref": "#/components/schemas/Class"}),
         "regression": _list({"type": ["number", "boolean", "null"]}),
         "segmentation": _object(
-            width={"type": "integer"},
-            height={"type": "integer"},
-            classes=_list(_object(**{"class": {"type": "integer"}}, label=_text(), share={"type": "number"})),
+            width=INTEGER, height=INTEGER, classes=_list(_object(**{"class": INTEGER}, label=TEXT, share=NUMBER))
         ),
         "detection": _list({"$ref": "#/components/schemas/Object"}),
         "tokens": _list({"anyOf": [{"$ref": "#/components/schemas/Word"}, {"$ref": "#/components/schemas/Token"}]}),
-        "embedding": {"anyOf": [_list({"type": ["number", "null"]}), {"type": "string", "contentEncoding": "base64"}]},
+        "embedding": {"anyOf": [_list(NULLABLE_NUMBER), {"type": "string", "contentEncoding": "base64"}]},
         "label": {"type": ["array", "string"]},
         "raw": {"type": ["array", "number", "boolean", "null"]},
     }
@@ -238,17 +243,17 @@ def _answers(model: Description) -> dict[str, Schema]:
 
 def _open_inference(model: Description, limits: Limits) -> Schema:
     base = f"/v2/models/{model.name}"
-    port = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}))
-    about = _object(name=_text(), versions=_list(_text()), platform=_text(), inputs=_list(port), outputs=_list(port))
-    output = _object(name=_text(), datatype=_text(), shape=_list({"type": "integer"}), data={"type": "array"})
-    answer = _object(model_name=_text(), model_version=_text(), outputs=_list(output))
+    port = _object(name=TEXT, datatype=TEXT, shape=_list(INTEGER))
+    about = _object(name=TEXT, versions=_list(TEXT), platform=TEXT, inputs=_list(port), outputs=_list(port))
+    output = _object(name=TEXT, datatype=TEXT, shape=_list(INTEGER), data={"type": "array"})
+    answer = _object(model_name=TEXT, model_version=TEXT, outputs=_list(output))
     bodies = [_v2_body(one, _named(one, model), limits) for one in _signatures(model)]
     body = {"anyOf": bodies} if len(bodies) > 1 else bodies[0]
     infer = _operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
     infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return {
         base: _get(f"v2_{model.name}", f"What {model.name} takes and gives", about),
-        f"{base}/ready": _get(f"v2_ready_{model.name}", "Whether it is ready", _object(name=_text(), ready=_boolean())),
+        f"{base}/ready": _get(f"v2_ready_{model.name}", "Whether it is ready", _object(name=TEXT, ready=BOOLEAN)),
         f"{base}/infer": {"post": infer},
     }
 
@@ -265,7 +270,7 @@ def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
     return {
         "type": "object",
         "properties": {
-            "id": _text(),
+            "id": TEXT,
             "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": least, "maxItems": count},
             "outputs": _list(wanted),
             **({"parameters": _object(**named)} if named else {}),
@@ -321,16 +326,15 @@ def _openai(models: list[Description], limits: Limits) -> Schema:
     body["properties"] |= {
         "model": {"enum": [model.name for model in models]},
         "encoding_format": {"enum": list(openai.FORMATS)},
-        "user": _text(),
+        "user": TEXT,
         **{name: schema for name, schema in _options(models).items() if name == "dimensions"},
     }
-    vector = {"anyOf": [_list({"type": ["number", "null"]}), _text()]}
-    count: Schema = {"type": "integer"}
+    vector = {"anyOf": [_list(NULLABLE_NUMBER), TEXT]}
     answer = _object(
         object={"const": "list"},
-        data=_list(_object(object={"const": "embedding"}, index=count, embedding=vector)),
-        model=_text(),
-        usage=_object(prompt_tokens=count, total_tokens=count),
+        data=_list(_object(object={"const": "embedding"}, index=INTEGER, embedding=vector)),
+        model=TEXT,
+        usage=_object(prompt_tokens=INTEGER, total_tokens=INTEGER),
     )
     run = _operation("openai_embeddings", "Embeddings of texts, as OpenAI has them", answer, "ErrorOpenAI")
     run["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
@@ -339,8 +343,8 @@ def _openai(models: list[Description], limits: Limits) -> Schema:
 
 def _tf_serving(model: Description, limits: Limits) -> Schema:
     base = f"/v1/models/{model.name}"
-    status = _object(version=_text(), state=_text(), status=_object(error_code=_text(), error_message=_text()))
-    about = _object(model_spec=_object(name=_text(), version=_text()), metadata={"type": "object"})
+    status = _object(version=TEXT, state=TEXT, status=_object(error_code=TEXT, error_message=TEXT))
+    about = _object(model_spec=_object(name=TEXT, version=TEXT), metadata={"type": "object"})
     bodies = [body for one in _signatures(model) for sized in _sizes(one) for body in _v1_bodies(sized, model, limits)]
     answers = [_object(predictions={"type": "array"}), _object(outputs={})]
     run = _operation(
@@ -422,7 +426,7 @@ def _with(optional: dict[str, Schema], **required: Schema) -> Schema:
 
 def _number(dtype: str) -> Schema:
     if dtype == "string":
-        return {"type": "string"}
+        return TEXT
     if dtype == "bool":
         return {"enum": [False, True, 0, 1]}
     if dtype.startswith("float"):
@@ -485,23 +489,3 @@ def _string(limits: Limits) -> Schema:
 
 def _list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
-
-
-def _box() -> Schema:
-    return _list({"type": "number", "minimum": 0}) | {"minItems": 4, "maxItems": 4}
-
-
-def _place() -> Schema:
-    return {"type": "integer", "minimum": 0}
-
-
-def _score() -> Schema:
-    return {"type": ["number", "null"]}
-
-
-def _text() -> Schema:
-    return {"type": "string"}
-
-
-def _boolean() -> Schema:
-    return {"type": "boolean"}

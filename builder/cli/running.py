@@ -66,7 +66,7 @@ def invoke(options: Options, project: Project) -> None:
         event = rie.image_event(options.image)
     else:
         event = rie.default_event(_bundle_of(options.models[:1], project).folder)
-    result = rie.invoke(_bundle_of(options.models, project).layer, None, None, event)
+    result = rie.invoke(_bundle_of(options.models, project).layer, event)
     if options.json:
         answer(options, result.to_dict(), "")
     else:

@@ -48,24 +48,13 @@ class InvokeResult:
         )
 
 
-def invoke(
-    bundle_layer: Path,
-    dependencies: Path | None,
-    function: Path | None,
-    event: Any,
-    python: Path | None = None,
-    *,
-    cache: Path | None = None,
-) -> InvokeResult:
+def invoke(bundle_layer: Path, event: Any, python: Path | None = None) -> InvokeResult:
     """Start the function cold, send ``event``, and send it again while warm.
 
-    ``bundle_layer``: ``dist/<model>/layer``. ``dependencies``: the built layer, which holds ``python/``;
-    ``function`` holds ``handler/``. None builds them from coldforge's own. ``cache``: where what is fetched and
-    built is kept; with what all projects share where it is None. ``dependencies`` is compiled for
-    Lambda's Python: under another one (when Lambda's cannot be found) a matching one is built instead.
-    Raises UsageError and EnvironmentSetupError.
+    ``bundle_layer``: ``dist/<model>/layer``. ``python``: see ``parts.find_python``. Raises UsageError and
+    EnvironmentSetupError.
     """
-    with emulator(bundle_layer, dependencies, function, python, cache=cache) as running:
+    with emulator(bundle_layer, python) as running:
         answer, first = _timed(running, event)
         if "errorType" in answer:
             raise EnvironmentSetupError(f"the function did not start: {reason(running.log, answer)}")
@@ -76,22 +65,14 @@ def invoke(
         )
 
 
-def emulator(
-    bundle_layer: Path,
-    dependencies: Path | None = None,
-    function: Path | None = None,
-    python: Path | None = None,
-    *,
-    cache: Path | None = None,
-    environment: dict[str, str] | None = None,
-) -> Emulator:
-    """The emulator for a bundle, to be entered. ``environment``: variables of the function's own."""
+def emulator(bundle_layer: Path, python: Path | None = None, *, environment: dict[str, str] | None = None) -> Emulator:
+    """The emulator for a bundle, to be entered. ``environment``: variables of the function's own.
+
+    What is fetched and built for it is kept for all projects: the packages and the function for each Python.
+    """
     if not (bundle_layer / "lib" / "libmodel.so").is_file():
         raise UsageError(f"{bundle_layer} has no libmodel.so; run `{bundle_command(bundle_layer.parent.name)}` first.")
-    cache = cache or cache_folder() / "local"
-    interpreter = parts.find_python(python)
-    if dependencies is None or not interpreter.matches_lambda:
-        dependencies = parts.dependencies(cache, interpreter, HOME / "layers" / "dependencies")
+    cache, interpreter = cache_folder() / "local", parts.find_python(python)
     own = environment or {}
     if any(bundle_layer.parent.glob("*.weights")):  # those that are elsewhere in the cloud
         own = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **own}
@@ -100,8 +81,8 @@ def emulator(
         python=interpreter,
         runtime=parts.runtime(cache, interpreter),
         bundle_layer=bundle_layer,
-        dependencies=dependencies,
-        function=function or parts.function(cache, interpreter, HOME / "handler"),
+        dependencies=parts.dependencies(cache, interpreter, HOME / "layers" / "dependencies"),
+        function=parts.function(cache, interpreter, HOME / "handler"),
         environment=own,
     )
 

@@ -166,7 +166,7 @@ def white_cut(picture: Image.Image) -> Image.Image:
 
 
 def test_invoke_gives_answer_and_times(layer: Path) -> None:
-    result = invoke(layer, None, None, image_event(FACE))
+    result = invoke(layer, image_event(FACE))
     assert result.answer["cold_start"] is True
     assert result.init_ms > 0
     assert result.warm_ms > 0
@@ -177,7 +177,7 @@ def test_invoke_gives_answer_and_times(layer: Path) -> None:
 def test_another_python_runs_with_packages_of_its_own_and_says_so(layer: Path) -> None:
     if parts.find_python(Path(sys.executable)).matches_lambda:
         pytest.skip("the tests run on Lambda's Python themselves")
-    result = invoke(layer, None, None, image_event(FACE), Path(sys.executable))
+    result = invoke(layer, image_event(FACE), Path(sys.executable))
     assert result.note is not None
     assert result.note.startswith(f"NOTE: this ran on Python {result.python}")
     assert result.answer["predictions"]
@@ -200,7 +200,7 @@ def test_a_failed_start_names_the_cause_to_the_operator_only(tmp_path: Path) -> 
         assert "AVX2" not in json.dumps(answer)
         assert "AVX2" in running.log
     with pytest.raises(EnvironmentSetupError, match=r"did not start: the model cannot be opened .*AVX2"):
-        invoke(layer, None, None, image_event(FACE))
+        invoke(layer, image_event(FACE))
 
 
 def test_no_process_is_left(layer: Path) -> None:
@@ -276,7 +276,7 @@ def test_other_answers_do_not(answer: Any) -> None:
 def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
     description = abi_library.tensor_description()
     (tmp_path / "model.json").write_text(json.dumps(description))
-    answer = invoke(abi_library.layer(tmp_path, description), None, None, default_event(tmp_path)).answer
+    answer = invoke(abi_library.layer(tmp_path, description), default_event(tmp_path)).answer
     assert answer["predictions"] == [{"product": [0, 0, 0], "total": 0}] * 2
 
 

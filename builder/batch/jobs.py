@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,9 +50,6 @@ class Status:
     @property
     def running(self) -> bool:
         return self.state in RUNNING
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def begin(run: Run, listing: Listing, per_invocation: int, s3: Any, states: Any) -> Run:

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from builder.batch.plan import Times
 from builder.library.opened import OpenedModel
 from builder.local import rie
 from builder.measure.bench import Spread, bench, timed
 from builder.pack.bundle import Bundle
 from builder.spec.tensor import TensorSpec
 from builder.verify.inputs import random_values
-
-
-@dataclass(frozen=True)
-class Times:
-    """``ms``: of one run with all that the function does for it, by the items of the run. ``cold_ms``: of a start.
-
-    ``characters``: of an answer's JSON; 0 where nobody knows.
-    """
-
-    ms: Mapping[int, float]
-    cold_ms: float
-    characters: float = 0.0
 
 
 def measured(bundle: Bundle, seconds: float = 1.0) -> Times:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from builder.batch import jobs
 from builder.batch.manifest import Listing, listed
 from builder.batch.place import Place, upload
-from builder.batch.plan import Load, Plan, plan, render
+from builder.batch.plan import Load, Plan, Times, plan, render
 from builder.batch.reuse import answered, split
 from builder.batch.rows import rows
 from builder.batch.run import Run, find
@@ -24,17 +24,6 @@ from builder.targets import DEFAULT
 
 Client = Callable[[str], Any]
 Say = Callable[[str], None]
-
-
-class Times(Protocol):
-    """See ``builder.batch.measured``, which needs much to be imported."""
-
-    @property
-    def ms(self) -> Mapping[int, float]: ...
-    @property
-    def cold_ms(self) -> float: ...
-    @property
-    def characters(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -70,13 +59,7 @@ class Started:
     plan: Plan | None
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": self.run,
-            "execution": self.execution,
-            "items": self.items,
-            "reused": self.reused,
-            "plan": self.plan.to_dict() if self.plan else None,
-        }
+        return asdict(self) | {"plan": self.plan and self.plan.to_dict()}
 
 
 def started(asked: Asked, times: Callable[[], Times], client: Client, say: Say, *, dry_run: bool) -> Started:

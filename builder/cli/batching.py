@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from builder.errors import BatchError, UsageError
 from builder.project import Project
 
 if TYPE_CHECKING:
-    from builder.batch.measured import Times
+    from builder.batch.plan import Times
     from builder.batch.start import Started
 
 WATCH_SECONDS = 2.0
@@ -115,7 +116,7 @@ def status(options: Options, _project: Project) -> None:
 
     client = _clients(options)
     found = status(Run.load(options.run, client("s3")), client("stepfunctions"))
-    answer(options, found.to_dict(), render(found))
+    answer(options, asdict(found), render(found))
 
 
 def watch(options: Options, _project: Project) -> None:
@@ -127,7 +128,7 @@ def watch(options: Options, _project: Project) -> None:
     try:
         for found in watched(run, client("stepfunctions"), WATCH_SECONDS):
             if options.json:
-                print(json.dumps(found.to_dict()), flush=True)
+                print(json.dumps(asdict(found)), flush=True)
             elif found.running:
                 print(
                     f"\r\033[K{bar(found)}" if alive else bar(found),
@@ -154,7 +155,7 @@ def stop(options: Options, _project: Project) -> None:
     run = Run.load(options.run, client("s3"))
     stop(run, client("stepfunctions"))
     found = status(run, client("stepfunctions"))
-    answer(options, found.to_dict(), render(found))
+    answer(options, asdict(found), render(found))
 
 
 def _resume_arguments(parser: Arguments) -> None:
@@ -206,11 +207,7 @@ def collect(options: Options, _project: Project) -> None:
     s3 = _clients(options)("s3")
     run = Run.load(options.run, s3)
     found = collect(lambda: rows(run, s3), options.output)
-    answer(
-        options,
-        {"file": found.file, "rows": found.rows, "failed": found.failed, "columns": list(found.columns)},
-        render(found),
-    )
+    answer(options, asdict(found), render(found))
 
 
 def _answer_started(options: Options, found: Started) -> None:
@@ -231,7 +228,8 @@ def _stack(options: Options, project: Project) -> str:
 
 
 def _times(options: Options, project: Project) -> Times:
-    from builder.batch.measured import Times, measured
+    from builder.batch.measured import measured
+    from builder.batch.plan import Times
     from builder.pack.bundle import find_bundle
     from builder.targets import host_target
 

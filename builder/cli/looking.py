@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from builder.cli.command import (
     load_spec,
     positive,
     progress_of,
-    say,
     trained_spec,
     whole,
     workspace_of,
@@ -79,7 +78,7 @@ def inspect(options: Options, project: Project) -> int:
     ws = Workspace.of(spec, project, spec.target, progress_of(options))
     with ws.held():
         found = inspect(ws)
-    say(json.dumps(found.to_json(), indent=1) if options.json else render(found))
+    answer(options, found.to_json(), render(found))
     return found.preflight.exit_code
 
 
@@ -120,7 +119,7 @@ def explain(options: Options, project: Project) -> None:
     ws = workspace_of(options, project)
     with ws.held():
         found = explain.explain(ws, threads=options.threads, seconds=options.seconds)
-    say(found.to_json() if options.json else explain.render(found))
+    answer(options, found.to_dict(), explain.render(found))
 
 
 def _verify_arguments(parser: Arguments) -> None:
@@ -176,7 +175,7 @@ def accuracy(options: Options, project: Project) -> None:
     ws = workspace_of(options, project)
     with ws.held():
         found = measured.accuracy(ws, images=options.images)
-    say(found.to_json() if options.json else measured.render(found))
+    answer(options, asdict(found), measured.render(found))
 
 
 COMMANDS = (

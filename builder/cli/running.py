@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from builder.cli.command import (
     load_spec,
     positive,
     progress_of,
-    say,
     whole,
 )
 from builder.commands import bundle_command
@@ -140,7 +140,7 @@ def bench(options: Options, project: Project) -> None:
 
     bundle = _bundle_of([options.model], project)
     found = bench.bench(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
-    say(found.to_json() if options.json else bench.render(found))
+    answer(options, asdict(found), bench.render(found))
 
 
 def _cost_arguments(parser: Arguments) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from builder.cli.command import (
@@ -14,7 +15,6 @@ from builder.cli.command import (
     positive,
     progress_of,
     relative,
-    say,
     whole,
 )
 from builder.cli.complete import known_models
@@ -48,7 +48,7 @@ def diff(options: Options, project: Project) -> None:
     before, after = (Facts.read(_bundle_folder(named, project)) for named in (options.before, options.after))
     speed = measure(before, after, threads=options.threads, seconds=options.seconds) if options.time else None
     found = compare(before, after, speed)
-    say(found.to_json() if options.json else render(found))
+    answer(options, asdict(found), render(found))
     if options.html:
         write_file(options.html, diff_page(found))
         progress_of(options).say(f"page: {relative(options.html)}")

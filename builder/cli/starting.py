@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative, say
+from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative
 from builder.cli.looking import describe_for, fetched_model
 from builder.commands import bundle_command, docs_command
 from builder.errors import EnvironmentSetupError, UsageError
@@ -77,7 +76,7 @@ def doctor(options: Options, project: Project) -> int:
     from builder.doctor import examine, render
 
     found = examine(project)
-    say(json.dumps(found.to_dict(), indent=1) if options.json else render(found))
+    answer(options, found.to_dict(), render(found))
     return 0 if found.can_build else EnvironmentSetupError.exit_code
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from builder.diff.facts import Facts
@@ -54,9 +53,6 @@ class Difference:
     errors: tuple[Figure, ...]
     packages: tuple[Change, ...]
     speed: Speed | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
 
 
 def compare(before: Facts, after: Facts, speed: Speed | None = None) -> Difference:

@@ -45,9 +45,6 @@ class AccuracyReport:
     items: dict[str, int]
     types: tuple[TypeReport, ...]
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
-
 
 def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
     """Build a library of every type and compare it on the golden inputs, the spec's samples, and each of ``images``.

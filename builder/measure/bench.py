@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
@@ -95,10 +95,6 @@ class Benchmark:
     threads: int
     library: Spread
     function: FunctionTimes | None
-
-    def to_json(self) -> str:
-        """All figures, unrounded; times are milliseconds."""
-        return json.dumps(asdict(self), indent=1)
 
 
 def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int = 5) -> Benchmark:

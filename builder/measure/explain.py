@@ -81,15 +81,15 @@ class Explanation:
         fused = sum(row.flop * row.calls for row in self.rows if row.kind != "xla")
         return fused / self.flop if self.flop else 1.0
 
-    def to_json(self) -> str:
-        """The same as the table, unrounded."""
+    def to_dict(self) -> dict[str, Any]:
+        """The same as the table for JSON, unrounded."""
         steps = [
             asdict(row) | {"gflops": row.gflops, "share": row.microseconds / self.microseconds} for row in self.rows
         ]
         data: dict[str, Any] = asdict(self)
         del data["rows"]
         total = {"flop": self.flop, "microseconds": self.microseconds, "layer_share": self.layer_share}
-        return json.dumps(data | {"together": total, "steps": steps}, indent=1)
+        return data | {"together": total, "steps": steps}
 
 
 @dataclass(frozen=True)

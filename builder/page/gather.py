@@ -69,7 +69,7 @@ def gather(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str =
 def _program(found: Study) -> dict[str, Any]:
     """The steps that ran and how they hang together; ``outer`` counts the steps outside loops and branches."""
     explained = found.explanation
-    data = json.loads(explained.to_json())
+    data = explained.to_dict()
     layers = {layer["step"]: layer["layer"] for layer in data["layers"]}
     outer = -1
     for step in data["steps"]:

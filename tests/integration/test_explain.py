@@ -58,7 +58,7 @@ def test_table_and_json_of_one_measurement_agree(digits: Bundle) -> None:
 
     found = explain.explain(Workspace.of(load_spec("digits", Project.here()), Project.here()), seconds=0.2)
     lines = explain.render(found).splitlines()[2:]
-    for line, step in zip(lines, json.loads(found.to_json())["steps"], strict=False):
+    for line, step in zip(lines, found.to_dict()["steps"], strict=False):
         assert line.startswith(f"{step['step']} ")
         assert line.endswith(f"{100 * step['share']:.1f}")
         assert f"{step['microseconds']:.1f}" in line

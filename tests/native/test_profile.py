@@ -116,7 +116,7 @@ def test_table_and_json_tell_the_same() -> None:
     assert words(lines[4]) == "dot ×10 xla a dot of float64 1.0 8,000 9.5 105.3 31.7"
     assert lines[4].startswith("  dot ×10")
     assert words(lines[6]) == "together 3.0 12,000 30.0 100.0 100.0"
-    data = json.loads(EXPLAINED.to_json())
+    data = json.loads(json.dumps(EXPLAINED.to_dict()))
     assert data["together"] == {"flop": 3_000_000, "microseconds": 30.0, "layer_share": 2 / 3}
     assert [s["gflops"] for s in data["steps"]] == pytest.approx([100.0, 0.0, 105.263], rel=1e-5)
     assert sum(s["share"] for s in data["steps"]) == pytest.approx(1)

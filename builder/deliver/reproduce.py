@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,49 +35,38 @@ def reproduce(folder: Path, project: Project, progress: Progress, spec: ModelSpe
     statement says, UsageError if model.toml cannot be found, and what a build raises.
     """
     definition = check_bundle(folder).statement["predicate"]["buildDefinition"]
+    if spec is not None and definition["buildType"] == JOIN_TYPE:
+        raise UsageError("--model names one model.toml, and this bundle is of several.")
     with scratch(project.build / "reproduced") as root:
         fresh = replace(project, root=root)
+
+        def build(recorded: Path, chosen: Mapping[str, Any]) -> Bundle:
+            found = spec or load(_toml(chosen["model"], project))
+            ws = Workspace(replace(found, packaging=chosen["package"]), fresh, target_named(chosen["target"]), progress)
+            return build_bundle(ws, recorded_choice(recorded)).bundle
+
         with _environment(definition["internalParameters"].get(EPOCH)):
-            made = _build(folder, definition, project, fresh, progress, spec)
-        return compare(folder, made)
+            made = _build(folder, definition, build, fresh.dist)
+        return compare(folder, made.folder)
 
 
 def _build(
-    folder: Path,
-    definition: Mapping[str, Any],
-    project: Project,
-    fresh: Project,
-    progress: Progress,
-    spec: ModelSpec | None,
-) -> Path:
-    """The folder of the bundle that the recorded parameters give today."""
+    folder: Path, definition: Mapping[str, Any], build: Callable[[Path, Mapping[str, Any]], Bundle], dist: Path
+) -> Bundle:
+    """Make the bundle that the recorded parameters give today.
+
+    ``build`` makes that of one model, from the folder with its manifest and its recorded parameters.
+    """
     chosen = definition["externalParameters"]
     if definition["buildType"] != JOIN_TYPE:
-        return _bundle(folder, chosen, project, fresh, progress, spec).folder
-    if spec is not None:
-        raise UsageError("--model names one model.toml, and this bundle is of several.")
+        return build(folder, chosen)
     bundles = []
     for name in chosen["models"]:
         one = parse_statement(read_plain(folder / name, STATEMENT))["predicate"]["buildDefinition"]
         if one["buildType"] == JOIN_TYPE:
             raise BundleError(f"{name} is itself a bundle of several models, which coldforge does not make.")
-        bundles.append(_bundle(folder / name, one["externalParameters"], project, fresh, progress, None))
-    return join(bundles, fresh.dist, suffix=target_named(chosen["target"]).suffix).folder
-
-
-def _bundle(
-    folder: Path,
-    chosen: Mapping[str, Any],
-    project: Project,
-    fresh: Project,
-    progress: Progress,
-    spec: ModelSpec | None,
-) -> Bundle:
-    """The bundle that the parameters ``chosen`` for one model, whose manifest is in ``folder``, give today."""
-    found = spec or load(_toml(chosen["model"], project))
-    target = target_named(chosen["target"])
-    ws = Workspace(replace(found, packaging=chosen["package"]), fresh, target, progress)
-    return build_bundle(ws, recorded_choice(folder)).bundle
+        bundles.append(build(folder / name, one["externalParameters"]))
+    return join(bundles, dist, suffix=target_named(chosen["target"]).suffix)
 
 
 def _toml(recorded: str, project: Project) -> Path:

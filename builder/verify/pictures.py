@@ -41,20 +41,7 @@ def decoded_bytes(data: bytes, image: ImageInput, where: str = "a picture") -> A
     from handler.errors import HandlerError
     from handler.image import pixels
 
-    target = Target(
-        feed=image.feed or "",
-        width=image.width,
-        height=image.height,
-        mode=image.mode,
-        fit=image.fit,
-        resize=image.resize,
-        antialias=image.antialias,
-        padding=image.padding,
-        background=image.background,
-        decode=image.decode,
-        crop=image.crop,
-        grid=image.grid,
-    )
+    target = Target(**{name: getattr(image, name) for name in Target._fields})._replace(feed=image.feed or "")
     try:
         found = pixels(data, where, target, Limits())
     except HandlerError as error:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, chdir
 from pathlib import Path
 
 from builder import __version__
-from builder.cli import batching, building, delivering, docs, looking, proving, running, showing, starting
+from builder.cli import batching, building, delivering, looking, proving, running, showing, starting
 from builder.cli.command import Command, Family
 from builder.cli.complete import SHELLS, complete, script
 from builder.cli.parser import Parser
@@ -26,7 +26,7 @@ from builder.escape import terminal
 from builder.project import Project
 
 GROUPS: dict[str, tuple[Command | Family, ...]] = {
-    "Start": (*starting.COMMANDS, *docs.COMMANDS),
+    "Start": starting.COMMANDS,
     "Build": building.COMMANDS,
     "Try": running.COMMANDS,
     "Inspect": (*looking.COMMANDS, *showing.COMMANDS),

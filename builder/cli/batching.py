@@ -16,6 +16,7 @@ from builder.cli.command import (
     Family,
     Options,
     answer,
+    bundle_of,
     load_spec,
     positive,
     progress_of,
@@ -230,23 +231,19 @@ def _stack(options: Options, project: Project) -> str:
 def _times(options: Options, project: Project) -> Times:
     from builder.batch.measured import measured
     from builder.batch.plan import Times
-    from builder.pack.bundle import find_bundle
-    from builder.targets import host_target
 
     if options.ms is not None:
         return Times({1: options.ms}, 0.0)
-    name = load_spec(options.model, project).name
-    progress_of(options).say(f"measuring the bundle of {name} here")
-    return measured(find_bundle(project.dist, name, host_target(), options.model))
+    progress_of(options).say(f"measuring the bundle of {load_spec(options.model, project).name} here")
+    return measured(bundle_of([options.model], project))
 
 
 def _layer(options: Options, project: Project) -> str:
     from builder.cache import file_digest
-    from builder.pack.bundle import LAYER_MANIFEST, find_bundle
+    from builder.pack.bundle import LAYER_MANIFEST
     from builder.targets import DEFAULT
 
-    name = load_spec(options.model, project).name
-    return file_digest(find_bundle(project.dist, name, DEFAULT, options.model).layer / LAYER_MANIFEST)
+    return file_digest(bundle_of([options.model], project, DEFAULT).layer / LAYER_MANIFEST)
 
 
 COMMANDS = (

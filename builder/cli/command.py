@@ -6,10 +6,10 @@ import argparse
 import json
 import math
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from builder.cli.complete import completed, known_models, models
 from builder.cli.guide import describe, example
@@ -21,8 +21,11 @@ from builder.spec import ModelSpec, load
 from builder.spec.address import is_address
 from builder.spec.rules import guess_format, is_saved_model
 from builder.suggest import did_you_mean
-from builder.targets import NAMES, TARGETS, Target, target_named
+from builder.targets import NAMES, TARGETS, Target, host_target, target_named
 from builder.workspace import Workspace
+
+if TYPE_CHECKING:
+    from builder.pack.bundle import Bundle
 
 Options = argparse.Namespace
 Arguments = argparse.ArgumentParser
@@ -168,6 +171,15 @@ def trained_spec(model: str, options: Options, project: Project) -> ModelSpec:
     spec = load_spec(model, project)
     ensure_trained(spec, project, progress_of(options).say)
     return spec
+
+
+def bundle_of(models: Sequence[str], project: Project, target: Target | None = None) -> Bundle:
+    """Find the bundle of ``models`` for ``target``, or this machine. Raises UsageError, which says what builds it."""
+    from builder.pack.bundle import find_bundle
+    from builder.pack.join import joined_name
+
+    name = joined_name([load_spec(model, project).name for model in models])
+    return find_bundle(project.dist, name, target or host_target(), " ".join(models))
 
 
 def is_model(path: Path) -> bool:

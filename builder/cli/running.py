@@ -6,11 +6,9 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.cli.command import (
     Arguments,
@@ -20,7 +18,7 @@ from builder.cli.command import (
     add_model,
     add_target,
     answer,
-    load_spec,
+    bundle_of,
     positive,
     progress_of,
     whole,
@@ -29,9 +27,6 @@ from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.project import Project
 from builder.targets import host_target, target_named
-
-if TYPE_CHECKING:
-    from builder.pack.bundle import Bundle
 
 
 def _invoke_arguments(parser: Arguments) -> None:
@@ -65,8 +60,8 @@ def invoke(options: Options, project: Project) -> None:
     elif options.image:
         event = rie.image_event(options.image)
     else:
-        event = rie.default_event(_bundle_of(options.models[:1], project).folder)
-    result = rie.invoke(_bundle_of(options.models, project).layer, event)
+        event = rie.default_event(bundle_of(options.models[:1], project).folder)
+    result = rie.invoke(bundle_of(options.models, project).layer, event)
     if options.json:
         answer(options, result.to_dict(), "")
     else:
@@ -81,7 +76,7 @@ def invoke(options: Options, project: Project) -> None:
 def sample(options: Options, project: Project) -> None:
     from builder.local import rie
 
-    request = rie.default_event(_bundle_of([options.model], project).folder)
+    request = rie.default_event(bundle_of([options.model], project).folder)
     answer(options, {"request": request}, json.dumps(request, indent=1))
 
 
@@ -103,7 +98,7 @@ def _serve_arguments(parser: Arguments) -> None:
 def serve(options: Options, project: Project) -> None:
     from builder.local import http, origins, reloading, rie
 
-    layer = _bundle_of(options.models, project).layer
+    layer = bundle_of(options.models, project).layer
     environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
 
     def say(line: str) -> None:
@@ -138,7 +133,7 @@ def _bench_arguments(parser: Arguments) -> None:
 def bench(options: Options, project: Project) -> None:
     from builder.measure import bench
 
-    bundle = _bundle_of([options.model], project)
+    bundle = bundle_of([options.model], project)
     found = bench.bench(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
     answer(options, asdict(found), bench.render(found))
 
@@ -159,7 +154,7 @@ def cost(options: Options, project: Project) -> None:
     from builder.measure import cost
 
     found = cost.costs(
-        _bundle_of([options.model], project),
+        bundle_of([options.model], project),
         options.memory or cost.MEMORY_MB,
         rounds=options.rounds,
         seconds=options.seconds,
@@ -167,15 +162,6 @@ def cost(options: Options, project: Project) -> None:
         say=progress_of(options).say,
     )
     answer(options, found.to_dict(), cost.render(found))
-
-
-def _bundle_of(models: Sequence[str], project: Project) -> Bundle:
-    """Find the bundle of ``models`` for this machine. Raises UsageError with the command that builds it."""
-    from builder.pack.bundle import find_bundle
-    from builder.pack.join import joined_name
-
-    name = joined_name([load_spec(model, project).name for model in models])
-    return find_bundle(project.dist, name, host_target(), " ".join(models))
 
 
 COMMANDS = (

@@ -11,6 +11,7 @@ from builder.cli.command import (
     Options,
     add_model,
     answer,
+    bundle_of,
     load_spec,
     positive,
     progress_of,
@@ -59,10 +60,7 @@ def _bundle_folder(named: str, project: Project) -> Path:
     folder = Path(named)
     if (folder / "manifest.json").is_file():
         return folder
-    from builder.pack.bundle import find_bundle
-
-    spec = _bundled_spec(named, project)
-    return find_bundle(project.dist, spec.name, spec.target, named).folder
+    return bundle_of([named], project, _bundled_spec(named, project).target).folder
 
 
 def _bundled_spec(named: str, project: Project) -> ModelSpec:

@@ -1,7 +1,11 @@
-"""Commands to begin with: new, init, doctor."""
+"""Commands to begin with: new, init, doctor, docs."""
 
 from __future__ import annotations
 
+import os
+import pydoc
+import sys
+import webbrowser
 from pathlib import Path
 
 from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative
@@ -10,6 +14,7 @@ from builder.commands import bundle_command, docs_command
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.files import write_file
 from builder.project import Project
+from builder.report.text import table
 from builder.spec.address import is_address
 
 
@@ -80,8 +85,30 @@ def doctor(options: Options, project: Project) -> int:
     return 0 if found.can_build else EnvironmentSetupError.exit_code
 
 
+def _docs_arguments(parser: Arguments) -> None:
+    parser.add_argument("page", nargs="?", metavar="PAGE", help="its name, such as projects (default: list all pages)")
+    parser.add_argument("--web", action="store_true", help="open it, or the first page, in a browser; needs no network")
+
+
+def docs(options: Options, project: Project) -> None:
+    from builder.documentation import build_site, page_titles, read_page, style_page
+
+    text = read_page(options.page) if options.page else table(("page", "about"), list(page_titles().items())) + "\n"
+    address = (build_site(project.cache) / f"{options.page or 'index'}.html").as_uri() if options.web else None
+    if address:
+        webbrowser.open(address)
+    if options.json or address:
+        answer(options, {"page": options.page, "text": text, "address": address}, str(address))
+    elif sys.stdout.isatty():
+        os.environ.setdefault("LESS", "FRX")  # as git has it: colours, and no pager for what fits on the screen
+        pydoc.pager(style_page(text) if options.page else text)
+    else:
+        print(text, end="")
+
+
 COMMANDS = (
     Command("new", "write a project for a model of your own: stack, tests and CI", _new_arguments, new),
     Command("init", "write a model.toml for a trained model, to be edited", _init_arguments, init),
     Command("doctor", "say what this machine has, and what it lacks for which command", lambda _: None, doctor),
+    Command("docs", "show a page of the documentation, or list them all", _docs_arguments, docs),
 )

@@ -23,7 +23,7 @@ from builder.errors import UsageError
 from builder.files import replacing
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate
 from builder.pack.joined import joined_bill, joined_notice, joined_statement
-from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
+from builder.pack.layer import files_of, measure, source_date_epoch, write_readable, write_zip
 from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
 from builder.project import Project
 from builder.targets import Target
@@ -81,8 +81,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
                 shutil.copyfile(path, fresh / name / path.name)
         inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
         _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
-        _write_text(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer / LAYER_MANIFEST))
-        _write_text(draft.notice, joined_notice(folder.name, bundles))
+        write_readable(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer / LAYER_MANIFEST))
+        write_readable(draft.notice, joined_notice(folder.name, bundles))
         # One that is for a container image makes all of it one.
         image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)
         if not image:
@@ -106,7 +106,7 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
         }
         _write(draft.manifest, whole)
         target = str(whole["models"][0]["target"]["arch"])
-        _write_text(draft.statement, joined_statement(fresh, bundles, names, target))
+        write_readable(draft.statement, joined_statement(fresh, bundles, names, target))
     return Bundle(folder, sizes)
 
 
@@ -126,10 +126,4 @@ def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    _write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o644)
+    write_readable(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

@@ -52,6 +52,13 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
     return sorted((p.relative_to(folder).as_posix(), p) for p in files)
 
 
+def write_readable(path: Path, text: str) -> None:
+    """Write a file of a bundle, which everybody may read, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+
+
 def write_zip(folder: Path, archive: Path | IO[bytes], *, epoch: int = _FIRST) -> None:
     """Zip the files of ``folder``, whose names become relative to it. Empty folders are left out.
 

@@ -16,7 +16,7 @@ from builder.importers.word_steps import together
 from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.pack.compiled_in import library_parts
 from builder.pack.dependencies import dependencies_folder
-from builder.pack.layer import files_of, measure, source_date_epoch, write_zip
+from builder.pack.layer import files_of, measure, source_date_epoch, write_readable, write_zip
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
 from builder.pack.notice import notice
@@ -78,7 +78,7 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             files=tuple(FileEntry.of(draft.layer, name) for name, _ in files_of(draft.layer)),
             weights=sources.layout,
         )
-        _write(draft.layer / LAYER_MANIFEST, manifest.to_json())
+        write_readable(draft.layer / LAYER_MANIFEST, manifest.to_json())
         inside = [name for name, _ in files_of(draft.layer)]
         unzipped = sum((draft.layer / name).stat().st_size for name in inside)
         zipped = 0  # an image has no zip
@@ -87,8 +87,8 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             zipped = draft.archive.stat().st_size
         sizes = check([Component("model layer", unzipped, zipped), *others], spec)
         require(sizes)
-        _write(draft.header, sources.header.read_text(encoding="utf-8"))
-        _write(draft.description, model_json.rstrip("\n") + "\n")
+        write_readable(draft.header, sources.header.read_text(encoding="utf-8"))
+        write_readable(draft.description, model_json.rstrip("\n") + "\n")
         sound = spec.audio is not None
         parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions, sound=sound), *_parts(ws)]
         parts += tokenizers_parts(package) if package else ()
@@ -102,8 +102,8 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             parts=parts,
             versions=manifest.versions,
         )
-        _write(draft.sbom, bill)
-        _write(draft.notice, notice(spec.name, spec.version, parts))
+        write_readable(draft.sbom, bill)
+        write_readable(draft.notice, notice(spec.name, spec.version, parts))
         names = [f"layer/{name}" for name in inside]
         names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", "NOTICE"]
         names += [weights_file] if weights_file else []
@@ -116,8 +116,8 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             sizes=sizes,
             choice=library.choice.to_dict() if library.choice else None,
         )
-        _write(draft.manifest, measured.to_json())
-        _write(draft.statement, bundle_statement(ws, library, fresh, parts))
+        write_readable(draft.manifest, measured.to_json())
+        write_readable(draft.statement, bundle_statement(ws, library, fresh, parts))
         _keep_wasm(ws.bundle, fresh, source_digest)
     return Bundle(ws.bundle, sizes)
 
@@ -166,9 +166,3 @@ def _keep_wasm(before: Path, fresh: Path, digest: Mapping[str, str]) -> None:
         return
     if digest.items() <= made_of.items():
         shutil.copytree(before / "wasm", fresh / "wasm", copy_function=os.link)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o644)

@@ -85,15 +85,8 @@ def page() -> str:
 def _catalogue() -> Iterator[tuple[int, str, bool, str]]:
     """(status, code, whether to try again, meaning) of each error, by status."""
     rows = [(e.status, e.code, e.retryable, inspect.getdoc(e) or "") for e in HandlerError.__subclasses__()]
-    rows.append(
-        (
-            500,
-            "internal",
-            True,
-            "The function failed, not the request. The message names the request's id; the log has more under that id.",
-        )
-    )
-    yield from sorted(rows)
+    failed = "The function failed, not the request. The message names the request's id; the log has more under that id."
+    yield from sorted([*rows, (500, "internal", True, failed)])
 
 
 def _codes() -> Iterator[str]:

@@ -270,9 +270,9 @@ def test_tensorflow_serving_takes_strings(client: Client, body: dict[str, Any]) 
 
 def test_tensorflow_serving_refuses_what_is_no_text(client: Client) -> None:
     for body, message in (
-        ({"instances": ["a", 3]}, '"input_ids"[1] must be a string, not a number'),
+        ({"instances": ["a", 3]}, '"instances": "input_ids"[1] must be a string, not a number'),
         ({"instances": ["a"] * 21}, '"input_ids" has 21; at most 20 are allowed at a time'),
-        ({"inputs": {"input_ids": [""]}}, '"input_ids"[0] is empty; a text is needed'),
+        ({"inputs": {"input_ids": [""]}}, '"inputs": "input_ids"[0] is empty; a text is needed'),
     ):
         status, answer = client.post("/v1/models/sized:predict", body)
         assert (status >= 400, answer) == (True, {"error": message})

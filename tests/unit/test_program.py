@@ -93,7 +93,7 @@ def test_an_environment_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.
     said: list[str] = []
     with pytest.raises(EnvironmentSetupError, match=r"JAX's environment cannot be made[\s\S]*there is no venv"):
         environment_of(FRAMEWORKS["jax"], said.append)
-    assert said == ["setting up JAX in an environment of its own (once; about 140 MB to fetch)"]
+    assert said == ["setting up JAX in an environment of its own (once; about 140 MB to fetch, minutes)"]
     assert not list((tmp_path / "cache" / "coldforge" / "frameworks").glob("jax-*/*"))
 
 

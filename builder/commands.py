@@ -10,7 +10,7 @@ from builder.project import HOME
 from builder.targets import Target
 
 CHECKOUT = (HOME / "Makefile").is_file()
-"""Whether coldforge runs from a checkout, rather than from its wheel."""
+"""True if coldforge runs from a checkout, rather than from its wheel."""
 
 
 def either(checkout: str, installed: str) -> str:
@@ -45,5 +45,5 @@ def setup_command() -> str:
 
 
 def docs_command(page: str) -> str:
-    """What shows ``page``, a file's name in docs/ without its ending, as messages name it."""
+    """Return the command that shows ``page``, a file's name in docs/ without its ending."""
     return f"`coldforge docs {page}`"

@@ -56,7 +56,7 @@ class Diagnosis:
 
     @property
     def can_build(self) -> bool:
-        """Whether `make bundle` finds a way: all that Docker needs, or a Python for which it installs the packages."""
+        """True if `make bundle` finds a way: all that Docker needs, or a Python for which it installs the packages."""
         there = {finding.name: finding.there for finding in self.findings}
         in_docker = there["Docker"] and there["builder image"]
         return there["make"] and (in_docker or there["Python"])

@@ -15,7 +15,7 @@ from builder.errors import LowerError
 
 _LONGEST = 2000  # characters of one C literal: a C99 compiler need not take more than 4095
 _LINKED = re.compile(r"@|#(?=\d)|GH(?=-\d)|(?i:https?|ftp):(?=//)|(?i:www)(?=\.)")
-"""What makes links and mentions of plain text: https://github.github.com/gfm/#autolinks-extension- and
+"""Marks that make links and mentions of plain text: https://github.github.com/gfm/#autolinks-extension- and
 https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/autolinked-references-and-urls."""
 _HALF_REASON = 2000  # characters; a graph that TensorFlow does not take is in its reason, whole
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

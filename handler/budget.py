@@ -31,7 +31,7 @@ LOCATED_TOKEN = 700
 TRACED_CHARACTER = 160
 """Bytes of memory for each character of the longest text in which words are looked for that a model's steps make."""
 MOST_COMPARISONS = 1_000_000_000
-"""Of a character with one of a pattern, in one step over texts: they take some seconds."""
+"""Comparisons of a character with one of a pattern in one step over texts: they take some seconds."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
 PICTURE_SECONDS = 5.0
@@ -151,7 +151,7 @@ class Limits(NamedTuple):
 
 
 LARGEST = Limits()
-"""Those of the largest function."""
+"""The limits of the largest function."""
 
 
 def require_comparisons(texts: Sequence[bytes | str], cost: int, slope: int, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What `coldforge COMMAND --help` says besides its arguments: an example, and what the command's numbers measure."""
+"""Texts of `coldforge COMMAND --help` besides its arguments: an example, and what the command's numbers measure."""
 
 EXAMPLES = {
     "new": "faces --from model.keras",

@@ -88,7 +88,7 @@ def _measured(recorded: Path, made: Path) -> str:
 
 
 def _json(path: Path) -> Any:
-    """What a file of JSON says; its bytes where it is none, or is not written as a bundle's manifest is.
+    """Read a file of JSON; return its bytes if it is not JSON, or not written as a bundle's manifest is.
 
     So no key that stands twice, of which each reader takes another, is left out of the comparison.
     """

@@ -57,7 +57,7 @@ def _stage_others(project: Project, target: Target) -> None:
 
 
 def staged_in(layer: Path) -> Staged | None:
-    """What the model layer in the folder ``layer`` holds; None for another layer. Raises BundleError."""
+    """Name what the model layer in the folder ``layer`` holds; None for another layer. Raises BundleError."""
     path = layer / LAYER_MANIFEST
     if not path.is_file():
         return None

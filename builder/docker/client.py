@@ -13,7 +13,7 @@ import subprocess
 from builder.errors import EnvironmentSetupError
 
 ANSWER_SECONDS = 20
-"""How long an engine or a registry may take to answer before it counts as none."""
+"""Seconds that an engine or a registry may take to answer before it counts as absent."""
 
 
 def client() -> str | None:

@@ -1,4 +1,4 @@
-"""Where a build runs: in Docker, or on this machine.
+"""Choose where a build runs: in Docker, or on this machine.
 
 Docker comes first where all that it needs is there: an engine, a client that can build images, and the base of the
 builder image. They are asked for before anything is fetched.

@@ -33,7 +33,7 @@ class _LazyTensorFlow:
 
 
 tf: Any = _LazyTensorFlow()
-"""What modules use. ``tensorflow()`` has to be called before a module of TensorFlow's own is imported."""
+"""TensorFlow, for every module. ``tensorflow()`` has to be called before a module of TensorFlow's own is imported."""
 
 
 def dtype_of(enum: int) -> Any:

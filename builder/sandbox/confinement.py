@@ -1,4 +1,4 @@
-"""How a process gives up everything that it does not need, for itself and for good."""
+"""Confine a process: it gives up everything that it does not need, for itself and for good."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SYSTEM = (
     "/proc/self/cmdline", "/proc/self/environ", "/proc/self/fd", "/proc/self/maps", "/proc/self/smaps",
     "/proc/self/stat", "/proc/self/statm", "/proc/self/status",
 )  # fmt: skip
-"""What programs read of a system; nobody's secrets, and of ``/proc`` no other process, no connection and no mount."""
+"""Paths that programs read of a system; nobody's secrets, and of ``/proc`` no other process, connection or mount."""
 
 
 def confine(

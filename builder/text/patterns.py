@@ -1,4 +1,4 @@
-"""How long a tokenizer's regular expressions may take: Oniguruma's, which tries one way after another as ``re`` does.
+"""Bound the time of a tokenizer's regular expressions: Oniguruma tries one way after another, as ``re`` does.
 
 Nothing stops a search in the function, and where it takes ten million steps at one place, the package panics. So they
 are judged like those of a model's graph. Syntax: https://github.com/kkos/oniguruma/blob/master/doc/RE
@@ -23,11 +23,11 @@ _GROUP = re.compile(
 _LONGEST_FORM = 18
 """Characters that one may become where Unicode is normalised: U+FDFA does."""
 _SPACES = re.compile(r"(?:\\s\*\[\\r\\n\]\+?\|)?\\s\+\(\?!\\S\)\|\\s\+$")
-"""How the patterns of GPT-2 and its successors end: what one alternative has looked at in vain, the next one takes."""
+"""The end of the patterns of GPT-2 and its successors: the next alternative takes what one has looked at in vain."""
 
 
 def measure(normalizer: Any, pre_tokenizer: Any) -> dict[str, Any]:
-    """What these parts of a tokenizer.json do to a text's length and time, as handler/text/subwords.py reads it.
+    """Measure what these parts of a tokenizer.json do to a text's length and time, for handler/text/subwords.py.
 
     Raises ValueError where the time has no bound.
     """

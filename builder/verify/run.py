@@ -31,11 +31,11 @@ from builder.verify.golden import Golden
 Library = LoadedLibrary | RemoteLibrary
 
 LOADERS = ("/lib", "/lib64", "/usr/lib")
-"""Where the program is that loads an emulator."""
+"""The path of the program that loads an emulator."""
 
 
 class Runner(Protocol):
-    """What runs a library, or what stands for one: ``run`` and ``flat`` of LoadedLibrary."""
+    """Runs a library, or stands for one: ``run`` and ``flat`` of LoadedLibrary."""
 
     def run(
         self, model: int, feeds: Sequence[Slot], fetches: Sequence[Slot], counts: tuple[int, int]

@@ -10,7 +10,7 @@ from builder.verify.agreement import OutputAgreement
 from builder.verify.machine import HERE
 
 UNLIKE_TENSORFLOW = "NaN and infinities get other answers than TensorFlow's"
-"""How the warning begins that names the ops where they do."""
+"""The beginning of the warning that names the ops where they do."""
 
 
 @dataclass(frozen=True)

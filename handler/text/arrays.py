@@ -18,7 +18,7 @@ from ..typed import Any
 MOST = 4_000_000
 """Elements of an array: a text may ask for any number of them."""
 MOST_BYTES = 8_000_000
-"""Of the strings of an array, the same one again and again too: a hash of as many takes seconds."""
+"""Bytes of all strings of an array, repeated ones too: a hash of as many takes seconds."""
 
 
 class Array(NamedTuple):
@@ -309,7 +309,7 @@ def _reduction(function: Callable[[list[Any]], Any]) -> Op:
 
 
 def _product(row: list[Any]) -> Any:
-    """Of whole numbers. Raises UnfitTextError before it has so many digits that it takes long."""
+    """Multiply whole numbers. Raises UnfitTextError before the product has so many digits that it takes long."""
     product = 1
     for value in row:
         product *= value

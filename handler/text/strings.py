@@ -65,7 +65,7 @@ def replace(x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere:
 
 
 def written(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
-    """What puts ``rewrite`` in the place of a match. Raises TextTooLongError where it has put too much in all."""
+    """Return a function that puts ``rewrite`` in the place of a match. Too much of it raises TextTooLongError."""
     size = 0
 
     def put(match: re.Match[str]) -> str:

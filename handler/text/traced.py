@@ -50,7 +50,7 @@ class Tokens(NamedTuple):
     def places(
         self, text: str, most: int, limits: Limits = LARGEST, seconds_left: Callable[[], float] = lambda: 1.0
     ) -> list[Place]:
-        """Where the first ``most`` words stand. Raises OverBudgetError, OutOfTimeError."""
+        """Return where the first ``most`` words stand. Raises OverBudgetError, OutOfTimeError."""
         traced = Traced(text, range(len(text)), range(1, len(text) + 1))
         for step in self.steps:
             require_time(seconds_left)

@@ -22,6 +22,7 @@ import tritonclient.http as triton
 from PIL import Image
 
 from builder.local import http, rie
+from builder.local.origins import Allowed
 from builder.pack.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support import abi_library, pages
@@ -52,18 +53,20 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def bundle_served(bundle: Bundle, **environment: str) -> Iterator[str]:
+def bundle_served(bundle: Bundle, *origins: str) -> Iterator[str]:
+    """Serve a bundle as `coldforge serve --cors ORIGINS` does."""
+    environment = {"COLDFORGE_CORS_ORIGINS": ",".join(origins), "COLDFORGE_PLAYGROUND": "on"}
     with (
         rie.emulator(ROOT / "dist" / bundle.folder.name / "layer", environment=environment) as running,
-        http.serving(running.invoke) as url,
+        http.serving(running.invoke, allowed=Allowed(origins=origins)) as url,
     ):
         yield url
 
 
 @pytest.fixture(scope="module")
 def emotion_url(emotion: Bundle, page: tuple[str, Path]) -> Iterator[str]:
-    """The emotion bundle in Lambda's emulator, open to the page's origin."""
-    with bundle_served(emotion, COLDFORGE_CORS_ORIGINS=page[0], COLDFORGE_PLAYGROUND="on") as url:
+    """The emotion bundle in Lambda's emulator, open to the page's origin and to that of docs/protocols.md."""
+    with bundle_served(emotion, page[0], "https://example.com") as url:
         yield url
 
 

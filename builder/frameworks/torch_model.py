@@ -21,13 +21,15 @@ from builder.importers.loaded import Shape, distinct
 from builder.importers.ports import ModelPorts, PortInfo
 
 _ATEN = torch.ops.aten
-_MOVE = {
-    _ATEN._to_copy.default, _ATEN.alias.default, _ATEN.clone.default, _ATEN.contiguous.default, _ATEN.detach.default,
+_CAST = {_ATEN._to_copy.default, _ATEN.to.dtype}
+_MOVE = _CAST | {
+    _ATEN.alias.default, _ATEN.clone.default, _ATEN.contiguous.default, _ATEN.detach.default,
     _ATEN.expand.default, _ATEN.flatten.using_ints, _ATEN.permute.default, _ATEN.reshape.default, _ATEN.squeeze.default,
-    _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN.t.default, _ATEN.to.dtype, _ATEN.transpose.int, _ATEN.unflatten.int,
+    _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN.t.default, _ATEN.transpose.int, _ATEN.unflatten.int,
     _ATEN.unsqueeze.default, _ATEN.view.default,
 }  # fmt: skip
-"""Operators that move the elements of their first argument, and do not change indices."""
+"""Operators that move the elements of their first argument, and do not change indices; a cast to a narrow type does."""
+_INDEX_TYPES = (torch.int32, torch.int64)
 
 
 def open_torch(path: Path) -> FrameworkModel:
@@ -78,6 +80,7 @@ def _count_rows(program: Any) -> dict[str, int]:
     PyTorch raises on an index outside of the table; the program that is made of the model would take the nearest row.
     """
     rows: dict[str, int] = {}
+    mutated = _find_mutated(program)
     for node in program.graph.nodes:
         if node.target is _ATEN.embedding.default:
             (table, indices), axis = node.args[:2], 0
@@ -85,12 +88,32 @@ def _count_rows(program: Any) -> dict[str, int]:
             table, axis, indices = node.args
         else:
             continue
-        while indices.target in _MOVE:
+        while indices.target in _MOVE and (indices.target not in _CAST or _type_of(indices) in _INDEX_TYPES):
             indices = indices.args[0]
-        size = table.meta["val"].shape[axis]
-        if indices.op == "placeholder" and isinstance(size, int):
+        size = table.meta["val"].size(axis) if table.meta["val"].dim() else 1
+        if indices.op != "placeholder" or indices in mutated or _type_of(indices) == torch.bool:
+            continue
+        if isinstance(size, int):
             rows[indices.name] = min(size, rows.get(indices.name, size))
     return rows
+
+
+def _find_mutated(program: Any) -> set[Any]:
+    """Find the inputs that a call in place may write to, or to what is made of their elements, such as a copy."""
+    mutated = set()
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            source = node
+            while isinstance(source, torch.fx.Node) and source.args:
+                source = source.args[0]
+            if isinstance(source, torch.fx.Node):  # and not a list of what was joined
+                mutated.add(source)
+    return mutated
+
+
+def _type_of(node: Any) -> Any:
+    return node.meta["val"].dtype
 
 
 def _fetches(program: Any, file: str) -> tuple[PortInfo, ...]:

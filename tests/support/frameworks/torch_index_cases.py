@@ -25,11 +25,26 @@ LOOKED_UP: dict[str, Callable[[Tensor], Tensor]] = {
     "the last axis": lambda i: torch.index_select(TABLE.T.contiguous(), -1, i),
     "two tables": lambda i: torch.embedding(TABLE, i)[:, :1] + torch.embedding(TABLE[:7], i)[:, 1:],
 }
+
+
+def with_a_replaced(i: Tensor) -> Tensor:
+    copy = i.clone()
+    copy[1:2] = 0  # written through a view: the table's rows are looked up by the copy itself
+    return torch.embedding(TABLE, copy)
+
+
 OTHERS: dict[str, Callable[[Tensor], Tensor]] = {
     "a sum": lambda i: torch.embedding(TABLE, i + 1),
     "a part": lambda i: torch.embedding(TABLE, i[:2]),
     "negative ones": lambda i: TABLE[i],
     "no index": lambda i: i * 2,
+    "whether it is 0": lambda i: torch.embedding(TABLE, i.to(torch.bool).to(torch.int64)),
+    "a narrow type": lambda i: torch.embedding(TABLE, i.to(torch.uint8).to(torch.int64)),
+    "one replaced": with_a_replaced,
+    "clipped in place": lambda i: torch.embedding(TABLE, i.clone().clamp_(0, 9)),
+    "joined, and clipped in place": lambda i: torch.embedding(TABLE, torch.cat([i, i]).clamp_(0, 9)),
+    "truths": lambda i: torch.embedding(TABLE, i.to(torch.int64)),
+    "a table without a dimension": lambda i: torch.index_select(TABLE[2, 2], 0, i[:1]),
 }
 
 
@@ -50,6 +65,10 @@ def answers(module: torch.nn.Module, value: int) -> bool:
     return True
 
 
+def fed_to(name: str) -> Tensor:
+    return torch.tensor([True, False, True, False] if name == "truths" else [0, 1, 2, 3])
+
+
 def agrees(module: torch.nn.Module, rows: int | None, looked_up: bool) -> bool:
     if not looked_up or rows is None:
         return looked_up == (rows is not None)
@@ -60,7 +79,7 @@ def main(folder: Path) -> None:
     count = 0
     for name, function in (LOOKED_UP | OTHERS).items():
         module = Module(function)
-        torch.export.save(torch.export.export(module, (torch.tensor([0, 1, 2, 3]),)), folder / "model.pt2")
+        torch.export.save(torch.export.export(module, (fed_to(name),)), folder / "model.pt2")
         (feed,) = open_torch(folder / "model.pt2").ports.feeds
         if agrees(module, feed.rows, name in LOOKED_UP):
             count += 1

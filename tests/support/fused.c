@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -34,32 +35,32 @@ static void run_layer(cf_context *context, const cf_layer *layer, const cf_layer
 }
 
 EXPORT void cf_test_layer(cf_context *context, const cf_layer *layer, const cf_layer_data *data) {
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     run_layer(context, layer, data);
 }
 
 EXPORT void cf_test_pool(cf_context *context, const cf_pooling *pooling, const float *input, float *output) {
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     context->fused->pool(context, pooling, input, output);
 }
 
 EXPORT void cf_test_repack(cf_context *context, const cf_repack *repack, const float *input, float *output) {
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     context->fused->repack(context, repack, input, output);
 }
 
 EXPORT void cf_test_norm(cf_context *context, const cf_norm *norm, const cf_norm_data *data) {
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     context->fused->norm(context, norm, data);
 }
 
 EXPORT void cf_test_recurrent(cf_context *context, const cf_recurrent *recurrent, const cf_recurrent_data *data) {
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     context->fused->recurrent(context, recurrent, data);
 }
 
 EXPORT void cf_test_attention(cf_context *context, const cf_attention *attention, const cf_attention_data *data) {
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     context->attention(context, attention, data);
 }
 
@@ -78,7 +79,7 @@ static void count_task(void *argument, int64_t task, uint32_t thread) {
 
 /* Runs `rounds` jobs of `tasks` <= 64 tasks; 1 if every task of every job ran exactly once. */
 EXPORT int cf_test_count(cf_context *context, int rounds, int64_t tasks) {
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     for (int round = 0; round < rounds; round++) {
         count_argument count = {{0}, 0};
         cf_parallel_for(context, tasks, count_task, &count);
@@ -99,7 +100,7 @@ static double now(void) {
 /* The fastest of several runs, in seconds. */
 EXPORT double cf_test_time(cf_context *context, const cf_layer *layer, const cf_layer_data *data, int runs) {
     double best = 1e9;
-    cf_pool_enter(context->pool);
+    cf_pool_enter(context->pool, getpid());
     for (int i = 0; i < runs; i++) {
         const double start = now();
         run_layer(context, layer, data);

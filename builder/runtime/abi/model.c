@@ -332,7 +332,7 @@ static cf_status run_model(cf_model *model, const cf_feed *feeds, size_t feed_co
     if (status == CF_OK) status = check_ranges(program, feeds, model->error, sizeof model->error);
     if (status != CF_OK) return status;
 
-    cf_pool_enter(model->context.pool);
+    cf_pool_enter(model->context.pool, model->busy); /* which is held by this process */
 #ifdef CF_PARTS
     if (program->parts != 0) {
         status = cf_run_parts(program, &model->context, model->part_contexts, feeds, fetches);

@@ -185,11 +185,9 @@ void cf_pool_free(cf_pool *pool) {
     free(pool);
 }
 
-void cf_pool_enter(cf_pool *pool) {
-    if (pool == NULL) return;
-    const pid_t self = getpid();
-    if (pool->owner == self) return;
-    pool->owner = self;
+void cf_pool_enter(cf_pool *pool, int32_t process) {
+    if (pool == NULL || pool->owner == process) return;
+    pool->owner = process;
     pool->started = 0; /* threads do not follow into the child of a fork */
 }
 

@@ -25,8 +25,8 @@ uint32_t cf_threads(const cf_context *context);
 cf_pool *cf_pool_new(uint32_t threads);
 void cf_pool_free(cf_pool *pool);
 
-/* Before a run's first cf_parallel_for: notices that the process has forked. pool may be NULL. */
-void cf_pool_enter(cf_pool *pool);
+/* Before a run's first cf_parallel_for in `process`, this one: notices that it has forked. pool may be NULL. */
+void cf_pool_enter(cf_pool *pool, int32_t process);
 
 /*
  * A lock for the threads of one process: 0, or the process that holds it. After a fork the child takes what a

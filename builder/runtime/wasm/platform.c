@@ -40,7 +40,10 @@ cf_pool *cf_pool_new(uint32_t threads) {
 
 void cf_pool_free(cf_pool *pool) { (void)pool; }
 
-void cf_pool_enter(cf_pool *pool) { (void)pool; }
+void cf_pool_enter(cf_pool *pool, int32_t process) {
+    (void)pool;
+    (void)process;
+}
 
 /* Nobody else is there. */
 int cf_lock_try(cf_lock *lock) {

@@ -120,6 +120,7 @@ class Workspace:
         What the sandbox lacks here is said on the screen, once, and what the model prints there as well. What
         TensorFlow prints is shown only if ``progress.verbose``.
         """
+        self.sandbox.kernel.require_demanded()
         if line := self.sandbox.kernel.missing():
             self.progress.say_once(line)
         done = self.sandbox.run(function, *arguments, folder=folder, reads=reads, failed=failed)

@@ -40,7 +40,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     # The kernel's doors that are open to anyone, and have been broken through before.
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "unshare": (272, 97), "setns": (308, 268), "personality": (135, 92),
+    "unshare": (272, 97), "setns": (308, 268), "personality": (135, 92), "modify_ldt": (154, None),
     # What root may do.
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "open_tree": (428, 428), "open_tree_attr": (467, 467), "move_mount": (429, 429), "mount_setattr": (442, 442),
@@ -56,7 +56,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 
 CLONE3 = 435
 CLONE, FCNTL, IOCTL, KILL, TGKILL = (56, 220), (72, 25), (16, 29), (62, 129), (234, 131)
-SOCKETPAIR, SENDTO = (53, 199), (44, 206)
+PRCTL, SOCKETPAIR, SENDTO = (157, 167), (53, 199), (44, 206)
 OF_ITSELF = {
     "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setattr": (314, 274),
     "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
@@ -64,6 +64,8 @@ OF_ITSELF = {
 """Allowed with 0 or the job's own process as the first argument: others are the user's."""
 
 CLONE_THREAD = 0x10000
+SET_PDEATHSIG = 1
+"""prctl's option by which a job would outlive the server."""
 UNIX, STREAM, KIND_OF_SOCKET = 1, 1, 0xF
 """AF_UNIX, SOCK_STREAM, and the bits of a socket's type that are not flags."""
 FILE_EVENTS = (8, 15, 1024, 1026)

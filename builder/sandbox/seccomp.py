@@ -82,6 +82,7 @@ def program(machine: str, pid: int, runs_program: bool = False) -> list[Instruct
     for number in (calls.KILL[column], calls.TGKILL[column]):
         found += _when(number, 0, [(_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow])
     found += _when(calls.CLONE[column], 0, [(_JUMP_ANY_BIT, 1, 0, calls.CLONE_THREAD), _refuse(errno.EPERM), allow])
+    found += _when(calls.PRCTL[column], 0, [(_JUMP_EQUAL, 0, 1, calls.SET_PDEATHSIG), _refuse(errno.EPERM)])
     itself = [(_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow]
     for numbers in calls.OF_ITSELF.values():
         found += _when(numbers[column], 0, itself)

@@ -71,11 +71,13 @@ def import_variants(ws: Workspace) -> ImportedModel:
 def describe_with(
     sandbox: Sandbox, say: Callable[[str], None], *, thorough: bool = False
 ) -> Callable[[Source, Path], ModelPorts]:
-    """``importers.describe`` in ``sandbox``; what that lacks here goes to ``say``."""
+    """``importers.describe`` in ``sandbox``; what that lacks here goes to ``say``, once."""
+    say_once = functools.cache(say)
 
     def describe(source: Source, path: Path) -> ModelPorts:
+        sandbox.kernel.require_demanded()
         if line := sandbox.kernel.missing():
-            say(line)
+            say_once(line)
         foreign = source.format in FRAMEWORKS
         own = framework_sandbox(sandbox, source.format, say) if foreign else sandbox
         job = functools.partial(own.run, jobs.describe) if foreign else functools.partial(own.run, _describe, thorough)

@@ -20,6 +20,8 @@ _PTRACE, _KEYCTL, _UNSHARE = (101, 250, 272) if _X86 else (117, 219, 97)
 _BPF, _USERFAULTFD, _PERF_EVENT_OPEN = (321, 323, 298) if _X86 else (280, 282, 241)
 _FANOTIFY_INIT, _INOTIFY_INIT1, _SCHED_SETATTR, _STATMOUNT = (300, 294, 314, 457) if _X86 else (262, 26, 274, 457)
 _IO_URING_SETUP, _NEWER_THAN_ALL = 425, 600
+_PRCTL, _SET_PDEATHSIG = 157 if _X86 else 167, 1
+_MODIFY_LDT = 154 if _X86 else _NEWER_THAN_ALL  # only x86 has it
 _ATTACH, _CLONE_NEWUSER = 16, 0x10000000
 
 
@@ -97,6 +99,8 @@ def attacks(outside: Path, abstract: str, port: int, datagrams: str) -> Mapping[
         "userfaultfd": lambda: _syscall(_USERFAULTFD, 1),
         "perf_event_open": lambda: _syscall(_PERF_EVENT_OPEN, 0, 0, -1, -1, 0),
         "io_uring": lambda: _syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(120)),
+        "a segment of its own": lambda: _syscall(_MODIFY_LDT, 0, 0, 0),
+        "outlive the server": lambda: _syscall(_PRCTL, _SET_PDEATHSIG, 0, 0, 0, 0),
         "a call that is not known": lambda: _syscall(_NEWER_THAN_ALL),
     }
 

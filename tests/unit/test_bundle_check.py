@@ -169,6 +169,16 @@ def test_a_statement_of_another_form_is_refused(tmp_path: Path, change: Change, 
         check_bundle(folder)
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000 + "a", "a\0b", "\ud800", ".", "layer", "NOTICE/a"])
+def test_a_name_that_no_file_can_have_is_of_none(tmp_path: Path, name: str) -> None:
+    folder = make_bundle(tmp_path)
+    statement = json.loads((folder / STATEMENT).read_text())
+    statement["subject"].append({"name": name, "digest": {"sha256": "0" * 64}})
+    (folder / STATEMENT).write_text(json.dumps(statement))
+    with pytest.raises(BundleError, match="missing or not a regular file"):
+        check_bundle(folder)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([STATEMENT, ENVELOPE]), st.integers(0), st.binary(max_size=8), st.integers(0, 8))
 def test_no_other_bytes_of_the_statement_or_envelope_pass(

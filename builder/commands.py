@@ -39,6 +39,11 @@ def bundle_command(model: str = "", target: Target | None = None) -> str:
     )
 
 
+def route_option(place: str) -> str:
+    """Return the option that has a build run in ``place``, "host" or "docker"."""
+    return f"--in {place} (with make: BUILD_IN={place})"
+
+
 def setup_command() -> str:
     """What installs the packages that a build needs."""
     return either("make setup", f"pip install --force-reinstall coldforge=={__version__}")

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.commands import CHECKOUT, CLEANING, bundle_command, either, setup_command
+from builder.commands import CHECKOUT, CLEANING, bundle_command, either, route_option, setup_command
 from builder.docker.client import why_no_buildkit, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.local.parts import LAMBDA_PYTHON, find_python
@@ -135,7 +135,7 @@ def packages(version_of: Callable[[str], str]) -> Finding:
 def docker(image: BuilderImage) -> Iterator[Finding]:
     """Check for an engine; where one answers, also for what ``image`` is made with and from."""
     needed_for = "bundle --in docker"
-    instead = "or build with BUILD_IN=host"
+    instead = f"or build with {route_option('host')}"
     engine = why_no_engine()
     yield Finding(
         "Docker",

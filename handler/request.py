@@ -82,8 +82,9 @@ def encoded_file(value: object, where: str, most: int) -> File:
         raise WrongTypeError(f"{where} must be a string of base64, not {_kind(value)}")
     if value[:8].lower().startswith(_ADDRESSES):
         raise NotBase64Error(
-            f"{where} is an address, not a file in base64; send the file itself, or to /predict in its place "
-            '{"url": "https://example.com/a.jpg"} or {"s3": "s3://bucket/key"}, which the function fetches where it may'
+            f"{where} is an address, not a file in base64; send the file itself, or to /predict in the address's place "
+            'an object with it, {"url": "https://example.com/a.jpg"} or {"s3": "s3://bucket/key"}, which the function '
+            "fetches where it may"
         )
     if value[:5].lower() == "data:":
         head, comma, value = value.partition(",")

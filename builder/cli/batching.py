@@ -60,8 +60,8 @@ def _start_arguments(parser: Arguments) -> None:
     )
     parser.add_argument("--to", metavar="RUN", help="s3://bucket/run1: where lists and answers go")
     parser.add_argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
-    parser.add_argument("--format", choices=FORMS, help="of a list (default: what the name says)")
-    parser.add_argument("--bucket", help="the bucket of rows that name none")
+    parser.add_argument("--format", choices=FORMS, help="the form of a list of objects (default: what its name says)")
+    parser.add_argument("--bucket", help="the bucket of objects whose rows in a list name none")
     parser.add_argument("--limit", type=whole(1), metavar="N", help="the first N items only")
     parser.add_argument(
         "--reuse", metavar="RUN", help="a run whose answers are taken over where bytes and layer are the same"
@@ -72,12 +72,14 @@ def _start_arguments(parser: Arguments) -> None:
     )
     parser.add_argument(
         "--tolerated-failures", type=float, default=10, metavar="PERCENT",
-        help="of the batches; if more fail for good, the rest is not run (default: 10)",
+        help="percent of the batches; if more fail for good, the rest is not run (default: 10)",
     )  # fmt: skip
     parser.add_argument(
-        "--memory", type=whole(1), metavar="MB", help="of the function, without a stack (default: 1769)"
+        "--memory", type=whole(1), metavar="MB", help="memory of the function where there is no stack (default: 1769)"
     )
-    parser.add_argument("--timeout", type=whole(1), metavar="S", help="of the function, without a stack (default: 15)")
+    parser.add_argument(
+        "--timeout", type=whole(1), metavar="S", help="time for a batch where there is no stack (default: 15)"
+    )
     _add_endpoint(parser)
 
 

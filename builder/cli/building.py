@@ -121,7 +121,9 @@ def wasm(options: Options, project: Project) -> None:
 def _bindings_arguments(parser: Arguments) -> None:
     add_model(parser)
     parser.add_argument("--lang", required=True, choices=("c", "rust", "go", "node", "python"), help="the language")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="(default: dist/bindings/<model>/<language>)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where the package goes (default: dist/bindings/<model>/<language>)"
+    )
     parser.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
     add_target(parser)
 

@@ -64,6 +64,8 @@ class Family:
     def add_to(self, commands: Any) -> None:
         """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
         parser = commands.add_parser(self.name, help=self.help, description=describe(self.name, self.help))
+        first = f"{self.name} {self.commands[0].name}"
+        parser.epilog = f"example: {example(first)}"
         own = parser.add_subparsers(required=True, metavar="COMMAND")
         for command in self.commands:
             command.add_to(own)

@@ -33,7 +33,11 @@ def _deploy_arguments(parser: Arguments) -> None:
     parser.add_argument("--env", default="default", metavar="NAME", help="an environment of samconfig.toml")
     parser.add_argument("--stack", default="", metavar="NAME", help="the stack (default: coldforge-MODEL-ENV)")
     parser.add_argument(
-        "--parameters", nargs="+", default=[], metavar="NAME=VALUE", help="the template's, over those of samconfig.toml"
+        "--parameters",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the template, which override those in samconfig.toml",
     )
     parser.add_argument("--sam-flags", default="", metavar="FLAGS", help="further flags of `sam deploy`, in one string")
     parser.add_argument("--build-only", action="store_true", help="build the stack, and upload nothing")
@@ -110,7 +114,7 @@ def stage(options: Options, project: Project) -> None:
 
 
 def _template_arguments(parser: Arguments) -> None:
-    parser.add_argument("form", choices=("terraform", "cdk"), help="what it is for")
+    parser.add_argument("form", choices=("terraform", "cdk"), help="the tool that the files are for")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where the files go (default: .)")
 
 

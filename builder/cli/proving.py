@@ -27,8 +27,8 @@ def sign(options: Options, _project: Project) -> None:
 def _verify_arguments(parser: Arguments) -> None:
     _bundle_argument(parser)
     parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of the signer")
-    parser.add_argument("--model", metavar="NAME", help="the model that it must be of")
-    parser.add_argument("--version", help="the model's version that it must be of")
+    parser.add_argument("--model", metavar="NAME", help="the model that the bundle must be of")
+    parser.add_argument("--version", help="the version of the model that the bundle must be of")
     parser.add_argument("--strict", action="store_true", help="refuse files and signatures that are not checked")
 
 

@@ -147,7 +147,9 @@ def _cost_arguments(parser: Arguments) -> None:
         "--below", type=positive, metavar="MS", help="name the cheapest with nine of ten warm requests below it, too"
     )
     parser.add_argument("--rounds", type=whole(1), default=5, help="cold starts with each size (default: 5)")
-    parser.add_argument("--seconds", type=positive, default=1.0, help="of warm requests after each start (default: 1)")
+    parser.add_argument(
+        "--seconds", type=positive, default=1.0, help="how long warm requests are sent after each start (default: 1)"
+    )
 
 
 def cost(options: Options, project: Project) -> None:

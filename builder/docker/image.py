@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import digest
+from builder.commands import route_option
 from builder.docker.client import client, docker, why_no_buildkit, why_no_engine, why_no_image
 from builder.errors import EnvironmentSetupError
 
@@ -84,10 +85,10 @@ class BuilderImage:
         if "failed to resolve source metadata" in stderr or "failed to do request" in stderr:
             advice = (
                 f"{self.reference} cannot be fetched. Where its registry is not reached, or no longer has that digest, "
-                "name another base with COLDFORGE_BASE_IMAGE, or build without Docker: BUILD_IN=host."
+                f"name another base with COLDFORGE_BASE_IMAGE, or build without Docker: {route_option('host')}."
             )
         else:
-            advice = "With the cause removed run this again, or build without Docker: BUILD_IN=host."
+            advice = f"With the cause removed run this again, or build without Docker: {route_option('host')}."
         return f"The builder image cannot be made. {advice} Docker said:\n{words}"
 
 

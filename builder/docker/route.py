@@ -10,7 +10,7 @@ import platform
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from builder.commands import either
+from builder.commands import route_option
 from builder.docker.client import why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import EnvironmentSetupError, UsageError
@@ -45,7 +45,7 @@ def choose_route(
         if system != "Linux":
             raise EnvironmentSetupError(
                 f"{system} cannot build by itself: TensorFlow's ahead-of-time compiler needs Linux. Start Docker, and "
-                f"build there: {either('BUILD_IN=docker', 'coldforge bundle --in docker')}."
+                f"build there: {route_option('docker')}."
             )
         return "host"
     reason = why_no_engine()
@@ -55,7 +55,7 @@ def choose_route(
         raise EnvironmentSetupError(f"a build on {system} needs Docker, and no engine answers ({reason}): start one.")
     raise EnvironmentSetupError(
         f"no Docker engine answers ({reason}): start one, or build with this machine's own packages, which gives the "
-        f"same library: {either('BUILD_IN=host', '--in host')}."
+        f"same library: {route_option('host')}."
     )
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from builder.cache import digest
-from builder.commands import either
+from builder.commands import route_option
 from builder.docker.client import client, docker, engine_memory, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, UsageError, error_of
@@ -125,7 +125,7 @@ def _require_in_image(spec: ModelSpec) -> None:
     if framework := FRAMEWORKS.get(spec.source.format):
         raise UsageError(
             f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on a Linux "
-            f"machine, with {either('BUILD_IN=host', '--in host')}."
+            f"machine, with {route_option('host')}."
         )
 
 
@@ -288,11 +288,13 @@ def _failure(code: int, message: str) -> BaseException:
         return KeyboardInterrupt()
     if code in DOCKER_FAILED:
         why = why_no_engine() or message
-        return EnvironmentSetupError(f"Docker could not run the build: {why}\nBUILD_IN=host builds without it.")
+        return EnvironmentSetupError(
+            f"Docker could not run the build: {why}\nBuild without it: {route_option('host')}."
+        )
     if code == KILLED:
         return EnvironmentSetupError(
             "the build was killed in its container, most likely because memory ran out (it gets three quarters of the "
-            "engine's): give the engine more, or build with BUILD_IN=host."
+            f"engine's): give the engine more, or build with {route_option('host')}."
         )
     error = error_of(code, message)
     if error.exit_code == code:

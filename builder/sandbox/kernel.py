@@ -50,6 +50,6 @@ class Kernel:
         if not lacks or environment.get(CONTAINED):
             return ""
         return (
-            f"SANDBOX INCOMPLETE: this system lacks {'; and '.join(lacks)}. Build in Docker (BUILD_IN=docker), or on "
+            f"SANDBOX INCOMPLETE: this system lacks {'; and '.join(lacks)}. Build in Docker, or on "
             "Linux 6.2 or newer, unless you trust the model."
         )

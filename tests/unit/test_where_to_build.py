@@ -45,7 +45,7 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, answers: bool) -> None
         ("auto", "Darwin", True, "docker"),
         ("docker", "Darwin", True, "docker"),
         ("auto", "Darwin", False, "Darwin needs Docker.*no engine"),
-        ("host", "Darwin", True, "build there: BUILD_IN=docker"),
+        ("host", "Darwin", True, "build there: --in docker"),
         ("host", "Windows", False, "needs Linux"),
     ],
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from builder.cache import digest
 from builder.errors import SpecError
+from builder.json_input import parse_json
 from builder.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -90,14 +91,14 @@ def stale_tuning(spec: ModelSpec, geometries: Collection[str]) -> str:
 def read_tuning(path: Path) -> Tuning | None:
     """The tuning at ``path``, None where there is none. Raises SpecError for a file that is no tuning."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}")
         layers = {label: Choice(c["algorithm"], c["microseconds"]) for label, c in data["layers"].items()}
         return Tuning(str(data["kernels"]), str(data["target"]), str(data["cpu"]), layers)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpecError(
             f"{path} is not a tuning file of this version of coldforge ({type(error).__name__}: {error}); delete it, "
             "or write it again with `coldforge tune`."

@@ -49,7 +49,7 @@ def _read(text: TextInput) -> Prepared:
             raise ValueError(f"length is {text.length}, and {found.added} special tokens alone are added to each text")
     except OSError as error:
         raise ImportModelError(f"The tokenizer {path} cannot be read: {error.strerror}.") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         why = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise ImportModelError(f"The tokenizer {path} cannot be used: {why}.") from error
     return found

@@ -5,10 +5,10 @@ https://huggingface.co/docs/tokenizers: normalizer, pre_tokenizer, model, post_p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from builder.json_input import parse_json
 from builder.text import subwords
 from builder.text.prepared import Prepared
 from builder.text.wordpiece import MOST_SPECIAL, WordPiece
@@ -22,7 +22,7 @@ def read(content: str) -> Prepared:
     Raises ValueError for what is no such file, or fills texts up at the left; other errors of looking things up for a
     file that is damaged.
     """
-    data = json.loads(content)
+    data = parse_json(content)
     special = {token["content"]: token["id"] for token in data.get("added_tokens") or ()}
     found = _wordpiece(data) if _is_plain(data) else None
     if found is not None:

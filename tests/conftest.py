@@ -23,6 +23,9 @@ from tests.support.schedule import GroupScheduling, group_of, write_groups
 
 ROOT = Path(__file__).resolve().parents[1]
 
+for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+    os.environ.pop(variable, None)  # `make test` sets them, and a make that a test runs would answer otherwise
+
 settings.register_profile("default", deadline=None)  # a busy machine is no failure
 settings.register_profile("long", max_examples=5_000, deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)  # new findings belong to `make fuzz`

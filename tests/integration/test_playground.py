@@ -302,7 +302,7 @@ def contrast(one: list[float], other: list[float]) -> float:
 def test_a_face_is_happy(browser: Any, emotion: Any) -> None:
     from tests.integration.test_clients import bundle_served
 
-    with bundle_served(emotion, COLDFORGE_PLAYGROUND="on") as url:
+    with bundle_served(emotion) as url:
         browser.get(url)
         send(browser, FACE)
         assert rows(browser)[0].startswith("happy 99.")

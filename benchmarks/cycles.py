@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from benchmarks.models import ROOT
 from benchmarks.tables import NONE, table
-from builder.link.library import ATTENTION_SOURCE, FUSED_FLAGS, FUSED_SOURCE, INTEGER_SOURCE, RUNTIME
+from builder.link.library import ATTENTION_SOURCE, FUSED_FLAGS, FUSED_SOURCE, INTEGER_SOURCE
 from builder.link.toolchain import Toolchain
-from builder.project import cache_folder
+from builder.project import RUNTIME, cache_folder
 from builder.targets import ARM64, Copy
 from builder.verify.machine import machine_for
 

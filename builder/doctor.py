@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from builder.commands import CHECKOUT, CLEANING, bundle_command, either, route_option, setup_command
+from builder.console_tables import table
 from builder.docker.client import why_no_buildkit, why_no_engine
 from builder.docker.image import BuilderImage
 from builder.local.parts import LAMBDA_PYTHON, find_python
 from builder.project import Project
-from builder.report.text import table
 from builder.sandbox.kernel import Kernel
 from builder.targets import TARGETS
 from builder.verify.machine import find_emulator, has_c_library

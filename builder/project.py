@@ -8,6 +8,8 @@ from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
 """coldforge's own files: the checkout this code is part of, or the folder that its wheel installs."""
+RUNTIME = HOME / "builder" / "runtime"
+"""The C sources that are compiled into every library."""
 
 
 @dataclass(frozen=True)

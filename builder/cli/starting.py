@@ -11,10 +11,10 @@ from pathlib import Path
 from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative
 from builder.cli.looking import describe_for, fetched_model
 from builder.commands import bundle_command, docs_command
+from builder.console_tables import table
 from builder.errors import EnvironmentSetupError, UsageError
 from builder.files import write_file
 from builder.project import Project
-from builder.report.text import table
 from builder.spec.address import is_address
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from builder.escape import comment
 from builder.lower.program import BoundPort, Program
+from builder.project import RUNTIME
 from builder.spec import Variant
 from builder.spec.tensor import c_identifier
 
-RUNTIME = Path(__file__).parent.parent / "runtime"
 _MARK = "/*@FLAT@*/\n"
 
 C_TYPES = {

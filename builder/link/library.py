@@ -12,9 +12,8 @@ from builder.emit import GeneratedSources, Probe
 from builder.library.outside import FILE
 from builder.link.tables import attention_tables, fused_tables, integer_tables
 from builder.link.toolchain import Toolchain, at_a_time
+from builder.project import RUNTIME
 from builder.targets import Copy, Target
-
-RUNTIME = Path(__file__).parent.parent / "runtime"
 
 KERNEL_SOURCES = tuple(
     f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "gather", "sort", "topk", "fft", "nms")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from builder.cache import file_digest
+from builder.console_tables import table
 from builder.files import write_file
 from builder.importers.graph import FrozenGraph
 from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers
 from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.kinds import KINDS, Kind
-from builder.report.text import table
 from builder.spec import ActivationType, WeightType
 from builder.stages.answers import tensorflow_answers
 from builder.stages.candidate import candidate, compile_here

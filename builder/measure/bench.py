@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from builder.console_tables import table
 from builder.errors import EnvironmentSetupError
 from builder.library.opened import Call, OpenedModel
 from builder.local import rie
 from builder.measure.machine import cpu_name
 from builder.pack.bundle import Bundle
-from builder.report.text import table
 from builder.spec.tensor import TensorSpec
 from builder.verify.inputs import random_values
 

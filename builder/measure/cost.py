@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any
 
+from builder.console_tables import table
 from builder.errors import UsageError
 from builder.local import rie
 from builder.measure.bench import Spread, Start, started, timed
@@ -21,7 +22,6 @@ from builder.measure.held import Held, held
 from builder.measure.machine import cpu_name
 from builder.pack.bundle import Bundle
 from builder.prices import WHOLE_PROCESSOR_MB, Prices, list_prices
-from builder.report.text import table
 from builder.targets import TARGETS, Target, host_target
 
 MEMORY_MB = (442, 885, WHOLE_PROCESSOR_MB, 2 * WHOLE_PROCESSOR_MB)

@@ -9,12 +9,12 @@ from typing import Any
 
 from builder import profile
 from builder.cache import digest
+from builder.console_tables import RULE, table
 from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.fused_steps import Quantisation
 from builder.lower.notes import Note, note_of
 from builder.lower.program import CallStep, ConditionalStep, Program, Step, WhileStep
 from builder.pack.bundle import Bundle
-from builder.report.text import RULE, table
 from builder.stages.compile import CompiledVariant, compile_first
 from builder.stages.completed import completed
 from builder.stages.lower import Attempt, attempts_for, program_of

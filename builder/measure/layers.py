@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.arrays import Array, save_arrays
+from builder.console_tables import table
 from builder.errors import VerifyError
 from builder.files import scratch
 from builder.importers.graph import FrozenGraph
@@ -20,7 +21,6 @@ from builder.lower.hlo_index import HloIndex
 from builder.measure.left import Left, left_by, read_rightly
 from builder.quantise.observe import build, watch
 from builder.quantise.restored import path_in, rounded_reference
-from builder.report.text import table
 from builder.spec import Tolerance
 from builder.stages.answers import failed
 from builder.stages.attempts import verified_library

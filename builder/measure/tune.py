@@ -14,13 +14,13 @@ from typing import Any
 
 from builder import profile
 from builder.cache import digest
+from builder.console_tables import table
 from builder.files import write_file
 from builder.lower import Lowered
 from builder.lower.fused_steps import Algorithm, LayerStep
 from builder.lower.packing import candidates
 from builder.lower.program import walk
 from builder.measure.machine import cpu_name
-from builder.report.text import table
 from builder.spec import ModelSpec
 from builder.stages.compile import CompiledVariant, compile_first
 from builder.stages.completed import completed

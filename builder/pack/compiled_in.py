@@ -14,9 +14,10 @@ from builder import __version__
 from builder.commands import setup_command
 from builder.errors import EnvironmentSetupError
 from builder.pack.parts import OURS, Part, our_text
+from builder.project import RUNTIME
 
 _RULE = "-" * 80
-_FLAC = Path(__file__).parents[1] / "runtime" / "audio" / "dr_flac.h"
+_FLAC = RUNTIME / "audio" / "dr_flac.h"
 
 
 def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = False) -> tuple[Part, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 from builder.files import write_file
+from builder.project import HOME, RUNTIME
 
-HEADER = Path(__file__).parents[1] / "runtime" / "abi" / "model.h"
-PAGE = Path(__file__).parents[2] / "docs" / "abi.md"
+HEADER = RUNTIME / "abi" / "model.h"
+PAGE = HOME / "docs" / "abi.md"
 
 _COMMENT = re.compile(r"\A/\*(.*?)\*/\n?", re.DOTALL)
 

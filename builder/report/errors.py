@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 
 from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError
 from builder.files import write_file
+from builder.project import HOME
 from handler.errors import HandlerError
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+PAGE = HOME / "docs" / "errors.md"
 
 _HEAD = """\
 # Errors

@@ -7,7 +7,6 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from builder.documentation import link_pages
 from builder.escape import markdown
@@ -17,8 +16,9 @@ from builder.importers.rewrites import REWRITES
 from builder.importers.tf import tensorflow, tf
 from builder.importers.word_steps import STEPS
 from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
+from builder.project import HOME
 
-PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
+PAGE = HOME / "docs" / "ops.md"
 SPECIAL_VALUES = PAGE.with_name("special-values.json")
 """Results of calling ops with special values; ``make conformance GROUPS=special`` writes them."""
 

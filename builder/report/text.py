@@ -1,4 +1,4 @@
-"""Results as plain text: tables that line up in any terminal and in a log."""
+"""Results of a build as plain text: its sizes, its agreement with TensorFlow, its lowering and its audit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from builder.commands import DEPLOYING
-from builder.escape import visible
+from builder.console_tables import RULE, table
 from builder.pack.limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
 if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
@@ -14,30 +14,6 @@ if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
     from builder.lower.decisions import LoweringReport
     from builder.verify.agreement import OutputAgreement
     from builder.verify.verification import Verification
-
-RULE = None
-"""A row of ``table`` that is a line across."""
-
-
-def table(
-    headers: Sequence[str], rows: Sequence[Sequence[str] | None], *, right: Sequence[int] = (), indent: int = 2
-) -> str:
-    """Columns two spaces apart, those numbered in ``right`` aligned right; ``RULE`` draws a line.
-
-    A row may be shorter than the headers. No line ends in a space.
-    """
-    width = len(headers)
-    cells = [None if row is None else [*map(visible, row), *[""] * (width - len(row))] for row in rows]
-    sizes = [max(len(row[i]) for row in [list(headers), *(c for c in cells if c)]) for i in range(width)]
-
-    def line(row: Sequence[str]) -> str:
-        parts = [
-            cell.rjust(n) if i in right else cell.ljust(n) for i, (cell, n) in enumerate(zip(row, sizes, strict=True))
-        ]
-        return (" " * indent + "  ".join(parts)).rstrip()
-
-    across = line(["─" * size for size in sizes])
-    return "\n".join([line(headers), across, *(across if row is None else line(row) for row in cells)])
 
 
 def size_table(sizes: SizeTable) -> str:

@@ -24,6 +24,7 @@ from typing import IO, Any
 from builder.commands import setup_command
 from builder.errors import ColdforgeError, EnvironmentSetupError, SandboxError, error_of
 from builder.escape import terminal
+from builder.project import HOME
 from builder.regular import require_regular
 from builder.sandbox.job import Job, Status, receive_status, send
 from builder.sandbox.kernel import Kernel
@@ -284,7 +285,7 @@ def _environment(
 
 def kept_variables(ours: Mapping[str, str]) -> dict[str, str]:
     """Take from ``ours`` what a confined process may have, and put this code on Python's path."""
-    path = os.pathsep.join(filter(None, (str(Path(__file__).resolve().parents[2]), ours.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, (str(HOME), ours.get("PYTHONPATH"))))
     kept = {name: value for name, value in ours.items() if name in KEPT or name.startswith(OURS)}
     return kept | {"PYTHONPATH": path}
 

@@ -8,6 +8,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from builder.project import HOME
 from builder.sandbox import landlock, privileges, seccomp
 from builder.sandbox.kernel import Kernel
 from builder.sandbox.limits import Limits
@@ -46,4 +47,4 @@ def _interpreter() -> Iterator[Path]:
     yield from (Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix))
     # A user's own, or another environment's: of what else PYTHONPATH names, nobody knows that it is only packages.
     yield from (Path(path) for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
-    yield Path(__file__).resolve().parents[1]
+    yield HOME / "builder"

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from builder.cache import digest
 from builder.errors import SpecError
 from builder.json_input import parse_json
+from builder.project import RUNTIME
 from builder.spec import ModelSpec
 
 if TYPE_CHECKING:
     from builder.lower.fused_steps import Algorithm
 
 SCHEMA = 1
-_RUNTIME = Path(__file__).parents[1] / "runtime"
 
 Times = Mapping[str, Mapping[str, float]]
 """Instruction set to algorithm to microseconds."""
@@ -108,4 +108,4 @@ def read_tuning(path: Path) -> Tuning | None:
 @functools.cache
 def kernels_digest() -> str:
     """A digest of everything that decides how fast a layer is: the fused kernels' sources."""
-    return digest(_RUNTIME / "fused", _RUNTIME / "platform" / "threads.c")[:16]
+    return digest(RUNTIME / "fused", RUNTIME / "platform" / "threads.c")[:16]

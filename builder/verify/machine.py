@@ -9,13 +9,15 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder import library
 from builder.cache import digest, run_cached
 from builder.link.toolchain import Toolchain, zig_version
+from builder.project import RUNTIME
 from builder.targets import Emulator, Target
 
-RUNNER = Path(__file__).parents[1] / "library" / "runner.c"
+RUNNER = Path(library.__file__).with_name("runner.c")
 LOADER = RUNNER.with_name("library.h")
-INCLUDE = Path(__file__).parent.parent / "runtime" / "abi"
+INCLUDE = RUNTIME / "abi"
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from builder.emit.header import flat_run_source, header_source
 from builder.emit.metadata import model_json
 from builder.emit.outside import write_weights
 from builder.emit.program import is_dynamic, kernel_kinds, program_source, uses_cascades
-from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, RUNTIME
+from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES
 from builder.link.toolchain import compile_file, run_compiler
 from builder.lower.program import Program, walk
+from builder.project import RUNTIME
 from builder.spec import ModelSpec
 from builder.targets import WASM32
 from builder.wasm.ir import ir_for_wasm

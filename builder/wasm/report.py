@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.report.text import table
+from builder.console_tables import table
 from builder.wasm.build import WasmModule
 
 

@@ -15,12 +15,12 @@ from builder.audit.policy import target_of
 from builder.errors import VerifyError
 from builder.library.buffers import Buffer, Slot
 from builder.library.remote import RemoteLibrary
-from builder.link.library import RUNTIME
 from builder.link.toolchain import Toolchain
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
 from builder.lower.fused_steps import STATE_ROUNDING, GatherStep, LayerStep, Quantisation, RecurrentStep
 from builder.lower.program import walk
+from builder.project import RUNTIME
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify
 from builder.verify.machine import Machine

@@ -15,8 +15,8 @@ import pytest
 
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
-from builder.link.library import RUNTIME
 from builder.pack.bundle import Bundle
+from builder.project import RUNTIME
 from builder.selftest.programs import SOURCES as SELFTEST
 from builder.selftest.programs import build_programs
 from builder.spec import load

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from builder.importers.graph import FrozenGraph
-from builder.link.library import RUNTIME
+from builder.project import RUNTIME
 from tests.conftest import ROOT
 from tests.support import instrumented, needs
 from tests.support.build import build_library, freeze_function, spec_of

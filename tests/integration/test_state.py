@@ -19,11 +19,12 @@ from builder.errors import LowerError
 from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
-from builder.link.library import KERNEL_SOURCES, RUNTIME, THREAD_SOURCES, SharedLibrary
+from builder.link.library import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
 from builder.lower import LoweringPath, lower
 from builder.pipeline import build_bundle
 from builder.preflight import check
 from builder.preflight import require as require_preflight
+from builder.project import RUNTIME
 from builder.selftest.programs import selftest
 from builder.spec import FeedSpec, ModelSpec, render
 from builder.targets import ARM64, X86_64, Target

@@ -8,7 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from builder.link.library import RUNTIME
+from builder.project import RUNTIME
 from tests.support.zig import shared_library
 
 

@@ -16,7 +16,6 @@ import pytest
 
 from builder.emit import emit
 from builder.library.opened import OpenedModel
-from builder.link.library import RUNTIME
 from builder.lower.buffers import SLACK, align
 from builder.lower.cascade import Left, most_rows
 from builder.lower.fused_steps import Epilogue, LayerStep, View
@@ -24,6 +23,7 @@ from builder.lower.layouts import NO_HALO, TensorLayout, pixel_stride
 from builder.lower.packing import MAX_THREADS, pack_layer, pad_channels
 from builder.lower.program import BoundPort, CascadeStep, Program, Step, walk
 from builder.lower.steps import Buffer
+from builder.project import RUNTIME
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

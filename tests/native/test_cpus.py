@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.link.library import RUNTIME
 from builder.link.toolchain import Toolchain
+from builder.project import RUNTIME
 from builder.targets import X86_64
 from tests.support import instrumented
 from tests.support.instrumented import CACHE

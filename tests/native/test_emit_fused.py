@@ -17,11 +17,12 @@ from elftools.elf.elffile import ELFFile
 
 from builder.audit import audit, require
 from builder.emit import emit
-from builder.link.library import RUNTIME, link_library
+from builder.link.library import link_library
 from builder.lower.compress import store
 from builder.lower.fused_steps import Epilogue, LayerStep, PoolStep, Quantisation, RepackStep, View
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.program import BoundPort, Program, Step
+from builder.project import RUNTIME
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import ARM64, X86_64

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from builder.emit import emit
-from builder.link.library import KERNEL_SOURCES, RUNTIME, THREAD_SOURCES
+from builder.link.library import KERNEL_SOURCES, THREAD_SOURCES
 from builder.lower.program import BoundPort, BoundState, Program, Weight
 from builder.lower.steps import Buffer, CopyStep, KernelStep
+from builder.project import RUNTIME
 from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from builder.audit import audit
+from builder.console_tables import RULE, table
 from builder.pack.limits import CONTAINER_IMAGE, Component, SizeTable
-from builder.report.text import RULE, agreement_table, audit_line, size_table, table
+from builder.report.text import agreement_table, audit_line, size_table
 from builder.spec import Tolerance
 from builder.spec.tensor import TensorSpec
 from builder.targets import ARM64, X86_64

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.link.library import AUDIO_FLAGS, AUDIO_SOURCES, PUBLIC_AUDIO, RUNTIME, exports_map
+from builder.link.library import AUDIO_FLAGS, AUDIO_SOURCES, PUBLIC_AUDIO, exports_map
 from builder.link.toolchain import Toolchain
-from builder.project import cache_folder
+from builder.project import RUNTIME, cache_folder
 from builder.targets import X86_64
 
 HERE = Path(__file__).parent

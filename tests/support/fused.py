@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, RUNTIME, THREAD_SOURCES
+from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
 from builder.lower.fused_steps import ActivationName, Algorithm, Quantisation
@@ -28,7 +28,7 @@ from builder.lower.packing import (
     thin_block,
     winograd_band,
 )
-from builder.project import cache_folder
+from builder.project import RUNTIME, cache_folder
 from builder.spec.model import WeightType
 from builder.targets import X86_64
 from tests.support.quantise import to_bytes

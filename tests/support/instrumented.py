@@ -24,14 +24,13 @@ from builder.link.library import (
     FUSED_SOURCE,
     INTEGER_SOURCE,
     KERNEL_SOURCES,
-    RUNTIME,
     THREAD_SOURCES,
     exports_map,
     link_library,
     public_names,
 )
 from builder.link.tables import attention_tables, fused_tables, integer_tables
-from builder.project import cache_folder
+from builder.project import RUNTIME, cache_folder
 from builder.targets import X86_64
 from tests.support.fused import HAS
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE, RUNTIME
+from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE
 from builder.link.toolchain import Toolchain, run_compiler
+from builder.project import RUNTIME
 from builder.targets import ARM64, X86_64
 from tests.support import needs
 from tests.support.fused import CACHE, HAS, Prepared

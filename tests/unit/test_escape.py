@@ -21,11 +21,11 @@ from markdown_it import MarkdownIt
 
 from builder import escape
 from builder.bindings import LANGUAGES, generate
+from builder.console_tables import table
 from builder.emit.header import header_source
 from builder.errors import LowerError
 from builder.lower.program import BoundState
 from builder.progress import Progress
-from builder.report.text import table
 from builder.report.trying import how_to_try
 from builder.spec import FeedSpec, render
 from builder.spec.tensor import TensorSpec

@@ -25,10 +25,10 @@ from builder.importers.tf import tensorflow
 from builder.progress import Progress
 from builder.project import Project
 from builder.quantise.accuracy import Accuracy, Answers, compare, library_answers, tensorflow_answers
-from builder.quantise.inputs import own_inputs
 from builder.quantise.kinds import KINDS
 from builder.spec import Activations, ModelSpec, load
 from builder.stages.candidate import candidate, compile_here
+from builder.stages.measuring_inputs import own_inputs
 from builder.verify.samples import Inputs
 from builder.workspace import Workspace
 

@@ -12,11 +12,11 @@ import numpy as np
 from builder.arrays import Array, save_arrays
 from builder.errors import ImportModelError
 from builder.escape import describe_error
+from builder.frameworks.cases import ANSWERED, ASKED, case_of, key_of
 from builder.frameworks.model import FrameworkModel
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.shapes import pin_shapes
 from builder.spec import ModelSpec, Source
-from builder.verify.framework import ANSWERED, ASKED, case_of, key_of
 
 
 def describe(source: Source, path: Path) -> dict[str, Any]:

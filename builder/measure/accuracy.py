@@ -13,12 +13,12 @@ from builder.console_tables import table
 from builder.files import write_file
 from builder.importers.graph import FrozenGraph
 from builder.quantise.accuracy import Accuracy, OutputAccuracy, compare, library_answers
-from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.kinds import KINDS, Kind
 from builder.spec import ActivationType, WeightType
 from builder.stages.answers import tensorflow_answers
 from builder.stages.candidate import candidate, compile_here
 from builder.stages.completed import completed
+from builder.stages.measuring_inputs import golden_inputs, own_inputs
 from builder.workspace import Workspace
 
 

@@ -13,11 +13,11 @@ from builder.errors import SpecError
 from builder.lower.fused_steps import STATE_ROUNDING, LayerStep, Quantisation, RecurrentStep
 from builder.lower.program import walk
 from builder.quantise.calibrate import measure, require_known, type_of, why_kept
-from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.observe import build
 from builder.spec import ModelSpec, to_json
 from builder.stages.compile import CompiledVariant, compile_first
 from builder.stages.lower import attempts_for, program_of
+from builder.stages.measuring_inputs import golden_inputs, own_inputs
 from builder.stages.settled import Settled
 from builder.targets import host_target
 from builder.workspace import Workspace

@@ -14,12 +14,12 @@ from builder.cache import digest
 from builder.errors import SpecError
 from builder.quantise.accuracy import compare, library_answers
 from builder.quantise.choice import Choice, Tried
-from builder.quantise.inputs import golden_inputs, own_inputs
 from builder.quantise.kinds import SMALLEST_FIRST
 from builder.spec import to_json
 from builder.stages.answers import tensorflow_answers
 from builder.stages.candidate import candidate, compile_here
 from builder.stages.compile import CompiledVariant
+from builder.stages.measuring_inputs import golden_inputs, own_inputs
 from builder.stages.timed import timed
 from builder.targets import host_target
 from builder.workspace import Workspace

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.errors import ImportModelError
-from builder.frameworks import jobs
+from builder.frameworks import cases, jobs
 from builder.frameworks.environment import FRAMEWORKS, Framework, framework_sandbox
 from builder.importers.graph import FrozenGraph
 from builder.project import HOME
@@ -60,7 +60,7 @@ def answer(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -> None:
     asked = _in_framework(ws, spec)
     asked.sandboxed(jobs.answer, spec.source, model, folder=folder, reads=[model], failed=unreadable)
     ws.sandboxed(_adopt, spec, folder, framework.name, folder=folder, reads=[folder], failed=failed)
-    for name in (own.ASKED, own.ANSWERED):
+    for name in (cases.ASKED, cases.ANSWERED):
         (folder / name).unlink()
 
 

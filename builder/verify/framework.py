@@ -5,9 +5,6 @@ the truth, and the golden file holds it. TensorFlow's run has to agree with it. 
 rounding can do, two right runs of one program differ, and that input judges no library. The framework knows neither
 preprocessing nor activations of the spec, so it is asked with what enters the program, and its answers go on through
 the graph from where the program ends.
-
-Two files carry this between processes: ``ASKED`` has the inputs of every case, ``ANSWERED`` the answers, both by
-``<case>/<number>``.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ import numpy as np
 
 from builder.arrays import Array, save_arrays
 from builder.errors import VerifyError
+from builder.frameworks.cases import ANSWERED, ASKED, case_of, key_of
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.loaded import tensor_name
 from builder.importers.program import NODE
@@ -31,16 +29,6 @@ from builder.verify.doubt import ENOUGH, doubts
 from builder.verify.expected import ExpectedOutput, open_expected
 from builder.verify.golden import Golden, GoldenCase
 from builder.verify.inputs import PROBES
-
-ASKED, ANSWERED = "asked.npz", "answered.npz"
-
-
-def key_of(case: str, number: int) -> str:
-    return f"{case}/{number}"
-
-
-def case_of(key: str) -> str:
-    return key.rpartition("/")[0]
 
 
 def ask(graph: FrozenGraph, folder: Path) -> None:

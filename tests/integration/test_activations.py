@@ -29,13 +29,13 @@ from builder.quantise import restored
 from builder.quantise.accuracy import run_once
 from builder.quantise.calibrate import measure
 from builder.quantise.choice import Choice, Ratio, Timing, Tried
-from builder.quantise.inputs import golden_inputs
 from builder.quantise.kinds import SMALLEST_FIRST
 from builder.quantise.observe import build as build_observed
 from builder.quantise.observe import input_of, picture, watch
 from builder.spec import load
 from builder.stages.choose import choose
 from builder.stages.completed import completed
+from builder.stages.measuring_inputs import golden_inputs
 from builder.stages.settle import settle
 from builder.targets import TARGETS, host_target
 from builder.verify.compare import verify

@@ -1,0 +1,18 @@
+"""The files by which a framework's process is asked for its answers to the golden inputs, and gives them.
+
+``ASKED`` has the inputs of every case, ``ANSWERED`` the answers, both under ``<case>/<number>``.
+"""
+
+from __future__ import annotations
+
+ASKED, ANSWERED = "asked.npz", "answered.npz"
+
+
+def key_of(case: str, number: int) -> str:
+    """Return the name of array ``number`` of a case in either file."""
+    return f"{case}/{number}"
+
+
+def case_of(key: str) -> str:
+    """Return the case whose array ``key`` names."""
+    return key.rpartition("/")[0]

@@ -10,8 +10,7 @@ from typing import Any
 
 from builder.arrays import Array
 from builder.cache import content_digest
-from builder.deliver import safetensors
-from builder.deliver.variables import Weight, weights_of
+from builder.deliver.variables import Weight, save_tensors, weights_of
 from builder.errors import UsageError
 from builder.files import replacing
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
@@ -62,9 +61,8 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
     graph = imported.graph
     with ws.progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:
         weights = weights_of(graph.reference(), graph.variables)
-        about = {"format": "tf", "model": spec.name, "version": spec.version}
         tensors = {w.name: w.value for w in weights} | {n: v for n, _, v in _state(graph)}
-        safetensors.write(fresh / WEIGHTS, tensors, about)
+        save_tensors(tensors, fresh / WEIGHTS)
         shutil.copyfile(graph.reference_path, fresh / GRAPH)
         shutil.copyfile(graph.config_path, fresh / CONFIG)
         if not graph.states:  # a GraphDef has no place for the variables' first values

@@ -5,12 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import safetensors.numpy
+
 from builder.arrays import Array
-from builder.deliver.safetensors import DTYPES, METADATA
 from builder.importers.graph import MODEL_SCOPE
 from builder.importers.tf import tf
+
+DTYPES = {
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+    "float16", "bfloat16", "float32", "float64",
+}  # fmt: skip
+"""Names of NumPy's dtypes, and of ml_dtypes' bfloat16, that a weight may have: safetensors has all of them."""
 
 TABLE = 64
 """Elements from which on a constant counts as a weight although it was no variable: a table, quantised weights."""
@@ -33,7 +42,7 @@ def weights_of(graph_def: Any, variables: Mapping[str, str]) -> tuple[Weight, ..
     floating-point tensors. What the spec compiled in (scaling, activations) is no weight, nor are constants of a type
     that safetensors lacks.
     """
-    taken = {METADATA}
+    taken = {"__metadata__"}  # the one name in the file's header that is no tensor
     found = []
     for node, tensor in _constants(graph_def):
         name = variables.get(node)
@@ -43,6 +52,13 @@ def weights_of(graph_def: Any, variables: Mapping[str, str]) -> tuple[Weight, ..
         taken.add(name)
         found.append(Weight(name, node, tf.make_ndarray(tensor)))
     return tuple(found)
+
+
+def save_tensors(tensors: Mapping[str, Array], path: Path) -> None:
+    """Write ``tensors`` as a safetensors file; the same bytes for the same tensors, whatever their order."""
+    # The package takes an array's memory as it is, and writes several entries of metadata in a random order.
+    row_major = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    safetensors.numpy.save_file(row_major, path, metadata={"format": "tf"})
 
 
 def _constants(graph_def: Any) -> Iterator[tuple[str, Any]]:

@@ -192,7 +192,7 @@ ARM64 = Target(
     xla=Xla("aarch64-unknown-linux-gnu", "neoverse-n1"),
     # Return addresses are signed where the processor can (Graviton3); on Graviton2 these instructions do nothing.
     flags=("-mbranch-protection=pac-ret",),
-    # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/design.md.
+    # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/notes/kernels.md.
     levels=(
         Level("neoverse-n1", _FUSED_N1, Copy("cf_integer_n1", "neoverse_n1")),
         Level("neoverse-n1+i8mm", _FUSED_N1, Copy("cf_integer_i8mm", "neoverse_n1+i8mm")),

@@ -40,7 +40,7 @@ BYTE_NS = 0.022
 """What it costs to write such a value and read it again, for each byte ..."""
 
 CALL_NS = 800.0
-"""... and what it costs to begin a layer, for each stripe. Both are measured: see docs/design.md."""
+"""... and what it costs to begin a layer, for each stripe. Both are measured: see docs/notes/memory.md."""
 
 
 @dataclass(frozen=True)

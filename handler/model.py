@@ -29,6 +29,8 @@ class Model:
     def __init__(self, path: str) -> None:
         """Load ``path`` and open the model in it. Raises StartupError with what to do about it."""
         self._library = _load(path)
+        self.folder = os.path.dirname(path)  # noqa: PTH120
+        """Where the files beside the library are."""
         self.description: Description = parse(_text(self._library.cf_describe()))
         self._lock = threading.RLock()
         self._handle, self._weights = _open(self._library, self.description)

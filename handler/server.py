@@ -9,13 +9,13 @@ from .budget import Limits
 from .deadline import Deadline, seconds_left
 from .description import Description, Port
 from .errors import OutOfTimeError, Refusal, UnknownModelError, library_errors
-from .model import Model
 from .request import File, Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .model import Model
     from .text import Located
 
 

@@ -23,6 +23,8 @@ TEXT, WORDS = "model.text", "model.words"
 builder/importers/words.py."""
 LAYER_MANIFEST = "model/manifest.json"
 """Paths in the layer; Lambda puts the layer's root at /opt."""
+OPENAPI = ("lib/openapi.json", "lib/docs.html")
+"""The OpenAPI document of the function, and the page of it, which the function serves: builder/pack/openapi.py."""
 
 EVERY_BUNDLE = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
 """Files of every bundle, of one model or several, besides its statement."""
@@ -43,7 +45,7 @@ class BundleFiles:
     def of(cls, name: str) -> BundleFiles:
         """``name``: the model's."""
         return cls(
-            (*EVERY_BUNDLE, "model.h", "model.json", STATEMENT),
+            (*EVERY_BUNDLE, *(f"layer/{name}" for name in OPENAPI), "model.h", "model.json", STATEMENT),
             (
                 "layer.zip",
                 *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT, TOKENIZERS, WORDS)),

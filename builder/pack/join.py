@@ -25,6 +25,7 @@ from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate
 from builder.pack.joined import joined_bill, joined_notice, joined_statement
 from builder.pack.layer import files_of, measure, source_date_epoch, write_readable, write_zip
 from builder.pack.limits import LAMBDA_UNZIPPED, SizeTable, require
+from builder.pack.openapi import write_openapi
 from builder.project import Project
 from builder.targets import Target
 
@@ -81,7 +82,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
                 shutil.copyfile(path, fresh / name / path.name)
         inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
         _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
-        write_readable(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer / LAYER_MANIFEST))
+        write_openapi(draft.layer, [bundle.description.read_text(encoding="utf-8") for bundle in bundles])
+        write_readable(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer))
         write_readable(draft.notice, joined_notice(folder.name, bundles))
         # One that is for a container image makes all of it one.
         image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)

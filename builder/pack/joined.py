@@ -9,14 +9,17 @@ from typing import Any
 
 from builder import __version__
 from builder.cache import file_digest
-from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.pack.bundle import LAYER_MANIFEST, LIBRARY, OPENAPI, Bundle
 from builder.pack.parts import LAYERS
 from builder.pack.provenance import JOIN_TYPE, STATEMENT, Material, statement_json
 from builder.pack.sbom import COMPILED_INTO
 
+SHARED = (LAYER_MANIFEST, *OPENAPI)
+"""Files that a layer of several models has once."""
 
-def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], manifest: Path) -> str:
-    """The bill of the bundle ``name``, in whose layer each library has moved to its place, with one ``manifest``.
+
+def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], layer: Path) -> str:
+    """The bill of the bundle ``name``, in whose ``layer`` each library has moved to its place.
 
     A component that several bills have is there once, and is compiled into the libraries of all.
     """
@@ -32,7 +35,7 @@ def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], man
             more = [p for p in component.get("properties", []) if p["name"] == COMPILED_INTO and p not in mine]
             if more:
                 known["properties"] = [*mine, *more]
-    _one_manifest(list(components.values()), manifest)
+    _replace_shared_files(list(components.values()), layer)
     root = {"type": "application", "bom-ref": f"bundle:{name}", "name": name, "version": "joined"}
     needed = [entry for bill in bills for entry in bill["dependencies"]]
     mine, others = [e for e in needed if e["ref"].startswith("bundle:")], [e for e in needed if e["ref"][:4] == "lib:"]
@@ -79,11 +82,12 @@ def _moved(bill: Mapping[str, Any], place: str) -> dict[str, Any]:
     return result
 
 
-def _one_manifest(components: Sequence[dict[str, Any]], manifest: Path) -> None:
-    """The layer's one manifest is a file of the first library; those of each bundle are not in the layer."""
-    path = f"{LAYERS}/{LAYER_MANIFEST}"
+def _replace_shared_files(components: Sequence[dict[str, Any]], layer: Path) -> None:
+    """Make the files that the layer has once be files of the first library; those of each bundle are not in it."""
+    names = {Path(path).name for path in SHARED}
     libraries = [c for c in components if c["bom-ref"].startswith("lib:")]
     for library in libraries:
-        library["components"] = [file for file in library["components"] if file["name"] != path]
-    digest = {"alg": "SHA-256", "content": file_digest(manifest)}
-    libraries[0]["components"].append({"type": "file", "name": path, "hashes": [digest]})
+        library["components"] = [file for file in library["components"] if Path(file["name"]).name not in names]
+    for path in SHARED:
+        digest = {"alg": "SHA-256", "content": file_digest(layer / path)}
+        libraries[0]["components"].append({"type": "file", "name": f"{LAYERS}/{path}", "hashes": [digest]})

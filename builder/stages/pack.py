@@ -20,6 +20,7 @@ from builder.pack.layer import files_of, measure, source_date_epoch, write_reada
 from builder.pack.limits import Component, check, require
 from builder.pack.manifest import FileEntry, Manifest, source_entry
 from builder.pack.notice import notice
+from builder.pack.openapi import write_openapi
 from builder.pack.parts import LAYERS, Part, function_part, shipped
 from builder.pack.sbom import sbom_json
 from builder.pack.tokenizers import PLACE, fetch, tokenizers_parts
@@ -79,6 +80,7 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             weights=sources.layout,
         )
         write_readable(draft.layer / LAYER_MANIFEST, manifest.to_json())
+        write_openapi(draft.layer, [model_json])
         inside = [name for name, _ in files_of(draft.layer)]
         unzipped = sum((draft.layer / name).stat().st_size for name in inside)
         zipped = 0  # an image has no zip

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from builder.pack.openapi import document
 from handler.answer import predictions
 from handler.budget import Limits
 from handler.description import Description, parse
 from handler.errors import StartupError
 from handler.model import Model
-from handler.protocols.openapi import document
 from handler.server import Server
 from tests.support.dynamic_model import build
 from tests.support.http import Client

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from builder.importers.example_protos import proto_of, random_protos
+from builder.pack import openapi
 from handler.budget import Limits
 from handler.description import Description, parse
 from handler.errors import HandlerError, NotTextError, StartupError, TooLargeError, WrongExampleError
 from handler.examples import Feature, parsed, request_of
-from handler.protocols import openapi
 from handler.protocols.open_inference import LENGTH
 from tests.support import abi_library
 from tests.support.http import Client

@@ -19,9 +19,9 @@ from PIL import Image
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
+from builder.pack.openapi import IMAGE_TYPES
 from handler.budget import Limits
 from handler.model import Model
-from handler.protocols.openapi import IMAGE_TYPES
 from handler.server import Server
 from tests.support import abi_library, vocabulary
 from tests.support.http import Client, served

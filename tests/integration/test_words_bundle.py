@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from builder.cli import main
+from builder.pack import openapi
 from builder.pack.bundle import Bundle
 from builder.pipeline import build_bundle
 from builder.report.trying import how_to_try, zeros
@@ -21,7 +22,7 @@ from handler.budget import Limits
 from handler.errors import HandlerError, Refusal, refusal
 from handler.http import HttpRequest
 from handler.model import Model
-from handler.protocols import open_inference, openapi, predict, tf_serving
+from handler.protocols import open_inference, predict, tf_serving
 from handler.server import Call, Server
 from tests.support.models import empty_project
 from tests.support.results import printed

@@ -146,6 +146,8 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
     assert bundle.folder.name == "hand"
     assert set(content(bundle.folder)) == {
         "layer/lib/libmodel.so",
+        "layer/lib/openapi.json",
+        "layer/lib/docs.html",
         "layer/model/manifest.json",
         "layer.zip",
         "manifest.json",

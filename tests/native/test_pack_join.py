@@ -54,8 +54,9 @@ def bundle(dist: Path, compiled: Path, description: dict[str, Any], name: str, l
         "files": {"lib/libmodel.so": {"bytes": library, "sha256": "ab"}},
     }
     (folder / "layer/model/manifest.json").write_text(json.dumps(manifest))
-    for file in ("model.h", "model.json", "NOTICE", "provenance.json"):
+    for file in ("model.h", "NOTICE", "provenance.json"):
         (folder / file).write_text(f"{file} of {name}")
+    (folder / "model.json").write_text(json.dumps(description))
     (folder / "sbom.cdx.json").write_text(bill(folder / "layer", description))
     sizes = SizeTable((Component("model layer", library, 1), Component("function", 10_000, 5_000, False)), limit, ROOM)
     (folder / "manifest.json").write_text(json.dumps(manifest | {"sizes": sizes.to_dict()}))
@@ -102,12 +103,16 @@ def test_the_layer_holds_the_first_where_one_alone_would_be(joined: Bundle, thre
     with zipfile.ZipFile(joined.archive) as archive:
         assert archive.namelist() == [
             "lib/digits/libmodel.so",
+            "lib/docs.html",
             "lib/libmodel.so",
+            "lib/openapi.json",
             "lib/product/libmodel.so",
             "model/manifest.json",
         ]
+        served = json.loads(archive.read("lib/openapi.json"))["paths"]
         assert archive.read("lib/libmodel.so") == three[0].library.read_bytes()
         assert archive.read("lib/product/libmodel.so") == three[1].library.read_bytes()
+    assert {f"/v2/models/{name}/infer" for name in ("faces", "product", "digits")} <= served.keys()
 
 
 def test_manifests_list_every_model(joined: Bundle) -> None:

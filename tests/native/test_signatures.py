@@ -24,6 +24,7 @@ from builder.library.remote import RemoteLibrary
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.steps import Buffer, CopyStep
+from builder.pack import openapi
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
@@ -32,7 +33,7 @@ from handler.budget import Limits
 from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
 from handler.model import Model
-from handler.protocols import open_inference, openapi, predict, tf_serving
+from handler.protocols import open_inference, predict, tf_serving
 from tests.native.test_sizes import accepts
 from tests.support.instrumented import link
 

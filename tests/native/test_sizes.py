@@ -21,6 +21,7 @@ from builder.importers.variants import require_variants
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.steps import Buffer, CopyStep
+from builder.pack import openapi
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
@@ -29,7 +30,7 @@ from handler.description import Description, Port, parse
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
 from handler.http import ANSWER_LIMIT
 from handler.model import Model
-from handler.protocols import open_inference, openapi, predict, tf_serving
+from handler.protocols import open_inference, predict, tf_serving
 from handler.request import feeds, items, parts
 from handler.sizes import choose_size, padded, within
 from tests.support.instrumented import link

@@ -11,6 +11,7 @@ from typing import Any
 
 from builder.link.library import AUDIO_FLAGS, AUDIO_SOURCES, PUBLIC_AUDIO, exports_map
 from builder.link.toolchain import Toolchain
+from builder.pack.openapi import write_openapi
 from builder.project import RUNTIME, cache_folder
 from builder.targets import X86_64
 
@@ -252,4 +253,5 @@ def layer(folder: Path, description: dict[str, Any], **options: int) -> Path:
     (root / "model").mkdir()
     shutil.copy(library, root / "lib")
     (root / "model" / "manifest.json").write_text(json.dumps({"model": description["model"]}))
+    write_openapi(root, [json.dumps(description)])
     return root

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.local.http import serving
+from builder.pack.openapi import document, write_document
 from handler.budget import Limits
 from handler.errors import Refusal, refusal
 from handler.events import answer
@@ -26,6 +27,12 @@ class Client:
 
     server: Server
     failures: list[Exception] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Write what a build puts beside the library, where no build has been."""
+        if not ((folder := Path(self.server.model(None).folder)) / "openapi.json").exists():
+            models = [self.server.description(name) for name in self.server.models]
+            write_document(folder, document(models, self.server.limits))
 
     @classmethod
     def of(cls, folder: Path, *descriptions: dict[str, Any], limits: Limits | None = None) -> Client:

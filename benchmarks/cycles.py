@@ -211,7 +211,8 @@ def page(loops: list[list[str]], runs: list[list[str]], versions: Sequence[str])
         "<!-- Written by `make cycles-arm64`. -->",
         "**No Graviton was timed.** llvm-mca says how many cycles an iteration of a loop takes on a model of a "
         "processor, from its pipes and latencies, with all data in the first-level cache. Its models are made of "
-        "Arm's guides, and are no measurements: [graviton.md](graviton.md#how-fast-is-it-there) says how to measure.",
+        "Arm's guides, and are no measurements: [targets.md](targets.md#how-fast-is-it-on-graviton) says how "
+        "to measure.",
         "Behind the cycles of an iteration are the products in one cycle. A product is a multiplication and its "
         "addition.",
         table(loops),

@@ -60,9 +60,13 @@ def build_site(cache: Path) -> Path:
     reader, site = MarkdownIt().enable("table"), cache / "docs"
 
     def build(fresh: Path) -> None:
-        for name, title in page_titles().items():
-            body = re.sub(r"<(h\d)>(.*)</h\d>", _add_anchor, reader.render(read_page(name)))
+        titles = page_titles()
+        contents = "# coldforge\n\n" + "".join(f"- [{title}]({name}.md)\n" for name, title in titles.items())
+        pages = {name: read_page(name) for name in titles} | {"index": contents}
+        for name, text in pages.items():
+            body = re.sub(r"<(h\d)>(.*)</h\d>", _add_anchor, reader.render(text))
             body = re.sub(r'((?:href|src)=")([^"#][^":]*)"', lambda link: f'{link[1]}{_address(link[2])}"', body)
+            title = titles.get(name, "coldforge")
             head = f'<!doctype html><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
             head += '<p><a href="index.html">coldforge</a></p>'
             (fresh / f"{name}.html").write_text(head + body, encoding="utf-8")

@@ -23,8 +23,7 @@ NAMED = re.compile(r"\[(?:docs/)?[\w-]+\.md\]\(([^)#\s]+)")
 def on_files(files: Files, *, config: Any) -> Files:
     """Adds the pages at the top, and what pages link to."""
     for path in sorted(ROOT.glob("*.md")):
-        if path.name != "README.md":  # whose place is index.md's
-            files.append(File.generated(config, f"project/{path.name}", abs_src_path=str(path)))
+        files.append(File.generated(config, _place(path.name), abs_src_path=str(path)))
     linked = {target for page in files.documentation_pages() for target in _linked(page)}
     for folder in sorted(target for target in linked if (ROOT / target).is_dir()):
         names = sorted(path.name for path in (ROOT / folder).iterdir() if path.is_file())
@@ -59,7 +58,8 @@ def _linked(page: File) -> Iterator[str]:
 def _target(page: File, link: str) -> str:
     """The file that ``link`` on ``page`` means, from the repository's root."""
     place = PurePosixPath(page.src_uri)
-    folder = {"project": ".", "files": "/".join(place.parts[1:-1])}.get(place.parts[0], f"docs/{place.parent}")
+    outside = {"index.md": ".", "project": ".", "files": "/".join(place.parts[1:-1])}
+    folder = outside.get(place.parts[0], f"docs/{place.parent}")
     return normpath(f"{folder}/{link}")
 
 

@@ -241,7 +241,7 @@ def _require_readable_programs(graph_def: Any) -> None:
             raise ImportModelError(
                 f"The program in {visible(node.name)} was written for StableHLO {version}, and has ops that "
                 f"TensorFlow's {STABLEHLO} does not know: give the function as jax.export serialises it "
-                f"({docs_command('jax')})."
+                f"({docs_command('frameworks')})."
             )
         if names := foreign_calls(node.attr["module"].s):
             raise ImportModelError(

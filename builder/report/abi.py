@@ -40,7 +40,8 @@ float logits[CF_FETCH_LOGITS_SIZE / sizeof(float)];
 int status = run(image, sizeof image, logits, sizeof logits);
 ```
 
-[versions.md](versions.md) says what the ABI promises, and [bindings.md](bindings.md) has packages for other languages.
+[targets.md](targets.md#versions-and-what-they-promise) says what the ABI promises, and [bindings.md](bindings.md) has
+packages for other languages.
 """
 
 

@@ -272,7 +272,7 @@ FETCHES = Section(
             "max_size",
             Whole(1, 2**31 - 1),
             "Only for a result whose size depends on the data, such as the rows that a mask keeps: the most that a "
-            f"call may give. A call that would give more fails. See {docs_command('dynamic-sizes')}.",
+            f"call may give. A call that would give more fails. See {docs_command('batches')}.",
             otherwise="the most that there can be",
         ),
         _SIGNATURE,

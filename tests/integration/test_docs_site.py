@@ -50,7 +50,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 def test_a_link_to_nothing_fails(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    with (tmp_path / "docs" / "faq.md").open("a", encoding="utf-8") as page:
+    with (tmp_path / "docs" / "troubleshooting.md").open("a", encoding="utf-8") as page:
         page.write("\n[there](abi.md#nowhere)\n")
     config = tmp_path / "mkdocs.yml"
     config.write_text(f"INHERIT: {ROOT}/mkdocs.yml\ndocs_dir: docs\nhooks: [{ROOT}/docs/hooks.py]\n")

@@ -113,8 +113,11 @@ def test_keras_takes_the_weights(small: tuple[ModelSpec, Path]) -> None:
 
 
 def run_the_documents_code(model: Any, folder: Path) -> None:
-    """docs/export.md's own way to load weights."""
-    code = (ROOT / "docs" / "export.md").read_text().split("```python\n")[1].split("```")[0]
+    """Load weights as docs/bindings.md says."""
+    code = (
+        "from safetensors"
+        + (ROOT / "docs" / "bindings.md").read_text().split("```python\nfrom safetensors")[1].split("```")[0]
+    )
     exec(code.replace("dist/digits-export", str(folder)), {"model": model})
 
 

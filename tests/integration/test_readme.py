@@ -20,13 +20,13 @@ from tests.support.pages import all_commands
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 ELSEWHERE = {
-    "make accuracy": "tests/integration/test_weight_types.py",
+    ".venv/bin/coldforge accuracy": "tests/integration/test_weight_types.py",
     ".venv/bin/coldforge export": "tests/integration/test_export.py",
     "make serve": "tests/integration/test_clients.py",
     "make local-invoke": "tests/e2e/test_local_lambda.py",
     "make deploy": "tests/e2e/test_deploy.py",
     "make publish": "tests/integration/test_publish.py",
-    "make reproduce": "tests/integration/test_building_again.py",
+    ".venv/bin/coldforge reproduce": "tests/integration/test_building_again.py",
     "make tools": ".ci/run",
     "make lint": ".ci/run",
     "make test": ".ci/run",  # this very test is part of both

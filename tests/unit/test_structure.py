@@ -98,10 +98,3 @@ def test_a_bundle_goes_through_the_stages_in_their_order() -> None:
     called = sorted((call.lineno, call.func.id) for call in calls if isinstance(call.func, ast.Name))
     went = [stage_of[name] for _, name in called if name in stage_of]
     assert [stage for stage in went if stage in STAGES] == ["imported", "compile", "settle", "attempts", "pack"]
-
-
-def test_the_stages_are_said_in_their_order() -> None:
-    text = ast.get_docstring(ast.parse((ROOT / "builder" / "stages" / "__init__.py").read_text(encoding="utf-8")))
-    assert text
-    said = [line.split()[0] for line in text.splitlines() if "    " in line and not line.startswith(" ")]
-    assert tuple(said) == STAGES

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from builder.batch.manifest import Listing, write
-from builder.batch.place import asking, upload
+from builder.batch.place import batch_errors, upload
 from builder.batch.rows import MAY_SUCCEED, Row
 from builder.batch.run import Attempt, Run
 from builder.batch.sources import Item
@@ -62,7 +62,7 @@ def begin(run: Run, listing: Listing, per_invocation: int, s3: Any, states: Any)
         run = run.with_attempt(Attempt(number, listing.items, batches, per_invocation, execution))
         upload(file, run.place.below(run.last.list), s3)
     run.save(s3)  # before anything runs: what runs can then be found
-    with asking(f"starting {run.machine}"):
+    with batch_errors(f"starting {run.machine}"):
         states.start_execution(stateMachineArn=run.machine, name=name, input=json.dumps(run.event()))
     return run
 
@@ -70,7 +70,7 @@ def begin(run: Run, listing: Listing, per_invocation: int, s3: Any, states: Any)
 def status(run: Run, states: Any) -> Status:
     """Raises BatchError."""
     attempt = run.last
-    with asking(f"asking for {attempt.execution}"):
+    with batch_errors(f"asking for {attempt.execution}"):
         about = states.describe_execution(executionArn=attempt.execution)
         maps = states.list_map_runs(executionArn=attempt.execution)["mapRuns"]
         found = states.describe_map_run(mapRunArn=maps[0]["mapRunArn"]) if maps else {}
@@ -130,7 +130,7 @@ def watched(run: Run, states: Any, seconds: float) -> Iterator[Status]:
 
 def stop(run: Run, states: Any) -> None:
     """End the map; batches that run are ended, too. Raises BatchError."""
-    with asking(f"stopping {run.last.execution}"):
+    with batch_errors(f"stopping {run.last.execution}"):
         states.stop_execution(executionArn=run.last.execution)
 
 
@@ -140,7 +140,7 @@ def redrive(run: Run, states: Any) -> None:
         raise BatchError(
             "Step Functions can redrive only what failed or was stopped, for 14 days: leave out --redrive."
         )
-    with asking(f"redriving {run.last.execution}"):
+    with batch_errors(f"redriving {run.last.execution}"):
         states.redrive_execution(executionArn=run.last.execution)
 
 
@@ -162,9 +162,3 @@ def render(found: Status) -> str:
     parts += [f"{found.per_second:,.0f} items/s"] if found.per_second else []
     parts += [f"{found.seconds_left:,.0f} s left"] if found.running and found.seconds_left is not None else []
     return ", ".join(parts) + (f"\n{found.error}" if found.error and not found.running else "")
-
-
-def bar(found: Status, width: int = 30) -> str:
-    """The line with a bar before it."""
-    filled = width * (found.done + found.failed) // max(found.items, 1)
-    return f"[{'#' * filled}{'.' * (width - filled)}] {render(found)}"

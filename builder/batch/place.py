@@ -1,14 +1,14 @@
-"""Where things are in S3, and AWS's clients, whose errors become ours."""
+"""Objects in S3: where they are, and their reading and writing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
-from builder.commands import setup_command
-from builder.errors import BatchError, EnvironmentSetupError, UsageError
+from builder.aws import aws_errors, is_missing
+from builder.errors import BatchError, UsageError
 
 
 @dataclass(frozen=True)
@@ -34,35 +34,28 @@ class Place:
         return Place(self.bucket, f"{self.key.rstrip('/')}/{name}".lstrip("/"))
 
 
-def client(service: str, endpoint: str | None = None) -> Any:
-    """A client of AWS. Raises EnvironmentSetupError where boto3 or the region is missing."""
-    try:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    except ImportError:
-        raise EnvironmentSetupError(
-            f"AWS is asked with boto3, which is not installed here; `{setup_command()}` installs it."
-        ) from None
-    try:
-        retries = {"mode": "standard", "total_max_attempts": 5}
-        return boto3.session.Session().client(service, endpoint_url=endpoint, config=Config(retries=retries))
-    except BotoCoreError as error:
-        raise EnvironmentSetupError(
-            f"AWS cannot be asked: {error}. `aws sts get-caller-identity` has to work."
-        ) from None
+def batch_errors(action: str) -> AbstractContextManager[None]:
+    """Turn what boto3 raises in the block into a BatchError that says which ``action`` failed."""
+    return aws_errors(action, BatchError)
 
 
 @contextmanager
-def asking(doing: str) -> Iterator[None]:
-    """What boto3 raises becomes a BatchError that says what was being done."""
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
+def open_object(place: Place, s3: Any) -> Iterator[Any]:
+    """Yield the body of the object at ``place``. Raises BatchError, also for what reading it raises in the block."""
+    with batch_errors(f"reading {place}"), closing(s3.get_object(Bucket=place.bucket, Key=place.key)["Body"]) as body:
+        yield body
 
+
+def read_object(place: Place, s3: Any) -> bytes | None:
+    """Return the bytes of the object at ``place``; None where there is none. Raises BatchError."""
     try:
-        yield
-    except (ClientError, BotoCoreError, Boto3Error) as error:
-        raise BatchError(f"{doing} failed: {error}") from error
+        with open_object(place, s3) as body:
+            data: bytes = body.read()
+            return data
+    except BatchError as error:
+        if is_missing(error.__cause__):
+            return None
+        raise
 
 
 def upload(file: IO[str], place: Place, s3: Any) -> None:
@@ -72,5 +65,5 @@ def upload(file: IO[str], place: Place, s3: Any) -> None:
     file.flush()
     data: Any = getattr(file, "buffer")  # noqa: B009  # the bytes below a text file
     data.seek(0)
-    with asking(f"writing {place}"):
+    with batch_errors(f"writing {place}"):
         s3.upload_fileobj(data, place.bucket, place.key)

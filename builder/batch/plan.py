@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from builder.errors import BatchError
 from builder.prices import WHOLE_PROCESSOR_MB, list_prices
 
 READ_MS = 50.0
@@ -36,7 +35,8 @@ INPUT_BYTES = 200_000
 
 @dataclass(frozen=True)
 class Times:
-    """``ms``: of one run with all that the function does for it, by the items of the run. ``cold_ms``: of a start.
+    """Times on one whole processor. ``ms``: of one run with all that the function does for it, by the items of the run,
+    for the batches that the model was built for. ``cold_ms``: of a cold start.
 
     ``characters``: of an answer's JSON; 0 where nobody knows.
     """
@@ -47,25 +47,27 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Load:
-    """What is to be done, and with what.
+class Capacity:
+    """One instance of the function: its memory in megabytes, its timeout in seconds, and US dollars a GB-second."""
 
-    ``bytes``: of all items in the list. ``ms``: of one run on one whole processor, by the items of the run: the
-    batches that the model was built for. ``cold_ms``: of a cold start. ``memory``: megabytes of the function;
-    ``timeout``: its seconds; ``concurrency``: invocations at once; ``gb_second``: US dollars. ``fetched``: whether
-    items are objects in S3, and not the requests themselves. ``characters``: of an answer's JSON; 0 where nobody knows.
+    memory: int
+    timeout: int
+    gb_second: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """The work to plan. ``bytes``: of all items in the list; ``concurrency``: invocations at once.
+
+    ``fetched``: whether items are objects in S3, and not the requests themselves.
     """
 
     items: int
     bytes: int
-    ms: Mapping[int, float]
-    cold_ms: float
-    memory: int
-    timeout: float
+    times: Times
+    function: Capacity
     concurrency: int
-    gb_second: float
     fetched: bool = True
-    characters: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -101,15 +103,13 @@ class Plan:
 
 
 def plan(load: Load, per_invocation: int | None = None) -> Plan:
-    """The plan for ``load``. ``per_invocation``: where a person has decided. Raises BatchError."""
-    if load.items < 1:
-        raise BatchError("there is nothing to answer: the source has no item.")
+    """Plan ``load``, which has an item at least. ``per_invocation``: where a person has decided."""
     together, item_ms = _item_ms(load)
     most = per_invocation or _most(load, item_ms, together)
     invocations = math.ceil(load.items / most)
     busy = min(load.concurrency, invocations)
-    work_ms = load.items * item_ms + invocations * OVERHEAD_MS + busy * load.cold_ms
-    gb_seconds = work_ms / 1000 * load.memory / 1024
+    work_ms = load.items * item_ms + invocations * OVERHEAD_MS + busy * load.times.cold_ms
+    gb_seconds = work_ms / 1000 * load.function.memory / 1024
     seconds = (min(most, load.items) * item_ms + OVERHEAD_MS) / 1000
     transitions = 1 + invocations  # Step Functions counts each state that is entered: the map, and each batch's task
     prices = list_prices()
@@ -123,9 +123,9 @@ def plan(load: Load, per_invocation: int | None = None) -> Plan:
         gb_seconds=gb_seconds,
         transitions=transitions,
         concurrency=load.concurrency,
-        minutes=(math.ceil(invocations / load.concurrency) * seconds + load.cold_ms / 1000) / 60,
+        minutes=(math.ceil(invocations / load.concurrency) * seconds + load.times.cold_ms / 1000) / 60,
         reads_per_second=busy * min(most, load.items) / seconds if load.fetched else 0.0,
-        compute_dollars=gb_seconds * load.gb_second,
+        compute_dollars=gb_seconds * load.function.gb_second,
         invocation_dollars=invocations / 1e6 * prices.million_requests,
         transition_dollars=transitions / 1e3 * prices.thousand_transitions,
         storage_dollars=reads / 1e3 * prices.thousand_reads + invocations / 1e3 * prices.thousand_writes,
@@ -135,18 +135,18 @@ def plan(load: Load, per_invocation: int | None = None) -> Plan:
 
 def _item_ms(load: Load) -> tuple[int, float]:
     """The items of a run that make an item cheapest, and an item's milliseconds then, at the function's memory."""
-    slower = max(1.0, WHOLE_PROCESSOR_MB / load.memory)
-    together = min(load.ms, key=lambda batch: (load.ms[batch] / batch, batch))
+    slower, ms = max(1.0, WHOLE_PROCESSOR_MB / load.function.memory), load.times.ms
+    together = min(ms, key=lambda batch: (ms[batch] / batch, batch))
     read = READ_MS / READ_AHEAD if load.fetched else 0.0
-    return together, max(load.ms[together] / together * slower, read)
+    return together, max(ms[together] / together * slower, read)
 
 
 def _most(load: Load, item_ms: float, together: int) -> int:
     """The items of an invocation: as time, memory and the size of an event allow, and so that all that may work do."""
-    seconds = min(WORK_SECONDS, load.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
+    seconds = min(WORK_SECONDS, load.function.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
     by_time = int(seconds * 1000 / item_ms)
     by_bytes = INPUT_BYTES * load.items // max(load.bytes, 1)
-    by_memory = int(load.memory * 2**20 * ANSWERS_SHARE / max(load.characters, 1))
+    by_memory = int(load.function.memory * 2**20 * ANSWERS_SHARE / max(load.times.characters, 1))
     by_work = math.ceil(load.items / load.concurrency)
     most = max(1, min(by_time, by_bytes, by_memory, by_work, MOST_ITEMS))
     return max(together, most // together * together) if most >= together else most

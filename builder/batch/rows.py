@@ -11,13 +11,12 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
 from builder.batch.manifest import read
-from builder.batch.place import asking
+from builder.batch.place import open_object, read_object
 from builder.batch.run import Attempt, Run
 from builder.batch.sources import Item
 from builder.errors import BatchError
@@ -102,7 +101,7 @@ def _parsed(part: bytes | None) -> tuple[dict[str, Any], dict[int, dict[str, Any
 def _of_attempt(run: Run, attempt: Attempt, s3: Any) -> Iterator[Row]:
     def fetched(batch: tuple[int, list[Item]]) -> list[Row]:
         number, items = batch
-        return list(joined(items, _bytes(run, attempt.part(number), s3)))
+        return list(joined(items, read_object(run.place.below(attempt.part(number)), s3)))
 
     for found in ahead(fetched, read(lines(run, attempt.list, s3))):
         yield from found
@@ -130,22 +129,7 @@ def _reused(run: Run, s3: Any) -> Iterator[Row]:
 
 def lines(run: Run, name: str, s3: Any) -> Iterator[bytes]:
     """The lines of an object of the run, as they come. Raises BatchError."""
-    place = run.place.below(name)
-    with asking(f"reading {place}"), closing(s3.get_object(Bucket=place.bucket, Key=place.key)["Body"]) as body:
+    with open_object(run.place.below(name), s3) as body:
         for line in body.iter_lines(chunk_size=1 << 20):
             if line:
                 yield line
-
-
-def _bytes(run: Run, name: str, s3: Any) -> bytes | None:
-    from botocore.exceptions import ClientError
-
-    place = run.place.below(name)
-    with asking(f"reading {place}"):
-        try:
-            data: bytes = s3.get_object(Bucket=place.bucket, Key=place.key)["Body"].read()
-            return data
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
-                return None
-            raise

@@ -13,7 +13,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from builder.batch.place import Place, asking
+from builder.batch.place import Place, batch_errors, read_object
 from builder.errors import BatchError
 
 SCHEMA = 1
@@ -84,7 +84,7 @@ class Run:
         """Raises BatchError."""
         place = self.place.below("run.json")
         text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
-        with asking(f"writing {place}"):
+        with batch_errors(f"writing {place}"):
             s3.put_object(Bucket=place.bucket, Key=place.key, Body=text.encode(), ContentType="application/json")
 
     @classmethod
@@ -98,17 +98,11 @@ class Run:
 
 def find(address: str, s3: Any) -> Run | None:
     """The run at ``address``, or None. Raises UsageError, BatchError."""
-    from botocore.exceptions import ClientError
-
     place = Place.of(address)
     file = place.below("run.json")
-    with asking(f"reading {file}"):
-        try:
-            text = s3.get_object(Bucket=file.bucket, Key=file.key)["Body"].read()
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
-                return None
-            raise
+    text = read_object(file, s3)
+    if text is None:
+        return None
     try:
         found = json.loads(text)
         if found.pop("schema") != SCHEMA:

@@ -18,7 +18,7 @@ from typing import IO, Any
 from urllib.parse import unquote_plus
 
 from builder.batch.parquet import arrow
-from builder.batch.place import Place, asking
+from builder.batch.place import Place, batch_errors, open_object
 from builder.errors import BatchError, UsageError
 
 Item = dict[str, Any]
@@ -59,7 +59,7 @@ def items(source: str, s3: Any, form: str | None = None, bucket: str | None = No
 
 
 def _below(place: Place, s3: Any) -> Iterator[Item]:
-    with asking(f"listing {place}"):
+    with batch_errors(f"listing {place}"):
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key):
             for row in page.get("Contents", []):
                 if not row["Key"].endswith(_FOLDER):
@@ -78,8 +78,8 @@ def _opened(source: str, s3: Any) -> Iterator[IO[bytes]]:
         return
     place = Place.of(source)
     with tempfile.TemporaryFile() as file:
-        with asking(f"fetching {place}"):
-            shutil.copyfileobj(s3.get_object(Bucket=place.bucket, Key=place.key)["Body"], file)
+        with open_object(place, s3) as body:
+            shutil.copyfileobj(body, file)
         file.seek(0)
         yield file
 

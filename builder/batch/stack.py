@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from builder.batch.place import Place, asking
+from builder.batch.place import Place, batch_errors
+from builder.batch.plan import Capacity
 from builder.errors import BatchError, UsageError
 from builder.prices import list_prices
 from builder.targets import DEFAULT
@@ -14,13 +15,11 @@ from builder.targets import DEFAULT
 
 @dataclass(frozen=True)
 class Deployed:
-    """``memory``: megabytes; ``timeout``: seconds; ``gb_second``: US dollars, of its processor."""
+    """A deployed stack: its state machine, the folder where that writes, and its function."""
 
     machine: str
     results: Place
-    memory: int
-    timeout: int
-    gb_second: float
+    function: Capacity
 
     def require_below(self, place: Place) -> None:
         """Raises UsageError for a place that the function may not write to."""
@@ -30,20 +29,18 @@ class Deployed:
 
 def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
     """``client``: makes one of the service that it gets. Raises BatchError."""
-    with asking(f"looking for the stack {stack}"):
+    with batch_errors(f"looking for the stack {stack}"):
         found = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
     outputs = {row["OutputKey"]: row["OutputValue"] for row in found.get("Outputs", [])}
     if "BatchMachineArn" not in outputs:
         raise BatchError(
             f"the stack {stack} has no state machine for batches: deploy it with Batch=on and ResultsBucket."
         )
-    with asking(f"asking for the function of {stack}"):
+    with batch_errors(f"asking for the function of {stack}"):
         about = client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])
     architecture = (about.get("Architectures") or [DEFAULT.architecture])[0]
     return Deployed(
         outputs["BatchMachineArn"],
         Place.of(outputs["BatchResults"]),
-        int(about["MemorySize"]),
-        int(about["Timeout"]),
-        list_prices().gb_second[architecture],
+        Capacity(int(about["MemorySize"]), int(about["Timeout"]), list_prices().gb_second[architecture]),
     )

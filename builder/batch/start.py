@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, TextIO
@@ -12,15 +12,13 @@ from typing import Any, TextIO
 from builder.batch import jobs
 from builder.batch.manifest import Listing, listed
 from builder.batch.place import Place, upload
-from builder.batch.plan import Load, Plan, Times, plan, render
+from builder.batch.plan import Capacity, Load, Plan, Times, plan, render
 from builder.batch.reuse import answered, split
 from builder.batch.rows import rows
 from builder.batch.run import Run, find
 from builder.batch.sources import items
-from builder.batch.stack import Deployed, deployed
+from builder.batch.stack import deployed
 from builder.errors import BatchError
-from builder.prices import list_prices
-from builder.targets import DEFAULT
 
 Client = Callable[[str], Any]
 Say = Callable[[str], None]
@@ -30,7 +28,7 @@ Say = Callable[[str], None]
 class Asked:
     """What a person asked for. ``layer``: the SHA-256 of the bundle's manifest, with ``reuse``.
 
-    ``memory``, ``timeout``: of the function, where no stack says them.
+    ``capacity``: of the function, where no stack says it.
     """
 
     source: str
@@ -44,8 +42,7 @@ class Asked:
     per_invocation: int | None
     max_concurrency: int
     tolerated: float
-    memory: int
-    timeout: int
+    capacity: Capacity
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,12 @@ def started(asked: Asked, times: Callable[[], Times], client: Client, say: Say, 
         taken = _lines(reused)
         if taken:
             say(f"{taken:,} items were answered by {asked.reuse}, with the same bytes and layer")
-        made = _planned(listing, times, there, asked) if listing.items or not taken else None
+        elif not listing.items:
+            raise BatchError("there is nothing to answer: the source has no item.")
+        made = None
+        if listing.items:
+            load = _load(listing, times(), there.function if there else asked.capacity, asked.max_concurrency)
+            made = plan(load, asked.per_invocation)
         if dry_run or place is None or there is None:
             return Started(None, None, listing.items + taken, taken, made)
         if made:
@@ -115,49 +117,25 @@ def resumed(
     s3, states = client("s3"), client("stepfunctions")
     if jobs.status(run, states).running:
         raise BatchError(f"{run.place} is running: watch it, or stop it first.")
-    listing = listed(jobs.unanswered(rows(run, s3), all_failed=all_failed), numbered=True)
-    try:
+    with closing(listed(jobs.unanswered(rows(run, s3), all_failed=all_failed), numbered=True)) as listing:
         if not listing.items:
             say("nothing is left that another attempt could answer")
             return Started(None, None, 0, run.reused, None)
         there = deployed(stack, client)
-        load = _load(listing, times(), there, run.settings["max_concurrency"])
         most = per_invocation or max(1, run.last.per_invocation // 4)  # what failed together is taken apart
-        made = plan(load, most)
+        made = plan(_load(listing, times(), there.function, run.settings["max_concurrency"]), most)
         if dry_run:
             return Started(None, None, listing.items, run.reused, made)
         say(render(made))
         run = jobs.begin(replace(run, machine=there.machine, together=made.together), listing, most, s3, states)
         say(f"started: `coldforge batch watch {run.place}`")
         return Started(str(run.place), run.last.execution, listing.items, run.reused, made)
-    finally:
-        listing.close()
+
+
+def _load(listing: Listing, times: Times, function: Capacity, concurrency: int) -> Load:
+    return Load(listing.items, listing.bytes, times, function, concurrency, fetched=listing.objects > 0)
 
 
 def _lines(file: TextIO) -> int:
     file.seek(0)
     return sum(1 for _ in file)
-
-
-def _planned(listing: Listing, times: Callable[[], Times], there: Deployed | None, asked: Asked) -> Plan:
-    size = there or Deployed(
-        "", Place("", ""), asked.memory, asked.timeout, list_prices().gb_second[DEFAULT.architecture]
-    )
-    if not listing.items:
-        raise BatchError("there is nothing to answer: the source has no item.")
-    return plan(_load(listing, times(), size, asked.max_concurrency), asked.per_invocation)
-
-
-def _load(listing: Listing, times: Times, there: Deployed, concurrency: int) -> Load:
-    return Load(
-        items=listing.items,
-        bytes=listing.bytes,
-        ms=times.ms,
-        cold_ms=times.cold_ms,
-        memory=there.memory,
-        timeout=there.timeout,
-        concurrency=concurrency,
-        gb_second=there.gb_second,
-        fetched=listing.objects > 0,
-        characters=times.characters,
-    )

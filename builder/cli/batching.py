@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +83,10 @@ def _start_arguments(parser: Arguments) -> None:
 
 
 def start(options: Options, project: Project) -> None:
+    from builder.batch.plan import Capacity
     from builder.batch.start import Asked, started
+    from builder.prices import list_prices
+    from builder.targets import DEFAULT
 
     if not options.dry_run and not options.to:
         raise UsageError("say where lists and answers go, with --to s3://bucket/run1, or --dry-run to start nothing.")
@@ -100,8 +102,7 @@ def start(options: Options, project: Project) -> None:
         per_invocation=options.per_invocation,
         max_concurrency=options.max_concurrency,
         tolerated=options.tolerated_failures,
-        memory=options.memory or 1769,
-        timeout=options.timeout or 15,
+        capacity=Capacity(options.memory or 1769, options.timeout or 15, list_prices().gb_second[DEFAULT.architecture]),
     )
     progress = progress_of(options)
     found = started(asked, lambda: _times(options, project), _clients(options), progress.say, dry_run=options.dry_run)
@@ -123,27 +124,22 @@ def status(options: Options, _project: Project) -> None:
 
 
 def watch(options: Options, _project: Project) -> None:
-    from builder.batch.jobs import bar, render, watched
+    from builder.batch.jobs import render, watched
     from builder.batch.run import Run
 
-    client, alive = _clients(options), sys.stderr.isatty() and not options.json
+    client, progress = _clients(options), progress_of(options)
     run = Run.load(options.run, client("s3"))
     try:
-        for found in watched(run, client("stepfunctions"), WATCH_SECONDS):
-            if options.json:
-                print(json.dumps(asdict(found)), flush=True)
-            elif found.running:
-                print(
-                    f"\r\033[K{bar(found)}" if alive else bar(found),
-                    end="" if alive else "\n",
-                    file=sys.stderr,
-                    flush=True,
-                )
+        with progress.screen.running(str(run.place)) as line:
+            for found in watched(run, client("stepfunctions"), WATCH_SECONDS):
+                line.at(found.done + found.failed, found.items, render(found))
+                if options.json:
+                    print(json.dumps(asdict(found)), flush=True)
     except KeyboardInterrupt:
-        print(f"\nit goes on; `coldforge batch stop {options.run}` would end it.", file=sys.stderr)
+        progress.say(f"it goes on; `coldforge batch stop {options.run}` would end it.")
         return
     if not options.json:
-        say(("\r\033[K" if alive else "") + render(found))
+        say(render(found))
     if found.state != "SUCCEEDED":
         raise BatchError(
             f"the map ended as {found.state}; `coldforge batch resume {options.run}` runs what is missing."
@@ -221,9 +217,9 @@ def _answer_started(options: Options, found: Started) -> None:
 
 
 def _clients(options: Options) -> Any:
-    from builder.batch.place import client
+    from builder.aws import make_client
 
-    return lambda service: client(service, options.endpoint_url)
+    return lambda service: make_client(service, options.endpoint_url)
 
 
 def _stack(options: Options, project: Project) -> str:

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
+from builder.aws import aws_errors, make_client
 from builder.cache import file_digest
 from builder.commands import bundle_command, either
 from builder.deliver.bundle_check import find_checked
@@ -32,9 +31,6 @@ from builder.spec import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED
 from builder.targets import DEFAULT, Target
 
 RUNTIMES = ["python3.13"]
-RETRIES = Config(retries={"mode": "standard", "total_max_attempts": 5})
-# Publishing is not idempotent: botocore must not repeat it. Lambda unpacks before it answers.
-ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=300)
 WAITS = (1, 2, 4, 8, 16)
 """Seconds after each try."""
 SAM_STACK = "aws-sam-cli-managed-default"
@@ -97,26 +93,18 @@ def publish(
     the same call later goes on from what is there.
     """
     _require_room(archive)
-    session = _Session(endpoint)
-    with _aws_errors(f"publishing {name}"):
-        functions = session.client("lambda")
+    advice = "\nRemove the cause, then run the same command again: it makes nothing twice."
+    with aws_errors(f"publishing {name}", PublishError, advice):
+        functions = make_client("lambda", endpoint)
         sha256 = base64.b64encode(bytes.fromhex(file_digest(archive))).decode()
         there = _same(functions, name, sha256)
         created = there is None
         if there is None:
-            with _content(session, archive, bucket) as content:
-                there = _publish(session, name, architecture, sha256, content)
+            with _content(endpoint, archive, bucket) as content:
+                there = _publish(endpoint, name, architecture, sha256, content)
         arn, version = there
         pruned = tuple(_prune(functions, name, keep, version)) if keep is not None else ()
     return Published(arn, version, created, pruned)
-
-
-@dataclass(frozen=True)
-class _Session:
-    endpoint: str | None
-
-    def client(self, service: str, config: Config = RETRIES) -> Any:
-        return boto3.client(service, config=config, endpoint_url=self.endpoint)
 
 
 def _require_room(archive: Path) -> None:
@@ -147,9 +135,12 @@ def _same(functions: Any, name: str, sha256: str) -> tuple[str, int] | None:
     return None
 
 
-def _publish(session: _Session, name: str, architecture: str, sha256: str, content: dict[str, Any]) -> tuple[str, int]:
+def _publish(
+    endpoint: str | None, name: str, architecture: str, sha256: str, content: dict[str, Any]
+) -> tuple[str, int]:
     """One new version. When an answer is lost, look whether it is there before asking again."""
-    functions = session.client("lambda", ONCE)
+    # Publishing is not idempotent: botocore must not repeat it. Lambda unpacks before it answers.
+    functions = make_client("lambda", endpoint, attempts=1, read_timeout=300)
     for wait in WAITS:
         try:
             made = functions.publish_layer_version(
@@ -164,7 +155,7 @@ def _publish(session: _Session, name: str, architecture: str, sha256: str, conte
             if not _may_pass(error):
                 raise
             time.sleep(wait)  # it may be under way still
-            there = _same(session.client("lambda"), name, sha256)
+            there = _same(make_client("lambda", endpoint), name, sha256)
             if there is not None:
                 return there
             if wait == WAITS[-1]:
@@ -181,19 +172,19 @@ def _may_pass(error: ClientError | BotoCoreError) -> bool:
 
 
 @contextmanager
-def _content(session: _Session, archive: Path, bucket: str | None) -> Iterator[dict[str, Any]]:
+def _content(endpoint: str | None, archive: Path, bucket: str | None) -> Iterator[dict[str, Any]]:
     """The Content argument of publish_layer_version; an object in S3 lives no longer than the block."""
     size = archive.stat().st_size
     if size <= DIRECT_UPLOAD_ZIPPED:
         yield {"ZipFile": archive.read_bytes()}
         return
-    bucket = bucket or _managed_bucket(session)
+    bucket = bucket or _managed_bucket(endpoint)
     if bucket is None:
         raise PublishError(
             f"{archive.name} is {size:,} bytes, over the {DIRECT_UPLOAD_ZIPPED:,} that Lambda takes directly, and "
             "SAM has no bucket here yet: name an S3 bucket in the same region with --bucket."
         )
-    storage = session.client("s3")
+    storage = make_client("s3", endpoint)
     # A name of its own: what runs at the same time must not delete it.
     place = {"Bucket": bucket, "Key": f"coldforge/{uuid.uuid4()}.zip"}
     try:
@@ -214,9 +205,9 @@ def _content(session: _Session, archive: Path, bucket: str | None) -> Iterator[d
         ) from error
 
 
-def _managed_bucket(session: _Session) -> str | None:
+def _managed_bucket(endpoint: str | None) -> str | None:
     try:
-        stack = session.client("cloudformation").describe_stacks(StackName=SAM_STACK)["Stacks"][0]
+        stack = make_client("cloudformation", endpoint).describe_stacks(StackName=SAM_STACK)["Stacks"][0]
     except ClientError as error:
         if error.response["Error"]["Code"] == "ValidationError":  # CloudFormation's word for: there is none
             return None
@@ -242,13 +233,3 @@ def _layers_in_use(functions: Any) -> Iterator[str]:
             )
             for version in (row for rows in versions for row in rows["Versions"]):
                 yield from (layer["Arn"] for layer in version.get("Layers", []))
-
-
-@contextmanager
-def _aws_errors(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except (ClientError, BotoCoreError, boto3.exceptions.Boto3Error) as error:
-        raise PublishError(
-            f"{doing} failed: {error}\nRemove the cause, then run the same command again: it makes nothing twice."
-        ) from error

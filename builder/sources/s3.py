@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from builder.commands import setup_command
+from builder.aws import incomplete_settings, make_client
 from builder.errors import EnvironmentSetupError, ImportModelError
 from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece
 from builder.spec.address import Address
@@ -21,7 +21,7 @@ def object_at(address: Address, bounds: Bounds) -> Open:
 
     Raises EnvironmentSetupError where boto3 is not installed.
     """
-    client = _client(address.shown, bounds)
+    client = _client(bounds)
     wanted = {"Bucket": address.place, "Key": address.path}
     if address.revision:
         wanted["VersionId"] = address.revision
@@ -48,7 +48,7 @@ def names_below(bucket: str, prefix: str, what: str, bounds: Bounds) -> Iterator
     """The keys that begin with ``prefix``, without it. ``what`` names them for a person. Raises as ``object_at``."""
     try:
         with _told(what):
-            pages = _client(what, bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+            pages = _client(bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
             for page in pages:
                 yield from (row["Key"].removeprefix(prefix) for row in page.get("Contents", []))
     except BrokenOffError as error:
@@ -66,43 +66,23 @@ def _piece(answer: dict[str, Any], body: Any, what: str) -> Piece:
     return Piece(read, start, total, answer.get("ETag", ""))
 
 
-def _client(what: str, bounds: Bounds) -> Any:
-    try:
-        import boto3
-        from botocore.config import Config
-    except ImportError:
-        raise EnvironmentSetupError(
-            f"{what} is read with boto3, which is not installed here; `{setup_command()}` installs it."
-        ) from None
-    retries = {"mode": "standard", "total_max_attempts": 3}
-    config = Config(connect_timeout=bounds.silence, read_timeout=bounds.silence, retries=retries)
-    with _told(what):
-        return boto3.session.Session().client("s3", config=config)
+def _client(bounds: Bounds) -> Any:
+    return make_client("s3", attempts=3, connect_timeout=bounds.silence, read_timeout=bounds.silence)
 
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
     """What boto3 raises becomes an error that quotes nothing of it."""
-    from botocore.exceptions import (
-        BotoCoreError,
-        ClientError,
-        ConnectTimeoutError,
-        HTTPClientError,
-        IncompleteReadError,
-        ReadTimeoutError,
-    )
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, IncompleteReadError
 
     try:
         yield
     except ClientError as error:
         raise _refusal(error, what) from None
-    except (HTTPClientError, IncompleteReadError, ReadTimeoutError, ConnectTimeoutError, OSError):
+    except (HTTPClientError, ConnectionError, IncompleteReadError, OSError):
         raise BrokenOffError("the connection to S3 broke off, or was not made") from None
     except BotoCoreError as error:
-        raise EnvironmentSetupError(
-            f"{what} cannot be asked for: AWS's settings here are incomplete ({type(error).__name__}). "
-            "`aws sts get-caller-identity` has to work; AWS_PROFILE chooses other credentials."
-        ) from None
+        raise incomplete_settings(error) from None
 
 
 def _refusal(error: Any, what: str) -> Exception:

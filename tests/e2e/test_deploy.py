@@ -20,7 +20,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from builder.batch.measured import Times
+from builder.batch.plan import Capacity, Times
 from builder.batch.start import Asked, started
 from builder.cli import main
 from builder.pack.bundle import Bundle
@@ -212,7 +212,8 @@ def test_a_bucket_becomes_a_table_whatever_happens(
     clients = {"s3": album.s3, "stepfunctions": states}
     asked = Asked(
         source="s3://album/in/", to="s3://answers/coldforge/run1", stack=STACK, form=None, bucket=None, limit=None,
-        reuse=None, layer=None, per_invocation=album.size // 4, max_concurrency=2, tolerated=10, memory=0, timeout=0,
+        reuse=None, layer=None, per_invocation=album.size // 4, max_concurrency=2, tolerated=10,
+        capacity=Capacity(0, 0, 0.0),
     )  # fmt: skip
     said: list[str] = []
     made = started(

@@ -16,9 +16,11 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from builder.aws import make_client
 from builder.batch import jobs
 from builder.batch.manifest import listed
-from builder.batch.place import Place, client
+from builder.batch.place import Place
+from builder.batch.plan import Capacity
 from builder.batch.rows import rows
 from builder.batch.run import Run
 from builder.batch.sources import items
@@ -69,7 +71,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
 
 @pytest.fixture(scope="module")
 def s3(machines: dict[str, str]) -> Any:
-    objects = client("s3")
+    objects = make_client("s3")
     for key in ("a/", "a/2.jpg", "a/1 ü.jpg", "b/3.jpg"):
         objects.put_object(Bucket="inputs", Key=key, Body=key.encode())
     return objects
@@ -80,7 +82,7 @@ def begun(name: str, machines: dict[str, str], s3: Any) -> Run:
     run = Run(place, "s3://inputs/", machines[name], 5, 0, 1, {"max_concurrency": 2, "tolerated": 10})
     listing = listed({"Bucket": "inputs", "Key": f"{row}.jpg"} for row in range(5))
     try:
-        return jobs.begin(run, listing, 2, s3, client("stepfunctions"))
+        return jobs.begin(run, listing, 2, s3, make_client("stepfunctions"))
     finally:
         listing.close()
 
@@ -116,9 +118,9 @@ def test_a_run_is_stopped_and_what_it_did_stays(
         patch.setattr("time.sleep", interrupted)
         assert main(["batch", "watch", str(run.place)]) == 0
     assert "it goes on" in capsys.readouterr().err
-    assert jobs.status(run, client("stepfunctions")).running
+    assert jobs.status(run, make_client("stepfunctions")).running
     with pytest.raises(BatchError, match="is running"):
-        resumed(run, "", lambda: None, client, print, per_invocation=None, all_failed=False, dry_run=False)  # type: ignore[arg-type,return-value]
+        resumed(run, "", lambda: None, make_client, print, per_invocation=None, all_failed=False, dry_run=False)  # type: ignore[arg-type,return-value]
     assert main(["batch", "stop", str(run.place), "--json"]) == 0
     assert printed("batch stop", capsys.readouterr().out)["state"] == "ABORTED"
 
@@ -135,7 +137,7 @@ def test_a_run_that_fails_says_why(machines: dict[str, str], s3: Any, capsys: py
 
 def test_a_redrive_asks_aws_for_the_same_execution(machines: dict[str, str], s3: Any) -> None:
     """The emulator redrives nothing: here are AWS's answers, in the form that botocore knows them."""
-    run, states = begun("done", machines, s3), client("stepfunctions")
+    run, states = begun("done", machines, s3), make_client("stepfunctions")
     with Stubber(states) as aws:
         aws.add_response("describe_execution", {"status": "FAILED", "redriveStatus": "REDRIVABLE"} | EXECUTION)
         aws.add_response("list_map_runs", {"mapRuns": []})
@@ -153,7 +155,7 @@ def test_a_table_of_a_run_without_answers(machines: dict[str, str], s3: Any, tmp
 def test_another_stack_or_place_is_refused(
     machines: dict[str, str], s3: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = Deployed("", Place("answers", "coldforge/"), 1769, 15, 1e-5)
+    there = Deployed("", Place("answers", "coldforge/"), Capacity(1769, 15, 1e-5))
     there.require_below(Place("answers", "coldforge/run1"))
     for wrong in (Place("other", "coldforge/run1"), Place("answers", "cold"), Place("answers", "")):
         with pytest.raises(UsageError, match="is not below s3://answers/coldforge/"):
@@ -169,6 +171,5 @@ def test_lines_for_a_person() -> None:
     found = jobs.Status("RUNNING", 0, 10, 4, 1, 2, 3, 1000, 400, 100, 50.0, 10.0, False, None)
     said = "running: 400 of 1,000 items, 4 of 10 batches, 1 batches failed, 2 running, 3 pending, 50 items/s, 10 s left"
     assert jobs.render(found) == said
-    assert jobs.bar(found, 10) == f"[#####.....] {said}"
     ended = replace(found, state="FAILED", error="E: why")
     assert jobs.render(ended).endswith("50 items/s\nE: why")

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from builder.aws import make_client
 from builder.batch.collect import Collected, collect, columns_of, record, render
 from builder.batch.manifest import listed, write
-from builder.batch.place import Place, client
+from builder.batch.place import Place
 from builder.batch.reuse import answered, split
 from builder.batch.rows import NOT_ANSWERED, Row, best, joined, rows
 from builder.batch.run import Attempt, Run, find
@@ -44,7 +45,7 @@ def server() -> Iterator[Bucket]:
 @cache
 def s3_client() -> Any:
     """One for all tests: making it takes half a second."""
-    return client("s3")
+    return make_client("s3")
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_without_pyarrow_the_line_that_installs_it_is_named(tmp_path: Path, monk
 
 
 def test_an_inventory(bucket: Bucket) -> None:
-    from builder.batch.place import client
+    from builder.aws import make_client
 
     rows = (
         '"pictures","a+b%C3%BC.jpg","v2","true","false","abc"\n'
@@ -112,20 +112,20 @@ def test_an_inventory(bucket: Bucket) -> None:
         "lists/data/1.csv.gz": gzip.compress(rows.encode()),
     }
     current = [{"Bucket": "pictures", "Key": "a bü.jpg", "VersionId": "v2", "ETag": "abc"}]
-    assert list(items("s3://lists/2026/manifest.json", client("s3"))) == current
+    assert list(items("s3://lists/2026/manifest.json", make_client("s3"))) == current
     bucket.objects["lists/2026/manifest.json"] = json.dumps(about | {"fileFormat": "ORC"}).encode()
     with pytest.raises(BatchError, match="inventory in ORC"):
-        list(items("s3://lists/2026/manifest.json", client("s3")))
+        list(items("s3://lists/2026/manifest.json", make_client("s3")))
     bucket.objects["lists/2026/manifest.json"] = b"[]"
     with pytest.raises(BatchError, match="not the manifest"):
-        list(items("s3://lists/2026/manifest.json", client("s3")))
-    with pytest.raises(BatchError, match=r"fetching s3://lists/none\.csv failed"):
-        list(items("s3://lists/none.csv", client("s3")))
+        list(items("s3://lists/2026/manifest.json", make_client("s3")))
+    with pytest.raises(BatchError, match=r"reading s3://lists/none\.csv failed"):
+        list(items("s3://lists/none.csv", make_client("s3")))
 
 
 def test_an_inventory_in_parquet_has_other_names(bucket: Bucket) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    from builder.batch.place import client
+    from builder.aws import make_client
 
     table = {
         "bucket": ["pictures"] * 2, "key": ["a b%C3%BC.jpg"] * 2, "version_id": ["v2", "v1"],
@@ -141,7 +141,7 @@ def test_an_inventory_in_parquet_has_other_names(bucket: Bucket) -> None:
         "files": [{"key": "data/1.parquet"}],
     }
     bucket.objects = {"lists/manifest.json": json.dumps(about).encode(), "lists/data/1.parquet": file.getvalue()}
-    assert list(items("s3://lists/manifest.json", client("s3"))) == [
+    assert list(items("s3://lists/manifest.json", make_client("s3"))) == [
         {"Bucket": "pictures", "Key": "a b%C3%BC.jpg", "VersionId": "v2", "ETag": "abc"}
     ]
 

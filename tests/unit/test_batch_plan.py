@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.batch.plan import ANSWERS_SHARE, INPUT_BYTES, MOST_ITEMS, READ_AHEAD, Load, plan, render
+from builder.batch.plan import ANSWERS_SHARE, INPUT_BYTES, MOST_ITEMS, READ_AHEAD, Capacity, Load, Times, plan, render
 from builder.cli import main
 from builder.errors import BatchError
 from builder.prices import list_prices
@@ -17,11 +18,13 @@ from handler import parts
 from handler.budget import MEMORY_SHARE
 from tests.support.results import printed
 
-MILLION = Load(
-    items=1_000_000, bytes=120_000_000, ms={1: 70.0}, cold_ms=250.0, memory=1769, timeout=15, concurrency=500,
-    gb_second=0.0000166667,
-)  # fmt: skip
+FUNCTION, TIMES = Capacity(1769, 15, 0.0000166667), Times({1: 70.0}, 250.0)
+MILLION = Load(1_000_000, 120_000_000, TIMES, FUNCTION, 500)
 """A million pictures of 70 ms each."""
+
+
+def taking(ms: dict[int, float]) -> Load:
+    return replace(MILLION, times=replace(TIMES, ms=ms))
 
 
 def test_a_million_pictures_by_hand() -> None:
@@ -44,24 +47,24 @@ def test_a_million_pictures_by_hand() -> None:
 
 
 def test_a_larger_batch_is_run_where_it_makes_an_item_cheaper() -> None:
-    assert plan(replace(MILLION, ms={1: 70.0, 4: 200.0, 16: 900.0})).together == 4
-    assert plan(replace(MILLION, ms={1: 70.0, 4: 280.0})).together == 1
-    assert plan(replace(MILLION, ms={1: 70.0, 4: 200.0})).per_invocation == 144  # of 147 that fit, whole runs
+    assert plan(taking({1: 70.0, 4: 200.0, 16: 900.0})).together == 4
+    assert plan(taking({1: 70.0, 4: 280.0})).together == 1
+    assert plan(taking({1: 70.0, 4: 200.0})).per_invocation == 144  # of 147 that fit, whole runs
 
 
 def test_a_fast_model_waits_for_s3_and_half_a_processor_takes_twice_as_long() -> None:
-    fast = replace(MILLION, ms={1: 1.0})
+    fast = taking({1: 1.0})
     assert plan(fast).per_invocation == 1000 < 7350 / 6.25  # 50 ms, eight at once
     assert plan(replace(fast, fetched=False)).storage_dollars < 0.1
-    half = plan(replace(MILLION, memory=885), per_invocation=10)
+    half = plan(replace(MILLION, function=replace(FUNCTION, memory=885)), per_invocation=10)
     assert half.seconds == pytest.approx(10 * 0.07 * 1769 / 885 + 0.15)
 
 
 def test_answers_fit_into_memory() -> None:
-    large = replace(MILLION, characters=10_000_000)  # 0.075 × 1,769 MB has 13 of them
+    large = replace(MILLION, times=replace(TIMES, characters=10_000_000))  # 0.075 × 1,769 MB has 13 of them
     assert plan(large).per_invocation == 13
-    assert plan(replace(large, memory=128)).per_invocation == 1
-    assert plan(replace(MILLION, characters=900)).per_invocation == 105
+    assert plan(replace(large, function=replace(FUNCTION, memory=128))).per_invocation == 1
+    assert plan(replace(MILLION, times=replace(TIMES, characters=900))).per_invocation == 105
 
 
 def test_the_plan_and_the_function_know_the_same_limits() -> None:
@@ -84,9 +87,10 @@ def test_more_objects_than_s3_delivers_are_said() -> None:
     assert "objects a second" not in render(requests)
 
 
-def test_nothing_to_do_is_an_error() -> None:
-    with pytest.raises(BatchError, match="no item"):
-        plan(replace(MILLION, items=0))
+def test_nothing_to_do_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "none.csv").write_text("key\n")
+    assert main(["batch", "start", str(tmp_path / "none.csv"), "--dry-run"]) == BatchError.exit_code
+    assert "has no item" in capsys.readouterr().err
 
 
 @given(
@@ -101,7 +105,9 @@ def test_nothing_to_do_is_an_error() -> None:
 def test_a_batch_keeps_every_limit(
     items: int, item_bytes: int, ms: float, memory: int, timeout: int, concurrency: int, characters: int
 ) -> None:
-    load = Load(items, items * item_bytes, {1: ms}, 100.0, memory, timeout, concurrency, 1e-5, characters=characters)
+    load = Load(
+        items, items * item_bytes, Times({1: ms}, 100.0, characters), Capacity(memory, timeout, 1e-5), concurrency
+    )
     found = plan(load)
     assert 1 <= found.per_invocation <= MOST_ITEMS
     assert found.per_invocation == 1 or found.seconds <= timeout

@@ -12,15 +12,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CONTRIBUTING = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-PROSE = re.sub(r"^```.*?^```", "", CONTRIBUTING, flags=re.MULTILINE | re.DOTALL)
 FOLDERS = ("builder/", "handler/", "tests/", "docs/", "events/", "layers/", ".ci/")
-FILES = sorted({word for word in re.findall(r"`([^`\s]+)`", PROSE) if word.startswith(FOLDERS)})
 SKELETONS = re.findall(r"^```python\n# (\S+)\n(.*?)^```", CONTRIBUTING, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_a_named_file_exists(file: str) -> None:
-    assert (ROOT / file).exists()
+@pytest.mark.parametrize("page", ["architecture", "contributing", "threat-model"])
+def test_a_named_file_exists(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    files = {word for word in re.findall(r"`([^`\s]+)`", prose) if word.startswith(FOLDERS)}
+    assert len(files) > 10
+    assert not [file for file in files if not (ROOT / file).exists()]
 
 
 @pytest.mark.parametrize(("file", "code"), SKELETONS, ids=[file for file, _ in SKELETONS])

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.costs import FACTORS, Factors, cost, counts
-from builder.lower.fused_steps import Algorithm
-from builder.lower.geometry import Geometry
+from builder.lower.geometry import Algorithm, Geometry
 from tests.support.fused import Case, Kernels, build, prepare
 
 SIDES = ((3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (7, 4), (8, 1), (10, 1), (12, 1), (14, 1), (28, 1))  # and batch

@@ -23,7 +23,8 @@ from builder.emit import GeneratedSources
 from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.link.program import build_library
-from builder.lower.program import Program, walk
+from builder.lower.program import Program
+from builder.lower.steps.base import walk
 from builder.spec import ModelSpec
 from builder.verify.golden import Golden
 from builder.xla.tfcompile import CompiledGraph

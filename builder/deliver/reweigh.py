@@ -23,7 +23,7 @@ from builder.files import replacing_file, scratch
 from builder.library.outside import FILE, Layout
 from builder.lower import Lowered
 from builder.lower.decisions import LayerWeights
-from builder.lower.fused_steps import Quantisation
+from builder.lower.steps.quantisation import Quantisation
 from builder.pack.bundle import LIBRARY
 from builder.records import read_record
 from builder.stages.compile import CompiledModel, Compiler, compiler

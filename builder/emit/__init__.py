@@ -13,17 +13,16 @@ from builder.emit.outside import write_outside, write_weights
 from builder.emit.program import (
     is_dynamic,
     kernel_kinds,
+    kernel_tables,
     layout_of,
     other_sources,
     program_source,
     runs_in_parts,
-    uses_attention,
     uses_cascades,
-    uses_fused,
-    uses_integer,
 )
 from builder.importers.graph import Given
-from builder.lower.program import Program, walk
+from builder.lower.program import Program
+from builder.lower.steps.base import walk
 from builder.spec import ModelSpec, Variant
 from builder.targets import Target
 
@@ -51,16 +50,15 @@ def emit(
     others = others or {}
     programs = (program, *others.values())
     steps = [step for p in programs for step in walk(p.steps)]
-    integer, outside_library = uses_integer(steps), bool(kernels) and spec.weights.place != "library"
-    attention = uses_attention(steps)
-    isas = target.isas(fused=uses_fused(steps) or attention, integer=integer)
+    tables, outside_library = kernel_tables(steps), bool(kernels) and spec.weights.place != "library"
+    isas = target.isas(fused=bool(tables & {"fused", "attention"}), integer="integer" in tables)
     signatures = _signatures(spec, others)
     sources = GeneratedSources(
         folder=folder,
         names=("program.c", *(f"program{variant.symbol}.c" for variant in others)),
         isa=tuple(isas),
         kernel_kinds=kernel_kinds(steps, one_by_one=any(p.parts and p.dense_end for p in programs)),
-        attention=attention,
+        attention="attention" in tables,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in programs),
         parts=runs_in_parts(programs),

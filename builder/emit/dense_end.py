@@ -5,24 +5,23 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from builder.emit.fused import Pointer, shared_layer_lines
 from builder.escape import comment
 from builder.lower.buffers import SLACK, align
-from builder.lower.fused_steps import LayerStep, View
 from builder.lower.program import Program
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.memory import View
 
 
-def dense_end_source(program: Program, pointer: Pointer) -> str:
+def dense_end_source(program: Program) -> str:
     """The C of ``dense_end``, whose head and tail are ``run_head`` and ``run_tail``; "" where ``program`` has none."""
     layers = _layers(program)
     if not layers:
         return ""
     blocks, before = [], _before(layers)
     for step, (source, target) in zip(layers, itertools.pairwise(before), strict=True):
-        lines = shared_layer_lines(
-            replace(step, input=_images(step.input, step.in_channels), output=_images(step.stored, step.out_channels)),
-            {"input": f"values + inputs * {source}u", "output": f"values + inputs * {target}u"},
-            pointer,
+        all_inputs = _images(step.input, step.in_channels), _images(step.stored, step.out_channels)
+        lines = replace(step, input=all_inputs[0], output=all_inputs[1]).shared_c_lines(
+            {"input": f"values + inputs * {source}u", "output": f"values + inputs * {target}u"}
         )
         blocks += [f"    {{ /* {comment(step.name)} */", *(f"        {line}" for line in lines), "    }"]
     first, last = layers[0].input, layers[-1].stored

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from builder.cache import digest
 from builder.emit.dense_end import arena_size, values_offset
 from builder.emit.generated import Probe
-from builder.emit.literals import list_literal
 from builder.emit.outside import size_of
-from builder.emit.steps import CF_DTYPES, Printer
-from builder.escape import c_name, c_string, comment
+from builder.emit.steps import Printer
+from builder.escape import c_string, comment
 from builder.library.outside import Layout
-from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, PoolStep, RecurrentStep, RepackStep
-from builder.lower.packing import INTEGER
-from builder.lower.program import BoundPort, CascadeStep, Program, Step, walk
-from builder.lower.steps import KernelStep, SortStep
+from builder.lower.program import BoundPort, Program
+from builder.lower.steps.base import KernelKind, KernelTable, Step, walk
+from builder.lower.steps.cascade_step import CascadeStep
+from builder.lower.steps.printing import CF_DTYPES, list_literal
 from builder.spec import Variant
 from builder.spec.tensor import ITEM_SIZES, integer_limits
 
@@ -147,7 +147,7 @@ def _program(name: str, program: Program, fields: dict[str, str], used: Iterable
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
         f"{ranges}"
-        f"{_fused_tables(used)}"
+        f"{_kernel_tables(used)}"
         f"{run}{parts}{dynamic}}};\n"
     )
 
@@ -170,23 +170,16 @@ def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[Variant
     return Layout(size, digest(*texts), digest(*kernels))
 
 
-def _fused_tables(steps: Iterable[Step]) -> str:
+def _kernel_tables(steps: Iterable[Step]) -> str:
     """The fields that name tables of kernels. A program without fused layers names none of the fused kernels,
     one without integer layers none of integer GEMM, and the linker drops what is not named."""
-    steps = tuple(steps)
-    fused = "    .fused = cf_fused_tables,\n" if uses_fused(steps) else ""
-    attention = "    .attention = cf_attention_tables,\n" if uses_attention(steps) else ""
-    return fused + attention + ("    .integer = cf_integer_tables,\n" if uses_integer(steps) else "")
+    used = kernel_tables(steps)
+    return "".join(f"    .{table} = cf_{table}_tables,\n" for table in get_args(KernelTable) if table in used)
 
 
-def uses_fused(steps: Iterable[Step]) -> bool:
-    """Whether any step calls the fused kernels."""
-    return any(isinstance(s, LayerStep | PoolStep | NormStep | RecurrentStep | RepackStep) for s in steps)
-
-
-def uses_attention(steps: Iterable[Step]) -> bool:
-    """Whether any step is an attention."""
-    return any(isinstance(s, AttentionStep) for s in steps)
+def kernel_tables(steps: Iterable[Step]) -> frozenset[KernelTable]:
+    """The tables of our own kernels that any step calls."""
+    return frozenset(table for step in steps for table in step.kernel_tables)
 
 
 def uses_cascades(steps: Iterable[Step]) -> bool:
@@ -194,45 +187,19 @@ def uses_cascades(steps: Iterable[Step]) -> bool:
     return any(isinstance(s, CascadeStep) for s in steps)
 
 
-def uses_integer(steps: Iterable[Step]) -> bool:
-    """Whether any layer, or the product of a recurrent one, is run by integer GEMM."""
-    return any(
-        (isinstance(s, LayerStep) and s.algorithm in INTEGER)
-        or (isinstance(s, RecurrentStep) and s.quantisation is not None)
-        for s in steps
-    )
-
-
-def kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tuple[str, ...]:
-    """What the fused kernels have to know of besides what all do: the names of CF_HAS_... in runtime/fused/fused.h.
+def kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tuple[KernelKind, ...]:
+    """What the fused kernels have to know of besides what all do, in a fixed order.
 
     ``one_by_one``: whether a batch in parts has a dense end.
     """
-    steps = tuple(steps)
-    layers = tuple(s for s in steps if isinstance(s, LayerStep))
-    small = (isinstance(s, LayerStep | RecurrentStep) and s.weight_type != "float32" for s in steps)
-    found = {
-        "INTEGER": uses_integer(steps),
-        "SMALL_WEIGHTS": any(small),
-        "CONVOLUTIONS": any(s.algorithm not in ("direct", "integer") for s in layers),
-        "HARD_SWISH": any(s.algorithm == "direct" and s.epilogue.activation == "hard_swish" for s in layers),
-        "NORM": any(isinstance(s, NormStep) for s in steps),
-        "RECURRENT": any(isinstance(s, RecurrentStep) for s in steps),
-        "ONE_BY_ONE": one_by_one,
-    }
-    return tuple(kind for kind, there in found.items() if there)
+    needed = {kind for step in steps for kind in step.kernel_kinds}
+    if one_by_one:
+        needed.add("ONE_BY_ONE")
+    return tuple(kind for kind in get_args(KernelKind) if kind in needed)
 
 
 def _declarations(steps: Iterable[Step]) -> str:
-    kernels = {c_name(s.kernel) for s in steps if isinstance(s, KernelStep)}
-    comparators = {c_name(s.comparator) for s in steps if isinstance(s, SortStep)}
-    lines = [f"extern void *{name}(const cf_call_frame *frame);" for name in sorted(kernels)]
-    lines += [
-        f"extern void {name}(uint8_t *result, const void *run_options, const void **operands,\n"
-        "    const void *buffer_table, void *status, void *counters);"
-        for name in sorted(comparators)
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(sorted({line for step in steps for line in step.c_declarations})) + "\n"
 
 
 def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.fused_steps import ActivationName
 from builder.lower.hlo import Value, scalar
+from builder.lower.steps.layer_step import ActivationName
 
 Array = NDArray[np.float64]
 

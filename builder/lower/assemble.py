@@ -12,17 +12,6 @@ from builder.lower.buffers import SLACK
 from builder.lower.compress import Compressor
 from builder.lower.dense_end import dense_end
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import (
-    AttentionStep,
-    Epilogue,
-    GatherStep,
-    LayerStep,
-    Mask,
-    NormStep,
-    PoolStep,
-    Rounded,
-    Rows,
-)
 from builder.lower.hlo import Dag, Value
 from builder.lower.joined import join, join_weights, joined_pixels
 from builder.lower.layers import op_name, why_not
@@ -33,10 +22,18 @@ from builder.lower.options import Options
 from builder.lower.packing import pack_layer, pack_scale, pack_sums
 from builder.lower.places import Places, sized
 from builder.lower.pooling import Pool
-from builder.lower.program import BoundPort, CascadeStep, Program, Step
+from builder.lower.program import BoundPort, Program
 from builder.lower.replan import Storage, place
 from builder.lower.schedule import Schedule
-from builder.lower.steps import Buffer
+from builder.lower.steps.attention_step import AttentionStep, Mask, Rows
+from builder.lower.steps.base import Step
+from builder.lower.steps.cascade_step import CascadeStep
+from builder.lower.steps.gather_step import GatherStep
+from builder.lower.steps.layer_step import Epilogue, LayerStep
+from builder.lower.steps.memory import Buffer
+from builder.lower.steps.norm_step import NormStep
+from builder.lower.steps.pool_step import PoolStep
+from builder.lower.steps.quantisation import Rounded
 from builder.lower.tables import store_table
 from builder.lower.thunks import Thunk
 
@@ -308,10 +305,10 @@ class _Assembly(Places):
                 sources[read] = target
             if output is not None and self.makers[output] is thunk:
                 self.values[output] = target
-        scratch = self._new(thunk.scratch_size) if thunk.scratch_size else None
+        scratch = self._new(thunk.step.scratch_size) if thunk.step.scratch_size else None
 
         def build() -> Step:
-            return thunk.rebuilt(
+            return thunk.step.rebuild(
                 [sized(s, b.size) for s, b in zip(sources, thunk.reads, strict=True)],
                 [sized(t, b.size) for t, b in zip(targets, thunk.writes, strict=True)],
                 scratch.buffer if scratch else None,

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import Quantisation
 from builder.lower.hlo import Value
 from builder.lower.layouts import NO_HALO, TensorLayout, around, pixel_stride, reads, writes
 from builder.lower.packing import QUAD
 from builder.lower.pooling import Pool
 from builder.lower.schedule import Task, inputs
+from builder.lower.steps.quantisation import Quantisation
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from builder.lower.buffers import align
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import Algorithm
-from builder.lower.geometry import Geometry
+from builder.lower.geometry import Algorithm, Geometry
 from builder.lower.hlo import Value
 from builder.lower.layouts import TensorLayout, reads, writes
 from builder.lower.schedule import Task

@@ -5,13 +5,13 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from builder.errors import LowerError
 from builder.lower.program import Program
 from builder.lower.replan import WeightStore
-from builder.lower.steps import Buffer
+from builder.lower.steps.base import move_buffers
+from builder.lower.steps.memory import Buffer, Use
 
 LEAST_SHARED_START = 4096
 """Bytes of a constant that is kept at the start of a longer one: less would save no page."""
@@ -79,7 +79,7 @@ def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:
     starts = [w.offset for w in old]
     moved: dict[int, Buffer] = {}
 
-    def move(buffer: Buffer) -> Buffer:
+    def move(buffer: Buffer, _: Use = "reads") -> Buffer:
         if buffer.space != "weights":
             return buffer
         at = bisect.bisect_right(starts, buffer.offset) - 1
@@ -89,15 +89,5 @@ def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:
             moved[at] = place(old[at].data)
         return replace(buffer, offset=moved[at].offset + buffer.offset - old[at].offset)
 
-    return replace(program, steps=_mapped(program.steps, move), fetches=_mapped(program.fetches, move))
-
-
-def _mapped(value: Any, move: Callable[[Buffer], Buffer]) -> Any:
-    """``value`` (a step, a tuple of them, whatever they hold) with every Buffer in it moved."""
-    if isinstance(value, Buffer):
-        return move(value)
-    if isinstance(value, tuple):
-        return tuple(_mapped(v, move) for v in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _mapped(getattr(value, f.name), move) for f in fields(value)})
-    return value
+    fetches = tuple(replace(port, buffer=move(port.buffer)) for port in program.fetches)
+    return replace(program, steps=move_buffers(program.steps, move), fetches=fetches)

@@ -11,15 +11,12 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.lower.steps.quantisation import Quantisation
 from builder.spec.model import WeightType
-
-if TYPE_CHECKING:
-    from builder.lower.fused_steps import Quantisation
 
 Array = NDArray[np.float32]
 

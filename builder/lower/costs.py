@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from builder.lower.geometry import Geometry
-
-if TYPE_CHECKING:
-    from builder.lower.fused_steps import Algorithm
+from builder.lower.geometry import Algorithm, Geometry
 
 
 @dataclass(frozen=True)

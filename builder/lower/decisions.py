@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.lower.compress import ITEM_SIZES
-from builder.lower.fused_steps import Algorithm, GatherStep, LayerStep, Quantisation, RecurrentStep
-from builder.lower.geometry import THIN_CHANNELS
+from builder.lower.geometry import THIN_CHANNELS, Algorithm
 from builder.lower.notes import Note
 from builder.lower.packing import PANEL, TILED, choose, thin_block, winograd_band
-from builder.lower.program import CascadeStep, Program, Step, walk
+from builder.lower.program import Program
+from builder.lower.steps.base import Step, walk
+from builder.lower.steps.cascade_step import CascadeStep
+from builder.lower.steps.gather_step import GatherStep
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.quantisation import Quantisation
+from builder.lower.steps.recurrent_step import RecurrentStep
 from builder.records import read_record
 from builder.spec.model import WeightType
 

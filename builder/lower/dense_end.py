@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import LayerStep
 from builder.lower.hlo import Value
 from builder.lower.layouts import NO_HALO
-from builder.lower.program import Step
 from builder.lower.schedule import Task, outputs
+from builder.lower.steps.base import Step
+from builder.lower.steps.layer_step import LayerStep
 
 LEAST_WEIGHTS = 512 << 10
 """Bytes of all weights of these layers: fewer stay in the second-level cache from one input to the next."""

@@ -12,9 +12,12 @@ from typing import Any
 
 from builder.errors import LowerError
 from builder.lower.buffers import align, plan_buffers
-from builder.lower.program import CallStep
 from builder.lower.results import Resolver
-from builder.lower.steps import ALIGNMENT, Buffer, CopyStep, KernelStep
+from builder.lower.steps.base import move_buffers
+from builder.lower.steps.control_step import CallStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import ALIGNMENT, Buffer
 
 
 @dataclass(frozen=True)
@@ -35,19 +38,24 @@ class EnclosedStep:
     def constants(self) -> tuple[Buffer, ...]:
         return tuple(dict.fromkeys(b for b in self.kernel.buffers if b.space == "weights"))
 
-    def rebuilt(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer) -> CallStep:
+    @property
+    def scratch_size(self) -> int:
+        return self.scratch.size
+
+    def rebuild(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> CallStep:
         """The copies and the kernel. ``reads``: the inputs, then the constants."""
+        assert scratch is not None
 
         def inside(buffer: Buffer) -> Buffer:
             return replace(buffer, offset=scratch.offset + buffer.offset)
 
         constants = dict(zip(self.constants, reads[len(self.inputs) :], strict=True))
-        buffers = tuple(constants[b] if b in constants else inside(b) for b in self.kernel.buffers)
+        kernel = move_buffers(self.kernel, lambda b, _: constants[b] if b in constants else inside(b))
         return CallStep(
             self.name,
             (
                 *(_copy(self.name, read, inside(own)) for read, own in zip(reads, self.inputs, strict=False)),
-                replace(self.kernel, buffers=buffers),
+                kernel,
                 *(_copy(self.name, inside(own), write) for own, write in zip(self.outputs, writes, strict=True)),
             ),
         )
@@ -79,7 +87,7 @@ class Enclosures:
         if not {*inputs, *outputs} <= own.keys():
             raise LowerError(f"{step.name} does not name all that goes in and out")
         size = max(align(b.offset + b.size) for b in own.values())
-        kernel = replace(step, buffers=tuple(own.get(b, b) for b in step.buffers))
+        kernel = move_buffers(step, lambda b, _: own.get(b, b))
         scratch = Buffer("arena", 0, size)
         places = tuple(own[b] for b in inputs), tuple(own[b] for b in outputs)
         enclosed = EnclosedStep(step.name, kernel, *places, results, scratch)

@@ -19,21 +19,10 @@ from builder.errors import LowerError
 from builder.lower.buffers import SLACK, align, plan_buffers
 from builder.lower.compact import compact
 from builder.lower.compress import Compressor, Stored
-from builder.lower.fused_steps import (
-    STATE_ROUNDING,
-    Algorithm,
-    Epilogue,
-    GatherStep,
-    LayerStep,
-    Quantisation,
-    RecurrentStep,
-    RowStep,
-    View,
-)
-from builder.lower.geometry import Geometry
+from builder.lower.geometry import Algorithm, Geometry
 from builder.lower.layers import op_name
 from builder.lower.loop_tables import exchange_gathers
-from builder.lower.notes import Note, flop_of_step
+from builder.lower.notes import Note
 from builder.lower.options import Options
 from builder.lower.packing import (
     pack_layer,
@@ -45,10 +34,18 @@ from builder.lower.packing import (
     scratch_size,
 )
 from builder.lower.products import Fusions, Product, Products, Row
-from builder.lower.program import CallStep, ConditionalStep, Program, Step, Steps, Weight, WhileStep
+from builder.lower.program import Program, Weight
 from builder.lower.recurrent import find_recurrent
 from builder.lower.results import Resolver
-from builder.lower.steps import Buffer, CopyStep
+from builder.lower.steps.base import Step, Steps
+from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.gather_step import GatherStep
+from builder.lower.steps.layer_step import Epilogue, LayerStep
+from builder.lower.steps.memory import Buffer, View
+from builder.lower.steps.quantisation import STATE_ROUNDING, Quantisation
+from builder.lower.steps.recurrent_step import RecurrentStep
+from builder.lower.steps.row_step import RowStep
 
 LEAST_WEIGHTS = 2048
 """A product with fewer weights is as fast in XLA's kernel."""
@@ -103,7 +100,7 @@ class _Exchange:
         changed: dict[int, list[Step]] = {}
         before: list[Step] = []
         for number, (thunk, step) in enumerate(zip(thunks.thunks, steps, strict=True)):
-            product = self.products.product(step, thunk)
+            product = self.products.product(step)
             row = self.products.row(product, steps, loop) if product is not None and loop is not None else None
             if product is not None and row is not None:
                 rows = self._rows_before(product, row)
@@ -165,27 +162,27 @@ class _Exchange:
             inputs,
             RecurrentStep(
                 step.name,
-                found.kind,
-                found.steps,
-                found.batch,
-                found.units,
-                sums,
-                self._put(weights),
-                self._put(pad_channels(found.bias)),
-                hidden,
-                cell,
-                output,
-                found.output_stride,
-                found.backwards,
-                self._new(recurrent_scratch(found.batch, found.units, columns, quantisation is not None)),
-                by_units,
-                found.bounded,
-                quantisation,
-                stored.type,
-                None if stored.scale is None else self._put(pack_scale(stored.scale)),
-                None if quantisation is None else self._put(pack_sums(stored.numbers)),
-                name,
-                stored.kept,
+                kind=found.kind,
+                steps=found.steps,
+                batch=found.batch,
+                units=found.units,
+                input=sums,
+                weights=self._put(weights),
+                bias=self._put(pad_channels(found.bias)),
+                hidden=hidden,
+                cell=cell,
+                output=output,
+                output_stride=found.output_stride,
+                backwards=found.backwards,
+                scratch=self._new(recurrent_scratch(found.batch, found.units, columns, quantisation is not None)),
+                by_units=by_units,
+                bounded=found.bounded,
+                quantisation=quantisation,
+                weight_type=stored.type,
+                weight_scale=None if stored.scale is None else self._put(pack_scale(stored.scale)),
+                weight_sums=None if quantisation is None else self._put(pack_sums(stored.numbers)),
+                layer=name,
+                kept=stored.kept,
             ),
         ]
 
@@ -295,10 +292,10 @@ def _rows(buffer: Buffer, rows: int, width: int) -> View:
 def _note(step: Step) -> Note:
     if isinstance(step, LayerStep):
         moved = step.weights.size + step.input.buffer.size + step.stored.buffer.size
-        return Note(step.name, "layer", (), step.algorithm, flop_of_step(step), moved)
+        return Note(step.name, "layer", (), step.algorithm, step.flop, moved)
     if isinstance(step, RecurrentStep):
         what, sums = (step.kind, f"{step.steps} steps"), "integer" if step.quantisation else ""
-        return Note(step.name, "recurrent", what, sums, flop_of_step(step), step.weights.size)
+        return Note(step.name, "recurrent", what, sums, step.flop, step.weights.size)
     if isinstance(step, GatherStep):
         return Note(step.name, "gather", (step.weight_type,), "", 0, 0)
     layers = isinstance(step, WhileStep) and any(isinstance(s, LayerStep | RowStep) for s in step.body)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.steps import FftAxis, FftKind
+FftKind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
 
 LINES = 8
 LARGEST_RADIX = 31
@@ -22,6 +22,17 @@ LARGEST_RADIX = 31
 
 LONG = 2048
 """Complex numbers from which on eight lines at once leave the cache."""
+
+
+@dataclass(frozen=True)
+class FftAxis:
+    """One dimension of a transform, as ``cf_fft_axis`` of runtime/ops/kernels.h has it. ``tables``: in floats."""
+
+    size: int
+    length: int
+    padded: int
+    tables: int
+    split: bool
 
 
 @dataclass(frozen=True)

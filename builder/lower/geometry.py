@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer", "integer_winograd4", "thin"]
+"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32. ``integer_winograd4``: the same
+where a processor multiplies bytes; where it multiplies pairs of int16 only, float sums of the same numbers by
+Winograd's algorithm, which saves more. All others sum floats. ``thin``: of few output channels, with pixels in the
+lanes of the vectors."""
 
 MAX_SUM = (2**31 - 1) // (255 * 127)
 """The most products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
-
 
 THIN_CHANNELS = 8
 """CF_THIN_CHANNELS in runtime/fused/thin.h."""

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from builder.lower.attention import Attention
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import View
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import picture_of
 from builder.lower.normalise import Norm
 from builder.lower.pooling import Pool
 from builder.lower.schedule import Task, inputs, makers_of, outputs
-from builder.lower.steps import Buffer
+from builder.lower.steps.memory import Buffer, View
 from builder.lower.thunks import Thunk
 
 Sides = tuple[int, int, int, int]

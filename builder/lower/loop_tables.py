@@ -13,12 +13,14 @@ import numpy as np
 
 from builder.lower.buffers import SLACK, align
 from builder.lower.compress import Compressor
-from builder.lower.fused_steps import GatherStep
 from builder.lower.gathers import Gather, find_gathers
 from builder.lower.hlo_index import HloIndex
-from builder.lower.notes import buffers_of
-from builder.lower.program import CallStep, ConditionalStep, Program, Step, Steps, Weight, WhileStep, walk
-from builder.lower.steps import Buffer, KernelStep
+from builder.lower.program import Program, Weight
+from builder.lower.steps.base import Step, Steps, walk
+from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
+from builder.lower.steps.gather_step import GatherStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
 from builder.lower.tables import Table, holds_table, step_of, store_table, worthwhile
 
 
@@ -74,31 +76,31 @@ class _Exchange:
             self.compressor.names += [gather.name for gather in gathers]
             return [step]
         if gathers[0].result:
-            return [self._gather(step, gathers[0], step.buffers[-1])]
-        buffers, made = list(step.buffers), dict[int, GatherStep]()
+            return [self._gather(step, gathers[0], step.results[0])]
+        arguments, made = list(step.arguments), dict[int, GatherStep]()
         end = self.arena
         for gather in gathers:
             rows = Buffer("arena", end, 4 * gather.count * gather.width)
             if gather.table not in made:
                 made[gather.table] = self._gather(step, gather, rows)
-                buffers[gather.table] = rows
+                arguments[gather.table] = rows
                 end = align(end + rows.size)
         for gather in gathers:
-            buffers[gather.indices] = self._put(gather.places())
+            arguments[gather.indices] = self._put(gather.places())
         self.most = max(self.most, end)
-        return [*made.values(), replace(step, buffers=tuple(buffers))]
+        return [*made.values(), replace(step, arguments=tuple(arguments))]
 
     def _find(self, step: Step) -> tuple[Gather, ...]:
         if not isinstance(step, KernelStep):
             return ()
         instruction = self.index.names.get(step.name)
         arguments = 0 if instruction is None else len(instruction.operand_ids)
-        if len(step.buffers) != arguments + 1:
+        if (len(step.arguments), len(step.results)) != (arguments, 1):
             return ()
-        constants = [buffer.space == "weights" for buffer in step.buffers]
+        constants = [buffer.space == "weights" for buffer in step.arguments]
         found = find_gathers(self.index, step.name, arguments, constants)
-        indices = [step.buffers[gather.indices] for gather in found]
-        if any(buffer.space == "weights" or buffer.overlaps(step.buffers[-1]) for buffer in indices):
+        indices = [step.arguments[gather.indices] for gather in found]
+        if any(buffer.space == "weights" or buffer.overlaps(step.results[0]) for buffer in indices):
             return ()
         return found
 
@@ -107,7 +109,7 @@ class _Exchange:
         types: dict[Buffer, set[str]] = {}
         others = [port.buffer for port in program.fetches]
         for step in walk(program.steps):
-            gathers, read = self.gathers[id(step)], buffers_of(step)
+            gathers, read = self.gathers[id(step)], step.buffers
             small = worthwhile(gathers, self.compressor.rules)
             tables = {gather.table for gather in gathers} if small else set[int]()
             others += [buffer for number, buffer in enumerate(read) if number not in tables]
@@ -120,7 +122,7 @@ class _Exchange:
         }
 
     def _gather(self, kernel: KernelStep, gather: Gather, output: Buffer) -> GatherStep:
-        table = kernel.buffers[gather.table]
+        table = kernel.arguments[gather.table]
         if table not in self.stored:
             numbers = np.frombuffer(self.constants[table.offset][: table.size], np.float32)
             shaped = numbers.reshape(gather.rows, gather.width)
@@ -129,7 +131,7 @@ class _Exchange:
         stored = self.stored[table]
         name = kernel.name if gather.result else f"{kernel.name} rows"
         return replace(
-            step_of(gather, name, kernel.buffers[gather.indices], self._put(stored.numbers), output),
+            step_of(gather, name, kernel.arguments[gather.indices], self._put(stored.numbers), output),
             weight_type=stored.type,
             weight_scale=None if stored.scales is None else self._put(stored.scales),
             kept=stored.kept,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.constants import constant_array
-from builder.lower.fused_steps import MaskKind, MaskType
 from builder.lower.hlo import Value, scalar
+from builder.lower.steps.attention_step import MaskKind, MaskType
 from builder.lower.strided import VIEWS, Part, Strided, regroup, strides_of, through
 
 _LEFT_OUT = -1e9

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from builder.lower.fused_steps import AttentionStep, LayerStep, RecurrentStep
 from builder.lower.geometry import flop
 from builder.lower.hlo import Value
-from builder.lower.program import Step
-from builder.lower.steps import Buffer, ConvolutionStep, DotStep
+from builder.lower.steps.base import Step
 
 
 @dataclass(frozen=True)
@@ -36,24 +34,7 @@ class Note:
 
 def note_of(step: Step) -> Note:
     """The note of one of XLA's own steps."""
-    return Note(step.name, "xla", (), "", flop_of_step(step), sum(b.size for b in buffers_of(step)))
-
-
-def flop_of_step(step: Step) -> int:
-    """Floating-point operations of a layer, attention, convolution or product; 0 of any other step."""
-    match step:
-        case LayerStep():
-            return step.geometry.flop
-        case RecurrentStep():
-            return step.steps * step.geometry.flop
-        case ConvolutionStep():
-            k = math.prod(step.kernel_size) * step.in_channels // step.groups
-            return flop(step.batch * math.prod(step.out_size) * step.out_channels, k)
-        case DotStep():
-            return flop(step.batch * step.m * step.n, step.k)
-        case AttentionStep():
-            return flop(math.prod(step.outer) * step.queries * step.keys, step.size + step.value_size)
-    return 0
+    return Note(step.name, "xla", (), "", step.flop, sum(b.size for b in (*step.reads, *step.writes)))
 
 
 def flop_of_value(value: Value) -> int:
@@ -66,11 +47,3 @@ def flop_of_value(value: Value) -> int:
         outer = kernel.dims[numbers.kernel_output_feature_dimension]
         return flop(value.elements, kernel.elements // max(1, outer))
     return 0
-
-
-def buffers_of(step: Step) -> list[Buffer]:
-    """Every buffer that a step names itself, not those of steps inside it."""
-    found: list[Buffer] = []
-    for value in (getattr(step, field.name) for field in fields(step)):
-        found += [b for b in (value if isinstance(value, tuple) else (value,)) if isinstance(b, Buffer)]
-    return found

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from builder.lower.compress import Rules
-from builder.lower.fused_steps import Algorithm, Quantisation
+from builder.lower.geometry import Algorithm
 from builder.lower.layers import Core
+from builder.lower.steps.quantisation import Quantisation
 
 
 @dataclass(frozen=True)

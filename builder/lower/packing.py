@@ -17,18 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.compress import encode
 from builder.lower.costs import cost
-from builder.lower.geometry import MAX_SUM, THIN_CHANNELS, Geometry
+from builder.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, Geometry
 from builder.spec.model import WeightType
-
-if TYPE_CHECKING:
-    from builder.lower.fused_steps import Algorithm
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
 INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")

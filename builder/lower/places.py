@@ -15,15 +15,8 @@ from builder.lower.between import Between, bytes_between
 from builder.lower.cascade import Cascade, Left, find_cascades
 from builder.lower.compress import Compressor, Stored
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import (
-    Algorithm,
-    LayerStep,
-    Quantisation,
-    RepackStep,
-    View,
-)
 from builder.lower.gathers import GATHERS
-from builder.lower.geometry import Geometry
+from builder.lower.geometry import Algorithm, Geometry
 from builder.lower.hlo import Dag, Value
 from builder.lower.layers import Core
 from builder.lower.layouts import TensorLayout, TensorLayouts, dense, lay_out, reads, with_rows, writes
@@ -31,10 +24,15 @@ from builder.lower.notes import Note
 from builder.lower.options import Options
 from builder.lower.packing import MAX_THREADS, decide, pad_channels, scratch_size
 from builder.lower.pooling import Pool
-from builder.lower.program import Program, Step
+from builder.lower.program import Program
 from builder.lower.replan import Storage, WeightStore
 from builder.lower.schedule import Schedule, Task, inputs, makers_of
-from builder.lower.steps import Buffer, CopyStep
+from builder.lower.steps.base import Step
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.memory import Buffer, View
+from builder.lower.steps.quantisation import Quantisation
+from builder.lower.steps.repack_step import RepackStep
 from builder.lower.strided import VIEWS
 from builder.lower.tables import Table, find_tables
 from builder.lower.thunks import Thunk

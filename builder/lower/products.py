@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from builder.lower import shapes
 from builder.lower.hlo_index import HloIndex
-from builder.lower.program import Step, Steps, Weight
-from builder.lower.steps import Buffer, DotStep, KernelStep
+from builder.lower.program import Weight
+from builder.lower.steps.base import Step, Steps
+from builder.lower.steps.dot_step import DotStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
 
 LEAST_ROWS = 4
 """An array with fewer rows is multiplied row by row in the loop, not before it."""
@@ -83,13 +86,13 @@ class Products:
     module: Fusions
     weights: tuple[Weight, ...]
 
-    def product(self, step: Step, thunk: Any) -> Product | None:
-        """What ``step`` computes, if that is a product with constant weights. ``thunk``: the step as XLA has it."""
+    def product(self, step: Step) -> Product | None:
+        """What ``step`` computes, if that is a product with constant weights."""
         match step:
             case DotStep():
                 return self._dot(step)
             case KernelStep():
-                return self._kernel(step, len(thunk.kernel_thunk.arguments_buffers))
+                return self._kernel(step)
         return None
 
     def _dot(self, step: DotStep) -> Product | None:
@@ -105,11 +108,11 @@ class Products:
         matrix = weights.reshape(step.k, step.n) if across == 1 else weights.reshape(step.n, step.k).T
         return Product(step.name, step.lhs, step.out, matrix, step.m)
 
-    def _kernel(self, step: KernelStep, arguments: int) -> Product | None:
+    def _kernel(self, step: KernelStep) -> Product | None:
         instruction = self.module.names.get(step.name)
         if instruction is None or instruction.opcode not in ("fusion", "dot"):
             return None
-        if len(instruction.operand_ids) != arguments or len(step.buffers) != arguments + 1:
+        if (len(step.arguments), len(step.results)) != (len(instruction.operand_ids), 1):
             return None
         root, added = self.module.inside(instruction), None
         if root.opcode == "add" and instruction.opcode == "fusion":
@@ -124,15 +127,15 @@ class Products:
         data, weights = (self.module.argument(instruction, o) for o in operands)
         if data is None or weights is None:
             return None
-        matrix = self._matrix(root, operands[1], step.buffers[weights])
-        source, output = step.buffers[data], step.buffers[-1]
+        matrix = self._matrix(root, operands[1], step.arguments[weights])
+        source, output = step.arguments[data], step.results[0]
         if matrix is None or source.space != "arena" or source.overlaps(output):
             return None
         k, n = matrix.shape
         rows = output.size // (4 * n)
         if (source.size, output.size) != (4 * rows * k, 4 * rows * n) or not _last_contracted(operands[0], root):
             return None
-        other_buffer = None if added is None else step.buffers[added]
+        other_buffer = None if added is None else step.arguments[added]
         if other_buffer is not None:
             shared = other_buffer != output and other_buffer.overlaps(output)
             whole = other_buffer.size == output.size and (other_buffer.space == "arena" or rows == 1)
@@ -168,11 +171,11 @@ class Products:
             if piece.opcode != "dynamic-slice" or number is None:
                 continue
             step, row = steps[number], self._slice(operand, piece, loop)
-            if row is None or not isinstance(step, KernelStep) or step.buffers[-1] != product.data:
+            if row is None or not isinstance(step, KernelStep) or step.results != (product.data,):
                 continue
             array, index, count = row
-            source, place = step.buffers[array], step.buffers[index]
-            if len(step.buffers) != len(operand.operand_ids) + 1 or source.size != count * product.data.size:
+            source, place = step.arguments[array], step.arguments[index]
+            if len(step.arguments) != len(operand.operand_ids) or source.size != count * product.data.size:
                 continue
             if count < LEAST_ROWS or source.space != "arena" or place.size != 4:
                 continue

@@ -7,109 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.lower.fused_steps import (
-    AttentionStep,
-    BroadcastStep,
-    GatherStep,
-    LayerStep,
-    NormStep,
-    PoolStep,
-    RecurrentStep,
-    RepackStep,
-    RowStep,
-)
-from builder.lower.packing import MAX_THREADS
-from builder.lower.steps import (
-    Buffer,
-    CombinedNmsStep,
-    ConvolutionStep,
-    CopyStep,
-    DotStep,
-    FftStep,
-    KernelStep,
-    NmsStep,
-    RngStep,
-    SortStep,
-    TopKStep,
-)
+from builder.lower.steps.base import Steps
+from builder.lower.steps.memory import Buffer
 from builder.spec.tensor import TensorSpec
-
-
-@dataclass(frozen=True)
-class CallStep:
-    name: str
-    body: Steps
-
-
-@dataclass(frozen=True)
-class ConditionalStep:
-    """Run one branch. ``index`` is a bool (true is branch 0) or an int32 (out of range is the last)."""
-
-    name: str
-    index: Buffer
-    branches: tuple[Steps, ...]
-
-
-@dataclass(frozen=True)
-class WhileStep:
-    """Run ``body`` ``trip_count`` times, or while ``condition`` leaves a true byte in ``predicate``."""
-
-    name: str
-    condition: Steps
-    predicate: Buffer
-    body: Steps
-    trip_count: int | None
-
-
-@dataclass(frozen=True)
-class CascadeStep:
-    """Run ``layers``, each of which reads what the one before it leaves, a stripe of rows at a time.
-
-    A stripe has ``rows`` rows of the last layer's output. The buffer between two layers has the rows that a stripe
-    needs, for each thread one after another; its View is that of the whole picture. So has the scratch of a layer.
-    """
-
-    name: str
-    layers: tuple[LayerStep, ...]
-    rows: int
-
-    @property
-    def rolling(self) -> tuple[int, ...]:
-        """Bytes of a thread's buffer behind each layer but the last."""
-        return tuple(layer.stored.buffer.size // MAX_THREADS for layer in self.layers[:-1])
-
-    @property
-    def scratch(self) -> tuple[int, ...]:
-        """Bytes of a thread's scratch of each layer."""
-        return tuple(layer.scratch.size // MAX_THREADS if layer.scratch else 0 for layer in self.layers)
-
-
-Step = (
-    KernelStep
-    | ConvolutionStep
-    | DotStep
-    | CopyStep
-    | SortStep
-    | TopKStep
-    | FftStep
-    | NmsStep
-    | CombinedNmsStep
-    | RngStep
-    | LayerStep
-    | PoolStep
-    | NormStep
-    | RecurrentStep
-    | AttentionStep
-    | RepackStep
-    | RowStep
-    | GatherStep
-    | BroadcastStep
-    | CascadeStep
-    | CallStep
-    | ConditionalStep
-    | WhileStep
-)
-Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -164,20 +64,3 @@ class Program:
     def state_size(self) -> int:
         """Bytes of the state, without gaps: variable after variable."""
         return sum(state.spec.size for state in self.states)
-
-
-def walk(steps: Steps) -> list[Step]:
-    """Every step, those inside cascades, calls, branches and loops included, in program order."""
-    found: list[Step] = []
-    for step in steps:
-        found.append(step)
-        if isinstance(step, CascadeStep):
-            found += step.layers
-        elif isinstance(step, CallStep):
-            found += walk(step.body)
-        elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                found += walk(branch)
-        elif isinstance(step, WhileStep):
-            found += walk(step.condition) + walk(step.body)
-    return found

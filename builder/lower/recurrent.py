@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from builder.arrays import Array
 from builder.errors import LowerError
 from builder.lower.activations import ELEMENTWISE, apply
-from builder.lower.fused_steps import Recurrence
 from builder.lower.hlo import Value, find_sources, read_computation
 from builder.lower.hlo_index import HloIndex
+from builder.lower.steps.recurrent_step import Recurrence
 
 _FEWEST = 4
 """Units: with fewer, most lanes of the kernel's vectors would be idle."""

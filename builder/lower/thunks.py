@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from builder.errors import LowerError
 from builder.lower.broadcasts import find_broadcast
 from builder.lower.enclosed import EnclosedStep, Enclosures
-from builder.lower.fused_steps import BroadcastStep, GatherStep
 from builder.lower.hlo import Dag, Value, intermediate, require_entry
-from builder.lower.program import Program, Step
-from builder.lower.steps import (
-    Buffer,
-    CombinedNmsStep,
-    ConvolutionStep,
-    CopyStep,
-    DotStep,
-    FftStep,
-    KernelStep,
-    NmsStep,
-    SortStep,
-    TopKStep,
-)
-
-WITH_SCRATCH = (SortStep, FftStep, NmsStep, CombinedNmsStep, EnclosedStep)
-FIELDS: Mapping[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    ConvolutionStep: (("input", "kernel"), ("output",)),
-    DotStep: (("lhs", "rhs"), ("out",)),
-    CopyStep: (("source",), ("target",)),
-    TopKStep: (("values",), ("out_values", "out_indices")),
-    FftStep: (("input", "tables"), ("output",)),
-    NmsStep: (("boxes", "scores"), ("indices", "kept", "found")),
-    CombinedNmsStep: (("boxes", "scores"), ("out_boxes", "out_scores", "out_classes", "found")),
-    BroadcastStep: (("source", "other"), ("target",)),
-    GatherStep: (("indices", "table"), ("output",)),
-}
-"""The fields that a step reads, and those that it writes. KernelStep and SortStep have lists of buffers."""
-_STRAIGHT = (KernelStep, SortStep, *FIELDS)
+from builder.lower.program import Program
+from builder.lower.steps.base import Step
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
+from builder.lower.steps.rng_step import RngStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,26 +32,6 @@ class Thunk:
         """The reads through whose pointer the kernel stores ``write``."""
         return [i for i, buffer in enumerate(self.reads) if buffer == self.writes[write] and buffer.size]
 
-    def rebuilt(self, reads: list[Buffer], writes: list[Buffer], scratch: Buffer | None) -> Step:
-        """The step over other memory."""
-        step = self.step
-        if isinstance(step, EnclosedStep):
-            assert scratch is not None
-            return step.rebuilt(reads, writes, scratch)
-        if isinstance(step, KernelStep):
-            return replace(step, buffers=(*reads, *writes))
-        fields: dict[str, Any] = {"scratch": scratch} if isinstance(step, WITH_SCRATCH) else {}
-        if isinstance(step, SortStep):
-            return replace(step, buffers=tuple(writes), **fields)
-        read, written = FIELDS[type(step)]
-        fields |= zip(read, reads, strict=False)  # of a BroadcastStep, there may be no other
-        fields |= zip(written, writes, strict=True)
-        return replace(step, **fields)
-
-    @property
-    def scratch_size(self) -> int:
-        return self.step.scratch.size if isinstance(self.step, WITH_SCRATCH) else 0
-
 
 def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False) -> list[Thunk]:
     """The top-level thunks of a CompilationResultProto, in XLA's order; ``enclose``: kernels with a loop inside too.
@@ -89,14 +44,14 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
     thunks: list[Thunk] = []
     enclosures = Enclosures(result) if enclose else None
     last = {step.name: number for number, step in enumerate(faithful.steps)}
-    for number, (step, proto) in enumerate(zip(faithful.steps, result.thunk_sequence.thunks, strict=True)):
-        if not isinstance(step, _STRAIGHT):
+    for number, step in enumerate(faithful.steps):
+        if step.nested or isinstance(step, RngStep):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
         made: Step | EnclosedStep = step
         if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.enclose(step)):
             made, reads, writes = enclosed
         else:
-            reads, writes = _ports(step, proto)
+            reads, writes = step.reads, step.writes
             if any(write.overlaps(read) and write != read for write in writes for read in reads):
                 raise LowerError(f"{step.name} writes over a part of what it reads")
         sources = tuple(memory.load(buffer, step.name) for buffer in reads)
@@ -110,23 +65,12 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
             broadcast = find_broadcast(made, reads, sources, writes[0], outputs[0])
             if broadcast is not None:
                 known = dict(zip(reads, sources, strict=True))
-                made, (reads, _) = broadcast, _ports(broadcast, proto)
+                made, reads = broadcast, broadcast.reads
                 sources = tuple(known[buffer] for buffer in reads)
         for buffer, output in zip(writes, outputs, strict=True):
             memory.store(buffer, output)
         thunks.append(Thunk(number, made, reads, writes, sources, outputs))
     return thunks
-
-
-def _ports(step: Step, proto: Any) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    if isinstance(step, KernelStep):
-        count = len(proto.kernel_thunk.arguments_buffers)
-        return step.buffers[:count], step.buffers[count:]
-    if isinstance(step, SortStep):
-        return step.buffers, step.buffers
-    values = ([getattr(step, name) for name in names] for names in FIELDS[type(step)])
-    read, written = (tuple(buffer for buffer in buffers if buffer is not None) for buffers in values)
-    return read, written
 
 
 def _output(dag: Dag, name: str, index: int, count: int) -> Value | None:

@@ -11,9 +11,11 @@ from builder import profile
 from builder.cache import digest
 from builder.console_tables import RULE, table
 from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
-from builder.lower.fused_steps import Quantisation
 from builder.lower.notes import Note, note_of
-from builder.lower.program import CallStep, ConditionalStep, Program, Step, WhileStep
+from builder.lower.program import Program
+from builder.lower.steps.base import Step
+from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
+from builder.lower.steps.quantisation import Quantisation
 from builder.pack.bundle import Bundle
 from builder.stages.compile import CompiledVariant, compile_first
 from builder.stages.completed import completed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from builder.arrays import Array
 from builder.lower import Lowered
-from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, PoolStep, RepackStep
 from builder.lower.hlo_index import HloIndex
-from builder.lower.program import Step, walk
 from builder.lower.shapes import ELEMENT_TYPES, strides
-from builder.lower.steps import Buffer, KernelStep
-from builder.lower.thunks import FIELDS
+from builder.lower.steps.base import Step, walk
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.memory import Buffer
+from builder.lower.steps.norm_step import NormStep
+from builder.lower.steps.pool_step import PoolStep
 from builder.quantise.observe import picture
 
 
@@ -83,11 +84,8 @@ def _is_whole(buffer: Buffer | None, shape: Any) -> bool:
 
 
 def _written(step: Step) -> Buffer | None:
-    """The one buffer that a step of XLA's writes; None where it is another step, or writes several."""
-    if isinstance(step, KernelStep):
-        return step.buffers[-1]
-    _, names = FIELDS.get(type(step), ((), ()))
-    return getattr(step, names[0]) if len(names) == 1 else None
+    """Return the one buffer that a step writes; None where it writes none or several."""
+    return step.writes[0] if len(step.writes) == 1 else None
 
 
 def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowered: Lowered) -> bool:
@@ -104,7 +102,7 @@ def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowe
         if memory is None:
             return False
         later = range(place + 1, len(steps))
-        reader = next((i for i in later if any(buffer.overlaps(memory) for buffer in _buffers(steps[i]))), None)
+        reader = next((i for i in later if _touches(steps[i], memory)), None)
         if reader is None:
             return False
         step, place = steps[reader], reader
@@ -113,21 +111,9 @@ def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowe
 
 
 def _memory_of(step: Step) -> Buffer | None:
-    match step:
-        case LayerStep():
-            return step.stored.buffer
-        case PoolStep() | NormStep() | AttentionStep() | RepackStep():
-            return step.output.buffer
-    return _written(step)
+    return step.stored.buffer if isinstance(step, LayerStep) else _written(step)
 
 
-def _buffers(part: object) -> Iterator[Buffer]:
-    """Every buffer that a step names, at any depth."""
-    if isinstance(part, Buffer):
-        yield part
-    elif isinstance(part, tuple):
-        for one in part:
-            yield from _buffers(one)
-    elif is_dataclass(part):
-        for field in fields(part):
-            yield from _buffers(getattr(part, field.name))
+def _touches(step: Step, memory: Buffer) -> bool:
+    """Whether ``step``, or a step inside it, reads or writes any of ``memory``."""
+    return any(buffer.overlaps(memory) for one in walk((step,)) for buffer in one.buffers)

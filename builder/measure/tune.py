@@ -17,9 +17,10 @@ from builder.cache import digest
 from builder.console_tables import table
 from builder.files import write_file
 from builder.lower import Lowered
-from builder.lower.fused_steps import Algorithm, LayerStep
+from builder.lower.geometry import Algorithm
 from builder.lower.packing import candidates
-from builder.lower.program import walk
+from builder.lower.steps.base import walk
+from builder.lower.steps.layer_step import LayerStep
 from builder.measure.machine import cpu_name
 from builder.spec import ModelSpec
 from builder.stages.compile import CompiledVariant, compile_first

@@ -1,21 +1,16 @@
 """Which step makes what another reads, and where it lies in the arena meanwhile: for pictures, and for nothing else.
 
-A step inside a loop, branch or call counts as the step that holds it. Of XLA's kernels a Program has one list of
-buffers; the last one counts as the result.
+A step inside a loop, branch or call counts as the step that holds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
-from builder.lower.fused_steps import Epilogue, LayerStep, View
-from builder.lower.program import Program, Step, walk
-from builder.lower.steps import Buffer, KernelStep, SortStep
-
-_RESULTS = ("output", "out", "target", "out_values", "out_indices", "second", "scratch", "predicate")
-"""The fields of steps that are written."""
+from builder.lower.program import Program
+from builder.lower.steps.base import walk
+from builder.lower.steps.memory import Buffer
 
 
 @dataclass
@@ -80,15 +75,16 @@ def flow_of(program: Program) -> Flow:
         flow.write(-1, buffer)
     for number, step in enumerate(program.steps):
         flow.read_now.clear()
-        reads = [b for inner in walk((step,)) for b in _reads(inner)]
+        inside = walk((step,))
+        reads = [buffer for one in inside for buffer in one.reads]
         if any(buffer.space == "feed" for buffer in reads):
             flow.edges[-1, number] = None
         for buffer in _arena(reads):
             flow.read(number, buffer)
-        for buffer in _arena(b for inner in walk((step,)) for b in _writes(inner)):
+        for buffer in _arena(buffer for one in inside for buffer in one.writes):
             flow.write(number, buffer)
-        if isinstance(step, LayerStep) and step.scratch:
-            flow.write(number, step.scratch, scratch=True)
+        for buffer in _arena(buffer for one in inside for buffer in one.scratch_buffers):
+            flow.write(number, buffer, scratch=True)
     for buffer in (*(port.buffer for port in program.fetches), *(state.write for state in program.states)):
         flow.read(len(program.steps), buffer)
     return flow
@@ -97,33 +93,3 @@ def flow_of(program: Program) -> Flow:
 def _arena(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
     """Those in the arena, each once."""
     return dict.fromkeys(buffer for buffer in buffers if buffer.space == "arena" and buffer.size)
-
-
-def _reads(step: Step) -> list[Buffer]:
-    if isinstance(step, KernelStep):
-        return list(step.buffers[:-1])
-    if isinstance(step, SortStep):
-        return list(step.buffers)
-    return [buffer for name, buffer in _named(step) if name not in _RESULTS]
-
-
-def _writes(step: Step) -> list[Buffer]:
-    if isinstance(step, KernelStep):
-        return list(step.buffers[-1:])
-    if isinstance(step, SortStep):
-        return list(step.buffers)
-    return [buffer for name, buffer in _named(step) if name in _RESULTS and name != "scratch"]
-
-
-def _named(step: Any) -> list[tuple[str, Buffer]]:
-    """(field, buffer) of every buffer that a step names itself, also through a view or its epilogue."""
-    found: list[tuple[str, Buffer]] = []
-    for name in (f.name for f in fields(step)):
-        value = getattr(step, name)
-        if isinstance(value, View):
-            value = value.buffer
-        if isinstance(value, Epilogue):
-            found += _named(value)
-        elif isinstance(value, Buffer):
-            found.append((name, value))
-    return found

@@ -12,8 +12,10 @@ import numpy as np
 from builder.errors import SpecError
 from builder.importers.graph import FrozenGraph
 from builder.lower import Lowered
-from builder.lower.fused_steps import LayerStep, Quantisation, RecurrentStep
-from builder.lower.program import Step, walk
+from builder.lower.steps.base import Step, walk
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.quantisation import Quantisation
+from builder.lower.steps.recurrent_step import RecurrentStep
 from builder.quantise.observe import Look, input_of, watch
 from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
 from builder.spec import ActivationType, ModelSpec

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.fused_steps import Quantisation
+from builder.lower.steps.quantisation import Quantisation
 
 Array = NDArray[np.float32]
 

@@ -19,7 +19,7 @@ from builder.arrays import save_arrays
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tf
 from builder.lower.compress import ITEM_SIZES, Array, RoundedInput, constant_digest
-from builder.lower.fused_steps import Quantisation
+from builder.lower.steps.quantisation import Quantisation
 from builder.quantise.rounded_inputs import Scope, round_inputs, scopes
 from builder.spec import WeightType
 from builder.verify.golden import Golden, GoldenCase

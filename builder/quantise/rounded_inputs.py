@@ -16,7 +16,7 @@ import numpy as np
 from builder.importers.rewrite import become_constant
 from builder.importers.tf import tf
 from builder.lower.compress import RoundedInput
-from builder.lower.fused_steps import Quantisation
+from builder.lower.steps.quantisation import Quantisation
 
 PRODUCTS = {"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
 """Operations that multiply their first two inputs."""

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from builder.cache import digest
 from builder.errors import SpecError
-from builder.lower.fused_steps import STATE_ROUNDING, LayerStep, Quantisation, RecurrentStep
-from builder.lower.program import walk
+from builder.lower.steps.base import walk
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.quantisation import STATE_ROUNDING, Quantisation
+from builder.lower.steps.recurrent_step import RecurrentStep
 from builder.quantise.calibrate import measure, require_known, type_of, why_kept
 from builder.quantise.observe import build
 from builder.spec import ModelSpec, to_json

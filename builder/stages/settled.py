@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from builder.cache import digest
-from builder.lower.fused_steps import Algorithm, Quantisation
+from builder.lower.geometry import Algorithm
+from builder.lower.steps.quantisation import Quantisation
 from builder.quantise.choice import Choice
 from builder.spec import ModelSpec, to_json
 

@@ -20,7 +20,7 @@ from builder.project import RUNTIME
 from builder.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from builder.lower.fused_steps import Algorithm
+    from builder.lower.geometry import Algorithm
 
 SCHEMA = 1
 

@@ -14,7 +14,8 @@ from builder.emit.outside import write_weights
 from builder.emit.program import is_dynamic, kernel_kinds, program_source, uses_cascades
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES
 from builder.link.toolchain import compile_file, run_compiler
-from builder.lower.program import Program, walk
+from builder.lower.program import Program
+from builder.lower.steps.base import walk
 from builder.project import RUNTIME
 from builder.spec import ModelSpec
 from builder.targets import WASM32

@@ -19,9 +19,11 @@ from builder.library.opened import OpenedModel
 from builder.lower import Lowered, Options, cascade, lower
 from builder.lower.compress import Rules
 from builder.lower.decisions import decisions
-from builder.lower.fused_steps import LayerStep, PoolStep
 from builder.lower.packing import INTEGER
-from builder.lower.program import CascadeStep, walk
+from builder.lower.steps.base import walk
+from builder.lower.steps.cascade_step import CascadeStep
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.pool_step import PoolStep
 from builder.pack.bundle import Bundle
 from builder.progress import Progress
 from builder.project import Project

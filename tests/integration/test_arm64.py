@@ -18,8 +18,11 @@ from builder.library.remote import RemoteLibrary
 from builder.link.toolchain import Toolchain
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
-from builder.lower.fused_steps import STATE_ROUNDING, GatherStep, LayerStep, Quantisation, RecurrentStep
-from builder.lower.program import walk
+from builder.lower.steps.base import walk
+from builder.lower.steps.gather_step import GatherStep
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.quantisation import STATE_ROUNDING, Quantisation
+from builder.lower.steps.recurrent_step import RecurrentStep
 from builder.project import RUNTIME
 from builder.targets import ARM64, X86_64
 from builder.verify.compare import verify

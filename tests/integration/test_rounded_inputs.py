@@ -10,7 +10,7 @@ import pytest
 
 from builder.importers.tf import reference_session, tensorflow
 from builder.lower.compress import RoundedInput, constant_digest
-from builder.lower.fused_steps import Quantisation
+from builder.lower.steps.quantisation import Quantisation
 from builder.quantise.restored import exchange
 from builder.quantise.rounded_inputs import round_inputs
 from tests.support.quantise import from_bytes, to_bytes

@@ -13,8 +13,8 @@ import pytest
 from builder.cli import main
 from builder.cli.command import load_spec
 from builder.lower import Lowered
-from builder.lower.fused_steps import LayerStep
 from builder.lower.program import Weight
+from builder.lower.steps.layer_step import LayerStep
 from builder.measure.layers import Layers, compare_steps, render
 from builder.pack.bundle import Bundle
 from builder.project import Project

@@ -27,8 +27,8 @@ from builder.link.library import link_library
 from builder.lower import Options, lower
 from builder.lower.compress import Rules
 from builder.lower.decisions import WeightSizes, layer_weights
-from builder.lower.fused_steps import GatherStep
-from builder.lower.program import walk
+from builder.lower.steps.base import walk
+from builder.lower.steps.gather_step import GatherStep
 from builder.pack.bundle import Bundle
 from builder.project import Project
 from builder.quantise import restored

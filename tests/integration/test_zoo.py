@@ -18,10 +18,15 @@ from builder.errors import ColdforgeError
 from builder.importers.graph import FrozenGraph
 from builder.link.library import link_library
 from builder.lower import LoweringPath, Options, lower
-from builder.lower.fused_steps import AttentionStep, LayerStep, NormStep, RecurrentStep, RowStep
 from builder.lower.optimise import optimise
-from builder.lower.program import CallStep, WhileStep
-from builder.lower.steps import CopyStep, KernelStep
+from builder.lower.steps.attention_step import AttentionStep
+from builder.lower.steps.control_step import CallStep, WhileStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.norm_step import NormStep
+from builder.lower.steps.recurrent_step import RecurrentStep
+from builder.lower.steps.row_step import RowStep
 from builder.preflight import check
 from builder.preflight import require as require_preflight
 from builder.verify.compare import verify

@@ -18,9 +18,13 @@ import numpy as np
 import pytest
 
 from builder.emit import emit
-from builder.lower.fused_steps import BroadcastStep
 from builder.lower.program import BoundPort, BoundState, Program, Weight
-from builder.lower.steps import Buffer, CopyStep, DotStep, KernelStep, RngStep
+from builder.lower.steps.broadcast_step import BroadcastStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.dot_step import DotStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
+from builder.lower.steps.rng_step import RngStep
 from builder.spec import ModelSpec, SignatureSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
@@ -98,7 +102,7 @@ def program() -> Program:
         dot("multiplied", "many", "factors", (MANY, 1, 1, 1), (1, 1, 1)),
         add("sum", TABLE, (6000, 2000, 50, 1)),
         add("little", (1, 1, 2, 50), (100, 100, 50, 1)),
-        KernelStep("check", "fail_at_poison", (places["x"],), (1, 1, 1)),
+        KernelStep("check", "fail_at_poison", (places["x"],), (), (1, 1, 1)),
     )
     first, after = Buffer("weights", 0, 4), Buffer("weights", 64, 4)
     return Program(

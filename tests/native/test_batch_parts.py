@@ -15,7 +15,8 @@ from builder.emit import emit
 from builder.errors import VerifyError
 from builder.library.opened import OpenedModel
 from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps import Buffer, KernelStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
@@ -60,7 +61,7 @@ def one() -> Program:
     """y [1, 4] is twice x, and w [1, 2] are weights."""
     x, y, weights = Buffer("arena", 0, 16), Buffer("arena", 64, 16), np.array([3, 4], np.float32)
     return Program(
-        steps=(KernelStep("double", "graph_double", (x, y), (1, 1, 1)),),
+        steps=(KernelStep("double", "graph_double", (x,), (y,), (1, 1, 1)),),
         feeds=(BoundPort(TensorSpec("x", "float32", (1, 4)), x),),
         fetches=(
             BoundPort(TensorSpec("y", "float32", (1, 4)), y),

@@ -15,10 +15,11 @@ import pytest
 from builder.emit import emit
 from builder.errors import VerifyError
 from builder.library.opened import OpenedModel
-from builder.lower.fused_steps import Epilogue, LayerStep, View
 from builder.lower.packing import pack_layer, pad_channels
 from builder.lower.program import BoundPort, Program
-from builder.lower.steps import KernelStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.layer_step import Epilogue, LayerStep
+from builder.lower.steps.memory import View
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
@@ -79,9 +80,9 @@ def one() -> Program:
     ]  # fmt: skip
     return Program(
         steps=(
-            KernelStep("before", "graph_before", (x, rows[0]), (1, 1, 1)),
+            KernelStep("before", "graph_before", (x,), (rows[0],), (1, 1, 1)),
             *layers,
-            KernelStep("behind", "graph_behind", (rows[-1], y), (1, 1, 1)),
+            KernelStep("behind", "graph_behind", (rows[-1],), (y,), (1, 1, 1)),
         ),
         feeds=(BoundPort(TensorSpec("x", "float32", (1, SIZES[0])), x),),
         fetches=(BoundPort(TensorSpec("y", "float32", (1, SIZES[-1])), y),),

@@ -19,9 +19,14 @@ from builder.audit import audit, require
 from builder.emit import emit
 from builder.link.library import link_library
 from builder.lower.compress import store
-from builder.lower.fused_steps import Epilogue, LayerStep, PoolStep, Quantisation, RepackStep, View
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
-from builder.lower.program import BoundPort, Program, Step
+from builder.lower.program import BoundPort, Program
+from builder.lower.steps.base import Step
+from builder.lower.steps.layer_step import Epilogue, LayerStep
+from builder.lower.steps.memory import View
+from builder.lower.steps.pool_step import PoolStep
+from builder.lower.steps.quantisation import Quantisation
+from builder.lower.steps.repack_step import RepackStep
 from builder.project import RUNTIME
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec

@@ -14,7 +14,9 @@ import pytest
 from builder.emit import emit
 from builder.link.library import KERNEL_SOURCES, THREAD_SOURCES
 from builder.lower.program import BoundPort, BoundState, Program, Weight
-from builder.lower.steps import Buffer, CopyStep, KernelStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
 from builder.project import RUNTIME
 from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec
@@ -61,7 +63,7 @@ def program() -> Program:
     return Program(
         steps=(
             CopyStep("copy", Buffer("weights", 0, 64), copied, 4, (16,), (1,), (1,)),
-            KernelStep("count", "count_groups", (groups,), (30, 1, 1)),
+            KernelStep("count", "count_groups", (), (groups,), (30, 1, 1)),
         ),
         feeds=(BoundPort(TensorSpec("x", "float32", (1,)), Buffer("arena", 0, 4)),),
         fetches=(

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.lower.compress import ITEM_SIZES, encode, store
-from builder.lower.faithful import FFT_KINDS
+from builder.lower.fft import FftKind
 from builder.lower.gathers import INDEX_TYPES
-from builder.lower.steps import FftKind
+from builder.lower.steps.fft_step import FFT_KINDS
 from builder.spec import WeightType
 from tests.support import needs
 from tests.support.runtime import DTYPES, Runtime, build, build_with_gcc, sanitizer_environment

@@ -16,7 +16,8 @@ import pytest
 from builder.audit.facts import read_facts
 from builder.emit import emit
 from builder.lower.program import BoundPort, Program
-from builder.lower.steps import Buffer, KernelStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64
@@ -73,7 +74,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     feed, counts = TensorSpec("meet", "int32", (1,)), TensorSpec("runs", "int32", (COUNT + 1,))
     zeros = Buffer("arena", 64, counts.size)
     program = Program(
-        (KernelStep("groups", "graph_groups", (Buffer("arena", 0, 4), zeros), GROUPS),),
+        (KernelStep("groups", "graph_groups", (Buffer("arena", 0, 4),), (zeros,), GROUPS),),
         (BoundPort(feed, Buffer("arena", 0, 4)), BoundPort(TensorSpec("zeros", "int32", (COUNT + 1,)), zeros)),
         (BoundPort(counts, zeros),),
         (),

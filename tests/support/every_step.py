@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from builder.lower.fused_steps import GatherStep
-from builder.lower.program import BoundPort, CallStep, ConditionalStep, Program, Weight, WhileStep
-from builder.lower.steps import (
-    Buffer,
-    CombinedNmsStep,
-    ConvolutionStep,
-    CopyStep,
-    DotStep,
-    FftAxis,
-    FftStep,
-    KernelStep,
-    NmsStep,
-    RngStep,
-    SortStep,
-    TopKStep,
-)
+from builder.lower.fft import FftAxis
+from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps.attention_step import AttentionStep, Mask, Rows
+from builder.lower.steps.base import Step
+from builder.lower.steps.broadcast_step import BroadcastStep
+from builder.lower.steps.cascade_step import CascadeStep
+from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
+from builder.lower.steps.convolution_step import ConvolutionStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.dot_step import DotStep
+from builder.lower.steps.fft_step import FftStep
+from builder.lower.steps.gather_step import GatherStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.layer_step import Epilogue, LayerStep
+from builder.lower.steps.memory import Buffer, View
+from builder.lower.steps.nms_step import CombinedNmsStep, NmsStep
+from builder.lower.steps.norm_step import NormStep
+from builder.lower.steps.pool_step import PoolStep
+from builder.lower.steps.quantisation import STATE_ROUNDING, Quantisation, Rounded
+from builder.lower.steps.recurrent_step import RecurrentStep
+from builder.lower.steps.repack_step import RepackStep
+from builder.lower.steps.rng_step import RngStep
+from builder.lower.steps.row_step import RowStep
+from builder.lower.steps.sort_step import SortStep
+from builder.lower.steps.top_k_step import TopKStep
 from builder.spec import ModelSpec, OutputSpec, Source
 from builder.spec.tensor import TensorSpec
 
@@ -28,7 +38,7 @@ def arena(offset: int, size: int) -> Buffer:
     return Buffer("arena", offset, size)
 
 
-KERNEL = KernelStep("add.1", "graph_add", (arena(0, 16), Buffer("weights", 64, 16), arena(64, 16)), (2, 1, 1))
+KERNEL = KernelStep("add.1", "graph_add", (arena(0, 16), Buffer("weights", 64, 16)), (arena(64, 16),), (2, 1, 1))
 CONVOLUTION = ConvolutionStep(
     "convolution.2", "float32", arena(0, 64), Buffer("weights", 0, 16), arena(128, 36),
     batch=1, groups=1, in_channels=1, out_channels=1, in_size=(4, 4), out_size=(3, 3), kernel_size=(2, 2),
@@ -60,6 +70,76 @@ GATHER = GatherStep(
     negative=True, weight_type="int8", weight_scale=Buffer("weights", 0, 12), layer="model/gather",
 )  # fmt: skip
 RNG = RngStep("rng.8", arena(0, 16), 4)
+
+
+def view(offset: int, size: int = 256) -> View:
+    """A picture of two by two pixels with 16 channels."""
+    return View(arena(offset, size), 0, 64, 32, 16)
+
+
+def weights(offset: int, size: int = 128) -> Buffer:
+    return Buffer("weights", offset, size)
+
+
+ROUNDING = Quantisation(0.02, 128)
+DENSE = LayerStep(
+    "dense.15", "direct", view(0), weights(0, 1024), view(256), Epilogue(weights(1024)),
+    batch=1, in_size=(2, 2), in_channels=16, out_size=(2, 2), out_channels=16, kernel_size=(1, 1), stride=(1, 1),
+    dilation=(1, 1), padding=(0, 0), groups=1, halo=(0, 0, 0, 0), second_halo=(0, 0, 0, 0), scratch=None,
+)  # fmt: skip
+LAYER = replace(
+    DENSE, name="layer.16", factor=arena(1024, 64), weight_type="int8", weight_scale=weights(1152),
+    epilogue=Epilogue(
+        weights(1024), residual=view(512), residual_scale=weights(1280), second=view(768), second_scale=weights(1408),
+        second_shift=weights(1536),
+    ),
+)  # fmt: skip
+INTEGER = replace(
+    DENSE, name="integer.17", algorithm="integer", output=None, weight_type="int8", weight_scale=weights(1152),
+    weight_sums=weights(1280), quantisation=ROUNDING, scratch=arena(2048, 4096),
+    rounded=Rounded(view(256, 64), (0, 0, 0, 0), ROUNDING),
+)  # fmt: skip
+POOL = PoolStep(
+    "pool.18", "max", view(0), view(256), batch=1, in_size=(2, 2), channels=16, out_size=(1, 1), window=(2, 2),
+    stride=(1, 1), padding=(0, 0), scale=1.0, halo=(0, 0, 0, 0),
+)  # fmt: skip
+NORM = NormStep(
+    "norm.19", view(0), view(256), weights(0), weights(128), batch=1, size=(2, 2), channels=16, epsilon=1e-3,
+    centred=True, halo=(0, 0, 0, 0),
+)  # fmt: skip
+RECURRENT = RecurrentStep(
+    "lstm.20", "lstm", steps=2, batch=1, units=4, input=arena(0, 128), weights=weights(0), bias=weights(128),
+    hidden=arena(128, 16), cell=arena(192, 16), output=arena(256, 32), output_stride=4, backwards=False,
+    scratch=arena(320, 64), weight_type="int8", weight_scale=weights(256),
+)  # fmt: skip
+GRU = replace(
+    RECURRENT, name="gru.21", kind="gru", cell=None, output=None, quantisation=STATE_ROUNDING, weight_sums=weights(384)
+)
+ATTENTION = AttentionStep(
+    "attention.22", *(Rows(arena(offset, 64), 0, (0, 0, 16), 4) for offset in (0, 64, 128, 192)), outer=(1, 1, 1),
+    queries=4, keys=4, size=4, value_size=4, scale=0.5, mask=Mask("added", weights(0, 64)),
+)  # fmt: skip
+ROW = RowStep("row.24", arena(0, 4), arena(64, 64), arena(128, 16), 4)
+BROADCAST = BroadcastStep(
+    "add.25", "add", arena(0, 16), weights(0, 16), arena(64, 16), dims=(1, 1, 1, 4), source_strides=(4, 4, 4, 1),
+    other_strides=(0, 0, 0, 1), target_strides=(4, 4, 4, 1),
+)  # fmt: skip
+FUSED_STEPS: tuple[Step, ...] = (
+    DENSE,
+    LAYER,
+    INTEGER,
+    POOL,
+    NORM,
+    RECURRENT,
+    GRU,
+    ATTENTION,
+    replace(ATTENTION, name="attention.23", mask=Mask("causal")),
+    RepackStep("repack.26", view(0), view(256), 1, (2, 2), 16, (0, 0, 0, 0)),
+    ROW,
+    BROADCAST,
+    CascadeStep("cascade.27", (replace(DENSE, name="dense.28", input=view(512), output=view(0)), LAYER), 1),
+)
+"""Steps of our own kernels in place of XLA's, which EVERY_STEP has not."""
 EVERY_STEP = Program(
     steps=(
         KERNEL,

@@ -15,8 +15,7 @@ import numpy as np
 from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, THREAD_SOURCES
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import Stored, store
-from builder.lower.fused_steps import ActivationName, Algorithm, Quantisation
-from builder.lower.geometry import Geometry
+from builder.lower.geometry import Algorithm, Geometry
 from builder.lower.joined import join, join_weights
 from builder.lower.packing import (
     TILED,
@@ -28,6 +27,8 @@ from builder.lower.packing import (
     thin_block,
     winograd_band,
 )
+from builder.lower.steps.layer_step import ActivationName
+from builder.lower.steps.quantisation import Quantisation
 from builder.project import RUNTIME, cache_folder
 from builder.spec.model import WeightType
 from builder.targets import X86_64

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.fused_steps import LayerStep
 from builder.lower.program import Program
-from builder.lower.steps import Buffer
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.memory import Buffer
 from tests.support.quantise import to_bytes
 
 PANEL, QUAD = 16, 4

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from builder.importers.graph import Port
 from builder.lower.buffers import align
-from builder.lower.fused_steps import View
 from builder.lower.hlo import Dag
 from builder.lower.parts import in_parts
 from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps import Buffer
+from builder.lower.steps.memory import Buffer, View
 from builder.spec.tensor import TensorSpec
 
 

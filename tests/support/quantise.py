@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.fused_steps import Quantisation
+from builder.lower.steps.quantisation import Quantisation
 from builder.quantise.ranges import LEVELS
 
 Array = NDArray[np.float32]

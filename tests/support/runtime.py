@@ -13,9 +13,8 @@ import numpy as np
 from builder.link.library import KERNEL_SOURCES
 from builder.link.toolchain import Toolchain
 from builder.lower.compress import ITEM_SIZES
-from builder.lower.faithful import FFT_KINDS
-from builder.lower.fft import plan_fft
-from builder.lower.steps import FftKind
+from builder.lower.fft import FftKind, plan_fft
+from builder.lower.steps.fft_step import FFT_KINDS
 from builder.project import RUNTIME, cache_folder
 from builder.spec import WeightType
 from builder.targets import X86_64

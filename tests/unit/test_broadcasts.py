@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from builder.lower.broadcasts import LEAST, find_broadcast
-from builder.lower.fused_steps import BroadcastStep
 from builder.lower.hlo import Value, read_dag
-from builder.lower.steps import Buffer, KernelStep
+from builder.lower.steps.broadcast_step import BroadcastStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
 from tests.support.hlo import Module
 
 PICTURE = (1, 8, 16, 64)
@@ -26,7 +27,7 @@ def find(module: Module, reads: list[Buffer], write: Buffer) -> BroadcastStep | 
     dag = read_dag(module.result)
     parameters = [dag.parameters[n] for n in sorted(dag.parameters)]
     sources: list[Value | Buffer] = [*parameters, *reads[len(parameters) :]]
-    step = KernelStep("fusion", "kernel", (*reads, write), (1, 1, 1))
+    step = KernelStep("fusion", "kernel", reads, (write,), (1, 1, 1))
     return find_broadcast(step, reads, sources, write, dag.outputs[0].base)
 
 

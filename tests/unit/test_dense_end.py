@@ -8,11 +8,11 @@ import pytest
 
 from builder.lower.assemble import assemble
 from builder.lower.dense_end import LEAST_WEIGHTS
-from builder.lower.fused_steps import LayerStep
 from builder.lower.hlo import read_dag
 from builder.lower.options import Options
 from builder.lower.program import Program
 from builder.lower.schedule import schedule
+from builder.lower.steps.layer_step import LayerStep
 from tests.support.hlo import Module
 from tests.support.places import ports_of
 from tests.unit.test_optimise import random

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.emit import emit
-from builder.lower.program import walk
+from builder.lower.steps.base import walk
 from builder.targets import X86_64
 from tests.support.every_step import EVERY_STEP, SPEC
 

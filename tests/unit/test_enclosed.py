@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.lower.enclosed import EnclosedStep, packed
-from builder.lower.steps import ALIGNMENT, Buffer, CopyStep, KernelStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import ALIGNMENT, Buffer
 
 
 @st.composite
@@ -34,10 +36,10 @@ def test_buffers_that_share_memory_share_it_in_the_same_way(before: list[Buffer]
 
 def test_what_goes_in_and_out_is_copied_around_the_kernel() -> None:
     inside, constant = Buffer("arena", 0, 8), Buffer("weights", 64, 4)
-    loop = KernelStep("loop", "kernel", (inside, constant, Buffer("arena", 64, 16)), (1, 1, 1))
+    loop = KernelStep("loop", "kernel", (inside, constant), (Buffer("arena", 64, 16),), (1, 1, 1))
     step = EnclosedStep("loop", loop, (inside,), (inside,), (2,), Buffer("arena", 0, 128))
     source, target, moved = Buffer("arena", 640, 8), Buffer("arena", 704, 8), Buffer("weights", 192, 4)
-    before, kernel, after = step.rebuilt([source, moved], [target], Buffer("arena", 1024, 128)).body
+    before, kernel, after = step.rebuild([source, moved], [target], Buffer("arena", 1024, 128)).body
     own = Buffer("arena", 1024, 8)
     assert isinstance(before, CopyStep)
     assert isinstance(after, CopyStep)

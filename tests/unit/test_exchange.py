@@ -10,9 +10,14 @@ import pytest
 from builder.errors import LowerError
 from builder.lower.compact import compact
 from builder.lower.exchange import exchange_products
-from builder.lower.fused_steps import LayerStep, RowStep
-from builder.lower.program import BoundPort, Program, Step, Weight, WhileStep
-from builder.lower.steps import Buffer, CopyStep, KernelStep
+from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps.base import Step
+from builder.lower.steps.control_step import WhileStep
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.memory import Buffer
+from builder.lower.steps.row_step import RowStep
 from builder.spec.tensor import TensorSpec
 from tests.support.hlo import FLOAT32, Module
 
@@ -80,8 +85,8 @@ class Loop:
     def program(self) -> Program:
         zero = Buffer("weights", 0, 4)
         body = (
-            KernelStep("row", "row_kernel", (self.x, self.index, zero, zero, self.row), (1, 1, 1)),
-            KernelStep("product", "product_kernel", (self.row, self.matrix, self.out), (1, 1, 1)),
+            KernelStep("row", "row_kernel", (self.x, self.index, zero, zero), (self.row,), (1, 1, 1)),
+            KernelStep("product", "product_kernel", (self.row, self.matrix), (self.out,), (1, 1, 1)),
         )
         weights = (Weight(0, bytes(8)), Weight(64, WEIGHTS.tobytes()))
         fetch = BoundPort(TensorSpec("y", "float32", (1, N)), self.out)
@@ -142,7 +147,7 @@ def test_weights_that_are_not_constant_stay_with_xla() -> None:
 
 
 def test_compact_keeps_what_is_used_and_moves_it_together() -> None:
-    step = KernelStep("k", "k", (Buffer("weights", 128 + 8, 4), arena(0, 4)), (1, 1, 1))
+    step = KernelStep("k", "k", (Buffer("weights", 128 + 8, 4),), (arena(0, 4),), (1, 1, 1))
     weights = (Weight(0, b"unused" * 4), Weight(128, bytes(range(16))))
     program = compact(Program((step,), (), (), weights, 64, 192))
     (moved,) = program.steps
@@ -153,6 +158,6 @@ def test_compact_keeps_what_is_used_and_moves_it_together() -> None:
 
 
 def test_compact_refuses_weights_that_do_not_exist() -> None:
-    step = KernelStep("k", "k", (Buffer("weights", 12, 8),), (1, 1, 1))
+    step = KernelStep("k", "k", (Buffer("weights", 12, 8),), (), (1, 1, 1))
     with pytest.raises(LowerError, match="not there"):
         compact(Program((step,), (), (), (Weight(0, bytes(16)),), 64, 64))

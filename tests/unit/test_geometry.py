@@ -6,8 +6,10 @@ from builder.lower.geometry import Geometry
 from builder.lower.hlo import read_dag
 from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import find_cores
-from builder.lower.notes import flop_of_step, flop_of_value
-from builder.lower.steps import Buffer, ConvolutionStep, DotStep
+from builder.lower.notes import flop_of_value
+from builder.lower.steps.convolution_step import ConvolutionStep
+from builder.lower.steps.dot_step import DotStep
+from builder.lower.steps.memory import Buffer
 from tests.support.hlo import Module
 
 NOWHERE = Buffer("arena", 0, 0)
@@ -33,12 +35,12 @@ def test_a_convolution_counts_the_same_as_a_layer_a_step_and_a_value() -> None:
         "convolution", "float32", NOWHERE, NOWHERE, NOWHERE, 1, 2, 6, 8, (9, 9), (4, 4), (3, 3), (2, 2), (0, 0), (1, 1),
         (1, 1), (False, False), (486, 1, 54, 6), (8, 1, 72, 24), (128, 1, 32, 8),
     )  # fmt: skip
-    assert flop_of_step(step) == expected
+    assert step.flop == expected
 
 
 def test_a_product_counts_its_batch() -> None:
     step = DotStep("dot", "float32", NOWHERE, NOWHERE, NOWHERE, 3, 4, 5, 6, (24, 6, 1), (30, 5, 1), (20, 5, 1))
-    assert flop_of_step(step) == 2 * 3 * 4 * 5 * 6
+    assert step.flop == 2 * 3 * 4 * 5 * 6
 
 
 def test_the_index_finds_what_ids_refer_to() -> None:

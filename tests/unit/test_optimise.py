@@ -12,7 +12,6 @@ from builder.lower.activations import FUNCTIONS
 from builder.lower.assemble import assemble
 from builder.lower.factors import absorb_factor
 from builder.lower.fuse import Layer
-from builder.lower.fused_steps import LayerStep, PoolStep, Quantisation, RepackStep
 from builder.lower.hlo import Dag, read_dag
 from builder.lower.layers import find_cores
 from builder.lower.options import Options
@@ -20,6 +19,10 @@ from builder.lower.pooling import Pool
 from builder.lower.program import Program
 from builder.lower.replan import PAGE, Storage, WeightStore, pages, place
 from builder.lower.schedule import Schedule, schedule
+from builder.lower.steps.layer_step import LayerStep
+from builder.lower.steps.pool_step import PoolStep
+from builder.lower.steps.quantisation import Quantisation
+from builder.lower.steps.repack_step import RepackStep
 from tests.support.hlo import Module
 from tests.support.interpret import Interpreter
 from tests.support.places import ports_of

@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.lower.program import Program, Step
-from builder.lower.steps import Buffer, CopyStep, KernelStep
+from builder.lower.program import Program
+from builder.lower.steps.base import Step
+from builder.lower.steps.copy_step import CopyStep
+from builder.lower.steps.kernel_step import KernelStep
+from builder.lower.steps.memory import Buffer
 from builder.page.cost import costs
 from builder.page.document import document, inline_json
 from builder.page.flow import flow_of
@@ -70,7 +73,7 @@ def program(*steps: Step, size: int) -> Program:
 
 
 def kernel(name: str, *buffers: Buffer) -> KernelStep:
-    return KernelStep(name, name, buffers, (1, 1, 1))
+    return KernelStep(name, name, buffers[:-1], buffers[-1:], (1, 1, 1))
 
 
 def copy(name: str, source: Buffer, target: Buffer) -> CopyStep:

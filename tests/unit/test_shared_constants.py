@@ -10,7 +10,8 @@ import pytest
 
 from builder.library.abi import CF_ERR_RANGE, STATUS
 from builder.lower import cascade, factors, fft, packing
-from builder.lower.fused_steps import ActivationName, Algorithm
+from builder.lower.geometry import Algorithm
+from builder.lower.steps.layer_step import ActivationName
 from builder.spec.model import WeightType
 from handler.model import OUT_OF_RANGE
 

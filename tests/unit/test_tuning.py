@@ -11,8 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from builder.errors import SpecError
-from builder.lower.fused_steps import Algorithm
-from builder.lower.geometry import Geometry
+from builder.lower.geometry import Algorithm, Geometry
 from builder.lower.packing import candidates, choose, decide, scratch_size, thin_block
 from builder.measure.tune import Tuned, best, render, to_dict
 from builder.spec import ModelSpec, Source

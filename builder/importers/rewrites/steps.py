@@ -12,8 +12,8 @@ from typing import Any
 NMS = "coldforge.nms"
 COMBINED_NMS = "coldforge.combined_nms"
 STEPS = (NMS, COMBINED_NMS)
-"""Names of custom calls. ``builder/xla/custom_calls.py`` tells XLA of them, and ``builder/lower/custom_calls.py`` makes
-steps of them."""
+"""Names of custom calls. ``builder/xla/custom_calls.py`` tells XLA of them, and the modules of ``builder/lower/steps``
+make steps of them."""
 
 OP = "XlaCustomCallV2"
 

@@ -68,7 +68,7 @@ typedef enum {
     CF_ELU
 } cf_activation;
 
-/* See LayerStep and Epilogue in builder/lower/fused_steps.py. */
+/* See LayerStep and Epilogue in builder/lower/steps/layer_step.py. */
 typedef struct {
     cf_algorithm algorithm;
     cf_activation activation;
@@ -80,7 +80,7 @@ typedef struct {
     int64_t band;     /* Winograd: tiles that are transformed together */
     int64_t block[2]; /* CF_THIN: rows and columns of the output that a task computes at most */
     cf_weight_type weight_type;
-    float input_scale;  /* this and input_zero, for both CF_INTEGERs: see Quantisation in builder/lower/fused_steps.py */
+    float input_scale;  /* this and input_zero, for both CF_INTEGERs: see builder/lower/steps/quantisation.py */
     int32_t input_zero;
     int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
     int64_t joined;        /* of CF_INTEGER: output pixels side by side that are computed as one; 0 is 1 */
@@ -108,7 +108,7 @@ typedef struct {
     const float *weight_scale; /* int8: [panels][16], the scale of each output channel */
 } cf_layer_data;
 
-/* See PoolStep in builder/lower/fused_steps.py. The largest element (NaN if any is NaN), or scale * sum, of those
+/* See PoolStep in builder/lower/steps/pool_step.py. The largest element (NaN if any is NaN), or scale * sum, of those
  * inside the picture. */
 typedef struct {
     int32_t maximum;
@@ -120,14 +120,14 @@ typedef struct {
     int32_t rounded, zero; /* of a maximum: both pictures are of bytes, whose zero this is */
 } cf_pooling;
 
-/* See RepackStep in builder/lower/fused_steps.py. */
+/* See RepackStep in builder/lower/steps/repack_step.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
     cf_halo halo;
 } cf_repack;
 
-/* See NormStep in builder/lower/fused_steps.py. */
+/* See NormStep in builder/lower/steps/norm_step.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
@@ -144,7 +144,7 @@ typedef struct {
 
 typedef enum { CF_LSTM, CF_GRU } cf_recurrence;
 
-/* See RecurrentStep in builder/lower/fused_steps.py. */
+/* See RecurrentStep in builder/lower/steps/recurrent_step.py. */
 typedef struct {
     cf_recurrence kind;
     int64_t steps, batch, units;
@@ -168,7 +168,7 @@ typedef struct {
 
 enum { CF_MOST_HEAD = 256 }; /* numbers of a query, key or value of one head */
 
-/* See Rows in builder/lower/fused_steps.py. */
+/* See Rows in builder/lower/steps/attention_step.py. */
 typedef struct {
     int64_t first, outer[3], row;
 } cf_rows;
@@ -182,7 +182,7 @@ typedef enum {
 
 typedef enum { CF_MASK_F32, CF_MASK_S32, CF_MASK_SET, CF_MASK_U8 } cf_mask_type;
 
-/* See AttentionStep and Mask in builder/lower/fused_steps.py. */
+/* See AttentionStep and Mask in builder/lower/steps/attention_step.py. */
 typedef struct {
     int64_t outer[3], queries, keys, size, value_size; /* the last two at most CF_MOST_HEAD */
     cf_rows query, key, value, output;

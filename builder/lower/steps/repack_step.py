@@ -1,0 +1,29 @@
+"""A copy of a picture with a halo of zeros, or back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.lower.steps.base import KernelTable, Step, StepPrinter
+from builder.lower.steps.memory import Reads, View, Writes
+from builder.lower.steps.printing import list_literal, two_views_lines
+
+
+@dataclass(frozen=True)
+class RepackStep(Step):
+    """Copy a dense NHWC tensor into a View with a halo of zeros, or back."""
+
+    input: Reads[View]
+    output: Writes[View]
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    halo: tuple[int, int, int, int]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        values: dict[str, object] = {"batch": self.batch, "size": list_literal(self.size), "channels": self.channels}
+        return two_views_lines("repack", "repack", values, self.input, self.output, self.halo)
+
+    @property
+    def kernel_tables(self) -> frozenset[KernelTable]:
+        return frozenset({"fused"})

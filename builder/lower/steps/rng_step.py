@@ -1,0 +1,27 @@
+"""The state of XLA's random number generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from builder.lower.steps.base import Step, StepPrinter
+from builder.lower.steps.memory import Buffer, Writes
+from builder.lower.steps.printing import pointer
+from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class RngStep(Step):
+    """Store the generator's 128-bit state and advance it by ``delta``."""
+
+    state: Writes[Buffer]
+    delta: int
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        return [f"cf_advance_rng(context, {pointer(self.state)}, {self.delta}u);"]
+
+
+@reads_thunk("rng_get_and_update_state_thunk")
+def _read_rng_get_and_update_state(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    return RngStep(name, reader.slice(thunk.state_buffer, name), thunk.delta)

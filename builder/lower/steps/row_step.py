@@ -1,0 +1,30 @@
+"""A copy of one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.lower.steps.base import Step, StepPrinter
+from builder.lower.steps.memory import Buffer, Reads, Writes
+from builder.lower.steps.printing import pointer
+
+
+@dataclass(frozen=True)
+class RowStep(Step):
+    """Copy one of ``count`` rows of ``source`` to ``target``, which has a row's size.
+
+    ``index`` is an int32 in the arena; past either end it means the row at that end.
+    """
+
+    index: Reads[Buffer]
+    source: Reads[Buffer]
+    target: Writes[Buffer]
+    count: int
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        return [
+            f"const int32_t index = *(const int32_t *){pointer(self.index)};",
+            f"const size_t row = index < 0 ? 0u : index < {self.count} ? (size_t)index : {self.count - 1}u;",
+            f"__builtin_memcpy({pointer(self.target)}, "
+            f"(const uint8_t *){pointer(self.source)} + row * {self.target.size}u, {self.target.size}u);",
+        ]

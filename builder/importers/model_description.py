@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from builder.importers import freeze_model, open_source
 from builder.importers.graph import FrozenGraph
 from builder.importers.image_families import find_family
 from builder.importers.input_scaling import find_scaling
 from builder.importers.loaded import LoadedModel
 from builder.importers.missing_values import find_missing_values
+from builder.importers.model_import import freeze_model, open_source
 from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
 from builder.importers.state import assign
 from builder.importers.tf import loaded_graph, reference_session

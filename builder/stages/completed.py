@@ -14,8 +14,8 @@ from typing import Any
 from builder.cache import digest
 from builder.errors import SandboxError, SpecError
 from builder.escape import describe_error, visible
-from builder.importers import open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.model_import import open_model
 from builder.importers.signatures import has_strings
 from builder.preflight import require
 from builder.sources import locate, with_text

@@ -14,10 +14,10 @@ from builder.cache import digest
 from builder.errors import SpecError
 from builder.frameworks import jobs
 from builder.frameworks.environment import FRAMEWORKS, framework_sandbox
-from builder.importers import import_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_description import describe
+from builder.importers.model_import import import_model
 from builder.importers.ports import ModelPorts
 from builder.importers.variants import require_variants
 from builder.importers.xla_ops import OpReport

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.files import scratch
-from builder.importers import freeze_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_description import find_facts
+from builder.importers.model_import import freeze_model, open_model
 from builder.importers.ports import ModelPorts
 from builder.importers.word_steps import ops_of
 from builder.preflight import Preflight

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
 from builder.front import find
-from builder.importers import import_model, open_model
 from builder.importers.example_front import require_alike
 from builder.importers.example_protos import proto_of, random_protos
 from builder.importers.examples import without_examples
+from builder.importers.model_import import import_model, open_model
 from builder.importers.tf import tensorflow
 from builder.pipeline import build_bundle
 from builder.spec import FeedSpec, load

@@ -14,8 +14,8 @@ import safetensors.numpy
 from builder.cli import main
 from builder.deliver.export import export_model, exported_spec
 from builder.errors import UsageError
-from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
+from builder.importers.model_import import import_model
 from builder.importers.tf import reference_session, tensorflow
 from builder.project import Project
 from builder.sources import locate

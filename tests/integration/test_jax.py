@@ -13,8 +13,8 @@ import pytest
 from builder import preflight
 from builder.arrays import save_arrays
 from builder.errors import ImportModelError, VerifyError
-from builder.importers import freeze_model
 from builder.importers.graph import FrozenGraph
+from builder.importers.model_import import freeze_model
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.program import Program, open_program
 from builder.importers.stablehlo import STABLEHLO

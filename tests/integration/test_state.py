@@ -16,8 +16,8 @@ import safetensors.numpy
 
 from builder.deliver.export import export_model
 from builder.errors import LowerError
-from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
+from builder.importers.model_import import import_model
 from builder.importers.tf import tensorflow
 from builder.link.library import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
 from builder.lower import LoweringPath, lower

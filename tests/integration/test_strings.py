@@ -14,8 +14,8 @@ import pytest
 from builder.errors import ImportModelError, SandboxError
 from builder.front import Found, find
 from builder.front.pictures import photographs
-from builder.importers import import_model, open_model
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.model_import import import_model, open_model
 from builder.importers.strings import probe
 from builder.importers.tf import tensorflow
 from builder.pipeline import build_bundle

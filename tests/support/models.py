@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.importers import import_model
 from builder.importers.graph import FrozenGraph
+from builder.importers.model_import import import_model
 from builder.importers.tf import reference_session, tensorflow
 from builder.project import Project
 from builder.spec import Format, ModelSpec, Source

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.importers import freeze_model, open_model
 from builder.importers.model_description import describe
+from builder.importers.model_import import freeze_model, open_model
 from builder.importers.tf import tensorflow
 from builder.spec import ModelSpec, Source
 from handler.description import Port

@@ -1,0 +1,145 @@
+"""Any trained model in, one frozen GraphDef with static feeds out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from builder.errors import ImportModelError
+from builder.importers.graph import FrozenGraph
+from builder.importers.loaded import LoadedModel
+from builder.importers.outputs import check_outputs
+from builder.importers.ports import ModelPorts
+from builder.importers.shapes import check_dtype, describe_fixed_batch, pin_shapes
+from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
+from builder.spec.tensor import c_identifier
+
+
+def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph:
+    """Read the model at ``model_path`` and write its frozen graph into ``folder``: see ``freeze_model``."""
+    return freeze_model(open_model(spec, model_path), spec, folder)
+
+
+def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
+    """The model at ``model_path``, read as the spec says. Raises ImportModelError.
+
+    Of a model of another framework, the folder with the program that was made of it: see ``builder.frameworks``.
+    """
+    return open_source(spec.source, model_path, spec.feeds, spec.fetches)
+
+
+def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGraph:
+    """Write graph.pb, config.pbtxt and ports.json of a model that was read into ``folder``.
+
+    Preprocessing and activations of the spec are in the graph: an image feed is uint8 [batch, height, width,
+    channels]. The same model and spec give the same bytes. Raises ImportModelError; UnsupportedOpsError where the graph
+    has ops that cannot be compiled, before anything of it runs.
+    """
+    from builder.importers.allowed_ops import admit
+    from builder.importers.constant_feeds import with_constant_feeds
+    from builder.importers.crosses import crossed_fingerprints
+    from builder.importers.example_front import require_alike
+    from builder.importers.examples import without_examples
+    from builder.importers.freeze import write_frozen
+    from builder.importers.hashes import hashed_numbers
+    from builder.importers.strings import without_strings
+    from builder.importers.word_front import write_words
+    from builder.importers.word_places import with_tokens
+    from builder.importers.words import cut_words, lengths_of, string_feeds
+    from builder.importers.written import looked_up_as_numbers
+
+    origin, warnings = loaded.ports.origin, (*loaded.ports.warnings, *describe_fixed_batch(loaded.ports, spec))
+    loaded, spec = with_constant_feeds(loaded, spec)
+    loaded, examples = without_examples(loaded, spec)
+    if loaded.ports.have_strings:
+        loaded = without_strings(loaded, spec)
+    shapes = pin_shapes(loaded.ports, spec)
+    fetches = _choose_fetches(loaded.ports, spec)
+    raw = loaded.freeze(shapes)
+    raw = looked_up_as_numbers(replace(raw, graph_def=crossed_fingerprints(hashed_numbers(raw.graph_def))))
+    words, of_words = None, frozenset[str]()
+    strings = string_feeds(raw)
+    lengths = lengths_of(spec.feeds, strings)
+    if strings:
+        words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()], lengths)
+        of_words = _of_words(spec, fetches)
+        words = with_tokens(words) if of_words else words
+        raw, shapes = words.raw, words.shapes
+    definition, feeds = admit(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
+    raw = replace(raw, graph_def=definition, feeds=feeds)
+    if words:
+        write_words(replace(words, raw=raw), list(fetches.values()), folder, of_words)
+    if examples:
+        require_alike(examples, words, list(fetches.values()))
+    inputs = words.inputs if words else ()
+    given = examples.input({*raw.feeds, *(one.name for one in inputs)}) if examples else None
+    graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, given)
+    check_outputs(spec, graph)
+    if warnings or origin:
+        graph = replace(graph, warnings=warnings, origin=origin)
+        graph.save()
+    return graph
+
+
+def _of_words(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
+    """The model's own names of the ``fetches`` that have a row for each word of a text."""
+    tagged = [output for output in spec.outputs if output.kind == "tokens"]
+    return frozenset(fetches[output.fetch or next(iter(fetches))] for output in tagged)
+
+
+def open_source(
+    source: Source, path: Path, feeds: tuple[FeedSpec, ...] = (), fetches: tuple[FetchSpec, ...] = ()
+) -> LoadedModel:
+    """Read the model at ``path``; a frozen graph with these feeds and fetches, or all. Raises ImportModelError."""
+    if not path.exists():
+        raise ImportModelError(f"There is no model at {path}.")
+    match source.format:
+        case "keras" | "h5":
+            from builder.importers.keras import open_keras
+
+            return open_keras(source, path)
+        case "saved_model":
+            from builder.importers.saved_model import open_saved_model
+
+            return open_saved_model(source, path)
+        case "graph_def":
+            from builder.importers.graph_def import open_graph_def
+
+            return open_graph_def(source, path, feeds, fetches)
+        case "jax" | "pytorch":
+            from builder.importers.program import open_program
+
+            return open_program(path)
+
+
+def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
+    """The name callers see to the model's own, in the spec's order, or all of the model's."""
+    known = {port.name: port for port in ports.fetches}
+    problems = [
+        f"[[fetches]] names {fetch.name!r}, which is not an output; the outputs are {', '.join(known)}."
+        for fetch in spec.fetches
+        if fetch.name not in known
+    ]
+    chosen = {f.visible: f.name for f in spec.fetches} or {name: name for name in known}
+    if not chosen:
+        problems.append("The model has no outputs.")
+    identifiers = [c_identifier(name).lower() for name in ([f.visible for f in spec.fetches] or known)]
+    problems += [
+        f"Two fetches are called {name!r} once written in C: give one an `alias`."
+        for name in sorted({n for n in identifiers if identifiers.count(n) > 1})
+    ]
+    problems += [
+        f"[[outputs]] reads {fetch!r}, which is not a fetch; the fetches are {', '.join(chosen)}."
+        for output in spec.outputs
+        for fetch in output.fetches
+        if fetch is not None and fetch not in chosen
+    ]
+    if len(chosen) > 1 and any(output.fetch is None for output in spec.outputs):
+        problems.append(f"The model has several outputs: add `fetch = ...` under [[outputs]] ({', '.join(chosen)}).")
+    problems += [
+        p for name in chosen.values() if name in known for p in check_dtype(known[name], "output", spec.source.format)
+    ]
+    if problems:
+        raise ImportModelError("\n".join(problems))
+    return chosen

@@ -203,8 +203,8 @@ bench-model: setup ## how fast the bundle of MODEL is here: p50, p90, p99, and c
 	@$(PY) -m builder.cli bench "$(MODEL)"
 
 .PHONY: cost
-cost: setup ## with how much memory the function of MODEL is cheapest; COST_FLAGS="--below 50" (control groups: as root)
-	@$(PY) -m builder.cli cost "$(MODEL)" $(COST_FLAGS)
+cost: setup ## what a million requests to the function of MODEL cost, by memory
+	@$(PY) -m builder.cli cost "$(MODEL)"
 
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
 SAM := SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam
@@ -367,13 +367,6 @@ bench-lambda: .venv-bench/.done ##- the function against the same one on other e
 bench-lambda-minilm: .venv-bench/.done build/minilm/model.keras ##- the same for texts, against tokenizers + ONNX Runtime and fastembed; writes docs/benchmarks-function-minilm.md
 	@.venv-bench/bin/python -m benchmarks.function minilm
 	@.venv-bench/bin/python -m benchmarks.function.report build/bench/function-minilm/results.json
-
-COSTED := emotion digits age_gender languages minilm
-.PHONY: bench-memory
-bench-memory: .venv-bench/.done ##- what the examples cost with each size of memory, by control groups (as root); writes docs/cost-of-memory.md
-	@for model in $(COSTED); do $(MAKE) --no-print-directory bundle MODEL=$$model BUILD_IN=$(BUILD_IN); done
-	@.venv-bench/bin/python -m benchmarks.memory $(COSTED)
-	@.venv-bench/bin/python -m benchmarks.memory.report
 
 .PHONY: scale
 scale: .venv-bench/.done ##- what ten million items take and cost, worked out (a minute); writes docs/scale.md and the table of docs/queues.md

@@ -14,6 +14,9 @@ WHOLE_PROCESSOR_MB = 1769
 """Megabytes of memory with which a function has one whole processor; its share grows with memory.
 https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
 
+MEMORY_MB = (256, 512, 1024, WHOLE_PROCESSOR_MB, 3008)
+"""Sizes of memory, in megabytes, that a function's cost is shown for."""
+
 
 @dataclass(frozen=True)
 class Prices:

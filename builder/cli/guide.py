@@ -15,7 +15,7 @@ EXAMPLES = {
     "sample": "emotion",
     "serve": "emotion --port 8080",
     "bench": "emotion --seconds 5",
-    "cost": "emotion --memory 442 1769 --below 50",
+    "cost": "emotion --memory 512 1769",
     "inspect": "model.keras",
     "explain": "emotion --threads 2",
     "verify": "emotion --layers",
@@ -51,8 +51,8 @@ ABOUT = {
     "the answer.",
     "bench": "Times are milliseconds on this machine: of one run of the library, of a request as its caller sees it, "
     "and of a start from nothing to the first answer.",
-    "cost": "Times are milliseconds: `cold` from nothing to the first answer, `p50` and `p90` what callers wait for a "
-    "warm request, `billed` the mean of that as Lambda rounds it. Prices are US dollars for a million requests.",
+    "cost": "Times are milliseconds that the function itself takes of a warm request, in Lambda's emulator on this "
+    "machine. Prices are US dollars for a million requests.",
 }
 """Sentences behind the first, of the commands that need some."""
 

@@ -145,6 +145,17 @@ _ACCURACY = _object(
     agreement=_or_null(_number("the share of items in which every top class is TensorFlow's")),
 )
 
+_FUNCTION = _object(
+    "the function in Lambda's emulator; null where it was left out",
+    python=_text(),
+    note=_text(),
+    starts=_whole(),
+    start=_START,
+    warm=_SPREAD,
+    handler=_number("milliseconds that the function itself takes of a warm request, the median"),
+    memory=_whole("bytes of the function's process, at most"),
+)
+
 _ANY_NUMBER: Schema = {"type": ["number", "string"], "description": "a string for nan and infinities"}
 
 _DIFFERENCE = _object(
@@ -394,46 +405,32 @@ RESULTS: dict[str, Schema] = {
         cpu=_text(),
         threads=_whole(),
         library=_SPREAD,
-        function=_or_null(
-            _object(
-                "null where it was left out",
-                python=_text(),
-                note=_text(),
-                starts=_whole(),
-                start=_START,
-                warm=_SPREAD,
-                handler=_number("milliseconds that the function itself takes of a warm request, the median"),
-                memory=_whole("bytes of the function's process, at most"),
-            )
-        ),
+        function=_or_null(_FUNCTION),
     ),
     "cost": _object(
         model=_text(),
         version=_text(),
         target=_text("that was measured"),
         cpu=_text(),
-        python=_text("that ran the function"),
-        note=_text("says so where that is not Lambda's"),
-        shared_by=_text("how the function was held to a share of a processor"),
-        rounds=_whole("cold starts with each size"),
-        prices=_object("US dollars", region=_text(), date=_text(), source=_text()),
+        function=_FUNCTION,
+        million_starts=_number("US dollars of a million cold starts, with one whole processor"),
+        prices=_object(
+            "US dollars",
+            region=_text(),
+            date=_text(),
+            source=_text(),
+            million_requests=_number(),
+            gb_second=_number(),
+        ),
         sizes=_list(
             _object(
                 memory=_whole("megabytes"),
-                processors=_number("that Lambda has for that"),
-                start=_START,
-                warm=_SPREAD,
-                billed=_number("milliseconds of a warm request, each rounded up, on average"),
-                peak=_whole("bytes of the function's process"),
-                dollars=_by_name(_number(), "of a million warm requests, by architecture"),
-                cold_dollars=_by_name(_number(), "of a million cold starts, by architecture"),
+                ms=_number("milliseconds of a warm request"),
+                billed=_whole("milliseconds"),
+                dollars=_number("of a million warm requests"),
             ),
             "by memory",
         ),
-        left_out=_by_name(_text("why"), "by memory"),
-        cheapest=_whole("megabytes, on the architecture that was measured"),
-        below=_or_null(_number("milliseconds, as asked for")),
-        cheapest_below=_or_null(_whole("megabytes; nine of ten warm requests are faster than `below`")),
     ),
     "deploy": _object(
         "of the stack; what SAM prints goes to standard error",

@@ -25,6 +25,7 @@ from builder.cli.command import (
 )
 from builder.commands import bundle_command
 from builder.errors import UsageError
+from builder.prices import MEMORY_MB
 from builder.project import Project
 from builder.targets import host_target, target_named
 
@@ -140,30 +141,15 @@ def bench(options: Options, project: Project) -> None:
 
 def _cost_arguments(parser: Arguments) -> None:
     add_model(parser)
-    parser.add_argument(
-        "--memory", type=whole(1), nargs="+", metavar="MB", help="sizes to measure (default: 442 885 1769 3538)"
-    )
-    parser.add_argument(
-        "--below", type=positive, metavar="MS", help="name the cheapest with nine of ten warm requests below it, too"
-    )
-    parser.add_argument("--rounds", type=whole(1), default=5, help="cold starts with each size (default: 5)")
-    parser.add_argument(
-        "--seconds", type=positive, default=1.0, help="how long warm requests are sent after each start (default: 1)"
-    )
+    sizes = " ".join(map(str, MEMORY_MB))
+    parser.add_argument("--memory", type=whole(1), nargs="+", metavar="MB", help=f"sizes of memory (default: {sizes})")
 
 
 def cost(options: Options, project: Project) -> None:
     from builder.measure import cost
 
-    found = cost.costs(
-        bundle_of([options.model], project),
-        options.memory or cost.MEMORY_MB,
-        rounds=options.rounds,
-        seconds=options.seconds,
-        below=options.below,
-        say=progress_of(options).say,
-    )
-    answer(options, found.to_dict(), cost.render(found))
+    measured = cost.measure_cost(bundle_of([options.model], project), options.memory or MEMORY_MB)
+    answer(options, asdict(measured), cost.render(measured))
 
 
 COMMANDS = (
@@ -171,5 +157,5 @@ COMMANDS = (
     Command("sample", "print a request that a bundle's model takes: a picture, zeros", add_model, sample),
     Command("serve", "serve a bundle on this machine as its Function URL does", _serve_arguments, serve),
     Command("bench", "say how fast a bundle is here, its library and the function", _bench_arguments, bench),
-    Command("cost", "measure with how much memory a bundle's function is cheapest", _cost_arguments, cost),
+    Command("cost", "estimate what a million requests to a bundle's function cost", _cost_arguments, cost),
 )

@@ -15,7 +15,6 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,29 +30,6 @@ PATH = "/2015-03-31/functions/function/invocations"
 START_SECONDS, STOP_SECONDS, REQUEST_SECONDS = 20, 5, 120
 
 
-def invoked(port: int, body: bytes, log: Callable[[], str]) -> Any:
-    """The answer of the function behind the emulator at ``port``, or the platform's (``errorType``).
-
-    ``log``: what the function has written. Raises EnvironmentSetupError, with its end.
-    """
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REQUEST_SECONDS)
-    try:
-        connection.request("POST", PATH, body)
-        text = connection.getresponse().read()
-        # Nothing at all is how the emulator says that the runtime's process ended.
-        return json.loads(text) if text else {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
-    except (OSError, http.client.HTTPException, ValueError) as failure:
-        raise EnvironmentSetupError(f"the function gave no answer ({failure}); its log:\n{log()[-2000:]}") from failure
-    finally:
-        connection.close()
-
-
-def init_ms_of(report: str) -> float:
-    """Start of Python to ready, out of what the emulator has written; NaN before the first request."""
-    found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", report)
-    return float(found[1]) if found else float("nan")
-
-
 @dataclass
 class Emulator:
     """A context manager; ``invoke`` works inside it, and the processes are gone after it, whatever happened."""
@@ -67,7 +43,6 @@ class Emulator:
     environment: dict[str, str] = field(default_factory=dict)
     memory: int = 1769  # MB; told to the function, not enforced
     handler: str = HANDLER
-    prefix: tuple[str, ...] = ()  # a command that runs the one behind it: see builder/measure/share.py
     _process: subprocess.Popen[bytes] | None = None
     _port: int = 0
     _folder: tempfile.TemporaryDirectory[str] | None = None
@@ -102,7 +77,20 @@ class Emulator:
             raise UsageError(
                 f"the request has {len(body):,} bytes; Lambda takes {MAX_REQUEST:,}. Send a smaller picture."
             )
-        return invoked(self._port, body, lambda: self.log)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REQUEST_SECONDS)
+        try:
+            connection.request("POST", PATH, body)
+            text = connection.getresponse().read()
+            # Nothing at all is how the emulator says that the runtime's process ended.
+            return (
+                json.loads(text) if text else {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
+            )
+        except (OSError, http.client.HTTPException, ValueError) as failure:
+            raise EnvironmentSetupError(
+                f"the function gave no answer ({failure}); its log:\n{self.log[-2000:]}"
+            ) from failure
+        finally:
+            connection.close()
 
     @property
     def log(self) -> str:
@@ -112,7 +100,8 @@ class Emulator:
     @property
     def init_ms(self) -> float:
         """Start of Python to ready, by the emulator; known after the first request. NaN before."""
-        return init_ms_of(self._read("rapid"))
+        found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read("rapid"))
+        return float(found[1]) if found else float("nan")
 
     @property
     def peak_rss(self) -> int:
@@ -126,7 +115,7 @@ class Emulator:
         with _free_port() as first, _free_port() as second:
             self._port, api = first.getsockname()[1], second.getsockname()[1]
         command = [
-            *self.prefix, str(self.binary.resolve()), "--log-level", "info",
+            str(self.binary.resolve()), "--log-level", "info",
             "--runtime-interface-emulator-address", f"127.0.0.1:{self._port}",
             "--runtime-api-address", f"127.0.0.1:{api}",
             # -S: no site-packages, so that nothing is imported but what the layers hold.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from builder.console_tables import table
 from builder.errors import EnvironmentSetupError
 from builder.library.opened import Call, OpenedModel
 from builder.local import rie
+from builder.local.emulator import Emulator
 from builder.measure.machine import cpu_name
 from builder.pack.bundle import Bundle
 from builder.spec.tensor import TensorSpec
@@ -114,7 +115,7 @@ def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int
         cpu=cpu_name(),
         threads=threads,
         library=library,
-        function=_function(bundle, starts, seconds) if starts else None,
+        function=measure_function(bundle, starts, seconds) if starts else None,
     )
 
 
@@ -139,7 +140,11 @@ def timed(call: Callable[[], object], seconds: float) -> list[float]:
     return times
 
 
-def _function(bundle: Bundle, starts: int, seconds: float) -> FunctionTimes:
+def measure_function(bundle: Bundle, starts: int = 5, seconds: float = 3.0) -> FunctionTimes:
+    """Start the function of ``bundle`` in Lambda's emulator ``starts`` times, and time warm requests for ``seconds``.
+
+    Raises EnvironmentSetupError where the function does not run, AnswerError for a request that it refuses.
+    """
     event = rie.default_event(bundle.folder)
     found: list[Start] = []
     for number in range(starts):
@@ -153,22 +158,7 @@ def _function(bundle: Bundle, starts: int, seconds: float) -> FunctionTimes:
     return FunctionTimes(python.version, rie.note(python) or "", starts, start, warm, handler, memory)
 
 
-class Running(Protocol):
-    """A function that takes requests: ``builder.local.emulator.Emulator``, or one in a container."""
-
-    def invoke(self, event: Any) -> Any: ...
-
-    @property
-    def log(self) -> str: ...
-
-    @property
-    def init_ms(self) -> float: ...
-
-    @property
-    def peak_rss(self) -> int: ...
-
-
-def started(running: Running, event: Any) -> Start:
+def started(running: Emulator, event: Any) -> Start:
     """The first request's times: the client's, the emulator's of the start, and what the function says of itself.
 
     Raises EnvironmentSetupError, and AnswerError for a request that the function refuses.

@@ -1,214 +1,138 @@
-"""Which size of memory is the cheapest for a function: run at each, on the share of a processor that it stands for.
-
-Lambda gives processor time in proportion to memory, and bills memory times time. So a size is cheap where the function
-still has all the processor that it can use. The emulator and the function are held to the share, the caller is not.
-"""
+"""The price of a million requests: Lambda's list prices, times what a warm request and a cold start take here."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, median
 from typing import Any
 
 from builder.console_tables import table
 from builder.errors import UsageError
-from builder.local import rie
-from builder.measure.bench import Spread, Start, started, timed
-from builder.measure.held import Held, held
+from builder.measure.bench import FunctionTimes, measure_function
 from builder.measure.machine import cpu_name
 from builder.pack.bundle import Bundle
-from builder.prices import WHOLE_PROCESSOR_MB, Prices, list_prices
-from builder.targets import TARGETS, Target, host_target
+from builder.prices import MEMORY_MB, WHOLE_PROCESSOR_MB, list_prices
+from builder.targets import Target, host_target
 
-MEMORY_MB = (442, 885, WHOLE_PROCESSOR_MB, 2 * WHOLE_PROCESSOR_MB)
-"""A quarter, a half, one and two processors."""
 LEAST_MB, MOST_MB = 128, 10_240
+POWER_TUNING = "https://github.com/alexcasalboni/aws-lambda-power-tuning"
 
 
 @dataclass(frozen=True)
-class Size:
-    """What was measured with ``memory`` megabytes. Times are milliseconds, of all rounds.
-
-    ``start``: the cold start with the median total. ``warm``: requests one after the other. ``billed``: of a warm one,
-    each rounded up to a millisecond, the mean of a round, and the median of the rounds. ``peak``: bytes of the
-    function's process. ``dollars``: of a million warm requests, and ``cold_dollars`` of a million cold starts, by
-    Lambda's name for the architecture.
-    """
+class MemorySize:
+    """The estimate for ``memory`` megabytes: ``ms`` of a warm request, and US dollars of a million of them."""
 
     memory: int
-    processors: float
-    start: Start
-    warm: Spread
-    billed: float
-    peak: int
-    dollars: dict[str, float]
-    cold_dollars: dict[str, float]
+    ms: float
+    billed: int
+    dollars: float
 
 
 @dataclass(frozen=True)
-class Costs:
-    """``left_out``: why, by memory. ``below``: milliseconds that were asked for, None where none were.
+class Prices:
+    """US dollars, by Lambda's list prices."""
 
-    ``cheapest``: megabytes, on the architecture that was measured; ``cheapest_below``: the same of the sizes with which
-    nine of ten warm requests are faster than ``below``, None where there is none.
+    region: str
+    date: str
+    source: str
+    million_requests: float
+    gb_second: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a function by its memory, and ``function``: the measured times that it follows from.
+
+    ``million_starts``: US dollars of a million cold starts with one whole processor.
     """
 
     model: str
     version: str
     target: str
     cpu: str
-    python: str
-    note: str
-    shared_by: str
-    rounds: int
+    function: FunctionTimes
+    million_starts: float
     prices: Prices
-    sizes: tuple[Size, ...]
-    left_out: dict[int, str]
-    cheapest: int
-    below: float | None
-    cheapest_below: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON, unrounded."""
-        return asdict(self) | {
-            "prices": {"region": self.prices.region, "date": self.prices.date, "source": self.prices.sources[0]},
-            "left_out": {str(memory): why for memory, why in self.left_out.items()},
-        }
+    sizes: tuple[MemorySize, ...]
 
 
-@dataclass(frozen=True)
-class Round:
-    """One cold start, the milliseconds of warm requests after it, and the bytes of the process at most."""
+def measure_cost(bundle: Bundle, memory: Sequence[int] = MEMORY_MB) -> Cost:
+    """Measure the function of ``bundle`` in Lambda's emulator, and price it at each size of ``memory`` that it fits.
 
-    start: Start
-    warm: tuple[float, ...]
-    peak: int
-
-
-def costs(
-    bundle: Bundle,
-    memory: Sequence[int] = MEMORY_MB,
-    *,
-    rounds: int = 5,
-    seconds: float = 1.0,
-    below: float | None = None,
-    say: Callable[[str], None] = lambda _: None,
-) -> Costs:
-    """Start the function ``rounds`` times with each size, the sizes taking turns, and send it requests for ``seconds``.
-
-    Raises UsageError where no size can be measured here, EnvironmentSetupError where nothing can be held to a share of
-    a processor or the function does not run, AnswerError where it refuses the request.
+    Raises UsageError for a size that Lambda does not have or that is too small, and as ``measure_function`` does.
     """
-    if wrong := [size for size in memory if not LEAST_MB <= size <= MOST_MB]:
-        raise UsageError(f"{wrong[0]} MB: Lambda has functions of {LEAST_MB:,} to {MOST_MB:,} MB.")
-    target, place = host_target(), held(bundle.layer, say)
-    event = rie.default_event(bundle.folder)
-    found: dict[int, list[Round]] = {size: [] for size in sorted(set(memory))}
-    left_out: dict[int, str] = {}
-    with suppress(UsageError):  # a start that is not counted reads every file, and writes missing bytecode
-        _round(place, min(found), event, 0)
-    for turn in range(rounds):
-        for size in (size for size in list(found) if size not in left_out):
-            say(f"round {turn + 1} of {rounds}: {size} MB")
-            try:
-                found[size].append(_round(place, size, event, seconds))
-            except UsageError as error:
-                left_out[size] = str(error)
-            else:
-                if found[size][-1].peak > size << 20:
-                    left_out[size] = f"the function needs {found[size][-1].peak / 2**20:,.0f} MB."
-    sizes = tuple(size_of(size, found[size]) for size in found if size not in left_out)
+    for size in memory:
+        if not LEAST_MB <= size <= MOST_MB:
+            raise UsageError(f"{size} MB: Lambda has functions of {LEAST_MB:,} to {MOST_MB:,} MB.")
+    target = host_target()
+    function = measure_function(bundle)
+    sizes = estimate_sizes(target, function.handler, function.memory, memory)
     if not sizes:
-        raise UsageError(f"no size of memory can be measured here: {' '.join(left_out.values())}")
+        raise UsageError(f"the function takes {function.memory / 2**20:,.0f} MB: give it more with --memory.")
     model = json.loads(bundle.manifest.read_text(encoding="utf-8"))["model"]
-    return Costs(
+    return Cost(
         model=model["name"],
         version=model["version"],
         target=target.name,
         cpu=cpu_name(),
-        python=place.python,
-        note=place.note,
-        shared_by=place.name,
-        rounds=rounds,
-        prices=list_prices(),
+        function=function,
+        million_starts=list_prices().requests(WHOLE_PROCESSOR_MB, function.start.total, target.architecture),
+        prices=prices_of(target),
         sizes=sizes,
-        left_out=left_out,
-        cheapest=cheapest(sizes, target) or 0,
-        below=below,
-        cheapest_below=None if below is None else cheapest([size for size in sizes if size.warm.p90 < below], target),
     )
 
 
-def _round(place: Held, memory: int, event: Any, seconds: float) -> Round:
-    """One cold start with ``memory`` megabytes, and warm requests for ``seconds``. Raises as ``running`` does."""
-    with place.running(memory) as running:
-        start = started(running, event)
-        warm = tuple(timed(lambda: rie.require_answer(running.invoke(event)), seconds))
-        return Round(start, warm, running.peak_rss)
-
-
-def size_of(memory: int, rounds: Sequence[Round]) -> Size:
+def prices_of(target: Target) -> Prices:
+    """Return the list prices of functions on ``target``."""
     prices = list_prices()
-    starts = sorted((one.start for one in rounds), key=lambda start: start.total)
-    start = starts[len(starts) // 2]
-    billed = median(fmean(max(1, math.ceil(ms)) for ms in one.warm) for one in rounds)
-    return Size(
-        memory=memory,
-        processors=memory / WHOLE_PROCESSOR_MB,
-        start=start,
-        warm=Spread.of([ms for one in rounds for ms in one.warm]),
-        billed=billed,
-        peak=max(one.peak for one in rounds),
-        dollars={name: prices.million_requests + prices.compute(memory, billed, name) for name in prices.gb_second},
-        cold_dollars={name: prices.requests(memory, start.total, name) for name in prices.gb_second},
-    )
+    per_second = prices.gb_second[target.architecture]
+    return Prices(prices.region, prices.date, prices.sources[0], prices.million_requests, per_second)
 
 
-def cheapest(sizes: Sequence[Size], target: Target) -> int | None:
-    """The memory of the cheapest; of two that cost alike, the larger, which is faster."""
-    if not sizes:
-        return None
-    return min(sizes, key=lambda size: (round(size.dollars[target.architecture], 3), -size.memory)).memory
+def estimate_sizes(
+    target: Target, handler_ms: float, peak_memory: int, memory: Sequence[int] = MEMORY_MB
+) -> tuple[MemorySize, ...]:
+    """Price a million warm requests at several sizes of memory, in megabytes.
+
+    ``handler_ms``: the time of a request on one whole processor. With less memory it takes longer by as much, with more
+    no less: a request runs on one thread. Billed is every begun millisecond. ``peak_memory``: bytes; sizes that it does
+    not fit into are left out.
+    """
+    prices = list_prices()
+    sizes = []
+    for size in sorted(set(memory)):
+        if peak_memory <= size << 20:
+            ms = handler_ms * max(1.0, WHOLE_PROCESSOR_MB / size)
+            dollars = prices.requests(size, ms, target.architecture)
+            sizes.append(MemorySize(size, ms, max(1, math.ceil(ms)), dollars))
+    return tuple(sizes)
 
 
-def render(found: Costs) -> str:
-    """A table, and which to take."""
-    here = next(target for target in TARGETS if target.name == found.target).architecture
-    names = sorted(found.prices.gb_second, key=lambda name: name != here)
-    head = ("MB", "vCPU", "cold", "p50", "p90", "billed", *names, "cold start")
+def report_cost(target: Target, function: FunctionTimes) -> dict[str, Any]:
+    """Return the same for the page of `coldforge report`."""
+    rows = estimate_sizes(target, function.handler, function.memory)
+    return asdict(prices_of(target)) | {"handler_ms": function.handler, "rows": [asdict(row) for row in rows]}
+
+
+def render(cost: Cost) -> str:
+    """Return a table of the sizes, and where the figures come from."""
+    function, start = cost.function, cost.function.start
     rows: list[list[str] | None] = [
-        [
-            f"{size.memory:,}",
-            f"{size.processors:.2f}",
-            f"{size.start.total:.0f}",
-            f"{size.warm.p50:.1f}",
-            f"{size.warm.p90:.1f}",
-            f"{size.billed:.1f}",
-            *(f"{size.dollars[name]:.2f}" for name in names),
-            f"{size.cold_dollars[here]:.2f}",
-        ]
-        for size in found.sizes
+        [f"{size.memory:,}", f"{size.ms:.1f}", f"{size.billed:,}", f"{size.dollars:.2f}"] for size in cost.sizes
     ]
-    cheapest = f"cheapest: {found.cheapest:,} MB"
-    if found.below is not None:
-        cheapest += f"; with nine of ten warm requests below {found.below:g} ms: "
-        cheapest += f"{found.cheapest_below:,} MB" if found.cheapest_below else "none"
     return "\n".join(
         [
-            f"{found.model} {found.version}: milliseconds, and US dollars for a million requests "
-            f"(list prices of {found.prices.of})",
-            "cold: from nothing to the first answer; p50, p90: what callers wait for a warm request; "
-            "billed: the mean of that as Lambda rounds it",
-            table(head, rows, right=tuple(range(len(head))), indent=0),
-            *(f"{memory:,} MB is left out: {why}" for memory, why in found.left_out.items()),
+            f"{cost.model} {cost.version}: US dollars for a million warm requests, by memory (list prices of "
+            f"{cost.prices.region}, {cost.prices.date})",
+            table(("MB", "ms", "billed ms", "USD"), rows, right=(0, 1, 2, 3), indent=0),
             "",
-            cheapest,
-            f"Lambda's emulator on {found.cpu}, Python {found.python}; medians of {found.rounds} rounds. Held to a "
-            f"share of a processor by {found.shared_by}. {', '.join(names[1:])} was not measured: at this speed.",
-            *([found.note] if found.note else []),
+            f"A cold start takes {start.total:.0f} ms: {cost.million_starts:.2f} USD for a million with "
+            f"{WHOLE_PROCESSOR_MB:,} MB.",
+            f"Measured with one processor, in Lambda's emulator on {cost.cpu}, Python {function.python}. Lambda gives "
+            f"less than one below {WHOLE_PROCESSOR_MB:,} MB, and the times there are estimated in proportion.",
+            f"AWS Lambda Power Tuning measures a deployed function: {POWER_TUNING}",
+            *([function.note] if function.note else []),
         ]
     )

@@ -10,13 +10,13 @@ from typing import Any
 from builder import __version__
 from builder.measure.accuracy import kept_accuracy
 from builder.measure.bench import bench
+from builder.measure.cost import report_cost
 from builder.measure.explain import Study, study
 from builder.measure.machine import cpu_name
 from builder.measure.peak import measure_peak
 from builder.pack.bundle import find_bundle
 from builder.pack.dependencies import dependencies_folder
 from builder.page.agreement import histograms
-from builder.page.cost import costs
 from builder.page.flow import flow_of
 from builder.page.sizes import size_tree
 from builder.workspace import Workspace
@@ -61,7 +61,7 @@ def gather(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str =
         "agreement": {"outputs": manifest["verification"]["outputs"], "histograms": errors},
         "accuracy": kept_accuracy(ws, graph),
         "bench": asdict(speed),
-        "cost": costs(ws.target, function.handler, function.memory) if function else None,
+        "cost": report_cost(ws.target, function) if function else None,
         "stages": _stages(ws.stage_times),
     }
 

@@ -197,8 +197,6 @@ def test_what_is_no_port_is_refused_before_anything_is_started(port: str, capsys
         "diff a b --threads -1",
         "bench emotion --starts -1",
         "bench emotion --seconds 0",
-        "cost emotion --rounds 0",
-        "cost emotion --below inf",
         "cost emotion --memory 442 0",
         "report emotion --starts 1.5",
         "publish emotion --prune 0",
@@ -288,7 +286,7 @@ def test_make_help_shows_what_a_user_needs_and_developers_targets_apart() -> Non
 
     users, developers = listed("help"), listed("help-developers")
     assert {"bundle", "invoke", "deploy", "test", "test-all", "doctor", "serve"} <= users
-    assert {"lint", "lock", "bench", "fuzz", "test-unit"} <= developers
+    assert {"lint", "lock", "fuzz", "test-unit"} <= developers
     assert not users & developers
     targets = set(re.findall(r"^([a-z0-9-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert users | developers == targets

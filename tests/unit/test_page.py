@@ -17,11 +17,11 @@ from builder.lower.steps.base import Step
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.kernel_step import KernelStep
 from builder.lower.steps.memory import Buffer
-from builder.page.cost import costs
+from builder.measure.cost import estimate_sizes, prices_of
 from builder.page.document import document, inline_json
 from builder.page.flow import flow_of
 from builder.page.report import SCRIPTS
-from builder.prices import WHOLE_PROCESSOR_MB, list_prices
+from builder.prices import WHOLE_PROCESSOR_MB
 from builder.targets import ARM64, X86_64, Target
 from tests.conftest import ROOT
 
@@ -107,13 +107,16 @@ def test_a_feed_that_is_read_in_place_is_no_value_of_the_arena() -> None:
 
 @pytest.mark.parametrize("target", [X86_64, ARM64])
 def test_a_million_requests_cost_what_the_prices_say(target: Target) -> None:
-    found = costs(target, handler_ms=10.0, peak_memory=300 << 20)
-    rows = {row["memory"]: row for row in found["rows"]}
-    assert 256 not in rows  # it does not fit
-    assert rows[WHOLE_PROCESSOR_MB]["billed"] == 10
-    gb_second = list_prices().gb_second[target.architecture]
-    assert rows[WHOLE_PROCESSOR_MB]["dollars"] == pytest.approx(0.2 + 10_000 * WHOLE_PROCESSOR_MB / 1024 * gb_second)
-    assert rows[512]["ms"] == pytest.approx(10.0 * WHOLE_PROCESSOR_MB / 512)
-    assert rows[3008]["ms"] == 10.0  # one thread is no faster with more
-    assert re.fullmatch(r"20\d\d(-\d\d)?", found["date"])
-    assert found["region"]
+    sizes = {size.memory: size for size in estimate_sizes(target, handler_ms=10.0, peak_memory=300 << 20)}
+    assert 256 not in sizes  # it does not fit
+    assert sizes[WHOLE_PROCESSOR_MB].billed == 10
+    prices = prices_of(target)
+    expected = 0.2 + 10_000 * WHOLE_PROCESSOR_MB / 1024 * prices.gb_second
+    assert sizes[WHOLE_PROCESSOR_MB].dollars == pytest.approx(expected)
+    assert sizes[512].ms == pytest.approx(10.0 * WHOLE_PROCESSOR_MB / 512)
+    assert sizes[3008].ms == 10.0  # one thread is no faster with more
+    assert re.fullmatch(r"20\d\d(-\d\d)?", prices.date)
+    assert prices.region
+    # 2.1 ms on a half of a processor are 4.2, and 5 are billed: 4,321.3 GB-seconds.
+    (half,) = estimate_sizes(X86_64, 2.1, 1 << 20, [885])
+    assert (half.billed, half.dollars) == (5, pytest.approx(0.2 + 0.072021, abs=1e-6))

@@ -33,7 +33,7 @@ PIP   := -m pip --disable-pip-version-check --quiet install --no-deps --require-
 
 CORS ?=
 
-.PHONY: help help-developers doctor setup bundle explain tune accuracy invoke serve bench sam test test-all test-unit tools lint lock clean
+.PHONY: help help-developers doctor setup bundle explain tune accuracy invoke serve sam test test-all test-unit tools lint lock clean
 
 help: ## this list; `make help-developers` has what coldforge itself is tested, measured and changed with
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -97,15 +97,10 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@.venv-docs/bin/python $(PIP) -r requirements/docs.txt
 	@touch $@
 
-# Ray and Spark, which the Python package runs under; and ONNX Runtime, which it is measured beside.
+# Ray and Spark, which the Python package runs under.
 .venv-frames/.done: requirements/frames.txt
 	@test -x .venv-frames/bin/python || "$(PYTHON)" -m venv .venv-frames
 	@.venv-frames/bin/python $(PIP) -r requirements/frames.txt
-	@touch $@
-
-.venv-bench/.done: requirements/bench.txt
-	@test -x .venv-bench/bin/python || "$(PYTHON)" -m venv .venv-bench
-	@.venv-bench/bin/python $(PIP) -r requirements/bench.txt
 	@touch $@
 
 .PHONY: docs
@@ -314,80 +309,6 @@ lint: $(VENV)/.test ##- ruff and mypy --strict
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-bench: .venv-bench/.done ##- every network against its peers (an hour); writes docs/benchmarks.md. COMPARE=old.json: not if a ratio fell
-	@.venv-bench/bin/python -m benchmarks.run $(if $(COMPARE),--compare $(COMPARE))
-	@.venv-bench/bin/python -m benchmarks.report
-
-OLD := docs/benchmarks.json
-NEW := build/bench/results.json
-.PHONY: bench-compare
-bench-compare: setup ##- fails if a ratio in NEW=build/bench/results.json is lower than in OLD=docs/benchmarks.json by more than noise
-	@$(PY) -m benchmarks.compare $(OLD) $(NEW)
-
-# NETWORKS of `make bench`; PEERS: engines whose models come along (onnxruntime litert), for another 100 MB.
-NETWORKS ?=
-PEERS ?=
-.PHONY: bench-arm64
-bench-arm64: $(if $(PEERS),.venv-bench/.done,setup) build/digits/model.keras build/age_gender/model.keras ##- an archive to unpack and run on a Graviton, which times the libraries there (NETWORKS="...", PEERS="onnxruntime litert")
-	@$(if $(PEERS),.venv-bench/bin/python,$(PY)) -m benchmarks.pack $(NETWORKS) --target arm64 $(if $(PEERS),--peers $(PEERS))
-
-COUNTED := digits emotion
-.PHONY: cycles-arm64
-cycles-arm64: setup build/digits/model.keras ##- what llvm-mca's models say of arm64's kernels, and instructions counted under QEMU; writes docs/cycles-arm64.md
-	@for model in $(COUNTED); do \
-		$(MAKE) --no-print-directory bundle selftest MODEL=$$model TARGET=arm64 BUILD_IN=host; done
-	@$(PY) -m benchmarks.cycles $(foreach m,$(COUNTED),dist/$(m)-arm64/$(m)_benchmark)
-
-.PHONY: bench-batch
-bench-batch: .venv-bench/.done ##- the same with 16 inputs a run, on one thread; writes docs/benchmarks-batch16.md
-	@.venv-bench/bin/python -m benchmarks.run --batch 16 --threads 1
-	@.venv-bench/bin/python -m benchmarks.report build/bench/batch16/results.json
-
-.PHONY: bench-choices
-bench-choices: .venv-bench/.done ##- how far the rule that chooses layers' algorithms is behind `coldforge tune`, for each network
-	@.venv-bench/bin/python -m benchmarks.choices
-
-ENCODED = $(foreach length,16 64 256,minilm_$(length) minilm_$(length)-batch16)
-.PHONY: bench-minilm
-bench-minilm: .venv-bench/.done build/minilm/model.keras ##- the sentence encoder for 16, 64 and 256 tokens, 1 and 16 texts; writes docs/benchmarks-minilm.md
-	@.venv-bench/bin/python -m benchmarks.run --page benchmarks-minilm --threads 1 --native \
-		--output build/bench/minilm --engines coldforge onnxruntime openvino litert -- $(ENCODED)
-	@.venv-bench/bin/python -m benchmarks.report build/bench/minilm/results.json
-
-.PHONY: bench-weights
-bench-weights: .venv-bench/.done build/digits/model.keras build/age_gender/model.keras ##- every type of weights beside TensorFlow Lite's; writes docs/accuracy.md
-	@.venv-bench/bin/python -m benchmarks.compression
-
-.PHONY: bench-lambda
-bench-lambda: .venv-bench/.done ##- the function against the same one on other engines, in Lambda's emulator; writes docs/benchmarks-function.md
-	@.venv-bench/bin/python -m benchmarks.function
-	@.venv-bench/bin/python -m benchmarks.function.report
-
-.PHONY: bench-lambda-minilm
-bench-lambda-minilm: .venv-bench/.done build/minilm/model.keras ##- the same for texts, against tokenizers + ONNX Runtime and fastembed; writes docs/benchmarks-function-minilm.md
-	@.venv-bench/bin/python -m benchmarks.function minilm
-	@.venv-bench/bin/python -m benchmarks.function.report build/bench/function-minilm/results.json
-
-.PHONY: scale
-scale: .venv-bench/.done ##- what ten million items take and cost, worked out (a minute); writes docs/scale.md and the table of docs/queues.md
-	@.venv-bench/bin/python -m benchmarks.scale
-
-.PHONY: bench-frames
-bench-frames: .venv-bench/.done .venv-frames/.done build/age_gender/model.keras ##- the Python package under Ray and Spark beside ONNX Runtime, and in 16 processes; writes docs/benchmarks-frames.md
-	@.venv-bench/bin/python -m benchmarks.frames.prepare
-	@.venv-frames/bin/python -m benchmarks.frames.measure
-	@.venv-frames/bin/python -m benchmarks.frames.report
-
-.PHONY: bench-wasm
-bench-wasm: .venv-bench/.wasm ##- model.wasm against native code, ONNX Runtime Web and TensorFlow.js (needs Node)
-	@.venv-bench/bin/python -m benchmarks.wasm.run
-
-# Of TensorFlow.js' Python package only the converter for graphs is used, which needs nothing but TensorFlow.
-.venv-bench/.wasm: .venv-bench/.done requirements/wasm.txt requirements/tensorflowjs.txt benchmarks/wasm/package-lock.json
-	@.venv-bench/bin/python $(PIP) -r requirements/wasm.txt -r requirements/tensorflowjs.txt
-	@npm ci --prefix benchmarks/wasm --ignore-scripts --no-audit --no-fund --silent
-	@touch $@
-
 # Where builds of PyTorch for CPUs are: a folder or a page.
 TORCH_WHEELS ?= https://download.pytorch.org/whl/cpu/torch/
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
@@ -397,7 +318,6 @@ lock: ##- resolve every requirements file again (needs uv)
 	@$(LOCK) -c requirements/build.txt --override requirements/bench.overrides.txt \
 		pyproject.toml requirements/bench.in -o requirements/bench.txt
 	@echo wasmtime | $(LOCK) -c requirements/test.txt - -o requirements/wasm.txt
-	@echo tensorflowjs==4.22.0 | $(LOCK) --no-deps - -o requirements/tensorflowjs.txt
 	@echo aws-sam-cli==1.170.0 | $(LOCK) - -o requirements/sam.txt
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@printf 'opentelemetry-distro\nopentelemetry-exporter-otlp-proto-http\nopentelemetry-instrumentation-aws-lambda\n' \
@@ -411,7 +331,7 @@ lock: ##- resolve every requirements file again (needs uv)
 	@printf 'flax==0.12.8\nflatbuffers\n' | $(LOCK) -c requirements/jax.txt - -o requirements/flax.txt
 	@echo tokenizers==0.23.3 | $(LOCK) --no-deps - -o requirements/tokenizers.txt
 	@echo pyarrow==26.0.1 | $(LOCK) --no-deps - -o requirements/parquet.txt
-	@printf 'ray[data]==2.60.0\npyspark==4.3.0\npandas<3\npyarrow==26.0.1\nnumpy\npillow\nonnxruntime==1.31.1\n' \
+	@printf 'ray[data]==2.60.0\npyspark==4.3.0\npandas<3\npyarrow==26.0.1\nnumpy\npillow\n' \
 		| $(LOCK) -c requirements/build.txt - -o requirements/frames.txt
 	@echo mkdocs-material==9.8.1 | $(LOCK) - -o requirements/docs.txt
 	@echo awslambdaric==4.2.2 | $(LOCK) - -o builder/local/requirements.txt

@@ -1,7 +1,4 @@
-"""What an engine answered, and how far that is from TensorFlow's answer, of the standard library alone.
-
-A machine that measures from an archive (``benchmarks.pack``) need not have NumPy.
-"""
+"""The answers of an engine, and how far they are from TensorFlow's."""
 
 from __future__ import annotations
 

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import ENGINES
-from benchmarks.models import ROOT
-
-VERSION = ROOT / "build" / "bench" / "version"
-"""coldforge's, in an archive of ``benchmarks.pack``, which has no more of it than libraries."""
+from builder import __version__
 
 _FLAGS = (
     *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512vl", "avx512_vnni", "amx_tile"),
@@ -107,18 +104,10 @@ def said(machine: dict[str, Any]) -> str:
 
 def versions() -> dict[str, str]:
     """Every engine's version; those that are not installed are left out."""
-    found = {"coldforge": _own_version()}
+    found = {"coldforge": __version__}
     for package in (*(kind.package for kind in ENGINES.values() if kind.package), "nncf"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _own_version() -> str:
-    if VERSION.exists():
-        return VERSION.read_text().strip()
-    from builder import __version__
-
-    return __version__

@@ -1,7 +1,5 @@
 """The networks that are measured, each saved once as ``build/bench/<name>/keras/model.keras``.
 
-Where they are only measured, as from an archive of ``benchmarks.pack``, this needs no package.
-
 Every engine gets the same network with float32 or ids of tokens in and float32 out: what a build would add in front of
 it (an image's cast and scaling) is left out, because no peer would be given it.
 """

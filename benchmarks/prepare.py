@@ -27,7 +27,7 @@ from builder.cache import digest, run_cached
 from builder.importers.graph import FrozenGraph
 from builder.pack.bundle import Bundle
 from builder.project import Project, cache_folder
-from builder.targets import Target, host_target
+from builder.targets import host_target
 
 HERE = Path(__file__).parent
 
@@ -53,33 +53,24 @@ class BenchProject(Project):
         return FOLDER / "layers"
 
 
-def prepare(
-    network: Network, int8_engines: Collection[str] = (), target: Target | None = None, peers: bool = True
-) -> dict[str, Any]:
+def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, Any]:
     """Make what is missing; returns (and writes as ready.json) shapes, files and what could not be made.
 
-    The models of bytes are made for ``int8_engines`` alone, of ``benchmarks.engines.INT8``. ``target``: what libraries
-    are for, this machine's own when None; what is made for another one has its suffix. ``peers``: whether any engine
-    but ours gets a model.
+    The models of bytes are made for ``int8_engines`` alone, of ``benchmarks.engines.INT8``.
     """
-    target = target or host_target()
-    suffix = "" if target == host_target() else target.suffix
     folder = network.folder
     folder.mkdir(parents=True, exist_ok=True)
     save_keras(network)
-    bundle = _build(network, target)
+    bundle = _build(network)
     graph = FrozenGraph.load(BenchProject(ROOT).build / network.key / "import")
     how = {"coldforge": "coldforge's own pipeline on the .keras file"}
     failed: dict[str, str] = {}
-    _place(folder / f"coldforge{suffix}", {"libmodel.so": bundle.library})
+    _place(folder / "coldforge", {"libmodel.so": bundle.library})
     _place(folder / "tensorflow", {"graph.pb": graph.graph_path, "ports.json": graph.ports_path})
     how["tensorflow"] = how["tensorflow_xla"] = "the frozen graph that coldforge compiles"
 
     def peer(engine: str, package: str, place: str, make: Callable[[Path], str], *more: Path | str) -> None:
         if engine in INT8 and engine not in int8_engines:
-            return
-        if not peers and engine != OURS_INT8:
-            failed[engine] = "not prepared"
             return
         try:
             made_by = [HERE / "convert.py", HERE / "bert_onnx.py", importlib.metadata.version(package)]
@@ -103,7 +94,7 @@ def prepare(
     peer("litert", "tensorflow-cpu", "litert", lambda to: convert.to_litert(graph, to / "model.tflite"))
 
     if int8_engines:
-        _prepare_int8(network, graph, bundle.library, target, suffix, peer)
+        _prepare_int8(network, graph, bundle.library, peer)
     ready = {
         "what": network.what,
         "parameters": json.loads((folder / "keras" / "model.json").read_text())["parameters"],
@@ -114,18 +105,11 @@ def prepare(
         "how": how,
         "failed": failed,
     }
-    (folder / ready_name(suffix)).write_text(json.dumps(ready, indent=1))
+    (folder / READY).write_text(json.dumps(ready, indent=1))
     return ready
 
 
-def ready_name(suffix: str) -> str:
-    """The name of what ``prepare`` writes; ``suffix``: of a target that is not this machine."""
-    return f"{Path(READY).stem}{suffix}.json"
-
-
-def _prepare_int8(
-    network: Network, graph: FrozenGraph, library: Path, target: Target, suffix: str, peer: Callable[..., None]
-) -> None:
+def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Callable[..., None]) -> None:
     """The models of bytes; those in float32 are there. ``peer`` as in ``prepare``."""
     folder, batch = network.folder, network.batch
     sources = digest(HERE / "held_out.py", HERE / "models.py", folder / "keras" / "model.keras")
@@ -138,8 +122,8 @@ def _prepare_int8(
     peer(
         OURS_INT8,
         "tensorflow-cpu",
-        f"{OURS_INT8}{suffix}",
-        lambda to: int8.to_coldforge(workspace(network, target), calibration, to / "libmodel.so"),
+        OURS_INT8,
+        lambda to: int8.to_coldforge(workspace(network), calibration, to / "libmodel.so"),
         *(*kept, library, *builder),
     )
     peer(
@@ -195,13 +179,13 @@ def _version(package: str) -> str:
         return ""
 
 
-def _build(network: Network, target: Target) -> Bundle:
+def _build(network: Network) -> Bundle:
     from builder.pipeline import build_bundle
 
-    return build_bundle(workspace(network, target)).bundle
+    return build_bundle(workspace(network)).bundle
 
 
-def workspace(network: Network, target: Target) -> Any:
+def workspace(network: Network) -> Any:
     """The build of ``network``, whose model.toml it writes."""
     from builder.spec import load
     from builder.workspace import Workspace
@@ -216,7 +200,7 @@ def workspace(network: Network, target: Target) -> Any:
         # The answers to the benchmark's inputs are held to its own tolerance, as those of every engine.
         text += "\n[tolerance]\nabsolute = 0.01\n"
     spec.write_text(text)
-    return Workspace.of(load(spec), project, target)
+    return Workspace.of(load(spec), project, host_target())
 
 
 def _place(folder: Path, files: dict[str, Path]) -> None:

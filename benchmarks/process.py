@@ -71,7 +71,7 @@ class Worker:
         with self.log.open("w") as log:
             request["spawned"] = time.monotonic()
             self.process = subprocess.Popen(
-                [*(kind.program or (sys.executable, "-m", "benchmarks.worker")), json.dumps(request)],
+                [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.PIPE,

@@ -1,27 +1,31 @@
-"""The results as a table, as JSON, as a page such as docs/benchmarks.md and as a plot.
+"""Tables of what was measured: in the terminal, and in docs/benchmarks.md.
 
-``python -m benchmarks.report [RESULTS.json [FOLDER]]`` writes the page and the plot again from the JSON;
-without arguments, from the last full run into ``docs/``. docs/benchmarks.md is made of the results of all machines.
+``python -m benchmarks.report [RESULTS.json [NAME]]`` keeps RESULTS.json in benchmarks/results/ and writes the page
+anew. NAME is ``batch16`` or ``minilm`` for these secondary runs; without it, the results are those of their machine.
+Without any argument the page alone is written, from the results that are kept.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import held_out, machines
+from benchmarks import held_out
 from benchmarks.engines import ENGINES, INT8, KINDS, OURS
 from benchmarks.machine import name as processor
 from benchmarks.machine import wide
-from benchmarks.models import FOLDER, ROOT
+from benchmarks.models import ROOT
 from benchmarks.tables import NONE, bold, ms, ratio, settings, table, title
 
 Results = dict[str, Any]
-MINILM = "benchmarks-minilm"
-"""The page of ``make bench-minilm``."""
+RESULTS = Path(__file__).with_name("results")
+MAIN = "amd-epyc-zen-3-milan-2-cpus"
+"""The machine whose times README and the pages quote."""
+PAGE = ROOT / "docs" / "benchmarks.md"
 
 INT8_WORDS = f"""\
 Weights and activations are bytes, made by each engine's own tools with the same calibration set, and timed in the same
@@ -36,28 +40,28 @@ def write_json(results: Results, path: Path) -> None:
     path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def write(results: Results, folder: Path, others: Sequence[Results] = ()) -> None:
-    """The page and the plot of ``results`` into ``folder``, with ``others`` of the same networks on other machines."""
-    folder.mkdir(parents=True, exist_ok=True)
-    from benchmarks.plot import draw
-
-    drawn = draw([results, *others], folder / f"{name(results)}.svg")
-    (folder / f"{name(results)}.md").write_text(page(results, drawn, others), encoding="utf-8")
+def read_results(name: str) -> Results:
+    """Read the results that are kept as ``name``."""
+    results: Results = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return results
 
 
-def name(results: Results) -> str:
-    """The name, without a suffix, of the page, of the plot and of the JSON in ``docs/``."""
-    if page := results.get("page"):
-        return str(page)
-    return machines.NAME if results.get("batch", 1) == 1 else f"benchmarks-batch{results['batch']}"
+def read_machines() -> list[Results]:
+    """Read the results of every machine, MAIN first and the others in the order of their files' names."""
+    paths = sorted((RESULTS / "machines").glob("*.json"), key=lambda path: (path.stem != MAIN, path.stem))
+    return [read_results(f"machines/{path.stem}") for path in paths]
+
+
+def machine_name(machine: dict[str, Any]) -> str:
+    """Return the name under which results of ``machine`` are kept."""
+    return re.sub("[^a-z0-9]+", "-", f"{processor(machine)} {machine['cpus']} cpus".lower()).strip("-")
 
 
 def text(results: Results) -> str:
-    """What a terminal shows."""
+    """Return the tables that a terminal shows."""
     parts = []
     for key in settings(results["networks"]):
         parts += [title(key), table(latency_rows(results, key)), ""]
-        parts += ["p10–p90 over the rounds", table(spread_rows(results, key)), ""]
         if len(rows := int8_rows(results, key)) > 1:
             parts += ["int8: ms (same class as TensorFlow, error)", table(rows), ""]
     if any("cold" in network for network in results["networks"].values()):
@@ -68,7 +72,7 @@ def text(results: Results) -> str:
 
 
 def latency_rows(results: Results, key: str) -> list[list[str]]:
-    """Median ms of each engine, the ratio with its spread over the rounds, and the ratio aimed at."""
+    """Return the median ms of each engine, the ratio with its spread over the rounds, and the ratio aimed at."""
     rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours", "aim"]]
     for name, network in results["networks"].items():
         found = network["latency"].get(key)
@@ -80,30 +84,8 @@ def latency_rows(results: Results, key: str) -> list[list[str]]:
     return rows
 
 
-def spread_rows(results: Results, key: str) -> list[list[str]]:
-    """The tenth and the ninetieth percentile of each engine's ms over the rounds."""
-    rows = [["", *(kind.label for kind in ENGINES.values())]]
-    for name, network in results["networks"].items():
-        engines = network["latency"].get(key, {}).get("engines", {})
-        found = [engines.get(engine, {}) for engine in ENGINES]
-        rows.append([name, *(f"{ms(row['p10_ms'])}–{ms(row['p90_ms'])}" if "p10_ms" in row else NONE for row in found)])
-    return rows
-
-
-def least_rows(results: Results, key: str) -> list[list[str]]:
-    """The least ms of each engine over the rounds, and the least of the peers' over ours."""
-    rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours"]]
-    for name, network in results["networks"].items():
-        engines = network["latency"].get(key, {}).get("engines", {})
-        least = {engine: row["least_ms"] for engine, row in engines.items() if engine in ENGINES}
-        peers = [ms for engine, ms in least.items() if engine != OURS]
-        found = bold(min(peers) / least[OURS]) if OURS in least and peers else NONE
-        rows.append([name, *(ms(least.get(engine)) for engine in ENGINES), found])
-    return rows
-
-
 def int8_rows(results: Results, key: str) -> list[list[str]]:
-    """Median ms of each int8 engine, and behind it how often it has TensorFlow's top class, and its error."""
+    """Return the median ms of each int8 engine, how often it has TensorFlow's top class, and its error."""
     rows = [["", *(kind.label for kind in INT8.values()), "best peer / ours", "our float32 / ours"]]
     for name, network in results["networks"].items():
         found = network["latency"].get(key, {})
@@ -114,10 +96,6 @@ def int8_rows(results: Results, key: str) -> list[list[str]]:
     return rows
 
 
-def _has_int8(results: Results) -> bool:
-    return any("int8" in one for network in results["networks"].values() for one in network["latency"].values())
-
-
 def _judged(row: dict[str, Any] | None) -> str:
     if row is None:
         return NONE
@@ -126,7 +104,7 @@ def _judged(row: dict[str, Any] | None) -> str:
 
 
 def cold_rows(results: Results) -> list[list[str]]:
-    """Import / load / first answer = their sum; the best peer's over ours, without and with Python's start."""
+    """Return import / load / first answer = their sum; the best peer's over ours, without and with Python's start."""
     rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours", "with Python's start"]]
     for name, network in results["networks"].items():
         found = network.get("cold")
@@ -143,7 +121,7 @@ def cold_rows(results: Results) -> list[list[str]]:
 
 
 def size_rows(results: Results) -> list[list[str]]:
-    """Peak resident memory after the first answer, and the bytes of engine + model on disk."""
+    """Return the peak resident memory after the first answer, and the bytes of engine + model on disk."""
     rows = [["", *(kind.label for kind in ENGINES.values()), "memory", "size"]]
     for name, network in results["networks"].items():
         found = network.get("cold")
@@ -160,7 +138,7 @@ def size_rows(results: Results) -> list[list[str]]:
 
 
 def notes(results: Results) -> Iterator[tuple[str, str]]:
-    """(network, what is missing from its rows and why)."""
+    """Yield (network, which engine is missing from its rows and why)."""
     for name, network in results["networks"].items():
         seen = set()
         places = [network, *network["latency"].values(), network.get("cold", {})]
@@ -173,7 +151,7 @@ def notes(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def summary(results: Results) -> str:
-    """In one sentence each: where we are ahead, and where behind, of the best peer."""
+    """Say in one sentence for each setting where we are ahead of the best peer, and where behind."""
     lines = []
     for key in settings(results["networks"]):
         found = {n: w["latency"][key]["ratio"] for n, w in results["networks"].items() if key in w["latency"]}
@@ -187,81 +165,118 @@ def summary(results: Results) -> str:
     return "\n".join(lines)
 
 
-def page(results: Results, plot: bool, others: Sequence[Results] = ()) -> str:
-    """The page of ``name(results)``. ``plot``: whether there is one."""
-    machine, versions, batch = results["machine"], results["versions"], results.get("batch", 1)
-    long = results.get("long_run_s")
-    mixed = any(network.get("batch", batch) != batch for network in results["networks"].values())
-    made = "bench-minilm" if name(results) == MINILM else "bench" if batch == 1 else "bench-batch"
+def page(machines: Sequence[Results], batch16: Results, minilm: Results) -> str:
+    """Return docs/benchmarks.md. ``machines``: the first one's times are shown, the others' ratios."""
+    results = machines[0]
     parts = [
-        "# A sentence encoder on other engines" if name(results) == MINILM else "# Benchmarks",
-        f"<!-- Written by `python -m benchmarks.report` of what `make {made}` measured. -->",
-        f"Every network runs in float32 with batch {'1, or the one of its name' if mixed else batch}, with the same "
-        "weights and inputs for every engine. A ratio is the best peer's median divided by ours: above 1 coldforge is "
-        "faster, below 1 it is slower. *Aim* is the ratio that this project set itself.",
-        f"On {processor(machine)}, {wide(machine)}:\n\n{summary(results)}",
+        "# Benchmarks",
+        "<!-- Written by `python -m benchmarks.report` from benchmarks/results/. -->",
+        "Every network runs in float32 with batch 1, with the same weights and inputs for every engine. A ratio is the "
+        "best peer's median divided by ours: above 1 coldforge is faster, below 1 it is slower. *Aim* is the ratio "
+        "that this project set itself. [The whole function](benchmarks-function.md) and the "
+        "[accuracy of smaller weights](accuracy.md) have pages of their own.",
+        f"On {_machine(results)}:\n\n{summary(results)}",
+        "## Machines side by side",
+        side_by_side(machines),
+        "## Time of one answer",
+        f"On {processor(results['machine'])}. Times are the median of a run over all rounds, in ms. Behind each ratio "
+        "are its tenth and ninetieth percentile over the rounds.",
+        *_by_setting(results, "", latency_rows),
+        "## With int8",
+        INT8_WORDS,
     ]
-    if plot:
-        parts.append(f"![Time of an answer, against the best peer]({name(results)}.svg)")
-    if others:
-        parts += ["## Machines side by side", machines.side_by_side([results, *others])]
-    parts.append(
-        "## Time of a run" if mixed else "## Time of one answer" if batch == 1 else f"## Time of {batch} answers"
-    )
-    parts.append(
-        f"On {processor(machine)}. Times are the median of a run over all rounds, in ms. Behind each ratio are its "
-        "tenth and ninetieth percentile over the rounds." + _crowded(machine)
-    )
-    for key in settings(results["networks"]):
-        parts += [f"### {title(key)}", table(latency_rows(results, key))]
-        parts += ["From the tenth to the ninetieth percentile of the rounds, ms:", table(spread_rows(results, key))]
-        if _is_crowded(machine):
-            parts += ["The least of all turns, which other programs disturb less:", table(least_rows(results, key))]
-    if any(_has_int8(one) for one in (results, *others)):
-        parts += ["## With int8", INT8_WORDS]
-    for key in settings(results["networks"]) if _has_int8(results) else ():
-        parts += [f"### int8, {title(key)}", table(int8_rows(results, key))]
-    for letter, other in machines.lettered(others):
-        parts.append(f"## Machine {letter}: {processor(other['machine'])}")
-        for key in settings(other["networks"]):
-            parts += [f"### Machine {letter}, {title(key)}", table(latency_rows(other, key))]
-        for key in settings(other["networks"]) if _has_int8(other) else ():
-            parts += [f"### Machine {letter}, int8, {title(key)}", table(int8_rows(other, key))]
-    if any("cold" in network for network in results["networks"].values()):
-        parts += [
-            "## Cold start",
-            "A fresh process on one CPU, with the files in the page cache. Each cell is import / load / first answer = "
-            "their sum. All are medians in ms. Python's own start is the same for all engines, and only the last "
-            "column's ratio includes it.",
-            table(cold_rows(results)),
-            "## Memory and size",
-            "The first number is the peak resident memory of that process in MB, Python included. Then follows what "
-            "has to be installed on disk: the engine with the packages that it imports + the model's file, in MB "
-            "(1e6 bytes). The last columns are the best peer's figure over ours.",
-            table(size_rows(results)),
-        ]
-    left_out = [f"- {name}: {note}" for name, note in notes(results)]
-    if left_out:
-        parts += ["## Left out", "\n".join(left_out)]
+    for letter, other in _lettered(machines):
+        if any("int8" in one for network in other["networks"].values() for one in network["latency"].values()):
+            parts += _by_setting(other, f"Int8 on {letter}, ", int8_rows)
     parts += [
-        "## How it was measured",
-        f"- Processor: {processor(machine)} (family, model, stepping "
-        f"{'/'.join(machine['family_model_stepping'])}), {machine['cpus']} CPUs, "
-        f"{', '.join(machine['instruction_sets'])}. {machine['system']}, Python {machine['python']}.\n"
+        "## 16 inputs in a run",
+        f"On {_machine(batch16)}, {batch16['rounds']} rounds. {batch16.get('note', '')}",
+        *_by_setting(batch16, "16 inputs, ", latency_rows),
+        "## A sentence encoder",
+        f"all-MiniLM-L6-v2 for 16, 64 and 256 tokens, one text and 16 of them in a run, on {_machine(minilm)}, "
+        f"{minilm['rounds']} rounds.",
+        *_by_setting(minilm, "Sentence encoder, ", latency_rows),
+        "## Cold start",
+        "A fresh process on one CPU, with the files in the page cache. Each cell is import / load / first answer = "
+        "their sum. All are medians in ms. Python's own start is the same for all engines, and only the last "
+        "column's ratio includes it.",
+        table(cold_rows(results)),
+        "## Memory and size",
+        "The first number is the peak resident memory of that process in MB, Python included. Then follows what "
+        "has to be installed on disk: the engine with the packages that it imports + the model's file, in MB "
+        "(1e6 bytes). The last columns are the best peer's figure over ours.",
+        table(size_rows(results)),
+    ]
+    if left_out := [f"- {name}: {note}" for one in (results, batch16, minilm) for name, note in notes(one)]:
+        parts += ["## Left out", "\n".join(left_out)]
+    return "\n\n".join([*parts, "## How it was measured", *_method(results)]) + "\n"
+
+
+def _by_setting(results: Results, head: str, rows: Callable[[Results, str], list[list[str]]]) -> Iterator[str]:
+    """Yield a heading and a table for each number of threads. The rows limited to AVX2 stay in the results' file."""
+    for key in settings(results["networks"]):
+        if "avx2" not in key:
+            yield f"### {head}{title(key)}"
+            yield table(rows(results, key))
+
+
+def side_by_side(machines: Sequence[Results]) -> str:
+    """Return what each machine is, and the ratios of all of them by number of threads."""
+    parts = [
+        "Best peer's median / ours, the tenth and ninetieth percentile of that over the rounds, and who the peer was. "
+        "Each column is a run of its own on its machine.",
+        "\n".join(_machine_line(letter, results) for letter, results in _lettered(machines)),
+    ]
+    networks = dict.fromkeys(network for results in machines for network in results["networks"])
+    for key in settings(machines[0]["networks"]):
+        rows = [["", *(f"{letter}: {wide(results['machine'])}" for letter, results in _lettered(machines))]]
+        rows += [[network, *(_ratio_and_peer(results, network, key) for results in machines)] for network in networks]
+        parts += [f"### {title(key)} on each machine", table(rows)]
+    return "\n\n".join(parts)
+
+
+def _lettered(machines: Sequence[Results]) -> Iterator[tuple[str, Results]]:
+    return ((chr(ord("A") + number), results) for number, results in enumerate(machines))
+
+
+def _machine(results: Results) -> str:
+    return f"{processor(results['machine'])}, {wide(results['machine'])}"
+
+
+def _machine_line(letter: str, results: Results) -> str:
+    machine = results["machine"]
+    numbers = "/".join(filter(None, machine["family_model_stepping"]))
+    details = [
+        f"family, model, stepping {numbers}" if numbers else "",
+        f"{machine['cpus']} CPUs",
+        f"{results['rounds']} rounds" if "rounds" in results else "",
+    ]
+    line = f"- **{letter}**: {_machine(results)} ({', '.join(filter(None, details))})."
+    return f"{line} {results['note']}" if "note" in results else line
+
+
+def _ratio_and_peer(results: Results, network: str, key: str) -> str:
+    found = results["networks"].get(network, {}).get("latency", {}).get(key, {})
+    return f"{ratio(found)} {ENGINES[found['best_peer']].label}" if found.get("ratio") else NONE
+
+
+def _method(results: Results) -> Iterator[str]:
+    machine, versions = results["machine"], results["versions"]
+    yield (
+        f"- Machine A: {machine['system']}, Python {machine['python']}.\n"
         f"- Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
-        f"- {results['rounds']} rounds. In each round every engine has one turn, of at least three runs and 50 ms. "
+        "- In each round every engine has one turn, of at least three runs and 50 ms. "
         "One run before them does not count. All other engines' processes are stopped during a turn. The order of "
-        "the engines moves on by one each round. Each process is pinned to as many CPUs as it has threads.\n"
-        + (f"- A run that takes longer than {long:g} s is timed once a turn.\n" if long else "")
-        + "- Before it is timed, an engine must answer like TensorFlow on three inputs: no value may be off by more "
+        "the engines moves on by one each round. Each process is pinned to as many CPUs as it has threads. A run that "
+        "takes longer than 0.5 s is timed once a turn.\n"
+        "- Before it is timed, an engine must answer like TensorFlow on three inputs: no value may be off by more "
         f"than {results['tolerance']:g} of the largest one.\n"
         "- Weights that were not trained are seeded, with BatchNorm statistics of seeded inputs.\n"
-        "- On a processor with AVX-512 there are also rows limited to AVX2. OpenVINO and TensorFlow can be limited "
-        "to it; ONNX Runtime and LiteRT cannot.",
-        "Settings:\n\n" + "\n".join(f"- {label}: {what}" for label, what in results["settings"].items()),
-        "The networks, and how each got to its engines:\n\n" + "\n".join(_conversions(results)),
-    ]
-    return "\n\n".join(parts) + "\n"
+        "- On a processor with AVX-512, runs limited to AVX2 are measured, too. They are in the results' files "
+        "(benchmarks/results/), with the spread of every engine's time."
+    )
+    yield "Settings:\n\n" + "\n".join(f"- {label}: {what}" for label, what in results["settings"].items())
+    yield "The networks, and how each got to its engines:\n\n" + "\n".join(_conversions(results))
 
 
 def _conversions(results: Results) -> Iterator[str]:
@@ -274,27 +289,12 @@ def _conversions(results: Results) -> Iterator[str]:
         yield f"- **{name}**: {network['what']}, {network['parameters']:,} parameters. {ways}."
 
 
-def _crowded(machine: dict[str, Any]) -> str:
-    load = machine["load_average"][0]
-    return f" The machine was not idle (load average {load:.1f} at the start)." if _is_crowded(machine) else ""
-
-
-def _is_crowded(machine: dict[str, Any]) -> bool:
-    return bool(machine["load_average"][0] > 0.5)
-
-
 def main() -> None:
-    source = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "results.json"
-    target = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
-    results = json.loads(source.read_text(encoding="utf-8"))
-    if name(results) != machines.NAME:
-        write_json(results, target / f"{name(results)}.json")
-        write(results, target)
-        return
-    place = machines.place(results, target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_json(results, place)
-    write(*machines.published(target))
+    if len(sys.argv) > 1:
+        results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        kept = sys.argv[2] if len(sys.argv) > 2 else f"machines/{machine_name(results['machine'])}"
+        write_json(results, RESULTS / f"{kept}.json")
+    PAGE.write_text(page(read_machines(), read_results("batch16"), read_results("minilm")), encoding="utf-8")
 
 
 if __name__ == "__main__":

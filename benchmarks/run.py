@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cold, compare, latency, machine, report
+from benchmarks import cold, latency, machine, report
 from benchmarks.engines import ENGINES, INT8, KINDS
 from benchmarks.models import FOLDER, NETWORKS, READY, ROOT, Network, named
 from benchmarks.process import Setting, end_with
@@ -29,8 +29,7 @@ MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_e
 class Plan:
     """How much to measure: ``rounds`` of latency, ``repeats`` of fresh processes (0: none).
 
-    ``networks`` by the names that the results have for them. ``prepared``: they are there, in ``build/bench``.
-    ``page``: the name of the page and the plot. ``old``: results whose ratios must not have fallen.
+    ``networks`` by the names that the results have for them.
     """
 
     networks: dict[str, Network]
@@ -40,10 +39,7 @@ class Plan:
     rounds: int
     repeats: int
     batch: int
-    prepared: bool
     output: Path
-    page: str | None
-    old: compare.Results | None
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -61,13 +57,10 @@ def main(arguments: list[str] | None = None) -> None:
         "tolerance": latency.TOLERANCE,
         "networks": {},
     }
-    if plan.page:
-        results["page"] = plan.page
     _say(machine.said(results["machine"]))
     for name, network in plan.networks.items():
-        if not plan.prepared:
-            _say(f"{name}: preparing")
-        if not plan.prepared and not _prepared(network, [name for name in plan.engines if KINDS[name].int8]):
+        _say(f"{name}: preparing")
+        if not _prepared(network, [name for name in plan.engines if KINDS[name].int8]):
             continue
         results["networks"][name] = _measure(network, plan)
         results["machine"]["load_average_after"] = list(os.getloadavg())
@@ -77,14 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not results["networks"]:
         raise SystemExit("nothing could be measured")
     print(report.text(results))
-    report.write(results, plan.output)
-    page = report.name(results)
-    _say(f"{plan.output}/results.json, {page}.md and {page}.svg, in {time.monotonic() - begin:.0f} s")
-    if plan.old:
-        try:
-            print(compare.check(plan.old, results))
-        except (compare.RatiosFell, compare.NotComparable) as error:
-            raise SystemExit(str(error)) from error
+    _say(f"{plan.output}/results.json, in {time.monotonic() - begin:.0f} s")
 
 
 def _plan(arguments: list[str] | None) -> Plan:
@@ -98,10 +84,7 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser.add_argument("--batch", type=int, default=1, help="inputs of one run (default: 1); above 1 no cold starts")
     parser.add_argument("--engines", nargs="+", choices=[*ENGINES, *INT8], help="engines to measure; all when left out")
     parser.add_argument("--native", action="store_true", help="leave out the rows that are limited to AVX2")
-    parser.add_argument("--prepared", action="store_true", help="measure what is there already, and prepare nothing")
     parser.add_argument("--output", type=Path, help="folder for the results; build/bench when left out")
-    parser.add_argument("--page", help="name of the page and the plot; benchmarks when left out")
-    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="fail if a ratio fell by more than noise")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.networks if name.partition("-batch")[0] not in NETWORKS]
     if unknown:
@@ -113,16 +96,8 @@ def _plan(arguments: list[str] | None) -> Plan:
     if options.batch < 1:
         parser.error(f"a batch of {options.batch}: at least 1")
     rounds = options.rounds if options.rounds is not None else 4 if options.quick else 40
-    old = None
-    if options.compare:  # before an hour is spent
-        try:
-            old = compare.load(options.compare)
-            compare.require_alike(old, {"machine": machine.describe(), "rounds": rounds})
-        except compare.NotComparable as error:
-            parser.error(str(error))
     quick, folder = options.quick, FOLDER if options.batch == 1 else FOLDER / f"batch{options.batch}"
-    every = [name for name in NETWORKS if not options.prepared or (named(name).folder / READY).exists()]
-    chosen = options.networks or (QUICK_NETWORKS if quick else every)
+    chosen = options.networks or (QUICK_NETWORKS if quick else NETWORKS)
     networks = {name: named(name) for name in chosen}
     return Plan(
         {name: network.batched(options.batch) for name, network in networks.items()},
@@ -132,10 +107,7 @@ def _plan(arguments: list[str] | None) -> Plan:
         rounds,
         options.repeats if options.repeats is not None else 0 if options.batch > 1 else 1 if quick else 9,
         options.batch,
-        options.prepared,
         options.output or (folder / "quick" if quick else folder),
-        options.page,
-        old,
     )
 
 

@@ -27,9 +27,8 @@ class Kind:
     """An engine by name: ``module`` and ``cls`` below this package, its model file below the network's folder.
 
     ``environment`` is set before the process starts; ``avx2`` is what keeps the engine off AVX-512, None
-    where it has no such switch. ``package`` is the distribution whose version is reported. ``program`` is the
-    worker, where it is no Python: it takes the request and has the conversation of ``benchmarks.worker``. ``int8``:
-    whether its answers are judged by ``benchmarks.int8`` rather than held to TensorFlow's.
+    where it has no such switch. ``package`` is the distribution whose version is reported. ``int8``: whether its
+    answers are judged by ``benchmarks.held_out`` rather than held to TensorFlow's.
     """
 
     label: str
@@ -40,7 +39,6 @@ class Kind:
     package: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     avx2: Mapping[str, str] | None = None
-    program: tuple[str, ...] = ()
     int8: bool = False
 
     def load_class(self) -> type[Engine]:
@@ -126,27 +124,5 @@ INT8: dict[str, Kind] = {
 }
 """The same engines with weights and activations of bytes."""
 
-_NODE = ("node", str(Path(__file__).parent.parent / "wasm" / "worker.mjs"))
-_ONNX = "onnx/model.onnx"
-
-WASM: dict[str, Kind] = {
-    "wasmtime": Kind(
-        "coldforge in wasmtime", "wasmtime", "Wasmtime", "wasm/model.wasm", "model.wasm through wasmtime-py", "wasmtime"
-    ),
-    "node": Kind(
-        "coldforge in Node", "", "coldforge", "wasm/model.wasm", "model.wasm through predict.mjs", program=_NODE
-    ),
-    "node_baseline": Kind(
-        "coldforge in Node, no SIMD", "", "coldforge", "wasm/model-baseline.wasm", "model-baseline.wasm", program=_NODE
-    ),
-    "ort_web": Kind(
-        "ONNX Runtime Web", "", "ort", _ONNX, "wasm with SIMD, numThreads 1, all graph optimisations", program=_NODE
-    ),
-    "tfjs": Kind(
-        "TensorFlow.js", "", "tfjs", "tfjs/model.json", "wasm backend with SIMD, setThreadsCount(1)", program=_NODE
-    ),
-}
-"""Engines of ``benchmarks.wasm``."""
-
-KINDS: dict[str, Kind] = ENGINES | INT8 | WASM
+KINDS: dict[str, Kind] = ENGINES | INT8
 """Every one, by name."""

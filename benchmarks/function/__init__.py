@@ -1,1 +1,1 @@
-"""``make bench-lambda``: the whole function, ours and as one would write it on other engines, in Lambda's emulator."""
+"""The whole function, ours and as one would write it on other engines, in Lambda's emulator."""

@@ -12,8 +12,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.function import report
-from benchmarks.function.functions import OURS, SUBJECTS, Subject, installed, make
-from benchmarks.function.imports import breakdown
+from benchmarks.function.functions import SUBJECTS, Subject, installed, make
 from benchmarks.function.measure import measure, one_cpu
 from benchmarks.models import ROOT
 from benchmarks.report import write_json
@@ -54,15 +53,13 @@ def main(arguments: list[str] | None = None) -> None:
             "versions": machine.versions(),
             "settings": {kind.label: kind.settings for kind in kinds.values()},
             **measure(functions, _event(subject), starts, python, _say, subject.peers),
-            "imports": breakdown(functions[OURS].emulator, 3 if options.quick else 15),
         }
     results["machine"] |= {"load_average_after": list(os.getloadavg()), "function_python": python.version}
     results["excluded"] |= left_out
     results["seconds"] = round(time.monotonic() - begin)
     write_json(results, output / "results.json")
     print(report.text(results))
-    report.write(results, output)
-    _say(f"{output}/results.json, {subject.page}.md and {subject.page}.svg, in {time.monotonic() - begin:.0f} s")
+    _say(f"{output}/results.json, in {time.monotonic() - begin:.0f} s")
 
 
 def _event(subject: Subject) -> dict[str, Any]:

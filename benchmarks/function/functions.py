@@ -123,7 +123,6 @@ class Subject:
 
     name: str
     title: str
-    command: str  # of make
     serves: str
     differ: str  # in what the functions do and do not differ
     answer: str
@@ -134,11 +133,6 @@ class Subject:
     modules: tuple[str, ...] = ()
 
     @property
-    def page(self) -> str:
-        """The name, without a suffix, of the page, of the plot and of the JSON in ``docs/``."""
-        return "benchmarks-function" + (f"-{self.name}" if self.place != PLACE else "")
-
-    @property
     def peers(self) -> list[str]:
         return [name for name, kind in self.kinds.items() if kind.distributions]
 
@@ -146,8 +140,7 @@ class Subject:
 PLACE = FOLDER / "function"
 EMOTION = Subject(
     "emotion",
-    "The whole function, on other engines",
-    "bench-lambda",
+    "A function for pictures",
     "the *emotion* network",
     "They have the same Powertools set-up, the same picture code and the same packages beside it. Only the engine's "
     "import, load and run differ.",
@@ -160,8 +153,7 @@ EMOTION = Subject(
 )
 MINILM = Subject(
     "minilm",
-    "A function for texts, on other engines",
-    "bench-lambda-minilm",
+    "A function for texts",
     "the example *minilm*",
     "They have the same Powertools set-up and the same packages beside it. A text of 26 tokens comes in, and 384 "
     "numbers go out. Ours makes tokens in plain Python and calculates 32; the others make them by the package "

@@ -20,7 +20,7 @@ BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of ``--quick``, with the peers where `make bench-lambda` has installed them."""
+    """The results of ``--quick``, with the peers where `bench-lambda` of benchmarks/Makefile has installed them."""
     python = BENCH_PYTHON if BENCH_PYTHON.exists() else Path(sys.executable)
     output = tmp_path_factory.mktemp("bench")
     command = [python, "-m", "benchmarks.function", "--quick", "--starts", "1", "--output", output]
@@ -74,16 +74,6 @@ def test_ratios_are_of_the_best_peer(results: dict[str, Any]) -> None:
     assert set(compare({"coldforge": rows["coldforge"]}).values()) == {None}
 
 
-def test_our_imports_are_ours(results: dict[str, Any]) -> None:
-    modules = [one["module"] for one in results["imports"]]
-    assert modules[0] == "handler.app"
-    assert "handler.powertools" in modules
-    assert len(modules) == 12
-    times = [one["cumulative_ms"] for one in results["imports"]]
-    assert times == sorted(times, reverse=True)
-    assert all(0 <= one["self_ms"] <= one["cumulative_ms"] for one in results["imports"])
-
-
 def test_another_answer_is_not_measured() -> None:
     """A function must answer as ours does before its times count."""
     from benchmarks.function.measure import FunctionFailed, check_answer
@@ -110,14 +100,9 @@ def test_another_vector_is_not_measured() -> None:
             check_answer(other, ours)
 
 
-def test_table_page_and_plot_show_the_results(quick: Path, results: dict[str, Any]) -> None:
+def test_the_table_shows_the_results(quick: Path, results: dict[str, Any]) -> None:
     from benchmarks.function.functions import EMOTION
 
-    kinds, plot = EMOTION.kinds, f"{EMOTION.page}.svg"
-    shown, page = (quick / "stdout.txt").read_text(), (quick / f"{EMOTION.page}.md").read_text()
-    for name in results["functions"]:
-        assert kinds[name].label in shown
-        assert f"| {kinds[name].label} " in page
-    assert (plot in page) == (quick / plot).exists()
-    for name, why in results["excluded"].items():
-        assert f"- {kinds[name].label}: {why}" in page
+    shown = (quick / "stdout.txt").read_text()
+    assert all(EMOTION.kinds[name].label in shown for name in results["functions"])
+    assert all(f"{EMOTION.kinds[name].label} is left out: {why}" in shown for name, why in results["excluded"].items())

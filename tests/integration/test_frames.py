@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.frames.processes import PREDICT, measure
 from builder.pack.bundle import Bundle
 from handler.budget import Limits
 from handler.image import pixels
 from handler.model import Model
 from tests.conftest import ROOT, make_bundle
 from tests.support import needs
+from tests.support.shared_memory import measure_memory
 
 pytestmark = pytest.mark.integration
 
@@ -151,7 +151,7 @@ def test_spark(package: Path, pictures: Path, expected: Columns, tmp_path: Path)
 def test_processes_share_one_copy_of_the_weights(package: Path) -> None:
     """45 MB for 2 processes as for 16: each further one has variables and relocated addresses of its own, no more."""
     size = (package / "age_gender" / "libmodel.so").stat().st_size
-    two, sixteen = (measure(count, PREDICT, [str(package), "age_gender"]) for count in (2, 16))
+    two, sixteen = (measure_memory(count, [str(package), "age_gender"]) for count in (2, 16))
     assert size > 44e6
     assert 0.9 * size < two.library < size + 1e6
     assert (sixteen.library - two.library) / 14 < 0.5e6

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from benchmarks import gallery
 from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError
 from builder.report import abi
 from handler.errors import HandlerError
@@ -22,15 +21,6 @@ def test_the_abis_page_has_every_function() -> None:
     assert len(declared) > 10
     headings = " ".join(re.findall(r"^## (.+)$", abi.page(), re.MULTILINE)).replace(",", "").split()
     assert not set(declared) - set(headings)
-
-
-def test_the_gallery_and_the_proof_are_what_was_measured() -> None:
-    native = gallery.read("benchmarks.json")
-    written = (gallery.DOCS / "gallery.md").read_text(encoding="utf-8")
-    assert written == gallery.page(native, gallery.read("benchmarks-wasm.json")), "run `python -m benchmarks.gallery`"
-    shown = gallery.PROOF.search(gallery.README.read_text(encoding="utf-8"))
-    assert shown is not None
-    assert shown[0] == gallery.proof(native, gallery.read("benchmarks-function.json"))
 
 
 def test_the_site_has_every_page() -> None:

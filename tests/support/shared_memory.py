@@ -1,7 +1,4 @@
-"""Memory of several processes that run one model: how much of it is the library's, and shared.
-
-``python -m benchmarks.frames.processes dist/bindings/age_gender/python/age_gender`` prints a line for each number.
-"""
+"""Memory of several processes that run one model: how much of it is the library's, and shared."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
-
-COUNTS = (1, 2, 4, 8, 16)
 
 PREDICT = """
 import sys
@@ -30,38 +25,30 @@ _READY = "\nprint('ready', flush=True)\nsys.stdin.read()\n"
 
 
 class Memory(NamedTuple):
-    """Of ``processes`` together, in bytes. PSS: what a process has alone, and its share of what it has with others.
+    """Bytes of PSS: the pages that a process has alone, and its share of those that it has with others.
 
-    ``library``: PSS of libmodel.so's pages. ``pss``: of all pages. ``private``: what is no other process's.
+    ``library``: of libmodel.so's pages, summed over the processes. ``pss``: of all pages.
     """
 
-    processes: int
     library: int
     pss: int
-    private: int
 
 
-def measure(count: int, program: str, arguments: Sequence[str], python: str = sys.executable) -> Memory:
-    """``count`` processes that have run ``program`` and wait. Raises RuntimeError for one that failed."""
+def measure_memory(count: int, arguments: Sequence[str]) -> Memory:
+    """Measure ``count`` processes that have run PREDICT and wait. Raises RuntimeError for one that failed."""
     with ExitStack() as stack:
-        processes = [stack.enter_context(_waiting(python, program, arguments)) for _ in range(count)]
+        processes = [stack.enter_context(_waiting(arguments)) for _ in range(count)]
         for process in processes:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
                 raise RuntimeError(f"a process of {arguments} failed")
         pids = [process.pid for process in processes]
-        totals = [dict(_rollup(pid)) for pid in pids]
-        return Memory(
-            count,
-            sum(map(_library, pids)),
-            sum(total["Pss"] for total in totals),
-            sum(total["Private_Clean"] + total["Private_Dirty"] for total in totals),
-        )
+        return Memory(sum(map(_library, pids)), sum(dict(_rollup(pid))["Pss"] for pid in pids))
 
 
 @contextmanager
-def _waiting(python: str, program: str, arguments: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    command = [python, "-c", program + _READY, *arguments]
+def _waiting(arguments: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", PREDICT + _READY, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
         process.kill()
@@ -83,12 +70,3 @@ def _library(pid: int) -> int:
         elif inside and first == "Pss:":
             found += int(line.split()[1]) * 1024
     return found
-
-
-if __name__ == "__main__":
-    package = Path(sys.argv[1])
-    print("processes   libmodel.so   all    private, each   (MB of PSS)")
-    for number in COUNTS:
-        one = measure(number, PREDICT, [str(package.parent), package.name])
-        library, pss, private = (size / 1e6 for size in one[1:])
-        print(f"{number:9}{library:14.1f}{pss:8.1f}{private / number:12.1f}")

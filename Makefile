@@ -79,12 +79,6 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.build
 	@.venv-openai/bin/python $(PIP) -r requirements/openai.txt
 	@touch $@
 
-# AWS CDK, for the construct that is made of the template.
-.venv-cdk/.done: requirements/cdk.txt
-	@test -x .venv-cdk/bin/python || "$(PYTHON)" -m venv .venv-cdk
-	@.venv-cdk/bin/python $(PIP) -r requirements/cdk.txt
-	@touch $@
-
 # Other people's rules for templates.
 .venv-checkov/.done: requirements/checkov.txt
 	@test -x .venv-checkov/bin/python || "$(PYTHON)" -m venv .venv-checkov
@@ -270,10 +264,6 @@ test-emulated: $(VENV)/.test ##- the AVX-512 kernels, on a processor that Bochs 
 instructions: $(VENV)/.test ##- count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json
 	@RECORD_INSTRUCTIONS=1 $(PY) -m pytest -q -n 0 tests/integration/test_instructions.py -k "emotion or digits or layer"
 
-.PHONY: test-infrastructure
-test-infrastructure: $(TESTED) .venv-cdk/.done ##- the Terraform module and the CDK construct, with terraform (if there is one) and cdk synth
-	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_infrastructure.py
-
 # Flax, which makes the networks of JAX that are tested.
 .venv-flax/.done: requirements/flax.txt
 	@test -x .venv-flax/bin/python || "$(PYTHON)" -m venv .venv-flax
@@ -322,7 +312,6 @@ lock: ##- resolve every requirements file again (needs uv)
 	@printf 'ministack==1.5.33\naws-sam-translator\ndocker\n' | $(LOCK) - -o requirements/aws.txt
 	@printf 'opentelemetry-distro\nopentelemetry-exporter-otlp-proto-http\nopentelemetry-instrumentation-aws-lambda\n' \
 		| $(LOCK) - -o requirements/otel.txt
-	@echo aws-cdk-lib==2.275.0 | $(LOCK) - -o requirements/cdk.txt
 	@echo openai==3.54.0 | $(LOCK) - -o requirements/openai.txt
 	@echo checkov==3.3.30 | $(LOCK) - -o requirements/checkov.txt
 	@printf 'jax==0.10.2\nflatbuffers\n' | $(LOCK) - -o requirements/jax.txt

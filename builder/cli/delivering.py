@@ -21,7 +21,6 @@ from builder.cli.command import (
     whole,
 )
 from builder.errors import UsageError
-from builder.files import write_file
 from builder.project import Project
 
 
@@ -113,24 +112,6 @@ def stage(options: Options, project: Project) -> None:
     answer(options, asdict(staged), f"{staged.name} {staged.version}")
 
 
-def _template_arguments(parser: Arguments) -> None:
-    parser.add_argument("form", choices=("terraform", "cdk"), help="the tool that the files are for")
-    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where the files go (default: .)")
-
-
-def template(options: Options, project: Project) -> None:
-    from builder.infrastructure.cdk import cdk_construct
-    from builder.infrastructure.facts import facts_of
-    from builder.infrastructure.terraform import terraform_module
-
-    facts = facts_of(project.root / "template.yaml")
-    files = cdk_construct(facts) if options.form == "cdk" else {"main.tf.json": terraform_module(facts)}
-    for name, text in files.items():
-        write_file(options.out / name, text)
-    written = [str(options.out / name) for name in files]
-    answer(options, {"files": written}, "\n".join(written))
-
-
 def _check_arguments(parser: Arguments) -> None:
     parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with")
     parser.add_argument(
@@ -153,6 +134,5 @@ COMMANDS = (
     Command("deploy", "deploy a bundle to AWS as a stack, with AWS's SAM CLI", _deploy_arguments, deploy),
     Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, publish),
     Command("stage", "make a bundle the one that SAM deploys; print name and version", _stage_arguments, stage),
-    Command("template", "write template.yaml as a Terraform module or a CDK construct", _template_arguments, template),
     Command("check", "check a built SAM template against Lambda's limits", _check_arguments, check),
 )

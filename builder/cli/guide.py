@@ -28,7 +28,6 @@ EXAMPLES = {
     "deploy": "emotion --env prod --parameters MemorySize=2048",
     "publish": "emotion --prune 3",
     "stage": "emotion",
-    "template": "terraform --out infra",
     "check": "MemorySize=2048 --template template.yaml",
     "batch start": "s3://pictures/in/ --to s3://answers/run1 --dry-run",
     "batch watch": "s3://answers/run1",

@@ -447,7 +447,6 @@ RESULTS: dict[str, Schema] = {
         pruned=_list(_whole(), "versions that were deleted"),
     ),
     "stage": _object(name=_text(), version=_text()),
-    "template": _object(files=_list(_text(), "that were written")),
     "check": _object(template=_text("the file that was checked")),
     "batch start": _STARTED,
     "batch watch": _STATUS,

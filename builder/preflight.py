@@ -34,13 +34,21 @@ class Preflight:
     """What stands in the way of a build, and how large its bundle will be (bytes)."""
 
     nodes: int
+    """Of the graph."""
     unsupported: tuple[Unsupported, ...]
+    """Ops that XLA cannot compile."""
     weights: int
+    """Bytes."""
     library: int
+    """Bytes, forecast."""
     dependencies: int
+    """Bytes of the dependencies layer and the function."""
     max_unzipped: int
+    """Bytes that are allowed."""
     max_zipped: int
+    """Bytes that are allowed, for each zip."""
     place: WeightsPlace = "library"
+    """Where the weights are."""
 
     @property
     def unzipped(self) -> int:

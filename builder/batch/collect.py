@@ -30,11 +30,12 @@ GROUP = 10_000
 
 @dataclass(frozen=True)
 class Collected:
-    """``failed``: rows by code."""
+    """The table that the answers of a run were collected into."""
 
     file: str
     rows: int
     failed: dict[str, int]
+    """Rows without an answer, by code."""
     columns: tuple[str, ...]
 
 

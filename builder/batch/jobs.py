@@ -25,27 +25,32 @@ RUNNING = ("RUNNING", "PENDING_REDRIVE")
 
 @dataclass(frozen=True)
 class Status:
-    """How far the last attempt of a run is. Items are counted by whole batches, of ``items`` in this attempt.
-
-    ``failed``: in batches that failed for good; an item with an error of its own is answered.
-    ``per_second``, ``seconds_left``: None where nothing can be said yet. ``error``: of one batch that failed for good,
-    or of the whole map.
-    """
+    """The progress of the last attempt of a run. Items are counted by whole batches."""
 
     state: str
+    """Of the execution, in Step Functions' words."""
     attempt: int
+    """Counted from 0."""
     batches: int
     batches_done: int
     batches_failed: int
+    """For good."""
     batches_running: int
     batches_pending: int
+    """Neither ended nor running."""
     items: int
+    """Of this attempt."""
     done: int
     failed: int
+    """Items in batches that failed for good; an item with an error of its own is answered."""
     per_second: float | None
+    """Items; None where nothing can be said yet."""
     seconds_left: float | None
+    """None where nothing can be said yet."""
     redrivable: bool
+    """True if `batch resume --redrive` can run them again."""
     error: str | None
+    """Of one batch that failed for good, or of the whole map."""
 
     @property
     def running(self) -> bool:

@@ -47,13 +47,18 @@ class Asked:
 
 @dataclass(frozen=True)
 class Started:
-    """``run``, ``execution``: None where nothing was started. ``plan``: None where nothing is left to be answered."""
+    """A run that was started, or planned."""
 
     run: str | None
+    """None where nothing was started."""
     execution: str | None
+    """The ARN of Step Functions' execution; None where nothing was started."""
     items: int
+    """Rows of the run, or of those that are run once more."""
     reused: int
+    """How many of them an earlier run has answered."""
     plan: Plan | None
+    """None where nothing is left to be answered."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"plan": self.plan and self.plan.to_dict()}

@@ -89,7 +89,7 @@ def _type(field: Schema) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.replace("``", "`").replace("None", "null").split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":

@@ -17,15 +17,16 @@ from builder.pack.provenance import STATEMENT
 
 @dataclass(frozen=True)
 class Comparison:
-    """``differing``: file to where it differs; ``inputs``: what of the recorded inputs is another now, in words.
-
-    ``measured``: files that differ in nothing but what was measured on the machine that built them.
-    """
+    """The comparison of a bundle with the one that was built again."""
 
     files: int
+    """How many were compared."""
     differing: Mapping[str, str]
+    """Where each file differs first."""
     measured: Mapping[str, str]
+    """Files that differ only in what was measured on the machine that built them."""
     inputs: tuple[str, ...]
+    """Recorded inputs that are others now."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

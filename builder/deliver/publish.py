@@ -39,12 +39,14 @@ SAM_STACK = "aws-sam-cli-managed-default"
 
 @dataclass(frozen=True)
 class Published:
-    """A layer version. ``created`` is False when AWS had the same bytes already."""
+    """A version of a layer."""
 
     arn: str
     version: int
     created: bool
+    """False where AWS had the same bytes already."""
     pruned: tuple[int, ...] = ()
+    """Versions that were deleted."""
 
 
 @dataclass(frozen=True)

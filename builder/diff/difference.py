@@ -38,21 +38,26 @@ class Figure:
 
 @dataclass(frozen=True)
 class Difference:
-    """``before`` and ``after``: which bundles these are. ``same_library``: libmodel.so is the same, byte for byte.
-
-    ``interface``: the source, inputs, outputs and tools. ``same_steps``: how many fused steps both have alike.
-    """
+    """The differences between two bundles."""
 
     before: str
+    """The first bundle."""
     after: str
+    """The second bundle."""
     same_library: bool
+    """True if libmodel.so is the same, byte for byte."""
     interface: tuple[Change, ...]
+    """The source, inputs, outputs and tools."""
     sizes: tuple[Figure, ...]
     steps: tuple[Change, ...]
+    """Fused steps."""
     same_steps: int
+    """How many fused steps both have alike."""
     errors: tuple[Figure, ...]
+    """Against TensorFlow."""
     packages: tuple[Change, ...]
     speed: Speed | None = None
+    """None where it was not measured."""
 
 
 def compare(before: Facts, after: Facts, speed: Speed | None = None) -> Difference:

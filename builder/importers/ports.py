@@ -62,17 +62,16 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class ModelPorts:
-    """Every feed and fetch, in the order the model has them.
-
-    ``signatures`` are the names a SavedModel offers (empty for other formats) and ``signature`` the one described.
-    ``facts``: what was learnt from the graph, where somebody asked for it and it could be frozen.
-    """
+    """The inputs and outputs of a model, in its own order."""
 
     feeds: tuple[PortInfo, ...]
     fetches: tuple[PortInfo, ...]
     signature: str | None = None
+    """The one that is described."""
     signatures: tuple[str, ...] = ()
+    """Those of a SavedModel."""
     facts: GraphFacts | None = None
+    """None where they were not asked for, or the graph could not be frozen."""
     warnings: tuple[str, ...] = ()
     """Surprises for a caller, such as a name that had to be changed, in words."""
     origin: str = ""  # of a Keras model: what wrote and what read it, as in "written by Keras 2.15.0, read by ..."

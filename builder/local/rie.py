@@ -22,18 +22,20 @@ WARM_REQUESTS = 3
 
 @dataclass(frozen=True)
 class InvokeResult:
-    """One event's answer and times in milliseconds.
-
-    ``init_ms`` is the emulator's (Python's start to ready). ``first_ms`` and ``warm_ms`` (the median of
-    three) are what the client saw; the first without the start. ``note`` says when the Python is not Lambda's.
-    """
+    """The answer to one event, and times in milliseconds."""
 
     answer: Any
+    """The function's, whatever it is."""
     init_ms: float
+    """The emulator's: from Python's start until the function is ready."""
     first_ms: float
+    """Of the first request, as its client saw it, without the start."""
     warm_ms: float
+    """The median of three more requests."""
     python: str
+    """The version that ran the function."""
     note: str | None
+    """A remark where that is not Lambda's."""
     log: str
 
     def to_dict(self) -> dict[str, Any]:

@@ -39,10 +39,11 @@ class TypeReport:
 
 @dataclass(frozen=True)
 class AccuracyReport:
-    """``items``: of each set of inputs."""
+    """The accuracy of a model with each type of weights."""
 
     model: str
     items: dict[str, int]
+    """How many there are of each set of inputs."""
     types: tuple[TypeReport, ...]
 
 

@@ -70,23 +70,25 @@ class Start:
 
 @dataclass(frozen=True)
 class FunctionTimes:
-    """``start``: of ``starts`` cold starts, the one with the median total. ``warm``: what a client sees.
-
-    ``handler``: milliseconds that the function itself takes of that, the median. ``memory``: bytes, at most.
-    """
+    """The times of the function in Lambda's emulator."""
 
     python: str
     note: str
     starts: int
+    """The number of cold starts that were measured."""
     start: Start
+    """The one with the median total."""
     warm: Spread
+    """Of a warm request, as its client sees it."""
     handler: float
+    """Milliseconds that the function itself takes of a warm request, the median."""
     memory: int
+    """Bytes of the function's process, at most."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``function`` is None where it was not asked for."""
+    """The times of a bundle's library and of its function."""
 
     model: str
     version: str
@@ -95,7 +97,9 @@ class Benchmark:
     cpu: str
     threads: int
     library: Spread
+    """Milliseconds of a run."""
     function: FunctionTimes | None
+    """None where it was not asked for."""
 
 
 def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int = 5) -> Benchmark:

@@ -22,12 +22,16 @@ POWER_TUNING = "https://github.com/alexcasalboni/aws-lambda-power-tuning"
 
 @dataclass(frozen=True)
 class MemorySize:
-    """The estimate for ``memory`` megabytes: ``ms`` of a warm request, and US dollars of a million of them."""
+    """The estimated cost of a function with so much memory."""
 
     memory: int
+    """Megabytes."""
     ms: float
+    """Milliseconds of a warm request."""
     billed: int
+    """Milliseconds, each begun one."""
     dollars: float
+    """US dollars of a million warm requests."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a function by its memory, and ``function``: the measured times that it follows from.
-
-    ``million_starts``: US dollars of a million cold starts with one whole processor.
-    """
+    """The cost of a function by its memory, and the measured times that it follows from."""
 
     model: str
     version: str
@@ -54,6 +55,7 @@ class Cost:
     cpu: str
     function: FunctionTimes
     million_starts: float
+    """US dollars of a million cold starts, with one whole processor."""
     prices: Prices
     sizes: tuple[MemorySize, ...]
 

@@ -51,21 +51,24 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """``path``: the lowering; ``reason``: why that is not the optimised one; ``isa``: of the fused kernels that ran.
-
-    ``run_microseconds``: the median of whole runs, the clock between the steps included.
-    """
+    """The steps that a model runs, and their times."""
 
     model: str
     path: str
+    """The lowering."""
     reason: str
+    """Why that is not the optimised one."""
     isa: str
+    """The instruction set of the fused kernels that ran."""
     threads: int
     rounds: int
     run_microseconds: float
+    """The median of whole runs, the clock between the steps included."""
     rows: tuple[Row, ...]
     weights: int
+    """Bytes."""
     arena: int
+    """Bytes."""
     layers: tuple[LayerWeights, ...] = ()
     """The weights of each step of kind layer, also of those inside loops, in the order they run."""
 

@@ -234,7 +234,7 @@ deploy: setup sam ## the bundle of MODEL to AWS, with sam deploy, as the stack c
 publish: setup ## the layer of MODEL to AWS (PUBLISH_FLAGS="--bucket B --prune 3")
 	@$(MODELS); $(PY) -m builder.cli publish "$$@" --target "$(TARGET)" $(PUBLISH_FLAGS)
 
-# A process for each CPU; tests/support/parts.py says which tests share one. JOBS=0: none but this one.
+# A process for each CPU; the tests of one xdist_group share one. JOBS=0: none but this one.
 JOBS ?= $(shell nproc)
 PYTEST = $(PY) -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 

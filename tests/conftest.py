@@ -18,8 +18,7 @@ from hypothesis import settings
 from builder.pack.bundle import Bundle
 from builder.pack.dependencies import build_dependencies
 from builder.project import Project
-from tests.support import needs, parts
-from tests.support.schedule import GroupScheduling, group_of, write_groups
+from tests.support import needs, schedule
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,20 +36,17 @@ _GROUPS = pytest.StashKey[Path]()
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Before pytest chooses by markers."""
-    if parts.is_full(item.nodeid, item.name):
-        item.add_marker(pytest.mark.full)
-    if item.get_closest_marker("xdist_group") is None:
-        item.add_marker(pytest.mark.xdist_group(parts.group(item)))
+    schedule.mark(item)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: parts.order(group_of(item)))
+    items.sort(key=schedule.rank)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist says that the tests are collected
 def pytest_collection_finish(session: pytest.Session) -> None:
     if path := getattr(session.config, "workerinput", {}).get("groups"):
-        write_groups(Path(path), session.items)
+        schedule.write_groups(Path(path), session.items)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -62,8 +58,8 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
-    return GroupScheduling(config, log, config.stash[_GROUPS])
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> schedule.GroupScheduling:
+    return schedule.GroupScheduling(config, log, config.stash[_GROUPS])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.targets import CORPUS, TARGETS
 
+pytestmark = pytest.mark.xdist_group("fuzz")
+
 ELSEWHERE = {"model", "weights"}
 """Replayed where TensorFlow or a library is there: test_hostile_models.py, test_outside_weights.py."""
 KEPT = sorted(path for path in CORPUS.rglob("*") if path.is_file() and path.parent.name not in ELSEWHERE)

@@ -24,6 +24,8 @@ from tests.fuzz.oracle import AskedLimits, OverspentError, Spent, held
 from tests.fuzz.targets import CORPUS, call, costly_server
 from tests.support import hostile_pictures as hostile
 
+pytestmark = pytest.mark.xdist_group("fuzz")
+
 LITTLE = Spent(0.2, 32 << 20)  # each of these takes twice that, on the fastest machine of the tests so far
 LITTLE_MEMORY = Spent(60, 12 << 20)
 MB = 1 << 20

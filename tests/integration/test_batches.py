@@ -186,6 +186,7 @@ def test_several_batches_take_new_weights(
         np.testing.assert_allclose(found, model(x[:batch]).numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.quick
 def test_what_does_not_scale_is_refused(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     import keras
 

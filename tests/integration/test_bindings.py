@@ -41,7 +41,7 @@ from tests.support import needs
 from tests.support.every_step import EVERY_STEP, SPEC
 from tests.support.results import printed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 
 EXAMPLES = ("digits", "age_gender")
 TOLERANCE = 1e-5 + 5e-7

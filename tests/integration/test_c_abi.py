@@ -59,6 +59,7 @@ def _check(output: str, library: Library) -> None:
     np.testing.assert_allclose(ours[: expected.size], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
 def test_a_c_program_that_knows_only_model_h(library: Library, compiler: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ziglang", "cc"] if compiler == "zig" else ["gcc"]

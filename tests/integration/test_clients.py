@@ -30,7 +30,7 @@ from tests.support.browser import chromium
 from tests.support.http import Client, served
 from tests.support.process import stop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 
 FACE = ROOT / "tests" / "data" / "face.jpg"
 DOCS = ROOT / "docs" / "protocols.md"

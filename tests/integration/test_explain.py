@@ -16,7 +16,7 @@ from builder.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support.results import printed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 
 
 def run(*command: str) -> str:
@@ -25,6 +25,7 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.quick
 def test_make_explain(digits: Bundle) -> None:
     table = run("make", "explain", "MODEL=digits")
     assert re.search(r"^dot\S* +layer +direct bias \+ relu +0\.2 +[\d,]+ +[\d.]+ +[\d.]+ +[\d.]+$", table, re.MULTILINE)
@@ -32,6 +33,7 @@ def test_make_explain(digits: Bundle) -> None:
     assert "1 thread;" in table
 
 
+@pytest.mark.quick
 def test_the_json_of_digits(digits: Bundle) -> None:
     text = run(sys.executable, "-m", "builder.cli", "explain", "digits", "--json", "--seconds", "0.5")
     data = printed("explain", text)

@@ -163,6 +163,7 @@ def test_the_graph_loads_in_plain_tensorflow_with_weights_from_the_file(small: t
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.quick
 def test_coldforge_builds_what_it_exported(small: tuple[ModelSpec, Path], tmp_path: Path) -> None:
     """The exported model.toml gives the library that the model itself gives, to the byte."""
     spec, folder = small

@@ -25,7 +25,7 @@ from tests.conftest import ROOT, make_bundle
 from tests.support import needs
 from tests.support.shared_memory import measure_memory
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 
 PYTHON = ROOT / ".venv-frames" / "bin" / "python"
 JOBS = ROOT / "tests" / "support" / "frames"

@@ -7,6 +7,8 @@ import pytest
 from tests.fuzz import __main__ as fuzzing
 from tests.fuzz.targets import TARGETS, servers, sound_decoders, text_servers
 
+pytestmark = pytest.mark.xdist_group("fuzz")
+
 SECONDS = 3
 
 

@@ -21,7 +21,7 @@ from builder.verify.golden import Golden
 from builder.verify.reference import make
 from tests.support.models import run_graph, save_graph, spec_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.quick]
 
 tf = tensorflow()
 

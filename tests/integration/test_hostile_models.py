@@ -27,7 +27,7 @@ from tests.support.keras2 import tf_keras
 from tests.support.models import freeze, run_graph, spec_for
 from tests.support.results import printed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.quick]
 
 PACKAGES = {"Keras 3": lambda: tensorflow().keras, "Keras 2": tf_keras}
 """What writes a ``.keras`` file that is then changed."""

@@ -27,7 +27,7 @@ from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras, spec_for
 from tests.support.results import printed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.quick]
 
 tf = tensorflow()
 keras: Any = needs.needs_module("keras")

@@ -16,7 +16,7 @@ from builder.local.rie import emulator
 from builder.project import HOME
 from tests.support import abi_library, s3
 
-pytestmark = [pytest.mark.integration, pytest.mark.network]
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.xdist_group("checkout")]
 
 EVENTS = {path.stem: json.loads(path.read_text()) for path in sorted((HOME / "events").glob("*.json"))}
 FACE = (HOME / "tests" / "data" / "face.jpg").read_bytes()

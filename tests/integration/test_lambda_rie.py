@@ -38,7 +38,7 @@ from builder.project import HOME, cache_folder
 from tests.support import abi_library
 from tests.support.results import printed
 
-pytestmark = [pytest.mark.integration, pytest.mark.network]
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.quick, pytest.mark.xdist_group("checkout")]
 
 PHOTOS = HOME / "tests" / "data"
 FACE = PHOTOS / "face.jpg"

@@ -25,7 +25,7 @@ from tests.support.packages import linked
 
 __all__ = ["project"]
 
-pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.slow, pytest.mark.xdist_group("checkout")]
 
 SPEC = '[model]\nsource = "wide.keras"\nname = "wide"\n[weights]\nplace = "{place}"\n'
 WIDTH = 8192

@@ -11,7 +11,7 @@ from builder.pack.bundle import Bundle
 from builder.pack.join import join
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.quick, pytest.mark.xdist_group("checkout")]
 
 
 def test_each_answers_by_its_name(digits: Bundle, emotion: Bundle, tmp_path: Path) -> None:

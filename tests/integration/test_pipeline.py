@@ -96,6 +96,7 @@ def attempts(stderr: str) -> list[str]:
     return [name for name, then in itertools.pairwise(found) if then == "verified"]
 
 
+@pytest.mark.quick
 def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     spec = write_spec(project)
     assert main(["bundle", spec]) == 0
@@ -284,6 +285,7 @@ def test_a_failed_build_leaves_the_last_good_bundle(
     assert digest(project.dist, project.layers / "model" / "content") == good
 
 
+@pytest.mark.quick
 def test_init_writes_a_spec_that_builds(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "small.keras", "--json"]) == 0
     assert printed("init", capsys.readouterr().out) == {"file": str(project.root / "model.toml")}
@@ -329,6 +331,7 @@ def test_the_forecast_is_near_what_is_built(digits: Bundle, emotion: Bundle) -> 
         assert forecast.least < sizes["unzipped"]
 
 
+@pytest.mark.quick
 def test_digits_are_read_as_well_as_tensorflow_reads_them(digits: Bundle) -> None:
     """At least 96 % of digits that training never saw, and never another answer than TensorFlow's."""
     from builder.importers.tf import tensorflow
@@ -345,11 +348,13 @@ def test_digits_are_read_as_well_as_tensorflow_reads_them(digits: Bundle) -> Non
     assert (ours == theirs).all()
 
 
+@pytest.mark.quick
 def test_the_command_line_starts_without_tensorflow() -> None:
     code = "import sys, builder.cli; sys.exit('tensorflow' in sys.modules or 'numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, env=os.environ)
 
 
+@pytest.mark.quick
 def test_a_build_in_docker_needs_no_packages_here() -> None:
     """``-S``: without site-packages, as on a machine that has Python and Docker only."""
     subprocess.run(

@@ -31,7 +31,7 @@ from tests.support.results import printed
 
 LARGE = 53_000_000
 
-pytestmark = [pytest.mark.integration, pytest.mark.network]
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.xdist_group("checkout")]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from builder.pack.bundle import Bundle
 from tests.conftest import ROOT, checkout_lock
 from tests.support.pages import all_commands
 
-pytestmark = [pytest.mark.integration, pytest.mark.network]
+pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.quick, pytest.mark.xdist_group("checkout")]
 
 ELSEWHERE = {
     ".venv/bin/coldforge accuracy": "tests/integration/test_weight_types.py",

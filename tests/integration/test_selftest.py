@@ -23,7 +23,7 @@ from tests.conftest import ROOT, make_bundle
 from tests.support import qemu
 from tests.support.build import CACHE
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 
 SPEC = ROOT / "examples" / "digits" / "model.toml"
 
@@ -32,6 +32,7 @@ def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.quick
 def test_the_command(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["selftest", "digits"]) == 0
     said = capsys.readouterr().out
@@ -48,6 +49,7 @@ def test_the_command(digits: Bundle, capsys: pytest.CaptureFixture[str]) -> None
     assert 0 < times["min_ms"] <= times["mean_ms"] <= times["max_ms"]
 
 
+@pytest.mark.quick
 def test_bad_options_are_refused(digits: Bundle) -> None:
     for program in ("digits_test", "digits_benchmark"):
         assert run(digits.folder / program, "--nonsense").returncode == 2
@@ -83,7 +85,11 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [("value", "1 of 10 elements disagree"), ("nan", "1 of 10 elements disagree"), ("class", "another class")],
+    [
+        pytest.param("value", "1 of 10 elements disagree", marks=pytest.mark.quick),
+        ("nan", "1 of 10 elements disagree"),
+        ("class", "another class"),
+    ],
 )
 def test_a_wrong_answer_fails_the_test(digits: Bundle, change: str, says: str, tmp_path: Path) -> None:
     graph = changed_golden(change, tmp_path / "graph")

@@ -81,7 +81,7 @@ absolute = 1e-4
 """
 
 
-@pytest.mark.parametrize("place", ["library", "layer"])
+@pytest.mark.parametrize("place", [pytest.param("library", marks=pytest.mark.quick), "layer"])
 def test_a_library_of_several_signatures(project: Project, place: str) -> None:
     model = autoencoder(project.root / "coder")
     (project.root / "model.toml").write_text(f'{SPEC}[weights]\nplace = "{place}"\n')

@@ -187,6 +187,7 @@ pad = 0
 """
 
 
+@pytest.mark.quick
 def test_a_library_for_texts_of_several_lengths(project: Project) -> None:
     model = encoder()
     bundle = bundled(project, model, TEXTS, head="batch = [1, 3]\n")

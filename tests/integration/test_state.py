@@ -179,7 +179,7 @@ def built(graph: FrozenGraph, spec: ModelSpec, folder: Path, path: LoweringPath,
         os.chdir(before)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=[pytest.param("counter", marks=pytest.mark.quick), *NAMES[1:]])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelSpec, FrozenGraph]:
     folder = tmp_path_factory.mktemp(request.param)
     spec = saved(request.param, folder)

@@ -163,6 +163,7 @@ def test_nodes_in_loops_and_branches_are_named(graphs: dict[str, FrozenGraph]) -
     assert found.hint
 
 
+@pytest.mark.quick
 def test_objects_are_for_the_target_and_always_the_same(graphs: dict[str, FrozenGraph], tmp_path: Path) -> None:
     first = compile_graph(graphs["conv2d"], X86_64, tmp_path / "a")
     second = compile_graph(graphs["conv2d"], X86_64, tmp_path / "b")
@@ -179,6 +180,7 @@ def test_objects_are_for_the_target_and_always_the_same(graphs: dict[str, Frozen
             assert ELFFile(file)["e_machine"] == machine
 
 
+@pytest.mark.quick
 def test_a_refusal_is_a_compile_error_in_the_compilers_words(graphs: dict[str, FrozenGraph], tmp_path: Path) -> None:
     with pytest.raises(CompileError) as error:
         compile_graph(graphs["strings"], X86_64, tmp_path)
@@ -187,6 +189,7 @@ def test_a_refusal_is_a_compile_error_in_the_compilers_words(graphs: dict[str, F
     assert "dummy_file_name" not in str(error.value)
 
 
+@pytest.mark.quick
 def test_a_shape_that_depends_on_the_data(tmp_path: Path) -> None:
     graph = save_graph(
         lambda x, n: tf.reduce_sum(tf.reshape(x, n)), {"x": (F, (4,)), "n": ("int32", (2,))}, tmp_path / "g"
@@ -200,6 +203,7 @@ def test_a_size_that_depends_on_the_data_of_a_loop_of_tensorflow_1(tmp_path: Pat
         save_graph(lambda x: tf.boolean_mask(v1_loop(x), x > 0), {"x": (F, (4,))}, tmp_path)
 
 
+@pytest.mark.quick
 def test_a_crash_is_a_compile_error() -> None:
     noise = "W0000 00:00:1795256509.358112    5489 cpu_feature_guard.cc:227] This binary is optimized\n"
     reason = "F0000 00:00:1795256509.358112    5489 shape.cc:12] Check failed: rank == 2\n*** Aborted at 0\n"

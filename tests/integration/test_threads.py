@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.support.process import stop
 from tests.support.run import run_library
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 
 RUNS = 300
 ALONE = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
@@ -53,6 +53,7 @@ def golden(emotion: Bundle) -> bytes:
     return answers(emotion.library, 1)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("threads", [0, 2, 3, 8])
 def test_any_number_of_threads_gives_the_same_bytes(emotion: Bundle, golden: bytes, threads: int) -> None:
     assert answers(emotion.library, threads) == golden
@@ -134,6 +135,7 @@ print("right")
 """
 
 
+@pytest.mark.quick
 def test_a_fork_after_open_and_after_runs(emotion: Bundle) -> None:
     """Parent and child both go on, each with threads of its own."""
     command = [sys.executable, "-c", FORKS, str(emotion.library)]
@@ -141,6 +143,7 @@ def test_a_fork_after_open_and_after_runs(emotion: Bundle) -> None:
     assert done.stdout == "right\n", done.stderr
 
 
+@pytest.mark.quick
 def test_one_thread_makes_no_thread(emotion: Bundle) -> None:
     code = (
         "import os, sys; from tests.integration import test_threads as t\n"

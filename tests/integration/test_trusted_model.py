@@ -15,7 +15,7 @@ from builder.cli import main
 from builder.importers.tf import tensorflow
 from tests.support.models import empty_project
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.quick]
 
 SPEC = '[model]\nsource = "evil.keras"\nname = "evil"\ntrust = true\n'
 LAMBDA = "lambda x: exec({attack!r}) or x"

@@ -27,7 +27,7 @@ from builder.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support.results import printed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 
 CASE = "photo-face"
 

@@ -25,7 +25,7 @@ from tests.support.build import CACHE, rounding_of, spec_of
 from tests.support.results import printed
 from tests.support.zoo import CASES, TOGETHER, TURN
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("checkout")]
 wasmtime = needs.needs_module("wasmtime")
 
 EXAMPLES = ("digits", "emotion", "age_gender")

@@ -196,6 +196,7 @@ def test_weights_that_are_not_in_the_graph_are_said_to_be_unproven(
     assert "not in TensorFlow's graph" in rounding.warning
 
 
+@pytest.mark.quick
 def test_a_wrong_weight_does_not_pass(compiled: Callable[[str], tuple[Case, FrozenGraph]], tmp_path: Path) -> None:
     """The proof is one: with a scale off by a hundredth, TensorFlow with the same weights disagrees."""
     case, graph = compiled("dense_wide")
@@ -231,8 +232,10 @@ def manifest_of(project: Project, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("example", ["digits", "emotion"])
+@pytest.mark.parametrize(
+    ("example", "kind"),
+    [pytest.param("digits", "int8", marks=pytest.mark.quick), ("emotion", "float16"), ("digits", "bfloat16")],
+)
 def test_a_bundle_of_a_trained_model(
     example: str, kind: str, project: Project, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:

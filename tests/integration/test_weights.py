@@ -56,6 +56,7 @@ def answers(library: Path, x: np.ndarray) -> np.ndarray:
     return found
 
 
+@pytest.mark.quick
 def test_a_model_that_was_trained_again_keeps_its_library(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,13 +78,24 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Froze
     return compile_case
 
 
+QUICK = {
+    "cond_inside_while", "conv2d_grouped_strided_dilated", "lstm", "mlp", "sort_ties", "stateful_random", "top_k",
+    "wide_resnet",
+}  # fmt: skip
+
 OTHER_DAYS = {c.name for c in CASES if c.big} - {c.name for c in share([c for c in CASES if c.big], BIG_DAYS, today())}
+
+
+def of_case(name: str) -> pytest.MarkDecorator:
+    """Run all tests of a case in one process, which compiles its graph once."""
+    return pytest.mark.xdist_group(f"zoo {name}")
 
 
 def on_its_day(name: str, *more: Any) -> Any:
     """The parameters of a test of a case: a network that is not of today is built only where slow tests are wanted."""
     values = (next(c for c in CASES if c.name == name), *more)
-    return pytest.param(*values, marks=pytest.mark.slow if name in OTHER_DAYS else (), id="-".join((name, *more)))
+    kinds = [pytest.mark.slow] * (name in OTHER_DAYS) + [pytest.mark.quick] * (name in QUICK)
+    return pytest.param(*values, marks=[of_case(name), *kinds], id="-".join((name, *more)))
 
 
 @pytest.mark.parametrize(("case", "path"), [on_its_day(c.name, p) for c in CASES for p in ("optimised", "faithful")])
@@ -107,6 +118,7 @@ def test_agrees_with_tensorflow(
     require(verify(library.path, graph, spec))
 
 
+@of_case("efficientnet_b0")
 def test_one_wrong_weight_is_noticed_where_tensorflow_is_least_certain(
     compiled: Callable[[Case], FrozenGraph], tmp_path: Path
 ) -> None:
@@ -126,6 +138,7 @@ def test_one_wrong_weight_is_noticed_where_tensorflow_is_least_certain(
     assert not verification.passed
 
 
+@of_case("normalised_spectrum")
 def test_a_golden_input_that_tensorflow_is_undecided_on_stops_no_build(
     compiled: Callable[[Case], FrozenGraph], tmp_path: Path
 ) -> None:
@@ -156,6 +169,7 @@ def test_convolutions_run_as_layers(case: Case, compiled: Callable[[Case], Froze
     assert len(folded) >= len(layers) / 3
 
 
+@of_case("attentions")
 def test_attention_is_one_step_with_any_mask(compiled: Callable[[Case], FrozenGraph]) -> None:
     graph = compiled(next(c for c in CASES if c.name == "attentions"))
     steps = lower(graph.folder / "graph_metadata.o", graph, CACHE).program.steps
@@ -167,6 +181,7 @@ def test_attention_is_one_step_with_any_mask(compiled: Callable[[Case], FrozenGr
     assert [step.mask and step.mask.type for step in found][3] == "set"
 
 
+@of_case("pixels_that_are_left")
 def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[Case], FrozenGraph]) -> None:
     """XLA makes such sizes fixed ones before it makes kernels; the samples keep no pixel, some, and all."""
     case = next(c for c in CASES if c.name == "pixels_that_are_left")
@@ -178,6 +193,7 @@ def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[
     assert {int(case.sample(i)["limit"]) for i in range(SAMPLES)} == {-1, 0, 1}
 
 
+@of_case("boxes_that_are_left")
 def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of ``tf.unique`` and ``tf.map_fn``, where the data decides a size: with memory of their own."""
     graph = compiled(next(c for c in CASES if c.name == "boxes_that_are_left"))
@@ -192,6 +208,7 @@ def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[C
         assert sum(isinstance(step, CopyStep) for step in call.body) == len(call.body) - 1 >= 2
 
 
+@of_case("recurrent_of_other_kinds")
 def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of its input, for all steps at once; what depends on the step before stays inside, as a layer."""
     graph = compiled(next(c for c in CASES if c.name == "recurrent_of_other_kinds"))
@@ -206,7 +223,13 @@ def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Cas
         assert (kinds.count(LayerStep), kinds.count(RowStep)) == (1, 1)
 
 
-@pytest.mark.parametrize(("name", "kinds"), [("recurrent_wide", "lstm lstm gru"), ("recurrent_states", "lstm gru")])
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        pytest.param("recurrent_wide", "lstm lstm gru", marks=of_case("recurrent_wide")),
+        pytest.param("recurrent_states", "lstm gru", marks=of_case("recurrent_states")),
+    ],
+)
 def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], name: str, kinds: str) -> None:
     graph = compiled(next(c for c in CASES if c.name == name))
     outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
@@ -216,6 +239,7 @@ def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], 
     assert [step.kind for step in steps if isinstance(step, RecurrentStep)] == kinds.split()
 
 
+@of_case("layer_norms")
 def test_a_layer_norm_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> None:
     graph = compiled(next(c for c in CASES if c.name == "layer_norms"))
     outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
@@ -224,6 +248,7 @@ def test_a_layer_norm_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> No
     assert sorted(found) == [(False, 48), (True, 16), (True, 24), (True, 48), (True, 48)]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: c.name)
 def test_is_refused_by_name(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ColdforgeError, match=case.refused_op):

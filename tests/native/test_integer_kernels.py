@@ -183,7 +183,7 @@ def tiled_layers(draw: st.DrawFn) -> Case:
 
 
 @pytest.mark.parametrize("table", TABLES)
-@examples(100)
+@examples(100, sanitized=5)
 @given(case=tiled_layers(), by=quantisations)
 def test_tiles_of_rounded_inputs(kernels: Kernels, table: str, case: Case, by: Quantisation) -> None:
     """Where bytes are multiplied, the bits of integer sums; elsewhere Winograd's sums of the same numbers."""

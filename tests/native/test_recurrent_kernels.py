@@ -77,7 +77,7 @@ def test_any_recurrent_layer_of_bytes(kernels: Kernels, table: str, case: Case, 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 @pytest.mark.parametrize("batch", [1, 16])
 def test_bytes_are_the_same_for_any_number_of_threads(kernels: Kernels, kind: Any, batch: int, table: str) -> None:
-    case = Case(kind, 20, batch, 201, rounded=True)
+    case = Case(kind, 4, batch, 201, rounded=True)
     one, expected = recur(kernels, case, table)
     check(one, expected, case)
     for threads in (2, 3):
@@ -100,7 +100,7 @@ def test_the_last_state_of_bytes_alone(kernels: Kernels, kind: Any) -> None:
 def test_the_same_for_any_number_of_threads(
     kernels: Kernels, kind: Any, batch: int, by_units: bool, table: str
 ) -> None:
-    case = Case(kind, 20, batch, 200, by_units=by_units)
+    case = Case(kind, 4, batch, 200, by_units=by_units)
     one, expected = recur(kernels, case, table)
     check(one, expected, case)
     for threads in (2, 3):

@@ -20,8 +20,10 @@ ACTIVATIONS = (
 )  # fmt: skip
 
 
-def examples(count: int) -> settings:
-    count = count // 5 if LIBRARY in os.environ else count  # sanitizers are slow
+def examples(count: int, sanitized: int | None = None) -> settings:
+    """Try ``count`` examples, and fewer under the sanitizers, which are slow: a fifth, or ``sanitized``."""
+    if LIBRARY in os.environ:
+        count = count // 5 if sanitized is None else sanitized
     return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -1,4 +1,4 @@
-"""Send each group of tests to one process of pytest-xdist.
+"""Mark each test with its group, and send the tests of a group to one process of pytest-xdist, in their order.
 
 This is what xdist's own ``--dist loadgroup`` does, but its version 3.8 writes the groups into the tests' names, which
 pytest 9.2 no longer lets it change. Here the first process to have collected the tests writes the groups to a file.
@@ -15,12 +15,32 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+BUILT_IN_THE_CHECKOUT = {"digits", "emotion", "languages"}
+"""Fixtures that share dist/, build/ and the active layer of this checkout with the tests of the group "checkout"."""
+
+
+def mark(item: pytest.Item) -> None:
+    """Mark the test as ``full`` where only ``make test-all`` runs it, and with a group where it has none."""
+    folder = Path(item.nodeid).parts[1]
+    if folder in ("integration", "e2e") and item.get_closest_marker("quick") is None:
+        item.add_marker(pytest.mark.full)
+    if item.get_closest_marker("xdist_group") is None:
+        in_the_checkout = folder == "e2e" or BUILT_IN_THE_CHECKOUT & set(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("checkout" if in_the_checkout else item.nodeid.partition("::")[0]))
+
 
 def group_of(item: pytest.Item) -> str:
-    """The group that the test is marked with."""
+    """Return the group that the test is marked with."""
     marker = item.get_closest_marker("xdist_group")
     assert marker is not None
     return str(marker.args[0])
+
+
+def rank(item: pytest.Item) -> int:
+    """Return where the group of the test stands: the longest groups first, so that none is left alone at the end."""
+    group = group_of(item)
+    firsts = ("checkout", "fuzz", "sanitized", "tests/integration", "zoo")
+    return next((place for place, start in enumerate(firsts) if group.startswith(start)), len(firsts))
 
 
 def write_groups(path: Path, items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ._audio import ffi
-from .budget import AUDIO_SAMPLE, Limits, recorded
+from .budget import FILE_SECONDS, Limits, recording_cost
 from .errors import (
     DamagedAudioError,
     HandlerError,
@@ -85,13 +85,13 @@ def _require_allowed(found: Recording, target: AudioInput, limits: Limits, secon
     ratio = 0, 0
     if found.rate != target.rate:
         ratio = target.rate // common, found.rate // common
-    cost = recorded(found.format, found.frames, found.channels, samples, ratio, count * target.length)
+    cost = recording_cost(found.frames, found.channels, samples, ratio, count * target.length, limits)
     limits.require(cost, seconds)
 
 
 def _counted(found: Recording, limits: Limits, library: Any, seconds: float) -> Recording:
     """A FLAC file that does not say how many frames it has, with their number."""
-    affordable = min(limits.seconds, seconds) * limits.speed * 1e9 / AUDIO_SAMPLE["FLAC"] / found.channels
+    affordable = limits.samples * min(1, seconds / FILE_SECONDS) / found.channels
     most = min(limits.recorded_seconds * found.rate, int(affordable)) + 1
     data = found.samples
     frames = int(library.cf_flac_read(ffi.from_buffer(data), len(data), most, ffi.NULL)) if found.kind is None else 0

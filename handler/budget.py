@@ -1,14 +1,13 @@
-"""What one request may take: counts, bytes, pixels, seconds, and, of the function's own memory and time, a share.
+"""The caps on a request: counts, bytes, pixels, samples and, of the function's own memory, a share.
 
-A small file may ask for much: a thousand empty scans of a JPEG, a picture of one row that is resized. So the cost of a
-picture is estimated from its header, and of a body from its counts, and what is over budget is refused before anything
-is decoded or allocated. Rates are nanoseconds of one whole processor, measured by ``python -m benchmarks.pictures``
-(Pillow 13.0 with libjpeg-turbo on a Xeon of 3 GHz, 24 million pixels) and rounded up; bytes are peaks of memory.
+A small file may ask for much: a thousand empty scans of a JPEG, a picture of one row that is resized. So what a file
+would take is told from its header, and a body from its counts, and what is over a cap is refused before anything is
+decoded or allocated. Within the caps the work is in proportion to the pixels or samples, and these to the function's
+memory, as its share of a processor is: a file at the cap takes some ``FILE_SECONDS`` on a function of any size.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from .errors import OutOfTimeError, OverBudgetError, StartupError, TextTooLongError
@@ -16,10 +15,24 @@ from .tuples import NamedTuple
 
 MAX_PIXELS = 50_000_000
 MAX_SIDE = 32_768
-DECODE_BYTES = 25
-"""Bytes of memory for each pixel, at most: of a rotated WebP with alpha."""
+"""Pixels of a side, as an image is sent and once all of it is resized."""
 PIXELS_PER_MB = 25_000
 """At DECODE_BYTES each they are MEMORY_SHARE, too."""
+DECODE_BYTES = 25
+"""Bytes of memory for each pixel, at most: of a rotated WebP with alpha."""
+RESIZE_BYTES = 15
+"""Bytes for each pixel while a picture is resized: itself, and a band of it as floats."""
+BETWEEN_BYTES = 24
+"""Bytes for each value between the two passes of a resize: a float, its part of a sum, and what these were made of."""
+SAMPLES_PER_MB = 35_000
+"""Samples of a recording, of all channels: at one whole processor an hour of 16,000 a second."""
+MAX_SAMPLES = 62_000_000
+MAX_TAPS = 1_000_000
+"""Numbers of a filter between two rates, computed for them: rates up to 48,000 Hz have fewer, whatever they are."""
+CROSSINGS = 10
+"""Of the filter's sinc, on either side: as in builder/runtime/audio/resample.c."""
+FILE_SECONDS = 5.0
+"""What a file at the cap takes of the function's time; another takes as much less as it has fewer pixels or samples."""
 RECORDING_PER_MB = 100_000
 """Bytes of a recording's file for each MB of the function's memory."""
 CHARACTERS_PER_MB = 1_000
@@ -34,53 +47,8 @@ MOST_COMPARISONS = 1_000_000_000
 """Comparisons of a character with one of a pattern in one step over texts: they take some seconds."""
 MEMORY_SHARE = 0.6
 """Of the function's memory for one request; the rest is the interpreter's, the model's and the event's."""
-PICTURE_SECONDS = 5.0
-"""Of the function's time, at its own speed, for one file."""
-WHOLE_PROCESSOR_MB = 1769
-"""Lambda's share of a processor grows with memory, and is one whole processor from here on (AWS's documentation)."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 """All that are known here; COLDFORGE_FORMATS may leave some out."""
-
-DECODE_PIXEL = {"Jpeg": 18.0, "Png": 36.0, "WebP": 26.0, "Gif": 24.0, "Bmp": 16.0}
-"""A pixel decoded, in the model's colours and upright. By Pillow's plugin."""
-DECODE_BYTE = {"Jpeg": 60.0, "Png": 25.0, "WebP": 100.0, "Gif": 6.0, "Bmp": 3.0}
-"""A byte of the file; of a JPEG, where it is progressive and so visits every block again."""
-SCAN_PIXEL = 0.5
-"""A pixel of a JPEG in each further scan, of four components and without any data."""
-STEP = 10_000.0
-"""A piece of the file that Pillow looks at in Python: a segment, chunk or block before the picture."""
-FILTER_TAP = 1.5
-"""A tap of Pillow's filters along a row: a pixel of bytes, or a float of one band."""
-FILTER_TAP_DOWN = 6.0
-"""The same along a column, where each tap lies in another row of memory."""
-BAND_PIXEL = 3.0
-"""A pixel of a band, cut out of the picture and made a float."""
-READ_PIXEL = 2.0
-"""A pixel of a picture whose rows or columns are picked."""
-PICKED_PIXEL = 14.0
-"""A pixel of those that are, put together and transposed."""
-SUM_TAP = 16.0
-"""A float that is weighted and added, where Pillow has no filter; three passes over memory."""
-SUM_BYTES = 24
-"""Of each such float: itself, its part, and what these were made of."""
-SUM_CALL = 100_000.0
-"""Such a sum over a whole picture, however small."""
-LINE = 3_000.0
-"""A row or column whose place and weight are looked up in Python."""
-
-AUDIO_SAMPLE = {"WAV": 15.0, "FLAC": 60.0}
-"""A sample of each channel decoded, and put into windows."""
-RESAMPLE_TAP = 4.0
-"""A sample times one number of a filter."""
-MADE_TAP = 150.0
-"""One number of a filter, computed for two rates."""
-CROSSINGS = 10
-"""Of the filter's sinc, on either side: as in builder/runtime/audio/resample.c."""
-
-FILL_BYTE = 3.0
-"""A byte of an input that is filled up, along each axis in which it is smaller."""
-FILL_ROW = 400.0
-"""A row of it, in Python."""
 
 JSON_VALUE = 72
 """Bytes of a value of JSON once it is parsed: an empty list or object, and the reference to it."""
@@ -89,10 +57,10 @@ ANSWER_CHARACTER = 24
 
 
 class Cost(NamedTuple):
-    """``bytes``: of memory, at once. ``nanoseconds``: of a whole processor."""
+    """What a file would take: ``bytes`` of memory, and as a ``share`` of the most pixels or samples its work."""
 
     bytes: float
-    nanoseconds: float
+    share: float
 
 
 class Limits(NamedTuple):
@@ -107,12 +75,11 @@ class Limits(NamedTuple):
     items: int = 4096  # of tensors, in as many runs as the compiled batch makes of them
     formats: tuple[str, ...] = FORMATS
     memory: int = int(10_240 * 2**20 * MEMORY_SHARE)  # bytes; of the largest function
-    seconds: float = PICTURE_SECONDS  # for one file
-    speed: float = 1.0  # the part of a processor that the function has, for one thread
+    samples: int = MAX_SAMPLES  # of one recording
 
     @classmethod
     def for_memory(cls, megabytes: int, formats: str = "") -> Limits:
-        """The usual limits, with only as many pixels, bytes and calculations as a function of this memory has.
+        """The usual limits, with only as many pixels, samples and bytes as a function of this memory has.
 
         ``formats``: the ones to take, as in "JPEG, PNG"; empty is all. Raises StartupError.
         """
@@ -127,18 +94,17 @@ class Limits(NamedTuple):
             characters=min(cls._field_defaults["characters"], megabytes * CHARACTERS_PER_MB),
             formats=named or FORMATS,
             memory=int(megabytes * 2**20 * MEMORY_SHARE),
-            speed=min(1.0, megabytes / WHOLE_PROCESSOR_MB),
+            samples=min(MAX_SAMPLES, megabytes * SAMPLES_PER_MB),
         )
 
     def require(self, cost: Cost, seconds: float) -> None:
         """Raises OverBudgetError for a file that costs too much, OutOfTimeError where only ``seconds`` are left."""
-        needed = cost.nanoseconds / 1e9 / self.speed
-        if cost.bytes > self.memory or needed > self.seconds:
+        if cost.bytes > self.memory or cost.share > 1:
             raise OverBudgetError(
-                f"would take about {needed:.1f} s and {cost.bytes / 1e6:,.0f} MB to decode; "
-                f"one file may take at most {self.seconds:g} s and {self.memory / 1e6:,.0f} MB"
+                f"would take about {cost.bytes / 1e6:,.0f} MB and {cost.share:.1f} times the time that one file may; "
+                f"at most {self.memory / 1e6:,.0f} MB are allowed"
             )
-        if needed > seconds:
+        if cost.share * FILE_SECONDS > seconds:
             raise OutOfTimeError("would take longer than the time that the function has left")
 
     def require_memory(self, bytes_needed: int) -> None:
@@ -166,75 +132,23 @@ def require_comparisons(texts: Sequence[bytes | str], cost: int, slope: int, wha
         )
 
 
-def decoding(plugin: str, size: tuple[int, int], file_bytes: int, scans: int = 1, steps: int = 0) -> Cost:
-    """A file of ``size`` pixels, decoded by Pillow's ``plugin``."""
-    pixels = size[0] * size[1]
-    time = pixels * DECODE_PIXEL[plugin] + file_bytes * DECODE_BYTE[plugin] + pixels * max(scans - 1, 0) * SCAN_PIXEL
-    return Cost(pixels * DECODE_BYTES, time + steps * STEP)
+def image_cost(size: tuple[int, int], target: tuple[int, int], limits: Limits) -> Cost:
+    """Return what an image of ``size`` takes that is decoded, and resized to ``target``, by whatever method."""
+    (width, height), (to_width, to_height) = size, target
+    between = max(max(width, to_width) * to_height, to_width * max(height, to_height))
+    pixels = width * height
+    return Cost(max(DECODE_BYTES * pixels, RESIZE_BYTES * pixels + BETWEEN_BYTES * between), pixels / limits.pixels)
 
 
-def recorded(format_: str, frames: int, channels: int, samples: int, ratio: tuple[int, int], windowed: int) -> Cost:
-    """A recording of ``frames``, decoded and resampled to ``samples`` of one channel, ``windowed`` with what overlaps.
+def recording_cost(
+    frames: int, channels: int, samples: int, ratio: tuple[int, int], windowed: int, limits: Limits
+) -> Cost:
+    """Return what a recording of ``frames`` takes that becomes ``samples`` of one channel.
 
-    ``ratio``: the new rate to the old one in lowest terms; zeros where they are the same.
+    ``ratio``: the new rate to the old one in lowest terms; zeros where they are the same. ``windowed``: the samples of
+    all windows, with what overlaps.
     """
     up, down = ratio
-    taps = 2 * CROSSINGS * max(up, down) + up
-    time = frames * channels * AUDIO_SAMPLE[format_] + windowed * AUDIO_SAMPLE["WAV"]
-    if up:
-        time += MADE_TAP * taps + RESAMPLE_TAP * samples * taps / up
-    return Cost(4 * (frames + (samples if up else 0)) + 8 * windowed + 8 * (taps if up else 0), time)
-
-
-def resizing(size: tuple[float, float], target: tuple[int, int], method: str, antialias: bool, channels: int) -> Cost:
-    """A picture of ``size``, or that part of one, resized to ``target`` as ``resize`` does it, the picture with it.
-
-    ``channels``: 1 or 3.
-    """
-    (width, height), (to_width, to_height) = size, target
-    stored = 4 if channels == 3 else 1  # bytes of a pixel in Pillow
-    if method in ("nearest", "area") or not antialias:
-        across, down = _taps(method, width, to_width), _taps(method, height, to_height)
-        columns, rows = min(width, across * to_width), min(height, down * to_height)
-        gathered = width * height * stored + width * rows * (3 * stored + channels)
-        looked_at = (
-            READ_PIXEL * width * height + PICKED_PIXEL * width * rows + LINE * (width + height + to_width + to_height)
-        )
-        if method == "nearest":
-            return Cost(gathered, looked_at)
-        floats = down * columns * to_height + across * to_width * to_height
-        held = width * height * stored + width * rows * (stored + channels)
-        return Cost(
-            max(gathered, held + SUM_BYTES * max(columns, to_width) * to_height),
-            looked_at + channels * (SUM_TAP * floats + SUM_CALL * (across + down)),
-        )
-    between, filtering = _filtered((width, height), target, method)
-    if method == "bilinear":
-        return Cost(stored * (2 * width * height + between), filtering)
-    bytes_needed = (2 * stored + channels + 4) * width * height + 4 * between + 4 * channels * to_width * to_height
-    return Cost(bytes_needed, channels * (filtering + BAND_PIXEL * width * height))
-
-
-def _filtered(size: tuple[float, float], target: tuple[int, int], method: str) -> tuple[float, float]:
-    """Pixels between the two passes of Pillow's filter, which begins with the axis that makes fewer taps; and time."""
-    (width, height), (to_width, to_height) = size, target
-    across, down = (_support(method, *axis) for axis in ((width, to_width), (height, to_height)))
-    rows_first = to_width * height * across, to_width * to_height * down
-    columns_first = to_width * to_height * across, width * to_height * down
-    rows_come_first = sum(rows_first) <= sum(columns_first)
-    along_rows, along_columns = rows_first if rows_come_first else columns_first
-    between = to_width * height if rows_come_first else width * to_height
-    return between, FILTER_TAP * along_rows + FILTER_TAP_DOWN * along_columns
-
-
-def _support(method: str, source: float, target: int) -> int:
-    """How many pixels Pillow's filter looks at for one."""
-    radius = {"bilinear": 1, "bicubic": 2, "lanczos": 3}[method]
-    return min(math.ceil(source), 2 * math.ceil(radius * max(source / target, 1)) + 1)
-
-
-def _taps(method: str, source: float, target: int) -> int:
-    """How many pixels are weighted for one without antialiasing, or for area."""
-    if method == "area":
-        return math.ceil(source / target) + 1
-    return {"nearest": 1, "bilinear": 2, "bicubic": 4, "lanczos": 6}[method]
+    taps, resampled = (2 * CROSSINGS * max(up, down) + up, samples) if up else (0, 0)
+    share = max((frames * channels + resampled) / limits.samples, taps / MAX_TAPS)
+    return Cost(4 * (frames + resampled) + 8 * windowed + 8 * taps, share)

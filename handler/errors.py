@@ -107,8 +107,8 @@ class TooManyPixelsError(HandlerError, code="too_many_pixels", status=413):
 
 
 class OverBudgetError(HandlerError, code="over_budget", status=413):
-    """Answering would take more memory or processor time than the function gives to one request, whatever the size of
-    the file. Send smaller files or fewer items, or give the function more memory.
+    """Answering would take more memory or work than the function gives to one request, whatever the size of the file.
+    Send smaller files or fewer items, or give the function more memory.
     """
 
 

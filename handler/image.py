@@ -14,11 +14,12 @@ import sys
 import warnings
 from types import ModuleType
 
-from .budget import MAX_SIDE, Cost, Limits, decoding, resizing
+from .budget import MAX_SIDE, Limits, image_cost
 from .errors import (
     DamagedImageError,
     HandlerError,
     NotAnImageError,
+    OverBudgetError,
     TooLargeError,
     TooManyPixelsError,
     TruncatedImageError,
@@ -28,7 +29,7 @@ from .exif import orientation
 from .fit import Fit, placement
 from .later import deferred
 from .resize import resize
-from .survey import Survey, survey
+from .survey import survey
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING, stand_ins
 
@@ -170,8 +171,10 @@ def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> 
             turn = orientation(exif, xmp)
             width, height = picture.size
             fit = placement((height, width) if turn in _LYING else (width, height), target)
+            if max(fit.size) > MAX_SIDE:
+                raise OverBudgetError(f"would be {fit.size[0]:,} × {fit.size[1]:,} pixels once it is resized")
+            limits.require(image_cost(picture.size, (target.width, target.height), limits), seconds)
             scale = _scale(fit, picture.size) if plugin == "Jpeg" and _averages(target) else 1
-            limits.require(_cost(plugin, found, picture.size, fit, scale, target), seconds)
             return _loaded(picture, plugin, turn, fit, scale, target)
     except (HandlerError, MemoryError):
         raise
@@ -179,14 +182,6 @@ def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> 
         if isinstance(error, EOFError) or any(word in str(error).lower() for word in _TOO_SHORT):
             raise TruncatedImageError(f"is a {plugin.upper()} file that ends too early") from error
         raise DamagedImageError(f"is a {plugin.upper()} file that cannot be decoded") from error
-
-
-def _cost(plugin: str, found: Survey, size: tuple[int, int], fit: Fit, scale: int, target: ImageInput) -> Cost:
-    decode = decoding(plugin, size, len(found.data), found.scans, found.steps)
-    left, top, right, bottom = fit.box
-    part = (right - left) / scale, (bottom - top) / scale
-    resize = resizing(part, fit.size, target.resize, target.antialias, 1 if target.mode == "grey" else 3)
-    return Cost(max(decode.bytes, resize.bytes), decode.nanoseconds + resize.nanoseconds)
 
 
 def _loaded(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _Decoded:

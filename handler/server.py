@@ -84,8 +84,8 @@ class Server(NamedTuple):
         return self.description(request.model).of_signature(request.signature).of_size(request.size)
 
     def make_clock(self, call: Call) -> Callable[[], float]:
-        """Return a function that tells how many seconds of a whole processor are left for the request."""
-        return lambda: seconds_left(call.remaining_ms()) * self.limits.speed
+        """Return a function that tells how many seconds are left for the request."""
+        return lambda: seconds_left(call.remaining_ms())
 
     def prepared(self, request: Request, call: Call) -> Request:
         """``request`` with its recording, if it has one, as windows among its inputs, with the ids of its texts, or

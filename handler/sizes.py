@@ -6,13 +6,14 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
-from .budget import FILL_BYTE, FILL_ROW
 from .deadline import unlimited
 from .description import Description, Port
 from .errors import OutOfTimeError, WrongShapeError
 
 SHORT_ROW = 16
 """Bytes of a row that is sooner copied by its columns than by itself."""
+ROWS_AT_ONCE = 4_096
+"""Rows that are copied between two looks at the clock."""
 
 Shape = tuple[int, ...]
 
@@ -61,7 +62,7 @@ def padded(
 ) -> bytes:
     """``data``, row-major of the shape of ``given``, in the shape of ``port``: ``description.pad`` fills the rest.
 
-    Takes twice the memory of ``port``, however small its rows are. ``left``: see ``Server.make_clock``. Raises
+    Takes twice the memory of ``port``, however small its rows are. ``left``: the seconds that are. Raises
     OutOfTimeError.
     """
     pad = description.pad.get(port.name, 0)
@@ -71,28 +72,32 @@ def padded(
         inner = prod(port.shape[axis + 1 :]) * len(element)
         length, wanted = given.shape[axis] * inner, port.shape[axis] * inner
         if length < wanted:
-            rows = len(filled) // length
-            if rows * (FILL_ROW + wanted * FILL_BYTE) / 1e9 > left():
-                raise OutOfTimeError(
-                    f'to fill "{port.name}" up would take longer than the function has; send fewer items'
-                )
-            filled = _longer(filled, length, wanted, element)
+            filled = _longer(filled, length, wanted, element, left)
     return bytes(filled)
 
 
-def _longer(data: bytes | bytearray, length: int, wanted: int, element: bytes) -> bytearray:
+def _longer(data: bytes | bytearray, length: int, wanted: int, element: bytes, left: Callable[[], float]) -> bytearray:
     """Rows of ``length`` bytes as rows of ``wanted``, with as many ``element`` after each as it takes."""
+    _require_time(left)
     rows = len(data) // length
     found = bytearray(element) * (rows * wanted // len(element))
     source, target = memoryview(data), memoryview(found)
     # Column by column for short rows only: each byte of a column lies in another line of the processor's cache.
     if length > SHORT_ROW or rows <= length:
         for row in range(rows):
+            if row % ROWS_AT_ONCE == 0:
+                _require_time(left)
             target[row * wanted : row * wanted + length] = source[row * length : (row + 1) * length]
     else:
         for at in range(length):
+            _require_time(left)
             target[at::wanted] = source[at::length]
     return found
+
+
+def _require_time(left: Callable[[], float]) -> None:
+    if left() <= 0:
+        raise OutOfTimeError("the function ran out of time while it filled an input up; send fewer items")
 
 
 def _is(shape: Shape, port: Port, description: Description) -> bool:

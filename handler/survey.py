@@ -13,6 +13,8 @@ from .tuples import NamedTuple
 
 MOST_STEPS = 16_384
 """Segments, chunks and blocks of a file."""
+MOST_SCANS = 100
+"""Scans of a JPEG, each of which visits every block again. libjpeg writes ten, some programs twenty."""
 MOST_TABLES = 65_536
 """Bytes of a JPEG's tables; four of quantisation and eight of Huffman's have 3 KB."""
 MOST_TEXT = 1 << 20
@@ -34,14 +36,9 @@ _PNG_EXIF = b"Raw profile type exif\0"  # as ImageMagick writes it: in hexadecim
 
 
 class Survey(NamedTuple):
-    """``data``: the file, without what its decoder does not need. ``scans``: of a JPEG, no fewer than it has.
-
-    ``steps``: the pieces before the picture. ``exif``, ``xmp``: metadata, unread.
-    """
+    """``data``: the file, without what its decoder does not need. ``exif``, ``xmp``: metadata, unread."""
 
     data: bytes
-    steps: int = 0
-    scans: int = 1
     exif: bytes = b""
     xmp: bytes = b""
 
@@ -55,7 +52,7 @@ def survey(plugin: str, data: bytes) -> Survey:
 def _jpeg(data: bytes) -> Survey:
     """Tables, frame and scans. What stands between two segments is skipped, as libjpeg skips it."""
     kept, size, exif, xmp, at = [b"\xff\xd8"], 0, b"", b"", 2
-    for steps in range(MOST_STEPS):
+    for _ in range(MOST_STEPS):
         found = _MARKER.search(data, at)
         if found is None or found[1][0] == _EOI:
             raise TruncatedImageError("is a JPEG file that ends too early")
@@ -68,8 +65,9 @@ def _jpeg(data: bytes) -> Survey:
             raise TruncatedImageError("is a JPEG file that ends too early")
         if marker == _SOS and length >= 2:
             # Not only those of this picture, if the file holds another: too many rather than too few.
-            scans = data.count(b"\xff\xda", at) + 1
-            return Survey(b"".join(kept) + data[found.start() :], steps, scans, exif, xmp)
+            if data.count(b"\xff\xda", at) >= MOST_SCANS:
+                raise OverBudgetError(f"is a JPEG file with more than {MOST_SCANS} scans")
+            return Survey(b"".join(kept) + data[found.start() :], exif, xmp)
         content = segment[4:]
         if marker in _OTHER_FRAMES and marker not in _TABLES:
             raise UnsupportedImageError("is a JPEG file of an unsupported kind; save it as baseline or progressive")
@@ -90,7 +88,7 @@ def _jpeg(data: bytes) -> Survey:
 def _png(data: bytes) -> Survey:
     """The chunks of the picture: no second frame, profile or text."""
     kept, exif, xmp, at = [data[:8]], b"", b"", 8
-    for steps in range(MOST_STEPS):
+    for _ in range(MOST_STEPS):
         name, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
         if len(name) < 4 or end > len(data) or name in _PNG_KEPT:  # of the last one Pillow says whether it is whole
             kept.append(data[at:end])
@@ -101,7 +99,7 @@ def _png(data: bytes) -> Survey:
         elif name in (b"tEXt", b"zTXt") and data.startswith(_PNG_EXIF, at + 8):
             exif = exif or _profile(name, data[at + 8 + len(_PNG_EXIF) : end - 4])
         if name == b"IEND" or end >= len(data):
-            return Survey(b"".join(kept), steps, exif=exif, xmp=xmp)
+            return Survey(b"".join(kept), exif, xmp)
         at = end
     raise _too_many("PNG", "chunks")
 
@@ -120,14 +118,14 @@ def _profile(name: bytes, text: bytes) -> bytes:
 def _gif(data: bytes) -> Survey:
     """The blocks before the first frame are counted, and each byte between them."""
     at, inside = 13 + (3 << (data[10] & 7) + 1 if data[10:11] and data[10] & 128 else 0), False
-    for steps in range(MOST_STEPS):
+    for _ in range(MOST_STEPS):
         byte = data[at] if at < len(data) else None
         if byte is None or (byte == ord(";") and not inside):
             raise TruncatedImageError("is a GIF file that ends too early")
         if inside:
             at, inside = at + byte + 1, byte > 0
         elif byte == ord(","):
-            return Survey(data, steps)
+            return Survey(data)
         elif byte == ord("!"):
             at, inside = at + 2, True
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from handler.budget import Cost, Limits
+from handler.budget import FILE_SECONDS, Cost, Limits
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ FLOOR = Spent(1.0, 64 << 20)
 """A refusal takes up to 0.2 s; five times that under atheris, whose instrumented Python is slow."""
 BODY_BYTE = 300e-9
 """Seconds for a byte of a body, which is parsed whatever it asks for, and of an answer: under atheris, too."""
-TIMES, TIMES_BYTES = 4.0, 1.5
-"""How far an estimate may be off: rates are of an idle processor, bytes were counted."""
+TIMES, TIMES_BYTES = 2.0, 1.5
+"""How far an estimate may be off."""
 
 
 class OverspentError(AssertionError):
@@ -69,7 +69,7 @@ class AskedLimits(Limits):
 
 def allowed(limits: AskedLimits, size: int, floor: Spent = FLOOR) -> Spent:
     """What an input of ``size`` bytes may take, after ``limits`` were asked about it."""
-    seconds = sum(cost.nanoseconds for cost in limits.asked) / 1e9
+    seconds = sum(cost.share for cost in limits.asked) * FILE_SECONDS
     most = max((cost.bytes for cost in limits.asked), default=0)
     return Spent(floor.seconds + TIMES * seconds, int(floor.bytes + TIMES_BYTES * most + INPUT_BYTES * size))
 

@@ -202,7 +202,7 @@ def test_a_few_bytes_of_flac_that_become_an_hour_are_refused_at_once(decoders: A
     head[8:12] = b"\xff\xff\xff\xff"  # blocks of 65,535 samples
     head[21:26] = bytes([head[21] & 0xF0, 0, 0, 0, 0])
     frames = b"".join(silent_frame(number) for number in range(2_000))
-    limits = Limits(seconds=0.05, recorded_seconds=100_000)
+    limits = Limits(samples=800_000, recorded_seconds=100_000)
     with pytest.raises(errors.OverBudgetError):
         heard(decoders, bytes(head) + frames, limits=limits)
     head[21:26] = bytes([head[21] & 0xF0, 0, 0, 0x10, 0])

@@ -12,7 +12,7 @@ from builder.files import replacing
 from builder.sources import archive, hub, mlflow
 from builder.sources.inside import ITSELF, choose, models_among
 from builder.sources.remote import remote
-from builder.sources.store import Store
+from builder.sources.store import SHA256, Store, require_digest
 from builder.sources.transfer import Bounds, Show, discard, transfer
 from builder.spec import Source
 from builder.spec.address import Address, parse_address
@@ -113,11 +113,11 @@ def _fetch(source: Source, address: Address, name: str, store: Store, show: Show
         if source.sha256 and (there := store.kept(source.sha256, name)):
             return there  # another process was faster
         opened = remote(address, source.file, bounds)
-        _require(address, source.sha256, opened.sha256)
+        require_digest(address.shown, SHA256, source.sha256, opened.sha256)
         transfer(opened.open, part, address.shown, bounds, show)
         found = file_digest(part)
         try:
-            _require(address, source.sha256, found)
+            require_digest(address.shown, SHA256, source.sha256, found)
             if opened.sha256 not in (None, found):
                 raise ImportModelError(f"{address.shown} came with other bytes than its host says. Run this again.")
         except ImportModelError:
@@ -126,17 +126,6 @@ def _fetch(source: Source, address: Address, name: str, store: Store, show: Show
         kept = store.keep(part, found, name)
         discard(part)
         return kept
-
-
-def _require(address: Address, pinned: str | None, found: str | None) -> None:
-    """Raises ImportModelError where both digests are known and differ."""
-    if pinned and found and pinned != found:
-        raise ImportModelError(
-            f"{address.shown} is not the file that the spec pins.\n"
-            f"  [model].sha256  {pinned}\n"
-            f"  found           {found}\n"
-            "If the new file is the one you want and trust, write its sha256 into the spec."
-        )
 
 
 def _unpacked(packed: Path, store: Store, what: str, bounds: Bounds) -> Path:

@@ -1,6 +1,7 @@
 """Requests over https: certificates checked, no redirect to less, and no secret in any message.
 
-Neither URLs nor what a server or a library says of a failure are quoted: both may hold a token.
+Neither URLs nor what a server or a library says of a failure are quoted: both may hold a token. Requests is not used:
+it reads a redirect's body to its end, gives a netrc file's default to any host, and is no part of Python.
 """
 
 from __future__ import annotations

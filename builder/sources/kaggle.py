@@ -1,6 +1,7 @@
 """Kaggle's models: each version is one archive.
 
-Source: Kaggle's public API, as its own client uses it (https://github.com/Kaggle/kagglehub).
+Source: Kaggle's public API, as its own client uses it (https://github.com/Kaggle/kagglehub). That fetches
+and unpacks whatever comes, without limits.
 """
 
 from __future__ import annotations

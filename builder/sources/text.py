@@ -11,7 +11,7 @@ from builder.escape import visible
 from builder.sources import archive, package
 from builder.sources.fetched import fetch_file, model_in_archive
 from builder.sources.inside import safe_parts
-from builder.sources.store import Store
+from builder.sources.store import Store, require_digest
 from builder.sources.transfer import Bounds, Show
 from builder.spec import ModelSpec, Source
 from builder.spec.address import parse_address
@@ -40,19 +40,13 @@ def text_beside(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Pa
 
 def require_text(spec: ModelSpec, found: str, what: str) -> None:
     """Raises ImportModelError, with the line that pins it, where ``[text]`` does not pin the digest ``found``."""
-    pinned = spec.text and spec.text.sha256
+    pinned = spec.text.sha256 if spec.text else None
     if pinned is None:
         raise ImportModelError(
             f"{visible(what)} is not pinned. If you trust what is there now, write this line under [text] in "
             f'{spec.path.name}:\n  sha256 = "{found}"'
         )
-    if pinned != found:
-        raise ImportModelError(
-            f"{visible(what)} is not the file that {spec.path.name} pins.\n"
-            f"  [text].sha256  {pinned}\n"
-            f"  found          {found}\n"
-            "If the new file is the one you want and trust, write its sha256 into the spec."
-        )
+    require_digest(visible(what), "[text].sha256", pinned, found)
 
 
 def _in_package(spec: ModelSpec, name: str, file: str, store: Store) -> Path:

@@ -167,3 +167,9 @@ def render(found: Status) -> str:
     parts += [f"{found.per_second:,.0f} items/s"] if found.per_second else []
     parts += [f"{found.seconds_left:,.0f} s left"] if found.running and found.seconds_left is not None else []
     return ", ".join(parts) + (f"\n{found.error}" if found.error and not found.running else "")
+
+
+def render_short(found: Status) -> str:
+    """Describe the batches in a few words, to stand beside a bar of the items."""
+    left = f", {found.seconds_left:,.0f} s left" if found.seconds_left is not None else ""
+    return f"{found.batches_done:,} of {found.batches:,} batches{left}"

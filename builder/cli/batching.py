@@ -124,15 +124,15 @@ def status(options: Options, _project: Project) -> None:
 
 
 def watch(options: Options, _project: Project) -> None:
-    from builder.batch.jobs import render, watched
+    from builder.batch.jobs import render, render_short, watched
     from builder.batch.run import Run
 
     client, progress = _clients(options), progress_of(options)
     run = Run.load(options.run, client("s3"))
     try:
-        with progress.screen.running(str(run.place)) as line:
+        with progress.screen.running("items") as line:
             for found in watched(run, client("stepfunctions"), WATCH_SECONDS):
-                line.at(found.done + found.failed, found.items, render(found))
+                line.at(found.done + found.failed, found.items, render_short(found))
                 if options.json:
                     print(json.dumps(asdict(found)), flush=True)
     except KeyboardInterrupt:

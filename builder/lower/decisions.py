@@ -97,7 +97,7 @@ def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tu
 def _table(step: GatherStep) -> LayerWeights:
     size = step.table.size + (step.weight_scale.size if step.weight_scale else 0)
     count = step.rows * step.width
-    return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, step.kept)
+    return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, kept=step.kept)
 
 
 def _weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) -> LayerWeights:
@@ -109,7 +109,15 @@ def _weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) -> LayerW
     as_float32 = stored * ITEM_SIZES["float32"]
     why = "" if step.quantisation else kept.get(step.layer, "")
     return LayerWeights(
-        step.name, step.layer, step.weight_type, count, size, as_float32, step.kept, step.quantisation, why
+        step.name,
+        step.layer,
+        step.weight_type,
+        count=count,
+        bytes=size,
+        as_float32=as_float32,
+        kept=step.kept,
+        input=step.quantisation,
+        input_kept=why,
     )
 
 
@@ -221,4 +229,4 @@ def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decisio
     if step.algorithm == "thin":
         packing |= {"panel": min(THIN_CHANNELS, shape.out_channels // shape.groups), "block": list(thin_block(shape))}
     chooser: Chooser = "tuning" if tuned.get(shape.label) == step.algorithm else "rule"
-    return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chooser)
+    return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chosen_by=chooser)

@@ -62,7 +62,7 @@ class EnclosedStep:
 
 
 def _copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
-    return CopyStep(f"{name} copy", source, target, 1, (target.size,), (1,), (1,))
+    return CopyStep(f"{name} copy", source, target, 1, (target.size,), (1,), target_strides=(1,))
 
 
 class Enclosures:

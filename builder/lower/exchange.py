@@ -108,7 +108,9 @@ class _Exchange:
                 kept = self._new(product.output.size)
                 copied = RowStep(row.name, row.index, rows.stored.buffer, kept, row.count)
                 changed[row.step] = [copied] if row.needed_once else [copied, *changed[row.step]]
-                changed[number] = [CopyStep(product.name, kept, product.output, 4, (kept.size // 4,), (1,), (1,))]
+                changed[number] = [
+                    CopyStep(product.name, kept, product.output, 4, (kept.size // 4,), (1,), target_strides=(1,))
+                ]
             elif product is not None and product.weights.size >= LEAST_WEIGHTS:
                 changed[number] = [self._layer(product)]
             else:

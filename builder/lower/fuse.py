@@ -97,7 +97,16 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: Limits) ->
     end = chain.current
     second = None if end.base in limits.no_second else _second(end, dag, core.out_channels, stored)
     matched = (*chain.matched, *(["second output"] if second else []))
-    return Layer(core, end, chain.affine, chain.activation, second, chain.inside, matched, chain.before_residual)
+    return Layer(
+        core,
+        end,
+        chain.affine,
+        chain.activation,
+        second,
+        chain.inside,
+        matched=matched,
+        before_residual=chain.before_residual,
+    )
 
 
 def _step(chain: _Chain, rank: dict[Value, int]) -> bool:

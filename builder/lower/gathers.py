@@ -141,7 +141,18 @@ class _Kernel:
         plain = count == taken and all(shapes.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
         result = plain and self._through(self.root) is table and _rows_last(table)
         name = table.metadata.op_name or op_name(self.index.operands(self.instruction)[place])
-        return Gather(name, place, number, rows, width, count, dtype, wide, chain.rows is not None, result=result)
+        return Gather(
+            name,
+            place,
+            number,
+            rows=rows,
+            width=width,
+            count=count,
+            index=dtype,
+            wide=wide,
+            negative=chain.rows is not None,
+            result=result,
+        )
 
     def _through(self, instruction: Any) -> Any:
         """What an instruction is, but for bitcasts."""

@@ -183,7 +183,17 @@ class _Builder:
         key: Any = (op, operands, dims, layout, dtype, reducers, self._identity(op, instruction))
         if key not in self.known:
             reducer = str(reducers[0]) if len(reducers) == 1 else ""
-            value = Value(len(self.dag.values), op, operands, dims, dtype, row_major, layout, instruction, reducer)
+            value = Value(
+                len(self.dag.values),
+                op,
+                operands,
+                dims=dims,
+                dtype=dtype,
+                row_major=row_major,
+                layout=layout,
+                instruction=instruction,
+                reducer=reducer,
+            )
             self.dag.values.append(value)
             self.known[key] = value
         found: Value = self.known[key]
@@ -256,7 +266,7 @@ def scalar(value: Value) -> float | None:
 
 def intermediate(name: str) -> Value:
     """A value of its own that is not in the graph: what XLA makes on the way to the instruction ``name``."""
-    return Value(-1, "intermediate", (), (), "", True, (), name)
+    return Value(-1, "intermediate", (), (), "", True, layout=(), instruction=name)
 
 
 def require_entry(dag: Dag, name: str) -> Value:

@@ -68,8 +68,8 @@ class Core:
             self.out_channels,
             self.kernel_size,
             self.stride,
-            self.dilation,
-            self.groups,
+            dilation=self.dilation,
+            groups=self.groups,
         )
 
     def kernel(self) -> NDArray[np.float32]:
@@ -175,15 +175,15 @@ def _convolution(value: Value) -> Core | None:
         value,
         value.operands[0],
         value.operands[1],
-        (batch, height, width),
-        out[:3],
-        channels,
-        out[3],
-        kernel_size,
-        pair([max(1, w.stride) for w in windows], 1),
-        pair([max(1, w.window_dilation) for w in windows], 1),
-        pair([w.padding_low for w in windows], 0),
-        max(1, instruction.feature_group_count),
+        in_picture=(batch, height, width),
+        out_picture=out[:3],
+        in_channels=channels,
+        out_channels=out[3],
+        kernel_size=kernel_size,
+        stride=pair([max(1, w.stride) for w in windows], 1),
+        dilation=pair([max(1, w.window_dilation) for w in windows], 1),
+        padding=pair([w.padding_low for w in windows], 0),
+        groups=max(1, instruction.feature_group_count),
     )
 
 
@@ -224,8 +224,8 @@ def _swapped(value: Value) -> Core | None:
         (batch, rows, columns),
         out[:3],
         channels,
-        out[3],
-        (height, width),
+        out_channels=out[3],
+        kernel_size=(height, width),
         padding=(top, left),
         swapped=True,
     )
@@ -249,7 +249,7 @@ def _dense(value: Value) -> Core | None:
     # As the producer sees its pixels, so that a product can read a picture with a halo.
     source = data.base
     rows = picture_of(source.dims if source.row_major and source.dims[-1:] == (channels,) else data.dims)[:3]
-    return Core(value, data, weights, rows, rows, channels, outputs, transposed=transposed)
+    return Core(value, data, weights, rows, rows, channels, out_channels=outputs, transposed=transposed)
 
 
 def _matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value, bool] | None:

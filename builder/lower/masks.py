@@ -90,7 +90,18 @@ def find_mask(
     outer, query, key = parts[0], *(dim[0][1] if dim else 0 for dim in parts[1:])
     source = numbers.place.base
     found = FoundMask(
-        kind, source, None, numbers.type, numbers.scale, numbers.shift, fill, 0, numbers.place.first, outer, query, key
+        kind,
+        source,
+        None,
+        type=numbers.type,
+        scale=numbers.scale,
+        shift=numbers.shift,
+        fill=fill,
+        past=0,
+        first=numbers.place.first,
+        outer=outer,
+        query=query,
+        key=key,
     )
     known = constant_array(source)
     return found if known is None else _of_constant(found, known, sizes)

@@ -20,12 +20,12 @@ class Note:
 
     name: str
     kind: str
-    matched: tuple[str, ...]
+    matched: tuple[str, ...] = ()
     """What was fused, from the first to the last; why it was not, where ``kind`` is xla."""
-    algorithm: str
-    flop: int
+    algorithm: str = ""
+    flop: int = 0
     """Floating-point operations of a convolution or product, a multiply-add counted as two."""
-    bytes: int
+    bytes: int = 0
     """Read and written, weights included."""
     gives: str = ""
     """The op in the model whose value the step leaves, where that is not the op of its ``name``."""
@@ -34,7 +34,7 @@ class Note:
 
 def note_of(step: Step) -> Note:
     """The note of one of XLA's own steps."""
-    return Note(step.name, "xla", (), "", step.flop, sum(b.size for b in (*step.reads, *step.writes)))
+    return Note(step.name, "xla", flop=step.flop, bytes=sum(b.size for b in (*step.reads, *step.writes)))
 
 
 def flop_of_value(value: Value) -> int:

@@ -296,10 +296,10 @@ class Places:
         name = f"{value.base.instruction.name} with a halo"
 
         def build() -> RepackStep:
-            return RepackStep(name, source.view(), target.view(), batch, (height, width), channels, layout.halo)
+            return RepackStep(name, source.view(), target.view(), batch, (height, width), channels, halo=layout.halo)
 
         moved = source.storage.size + target.storage.size
-        self._step(build, [source.storage, target.storage], Note(name, "repack", (), "", 0, moved))
+        self._step(build, [source.storage, target.storage], Note(name, "repack", bytes=moved))
         return target
 
     def _in_place(self, thunk: Thunk, index: int, number: int, sources: list[Storage | Buffer]) -> Storage | None:
@@ -318,14 +318,14 @@ class Places:
         name = f"{thunk.step.name} in place"
         size = thunk.reads[read].size
         build = functools.partial(_copy, name, storage, target, size)
-        self._step(build, [storage, target], Note(name, "copy", (), "", 0, 2 * size))
+        self._step(build, [storage, target], Note(name, "copy", bytes=2 * size))
         return target
 
 
 def _copy(name: str, source: Storage, target: Storage, size: int) -> CopyStep:
     item = 4 if size % 4 == 0 else 1
     count = size // item
-    return CopyStep(name, sized(source, size), sized(target, size), item, (count,), (1,), (1,))
+    return CopyStep(name, sized(source, size), sized(target, size), item, (count,), (1,), target_strides=(1,))
 
 
 def sized(place: Storage | Buffer, size: int) -> Buffer:

@@ -84,12 +84,12 @@ def _window(value: Value) -> Pool | None:
         value,
         source,
         kind,
-        picture_of(source.dims)[:3],
-        picture_of(value.dims)[:3],
-        value.dims[3],
-        (windows[1].size, windows[2].size),
-        (max(1, windows[1].stride), max(1, windows[2].stride)),
-        (windows[1].padding_low, windows[2].padding_low),
+        in_picture=picture_of(source.dims)[:3],
+        out_picture=picture_of(value.dims)[:3],
+        channels=value.dims[3],
+        window=(windows[1].size, windows[2].size),
+        stride=(max(1, windows[1].stride), max(1, windows[2].stride)),
+        padding=(windows[1].padding_low, windows[2].padding_low),
     )
     around = zero_pad(source)
     if around is not None and pool.padding == (0, 0):
@@ -120,8 +120,8 @@ def _global(value: Value) -> Pool | None:
         (batch, height, width),
         (batch, 1, 1),
         channels,
-        (height, width),
-        (height, width),
+        window=(height, width),
+        stride=(height, width),
         inside=inside,
     )
 

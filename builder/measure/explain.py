@@ -137,7 +137,18 @@ def study(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
         outcome.note = f"{times.rounds} runs"
     steps = zip(_notes(lowered.program.steps, lowered.notes), times.calls, times.fastest, times.median, strict=True)
     rows = tuple(
-        Row(n.name, depth, n.kind, n.algorithm, n.matched, n.flop, n.bytes, calls, fastest * 1e6, median * 1e6)
+        Row(
+            n.name,
+            depth,
+            n.kind,
+            algorithm=n.algorithm,
+            matched=n.matched,
+            flop=n.flop,
+            bytes=n.bytes,
+            calls=calls,
+            microseconds=fastest * 1e6,
+            median_microseconds=median * 1e6,
+        )
         for (depth, n), calls, fastest, median in steps
     )
     explanation = Explanation(

@@ -48,5 +48,5 @@ def _read_copy(name: str, thunk: Any, reader: ThunkReader) -> Step:
         shapes.item_size(source),
         tuple(source.dimensions),
         shapes.strides(source),
-        shapes.strides(target),
+        target_strides=shapes.strides(target),
     )

@@ -112,7 +112,7 @@ def _read_combined_nms(call: Call) -> CombinedNmsStep:
         out_boxes.buffer,
         out_scores.buffer,
         out_classes.buffer,
-        found.buffer,
+        found=found.buffer,
         batch=batch,
         count=count,
         box_classes=boxes.dims[2],

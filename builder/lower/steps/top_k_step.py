@@ -35,4 +35,4 @@ def _read_top_k(name: str, thunk: Any, reader: ThunkReader) -> Step:
     values, out_values, out_indices = (
         reader.slice(s, name) for s in (thunk.values_buffer, thunk.output_buffer, thunk.indices_buffer)
     )
-    return TopKStep(name, values, out_values, out_indices, thunk.batch_size, thunk.input_size, thunk.k)
+    return TopKStep(name, values, out_values, out_indices, thunk.batch_size, thunk.input_size, k=thunk.k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -20,13 +21,12 @@ from builder.lower.normalise import Norm
 from builder.lower.notes import Note, flop_of_value
 from builder.lower.options import Options
 from builder.lower.packing import pack_layer, pack_scale, pack_sums
-from builder.lower.places import Places, sized
+from builder.lower.places import Picture, Places, sized
 from builder.lower.pooling import Pool
 from builder.lower.program import BoundPort, Program
-from builder.lower.replan import Storage, place
+from builder.lower.replan import place, planned
 from builder.lower.schedule import Schedule
 from builder.lower.steps.attention_step import AttentionStep, Mask, Rows
-from builder.lower.steps.base import Step
 from builder.lower.steps.cascade_step import CascadeStep
 from builder.lower.steps.gather_step import GatherStep
 from builder.lower.steps.layer_step import Epilogue, LayerStep
@@ -78,7 +78,7 @@ class _Assembly(Places):
     """One method per kind of task, and the program in the end."""
 
     def layer(self, layer: Layer, number: int) -> None:
-        core, affine = layer.core, layer.affine
+        core = layer.core
         name = core.value.instruction.name
         stored = self._stored(layer)
         quantisation = self._quantisation(layer)
@@ -110,71 +110,76 @@ class _Assembly(Places):
         computed, numbers = join(core.geometry, joined), join_weights(stored.numbers, joined, core.stride[1])
         scratch = self._scratch(computed, algorithm, cascade.rows_of(number) if cascade else None)
         weights = self.store.put(pack_layer(numbers, algorithm, groups=core.groups, kind=stored.type))
-        scale = sums = residual_scale = second_scale = second_shift = None
+        scale = sums = None
         if stored.scale is not None:
             scale = self.store.put(pack_scale(np.tile(stored.scale, joined), groups=core.groups))
         if quantisation is not None:
             sums = self.store.put(pack_sums(numbers))
-        bias = self._channels(affine.shift, joined)
-        factor, extra = affine.residual_scale, layer.second
-        if factor is not None and not (factor == 1).all():
-            residual_scale = self._channels(factor, joined)
-        if extra is not None:
-            second_scale, second_shift = self._channels(extra.scale, joined), self._channels(extra.shift, joined)
-        low, high = _limits(layer.activation)
-
-        def build() -> LayerStep:
-            return LayerStep(
-                name,
-                algorithm,
-                source.view(),
-                weights,
-                output.view() if output else None,
-                Epilogue(
-                    bias,
-                    layer.activation.name,
-                    low,
-                    high,
-                    residual.view() if residual else None,
-                    residual_scale,
-                    second.view() if second else None,
-                    second_scale,
-                    second_shift,
-                    *(_limits(extra.clamp) if extra else ()),
-                ),
-                batch=core.out_picture[0],
-                in_size=core.in_picture[1:],
-                in_channels=core.in_channels,
-                out_size=core.out_picture[1:],
-                out_channels=core.out_channels,
-                kernel_size=core.kernel_size,
-                stride=core.stride,
-                dilation=core.dilation,
-                padding=core.padding,
-                groups=core.groups,
-                halo=output.layout.halo if output else NO_HALO,
-                second_halo=second.layout.halo if second else NO_HALO,
-                scratch=scratch.buffer if scratch else None,
-                weight_type=stored.type,
-                weight_scale=scale,
-                weight_sums=sums,
-                quantisation=quantisation,
-                input_rounded=as_bytes is not None,
-                factor=replace(factor_place.buffer, size=4 * core.in_channels) if factor_place else None,
-                rounded=Rounded(rounded.view(), rounded.layout.halo, between.by) if between and rounded else None,
-                joined=joined,
-                layer=core.name,
-                kept=stored.kept,
-            )
-
+        epilogue = self._epilogue(layer, joined, residual, second)
+        step = LayerStep(
+            name,
+            algorithm,
+            source.view(),
+            weights,
+            output.view() if output else None,
+            epilogue,
+            batch=core.out_picture[0],
+            in_size=core.in_picture[1:],
+            in_channels=core.in_channels,
+            out_size=core.out_picture[1:],
+            out_channels=core.out_channels,
+            kernel_size=core.kernel_size,
+            stride=core.stride,
+            dilation=core.dilation,
+            padding=core.padding,
+            groups=core.groups,
+            halo=output.layout.halo if output else NO_HALO,
+            second_halo=second.layout.halo if second else NO_HALO,
+            scratch=scratch.buffer if scratch else None,
+            weight_type=stored.type,
+            weight_scale=scale,
+            weight_sums=sums,
+            quantisation=quantisation,
+            input_rounded=as_bytes is not None,
+            factor=replace(factor_place.buffer, size=4 * core.in_channels) if factor_place else None,
+            rounded=Rounded(rounded.view(), rounded.layout.halo, between.by) if between and rounded else None,
+            joined=joined,
+            layer=core.name,
+            kept=stored.kept,
+        )
         moved = weights.size + sum(p.layout.size * (1 if p is as_bytes or p is rounded else 4) for p in touched)
-        used = [*(p.storage for p in touched), *(place for place in (scratch, factor_place) if place)]
         matched = (*(["factors of channels"] if factor_place else []), *layer.matched)
         note = Note(name, "layer", matched, algorithm, core.geometry.flop, moved, gives=op_name(layer.end.instruction))
         if cascade is None:
-            self._step(build, used, note)
+            self._step(step, note)
         else:
-            self.inside.append((build, used, note))
+            self.inside.append((step, note))
+
+    def _epilogue(self, layer: Layer, joined: int, residual: Picture | None, second: Picture | None) -> Epilogue:
+        affine, extra = layer.affine, layer.second
+        bias, factor = self._channels(affine.shift, joined), affine.residual_scale
+        low, high = _limits(layer.activation)
+        if factor is not None and (factor == 1).all():
+            factor = None
+        epilogue = Epilogue(
+            bias,
+            layer.activation.name,
+            low,
+            high,
+            residual=residual.view() if residual else None,
+            residual_scale=None if factor is None else self._channels(factor, joined),
+        )
+        if extra is None:
+            return epilogue
+        low, high = _limits(extra.clamp)
+        return replace(
+            epilogue,
+            second=second.view() if second else None,
+            second_scale=self._channels(extra.scale, joined),
+            second_shift=self._channels(extra.shift, joined),
+            second_low=low,
+            second_high=high,
+        )
 
     def end_cascade(self, number: int) -> None:
         """Make one step of the layers of the cascade whose last one is task ``number``, if there is one."""
@@ -182,16 +187,11 @@ class _Assembly(Places):
         if cascade is None or cascade.last != number:
             return
         self.inside = []
-        notes = [note for _, _, note in inside]
+        layers, notes = zip(*inside, strict=True)
         name = f"{notes[0].name} to {notes[-1].name}"
-
-        def build() -> CascadeStep:
-            return CascadeStep(name, tuple(layer() for layer, _, _ in inside), cascade.rows)
-
         together = Note(name, "cascade", flop=sum(n.flop for n in notes), bytes=sum(n.bytes for n in notes))
         of_stripe = (replace(n, flop=n.flop // cascade.stripes, bytes=n.bytes // cascade.stripes) for n in notes)
-        used = [storage for _, storages, _ in inside for storage in storages]
-        self._step(build, used, replace(together, inside=tuple(of_stripe)))
+        self._step(CascadeStep(name, layers, cascade.rows), replace(together, inside=tuple(of_stripe)))
 
     def pool(self, pool: Pool) -> None:
         name = pool.value.instruction.name
@@ -201,26 +201,24 @@ class _Assembly(Places):
             source, output = self._reading(*reads(pool)[0]), self._writing(pool.value.base, writes(pool))
         top, left, bottom, right = pool.around
 
-        def build() -> PoolStep:
-            return PoolStep(
-                name,
-                pool.kind,
-                source.view((top, left)),
-                output.view(),
-                batch=pool.in_picture[0],
-                in_size=(pool.in_picture[1] + top + bottom, pool.in_picture[2] + left + right),
-                channels=pool.channels,
-                out_size=pool.out_picture[1:],
-                window=pool.window,
-                stride=pool.stride,
-                padding=pool.padding,
-                scale=pool.scale,
-                halo=output.layout.halo,
-                rounded=between.by if between else None,
-            )
-
+        step = PoolStep(
+            name,
+            pool.kind,
+            source.view((top, left)),
+            output.view(),
+            batch=pool.in_picture[0],
+            in_size=(pool.in_picture[1] + top + bottom, pool.in_picture[2] + left + right),
+            channels=pool.channels,
+            out_size=pool.out_picture[1:],
+            window=pool.window,
+            stride=pool.stride,
+            padding=pool.padding,
+            scale=pool.scale,
+            halo=output.layout.halo,
+            rounded=between.by if between else None,
+        )
         moved = source.storage.size + output.storage.size
-        self._step(build, [source.storage, output.storage], Note(name, "pool", (pool.kind,), bytes=moved))
+        self._step(step, Note(name, "pool", (pool.kind,), bytes=moved))
 
     def norm(self, norm: Norm) -> None:
         name = norm.value.instruction.name
@@ -229,77 +227,71 @@ class _Assembly(Places):
         output = self._writing(norm.value.base, picture)
         gamma, beta = self._channels(norm.gamma), self._channels(norm.beta)
 
-        def build() -> NormStep:
-            return NormStep(
-                name,
-                source.view(),
-                output.view(),
-                gamma,
-                beta,
-                batch=picture[0],
-                size=picture[1:3],
-                channels=norm.channels,
-                epsilon=norm.epsilon,
-                centred=norm.centred,
-                halo=output.layout.halo,
-            )
-
-        used = [source.storage, output.storage]
+        step = NormStep(
+            name,
+            source.view(),
+            output.view(),
+            gamma,
+            beta,
+            batch=picture[0],
+            size=picture[1:3],
+            channels=norm.channels,
+            epsilon=norm.epsilon,
+            centred=norm.centred,
+            halo=output.layout.halo,
+        )
         kind = "layer norm" if norm.centred else "RMS norm"
         gives = op_name(norm.value.instruction)
-        self._step(build, used, Note(name, "norm", (kind,), bytes=sum(s.size for s in used), gives=gives))
+        moved = source.storage.size + output.storage.size
+        self._step(step, Note(name, "norm", (kind,), bytes=moved, gives=gives))
 
     def attention(self, found: Attention) -> None:
         name, layer = found.value.instruction.name, op_name(found.value.instruction)
         output = self._new(4 * found.value.elements)
         self.values[found.value.base] = output
-        sources = [self.values[value.base] for value in found.inputs]
-        mask = found.mask
-        table = None if mask is None or mask.constant is None else self.store.put(mask.constant.tobytes())
-        lying = None if mask is None or mask.source is None else self.values[mask.source.base]
+        mask = self._mask(found)
 
         def rows(at: RowsAt) -> Rows:
             return Rows(self.values[at.base].buffer, at.first, at.outer, at.row)
 
-        def masked() -> Mask | None:
-            if mask is None:
-                return None
-            buffer = table if lying is None else lying.buffer
-            strides = (*found.mask_outer, mask.query, mask.key)
-            return Mask(
-                mask.kind,
-                buffer,
-                mask.type,
-                scale=mask.scale,
-                shift=mask.shift,
-                fill=mask.fill,
-                past=mask.past,
-                first=mask.first,
-                strides=strides,
-            )
-
-        def build() -> AttentionStep:
-            return AttentionStep(
-                name,
-                rows(found.query),
-                rows(found.key),
-                rows(found.values),
-                rows(found.output),
-                outer=found.outer,
-                queries=found.queries,
-                keys=found.keys,
-                size=found.size,
-                value_size=found.value_size,
-                scale=found.scale,
-                mask=masked(),
-                safe=found.safe,
-                layer=layer,
-            )
-
-        used = [*sources, output]
+        step = AttentionStep(
+            name,
+            rows(found.query),
+            rows(found.key),
+            rows(found.values),
+            rows(found.output),
+            outer=found.outer,
+            queries=found.queries,
+            keys=found.keys,
+            size=found.size,
+            value_size=found.value_size,
+            scale=found.scale,
+            mask=mask,
+            safe=found.safe,
+            layer=layer,
+        )
         matched = ("softmax",) if mask is None else ("softmax", f"{mask.kind} mask")
-        moved = sum(storage.size for storage in used) + (table.size if table else 0)
-        self._step(build, used, Note(name, "attention", matched, flop=found.flop, bytes=moved, gives=layer))
+        moved = sum(buffer.size for buffer in {*step.reads, *step.writes})
+        self._step(step, Note(name, "attention", matched, flop=found.flop, bytes=moved, gives=layer))
+
+    def _mask(self, found: Attention) -> Mask | None:
+        mask = found.mask
+        if mask is None:
+            return None
+        buffer = None if mask.source is None else self.values[mask.source.base].buffer
+        if mask.constant is not None:
+            buffer = self.store.put(mask.constant.tobytes())
+        return Mask(
+            mask.kind,
+            buffer,
+            mask.type,
+            scale=mask.scale,
+            shift=mask.shift,
+            fill=mask.fill,
+            past=mask.past,
+            first=mask.first,
+            strides=(*found.mask_outer, mask.query, mask.key),
+        )
 
     def thunk(self, thunk: Thunk, number: int) -> None:
         if isinstance(thunk.step, GatherStep):
@@ -317,19 +309,16 @@ class _Assembly(Places):
                 self.values[output] = target
         scratch = self._new(thunk.step.scratch_size) if thunk.step.scratch_size else None
 
-        def build() -> Step:
-            return thunk.step.rebuild(
-                [sized(s, b.size) for s, b in zip(sources, thunk.reads, strict=True)],
-                [sized(t, b.size) for t, b in zip(targets, thunk.writes, strict=True)],
-                scratch.buffer if scratch else None,
-            )
-
-        used = [s for s in (*sources, *targets, scratch) if isinstance(s, Storage)]
+        step = thunk.step.rebuild(
+            [sized(s, b.size) for s, b in zip(sources, thunk.reads, strict=True)],
+            [sized(t, b.size) for t, b in zip(targets, thunk.writes, strict=True)],
+            scratch.buffer if scratch else None,
+        )
         moved = sum(b.size for b in (*thunk.reads, *thunk.writes))
         made = next((o for o in thunk.outputs if o is not None), None)
         reason = "" if made is None else self.scheduled.reasons.get(made) or why_not(made)
         flop = flop_of_value(made) if made is not None else 0
-        self._step(build, used, Note(thunk.step.name, "xla", (reason,) if reason else (), flop=flop, bytes=moved))
+        self._step(step, Note(thunk.step.name, "xla", (reason,) if reason else (), flop=flop, bytes=moved))
 
     def gather(self, thunk: Thunk, step: GatherStep) -> None:
         (indices, table), (output,) = thunk.sources, thunk.outputs
@@ -344,21 +333,17 @@ class _Assembly(Places):
         if output is not None:
             self.values[output] = rows
         small = self.store.put(stored.numbers)
-        scale = None if stored.scales is None else self.store.put(stored.scales)
-
-        def build() -> GatherStep:
-            return replace(
-                step,
-                indices=sized(source, thunk.reads[0].size),
-                table=small,
-                output=rows.buffer,
-                weight_type=stored.type,
-                weight_scale=scale,
-                kept=stored.kept,
-            )
-
+        made = replace(
+            step,
+            indices=sized(source, thunk.reads[0].size),
+            table=small,
+            output=rows.buffer,
+            weight_type=stored.type,
+            weight_scale=None if stored.scales is None else self.store.put(stored.scales),
+            kept=stored.kept,
+        )
         moved = source.size + rows.size + step.count * (small.size // step.rows)
-        self._step(build, [source, rows], Note(step.name, "gather", (stored.type,), "", 0, moved))
+        self._step(made, Note(step.name, "gather", (stored.type,), bytes=moved))
 
     def program(self) -> Program:
         """The finished Program. Raises LowerError where a fetch has no place."""
@@ -374,8 +359,16 @@ class _Assembly(Places):
             BoundPort(port.spec, self.values[self.dag.parameters[number].base].buffer)
             for number, port in enumerate(self.faithful.feeds)
         )
-        steps = tuple(build() for build in self.steps)
-        return Program(steps, feeds, fetches, self.store.weights, size + SLACK, self.store.size, arena_touched=touched)
+        program = Program(
+            tuple(self.steps),
+            feeds,
+            fetches,
+            self.store.weights,
+            arena_size=size + SLACK,
+            weights_size=self.store.size,
+            arena_touched=touched,
+        )
+        return program.with_buffers(functools.partial(planned, self.storages))
 
 
 def _limits(activation: Activation) -> tuple[float, float]:

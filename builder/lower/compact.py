@@ -10,8 +10,7 @@ from dataclasses import replace
 from builder.errors import LowerError
 from builder.lower.program import Program
 from builder.lower.replan import WeightStore
-from builder.lower.steps.base import move_buffers
-from builder.lower.steps.memory import Buffer, Use
+from builder.lower.steps.memory import Buffer
 
 LEAST_SHARED_START = 4096
 """Bytes of a constant that is kept at the start of a longer one: less would save no page."""
@@ -79,7 +78,7 @@ def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:
     starts = [w.offset for w in old]
     moved: dict[int, Buffer] = {}
 
-    def move(buffer: Buffer, _: Use = "reads") -> Buffer:
+    def move(buffer: Buffer) -> Buffer:
         if buffer.space != "weights":
             return buffer
         at = bisect.bisect_right(starts, buffer.offset) - 1
@@ -89,5 +88,4 @@ def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:
             moved[at] = place(old[at].data)
         return replace(buffer, offset=moved[at].offset + buffer.offset - old[at].offset)
 
-    fetches = tuple(replace(port, buffer=move(port.buffer)) for port in program.fetches)
-    return replace(program, steps=move_buffers(program.steps, move), fetches=fetches)
+    return program.with_buffers(move)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,9 +24,9 @@ from builder.lower.options import Options
 from builder.lower.packing import MAX_THREADS, decide, pad_channels, scratch_size
 from builder.lower.pooling import Pool
 from builder.lower.program import Program
-from builder.lower.replan import Storage, WeightStore
+from builder.lower.replan import ROOM, Storage, WeightStore
 from builder.lower.schedule import Schedule, Task, inputs, makers_of
-from builder.lower.steps.base import Step
+from builder.lower.steps.base import Step, walk
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.layer_step import LayerStep
 from builder.lower.steps.memory import Buffer, View
@@ -50,7 +49,7 @@ class Picture:
 
 
 class Places:
-    """Storage and layout of every value, and the steps so far: functions to be called once storages have offsets.
+    """Storage and layout of every value, and the steps so far, over storages that have no offsets yet.
 
     ``states``: how many of the last feeds are not the caller's.
     """
@@ -83,10 +82,10 @@ class Places:
         self.copies: dict[Value, Picture] = {}
         self.weights: dict[Value, Stored] = {}
         self.bytes: dict[Value, tuple[Between, Picture]] = {}
-        self.steps: list[Callable[[], Step]] = []
+        self.steps: list[Step] = []
         self.notes: list[Note] = []
         self.cascades = {n: one for one in self._cascades() for n in range(one.first, one.last + 1)}
-        self.inside: list[tuple[Callable[[], LayerStep], list[Storage], Note]] = []
+        self.inside: list[tuple[LayerStep, Note]] = []
         for number, port in enumerate(faithful.feeds):
             value = dag.parameters[number].base
             callers = number < len(faithful.feeds) - states and self._stays_with_caller(value)
@@ -117,14 +116,14 @@ class Places:
         return decide(geometry, self.options.algorithms, allow_winograd=self.options.allow_winograd)
 
     def _new(self, size: int, alone: int | None = None) -> Storage:
-        storage = Storage(size, len(self.steps), len(self.steps), alone=alone)
+        storage = Storage(size, len(self.steps), len(self.steps), alone=alone, number=len(self.storages))
         self.storages.append(storage)
         return storage
 
-    def _step(self, build: Callable[[], Step], used: list[Storage], note: Note) -> None:
-        for storage in used:
-            storage.use(len(self.steps))
-        self.steps.append(build)
+    def _step(self, step: Step, note: Note) -> None:
+        for buffer in (buffer for one in walk((step,)) for buffer in one.buffers if buffer.space == "arena"):
+            self.storages[buffer.offset // ROOM].use(len(self.steps))
+        self.steps.append(step)
         self.notes.append(note)
 
     def _quantisation(self, layer: Layer) -> Quantisation | None:
@@ -295,11 +294,9 @@ class Places:
         batch, height, width, channels = layout.picture
         name = f"{value.base.instruction.name} with a halo"
 
-        def build() -> RepackStep:
-            return RepackStep(name, source.view(), target.view(), batch, (height, width), channels, halo=layout.halo)
-
-        moved = source.storage.size + target.storage.size
-        self._step(build, [source.storage, target.storage], Note(name, "repack", bytes=moved))
+        size = (height, width)
+        step = RepackStep(name, source.view(), target.view(), batch, size, channels, halo=layout.halo)
+        self._step(step, Note(name, "repack", bytes=source.storage.size + target.storage.size))
         return target
 
     def _in_place(self, thunk: Thunk, index: int, number: int, sources: list[Storage | Buffer]) -> Storage | None:
@@ -317,8 +314,7 @@ class Places:
         target = self._new(thunk.reads[read].size)
         name = f"{thunk.step.name} in place"
         size = thunk.reads[read].size
-        build = functools.partial(_copy, name, storage, target, size)
-        self._step(build, [storage, target], Note(name, "copy", bytes=2 * size))
+        self._step(_copy(name, storage, target, size), Note(name, "copy", bytes=2 * size))
         return target
 
 

@@ -5,9 +5,10 @@ Both paths of ``lower`` make one, and ``emit`` prints it as C. Offsets and sizes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from builder.lower.steps.base import Steps
+from builder.lower.steps.base import Steps, move_buffers
 from builder.lower.steps.memory import Buffer
 from builder.spec.tensor import TensorSpec
 
@@ -64,3 +65,11 @@ class Program:
     def state_size(self) -> int:
         """Bytes of the state, without gaps: variable after variable."""
         return sum(state.spec.size for state in self.states)
+
+    def with_buffers(self, move: Callable[[Buffer], Buffer]) -> Program:
+        """Return the program with every buffer of its steps, feeds and fetches moved."""
+        feeds, fetches = (
+            tuple(replace(port, buffer=move(port.buffer)) for port in ports) for ports in (self.feeds, self.fetches)
+        )
+        steps = move_buffers(self.steps, lambda buffer, _: move(buffer))
+        return replace(self, steps=steps, feeds=feeds, fetches=fetches)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from builder.lower.buffers import align
@@ -11,6 +11,8 @@ from builder.lower.program import Weight
 from builder.lower.steps.memory import Buffer
 
 PAGE = 4096
+ROOM = 1 << 48
+"""From the address of one storage to that of the next before the arena is planned: more than any has bytes."""
 
 
 @dataclass
@@ -19,6 +21,7 @@ class Storage:
 
     ``alone``: how many of them, from the beginning on, a run on one thread touches; all where None. The rest of a
     layer's scratch is for further threads. ``feed``: the number of the feed that is read where the caller has it.
+    ``number``: its place in the list that ``place`` plans.
     """
 
     size: int
@@ -27,10 +30,14 @@ class Storage:
     offset: int = -1
     alone: int | None = None
     feed: int | None = None
+    number: int = 0
 
     @property
     def buffer(self) -> Buffer:
-        return Buffer("arena", self.offset, self.size) if self.feed is None else Buffer("feed", self.feed, self.size)
+        """Its bytes; those in the arena are at an address of their own until ``planned`` gives them their place."""
+        if self.feed is not None:
+            return Buffer("feed", self.feed, self.size)
+        return Buffer("arena", self.number * ROOM, self.size)
 
     @property
     def touched(self) -> int:
@@ -80,6 +87,13 @@ def _place(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]
         storage.offset = offset
         placed.append(storage)
     return len(pages(storages)), align(max((s.offset + s.size for s in storages), default=0))
+
+
+def planned(storages: Sequence[Storage], buffer: Buffer) -> Buffer:
+    """Return where ``buffer`` lies in the arena, now that every storage has its offset."""
+    if buffer.space != "arena":
+        return buffer
+    return replace(buffer, offset=storages[buffer.offset // ROOM].offset + buffer.offset % ROOM)
 
 
 def pages(storages: Iterable[Storage]) -> set[int]:

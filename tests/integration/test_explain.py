@@ -26,8 +26,8 @@ def run(*command: str) -> str:
 
 
 @pytest.mark.quick
-def test_make_explain(digits: Bundle) -> None:
-    table = run("make", "explain", "MODEL=digits")
+def test_the_table_of_digits(digits: Bundle) -> None:
+    table = run(sys.executable, "-m", "builder.cli", "explain", "digits")
     assert re.search(r"^dot\S* +layer +direct bias \+ relu +0\.2 +[\d,]+ +[\d.]+ +[\d.]+ +[\d.]+$", table, re.MULTILINE)
     assert "x86-64-v" in table
     assert "1 thread;" in table

@@ -1,6 +1,6 @@
 """The Python package under Ray and Spark, on real pictures: the function's own answers. And in 16 processes: one copy.
 
-Needs .venv-frames and, for Spark, Java (`make test-frames`).
+Needs .venv-frames and, for Spark, Java (`make test-all`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job(name: str, block: str, package: Path, pictures: Path, folder: Path) -> dict[str, dict[str, Any]]:
     """What ``name`` answers, by way and column; ``block``: of the page."""
     if not PYTHON.exists():
-        needs.missing("there is no .venv-frames (make test-frames makes it)")
+        needs.missing("there is no .venv-frames (make test-all makes it)")
     page = (ROOT / "docs" / "data-frames.md").read_text(encoding="utf-8")
     (code,) = re.findall(rf"^```python\n# {block}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (folder / block).write_text(code)

@@ -303,7 +303,7 @@ def test_make_takes_one_path_with_spaces_or_several_models(tmp_path: Path) -> No
     spec = tmp_path / "my models" / "model.toml"
     spec.parent.mkdir()
     spec.write_text("[model]\nname = 1\n")
-    assert f'explain "{spec}"' in make("--dry-run", "explain", f"MODEL={spec}").stdout
+    assert f'wasm "{spec}"' in make("--dry-run", "wasm", f"MODEL={spec}").stdout
     done = make("invoke", f"MODEL={spec}")
     assert f"{spec}:2" in done.stderr  # the file was read
     assert "no-model" in make("invoke", "MODEL=no-model no-other").stderr

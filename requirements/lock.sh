@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# `make lock`: resolves every requirements file again, with uv.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# Where builds of PyTorch for CPUs are: a folder or a page.
+TORCH_WHEELS=${TORCH_WHEELS:-https://download.pytorch.org/whl/cpu/torch/}
+
+lock() { # FILE ARGUMENT...
+    uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 "${@:2}" -o "$1"
+}
+packages() { # NAME "PACKAGE ..." ARGUMENT...
+    tr ' ' '\n' <<< "$2" | lock "requirements/$1.txt" - "${@:3}"
+}
+
+lock requirements/build.txt --override requirements/build.overrides.txt --group build pyproject.toml
+lock requirements/test.txt -c requirements/build.txt --group test --group lint
+lock requirements/bench.txt -c requirements/build.txt --override requirements/bench.overrides.txt \
+    pyproject.toml requirements/bench.in
+packages wasm wasmtime -c requirements/test.txt
+packages sam aws-sam-cli==1.170.0
+packages aws "ministack==1.5.33 aws-sam-translator docker"
+packages otel "opentelemetry-distro opentelemetry-exporter-otlp-proto-http opentelemetry-instrumentation-aws-lambda"
+packages openai openai==3.54.0
+packages checkov checkov==3.3.30
+packages jax "jax==0.10.2 flatbuffers"
+packages torch "torch==2.13.0 torchax==0.0.13 jax==0.10.2 flatbuffers" --find-links "$TORCH_WHEELS" -c requirements/jax.txt
+packages flax "flax==0.12.8 flatbuffers" -c requirements/jax.txt
+packages tokenizers tokenizers==0.23.3 --no-deps
+packages parquet pyarrow==26.0.1 --no-deps
+packages frames "ray[data]==2.60.0 pyspark==4.3.0 pandas<3 pyarrow==26.0.1 numpy pillow" -c requirements/build.txt
+packages docs mkdocs-material==9.8.1
+lock layers/dependencies/requirements.txt layers/dependencies/requirements.in
+echo awslambdaric==4.2.2 | lock builder/local/requirements.txt -

@@ -96,7 +96,7 @@ def _find(spec: ModelSpec, model: Path) -> None:
 
 def write_found(spec: ModelSpec, model: Path, folder: Path) -> Any:
     """Write the completed spec, and what was found in words, into ``folder``."""
-    from builder.front import find
+    from builder.front.found import find
     from builder.stages.imported import preflight
 
     try:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.errors import ImportModelError
-from builder.front import find
+from builder.front.found import find
 from builder.importers.example_front import require_alike
 from builder.importers.example_protos import proto_of, random_protos
 from builder.importers.examples import without_examples

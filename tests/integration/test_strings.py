@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from builder.errors import ImportModelError, SandboxError
-from builder.front import Found, find
+from builder.front.found import Found, find
 from builder.front.pictures import photographs
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.model_import import import_model, open_model

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+import time
+import timeit
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import clock, machine
-from benchmarks.clock import Run
+from benchmarks import machine
 from benchmarks.convert import lite_converter
 from benchmarks.engines.coldforge import Coldforge
 from benchmarks.models import ROOT
+from benchmarks.process import quantiles
 from builder.importers.graph import FrozenGraph
 from builder.importers.tf import tensorflow
 from builder.progress import Progress
@@ -32,10 +34,15 @@ from builder.stages.measuring_inputs import own_inputs
 from builder.verify.samples import Inputs
 from builder.workspace import Workspace
 
+Run = Callable[[], object]
+BLOCK_SECONDS = 0.4
+"""Of processor time: a kernel's clock of it may move at ticks of 4 ms alone."""
+
 FOLDER = ROOT / "build" / "bench" / "compression"
 PHOTOGRAPHS = ("face.jpg", "astronaut.jpg", "coffee.jpg", "cat_exif_rotated.jpg")
 CROPS = {"emotion": 400, "age_gender": 120}
 CALIBRATION = 60
+LEAST_ROUNDS = 5
 
 INPUTS = {
     "digits": "1,000 held-out MNIST digits",
@@ -46,7 +53,7 @@ INPUTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One model file: ``size`` in bytes; ``milliseconds`` of processor time of a run (``benchmarks.clock``)."""
+    """One model file: ``size`` in bytes; ``milliseconds`` of processor time of a run."""
 
     engine: str
     weights: str
@@ -76,12 +83,28 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
         lite = Lite(path, made.graph)
         found.append(("LiteRT", kind, path, lite.answers(inputs)))
         runs[f"LiteRT {kind}"] = lite.run_of(inputs)
-    times, rounds = clock.processor_time(runs, seconds)
+    times, rounds = run_times(runs, seconds)
     rows = []
     for engine, kind, path, ours in found:
         agreement = compare(spec, made.graph, inputs, ours, theirs)
         rows.append(Row(engine, kind, path.stat().st_size, agreement, 1e3 * times[f"{engine} {kind}"]))
     return {"inputs": INPUTS[name], "items": inputs.items, "rounds": rounds, "rows": [asdict(row) for row in rows]}
+
+
+def run_times(runs: Mapping[str, Run], seconds: float) -> tuple[dict[str, float], int]:
+    """Return the seconds of processor time of one run of each, and the number of rounds in which they took turns.
+
+    A time is the tenth percentile over the rounds: a virtual machine's clock may stand still and catch up later.
+    """
+    counts = {name: max(1, round(BLOCK_SECONDS / min(timeit.repeat(run, number=1)))) for name, run in runs.items()}
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    end, rounds = time.monotonic() + seconds, 0
+    while rounds < LEAST_ROUNDS or time.monotonic() < end:
+        for name, run in runs.items():
+            run()  # its own data are in the caches again
+            found[name].append(timeit.timeit(run, timer=time.thread_time, number=counts[name]) / counts[name])
+        rounds += 1
+    return {name: quantiles(values)["p10"] for name, values in found.items()}, rounds
 
 
 def _images(name: str, spec: ModelSpec, count: int, seed: int) -> Path:

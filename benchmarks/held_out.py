@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import answers
+import numpy as np
+
+from benchmarks.answers import judge, read_answers
 from benchmarks.models import Network
-from benchmarks.process import Worker, read_answers
+from benchmarks.process import Worker
 
 CALIBRATION, JUDGED = 64, 48  # items
 FOLDER = "held"
@@ -26,8 +28,6 @@ BROKEN = 0.5
 
 def write(network: Network, model: Any, folder: Path) -> None:
     """``model``: the Keras model that is measured."""
-    import numpy as np
-
     np.savez(
         folder / "calibration.npz", **network.feeds(model, -(-CALIBRATION // network.batch) * network.batch, seed=2)
     )
@@ -39,8 +39,6 @@ def write(network: Network, model: Any, folder: Path) -> None:
 
 def write_sample(model: Any, sample: dict[str, Any], to: Path) -> None:
     """The inputs' bytes in the order of their names as ``to``.in, and those of TensorFlow's answers as ``to``.out."""
-    import numpy as np
-
     to.with_suffix(".in").write_bytes(b"".join(sample[name].tobytes() for name in sorted(sample)))
     inputs = [sample[one.name] for one in model.inputs]
     found = model(inputs if len(inputs) > 1 else inputs[0], training=False)
@@ -48,23 +46,14 @@ def write_sample(model: Any, sample: dict[str, Any], to: Path) -> None:
     to.with_suffix(".out").write_bytes(b"".join(np.asarray(answer, np.float32).tobytes() for answer in every))
 
 
-def right_answers(path: Path, shapes: Sequence[Sequence[int]]) -> list[answers.Answer]:
-    """What ``write_sample`` wrote, for fetches of these shapes. Raises WrongSize."""
-    return answers.read_joined(path, shapes)
-
-
 def runs(network: Network) -> int:
     """How many inputs an int8 engine is judged by."""
     return max(2, JUDGED // network.batch)
 
 
-def accuracy(worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """``benchmarks.answers.judge`` of all inputs that are there; the error is the one that ``BROKEN`` speaks of."""
-    theirs, right = [], []
-    folder = network.folder / FOLDER
-    for number in range(len(list(folder.glob("*.in")))):
-        base = network.folder / "log" / f"{engine}.{number}"
-        worker.ask(do="answer", sample=str(folder / f"{number}.in"), to=str(base))
-        theirs.append(read_answers(base, shapes))
-        right.append(right_answers(folder / f"{number}.out", shapes))
-    return answers.judge(theirs, right)
+def accuracy(worker: Worker, network: Network, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Judge an engine by all inputs that are there; the error is the one that ``BROKEN`` speaks of."""
+    samples = list((network.folder / FOLDER).glob("*.in"))
+    theirs = [worker.answer(sample, shapes) for sample in samples]
+    right = [read_answers(sample.with_suffix(".out").read_bytes(), shapes) for sample in samples]
+    return judge(theirs, right)

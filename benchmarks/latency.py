@@ -15,9 +15,10 @@ from typing import Any
 
 from benchmarks import answers as judged
 from benchmarks import held_out
+from benchmarks.answers import read_answers
 from benchmarks.engines import KINDS, OURS, OURS_INT8
 from benchmarks.models import SAMPLES, Network
-from benchmarks.process import EngineFailed, Setting, Worker, quantiles, read_answers, sample_path
+from benchmarks.process import EngineFailed, Setting, Worker, quantiles, sample_path
 
 TOLERANCE = 1e-4
 """Largest difference from TensorFlow's answer, as a share of that answer's largest value."""
@@ -63,21 +64,20 @@ def _judged(
 ) -> tuple[dict[str, Any], str]:
     """What its row says of an engine's answers, and what is wrong with them, if they are."""
     if KINDS[engine].int8:
-        found = held_out.accuracy(worker, network, engine, shapes)
+        found = held_out.accuracy(worker, network, shapes)
         off = f"the error is {found['error']:.0%} of the answers' own deviation"
         return {"accuracy": found}, "" if found["error"] <= held_out.BROKEN else off
-    off_by = difference(worker, network, engine, shapes)
+    off_by = difference(worker, network, shapes)
     return {"difference": off_by}, "" if off_by <= TOLERANCE else f"off by {off_by:.1e} of the largest answer"
 
 
-def difference(worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]) -> float:
+def difference(worker: Worker, network: Network, shapes: Sequence[Sequence[int]]) -> float:
     """The largest difference from TensorFlow over all samples, as ``TOLERANCE`` counts it; NaN counts as infinite."""
     worst = 0.0
     for number in range(SAMPLES):
-        base = network.folder / "log" / f"{engine}.{number}"
-        worker.ask(do="answer", sample=str(sample_path(network, number)), to=str(base))
-        expected = held_out.right_answers(network.folder / "keras" / f"{number}.out", shapes)
-        worst = max(worst, *map(judged.difference, read_answers(base, shapes), expected))
+        sample = sample_path(network, number)
+        right = read_answers(sample.with_suffix(".out").read_bytes(), shapes)
+        worst = max(worst, *map(judged.difference, worker.answer(sample, shapes), right))
     return worst
 
 

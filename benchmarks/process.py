@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from benchmarks import answers
+from benchmarks.answers import Answer, WrongSize, read_answers
 from benchmarks.engines import KINDS
 from benchmarks.models import ROOT, SAMPLES, Network
 
@@ -104,6 +104,15 @@ class Worker:
         finally:
             self.pause()
 
+    def answer(self, sample: Path, shapes: Sequence[Sequence[int]]) -> list[Answer]:
+        """Return the answers to the input in ``sample``, of outputs of these shapes. Raises EngineFailed."""
+        to = self.log.with_suffix(".answers")
+        self.ask(do="answer", sample=str(sample), to=str(to))
+        try:
+            return read_answers(to.read_bytes(), shapes)
+        except WrongSize as error:
+            raise EngineFailed(str(error)) from error
+
     def pause(self) -> None:
         """Stop its threads, some of which spin for a while after each run."""
         if self.process.poll() is None:
@@ -156,14 +165,6 @@ def _prepare_worker(parent: int, cpus: Sequence[int]) -> None:
 
 def sample_path(network: Network, number: int) -> Path:
     return network.folder / "keras" / f"{number}.in"
-
-
-def read_answers(base: Path, shapes: Sequence[Sequence[int]]) -> list[answers.Answer]:
-    """What a worker's ``answer`` command wrote. Raises EngineFailed when the answers have other sizes."""
-    try:
-        return answers.read([Path(f"{base}.{number}") for number in range(len(shapes))], shapes)
-    except answers.WrongSize as error:
-        raise EngineFailed(str(error)) from error
 
 
 def quantiles(values: Sequence[float]) -> Mapping[str, float]:

@@ -105,7 +105,6 @@ ENGINES: dict[str, Kind] = {
         avx2={"ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
     ),
 }
-PEERS = [name for name in ENGINES if name != OURS]
 
 OURS_INT8 = "coldforge_int8"
 

@@ -132,8 +132,8 @@ def render(cost: Cost) -> str:
             "",
             f"A cold start takes {start.total:.0f} ms: {cost.million_starts:.2f} USD for a million with "
             f"{WHOLE_PROCESSOR_MB:,} MB.",
-            f"Measured with one processor, in Lambda's emulator on {cost.cpu}, Python {function.python}. Lambda gives "
-            f"less than one below {WHOLE_PROCESSOR_MB:,} MB, and the times there are estimated in proportion.",
+            f"Measured in Lambda's emulator on {cost.cpu}, Python {function.python}, with {WHOLE_PROCESSOR_MB:,} MB: "
+            "one processor. With less memory Lambda gives less of it, and the times are estimated in proportion.",
             f"AWS Lambda Power Tuning measures a deployed function: {POWER_TUNING}",
             *([function.note] if function.note else []),
         ]

@@ -65,15 +65,7 @@ class Tuned:
 
 
 def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
-    """``time_choices``, and the tuning file beside model.toml written of it. Raises as that does."""
-    tuned = time_choices(ws, seconds=seconds)
-    if tuned.tuning.layers:
-        write_file(tuned.path, tuned.tuning.to_json())
-    return tuned
-
-
-def time_choices(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
-    """Measure every algorithm of every layer for about ``seconds`` in all, on one thread.
+    """Measure every algorithm of every layer for about ``seconds`` in all, on one thread, and write the tuning file.
 
     Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
     where this machine can't run the library.
@@ -91,6 +83,8 @@ def time_choices(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
             outcome.note = f"{rounds} rounds"
     layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in possible}
     tuning = Tuning(kernels_digest(), ws.target.name, cpu_name(), layers)
+    if layers:
+        write_file(tuning_path(spec), tuning.to_json())
     return Tuned(tuning_path(spec), tuning, rule, rest, rounds)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from array import array as array_of
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +16,9 @@ RNG = np.random.default_rng(0)
 RIGHT = RNG.standard_normal((200, 10)).astype(np.float32)
 
 
-def outputs(array: Any) -> list[answers.Answer]:
-    """The answer to each input of [inputs, row]."""
-    return [answers.Answer(array_of("f", row.tobytes()), row.size) for row in np.asarray(array, np.float32)]
-
-
 def judge(theirs: list[Any], right: list[Any]) -> dict[str, Any]:
-    """``answers.judge`` of arrays [inputs, row], one for each output."""
-    both = ([list(one) for one in zip(*map(outputs, arrays), strict=True)] for arrays in (theirs, right))
-    return answers.judge(*both)
+    """Judge arrays [inputs, row], one for each output."""
+    return answers.judge(*(list(zip(*arrays, strict=True)) for arrays in (theirs, right)))
 
 
 def judged(theirs: Any) -> dict[str, Any]:
@@ -59,9 +51,9 @@ def test_the_worst_fetch_counts() -> None:
 
 
 def test_a_difference_is_a_share_of_the_largest_answer() -> None:
-    (right,) = outputs(np.array([[1, -4, 2]]))
-    assert answers.difference(outputs(np.array([[1, -4, 2.5]]))[0], right) == 0.125
-    assert answers.difference(outputs(np.array([[np.nan, -4, 2]]))[0], right) == float("inf")
+    right = np.array([1, -4, 2], np.float32)
+    assert answers.difference(np.array([1, -4, 2.5], np.float32), right) == 0.125
+    assert answers.difference(np.array([np.nan, -4, 2], np.float32), right) == float("inf")
 
 
 def test_ours_is_compared_with_the_best_int8_peer_and_with_our_float32() -> None:
@@ -110,11 +102,11 @@ def test_a_network_of_batches_is_judged_by_whole_ones() -> None:
     assert held_out.runs(named("digits-batch64")) == 2
 
 
-def test_answers_are_read_as_they_are_written(tmp_path: Path) -> None:
-    (tmp_path / "0.out").write_bytes(RIGHT.tobytes() + RIGHT[:, :3].tobytes())
-    first, second = held_out.right_answers(tmp_path / "0.out", [(200, 10), (200, 3)])
-    assert (first.values.tobytes(), first.width) == (RIGHT.tobytes(), 10)
-    assert (second.values.tobytes(), second.width) == (RIGHT[:, :3].tobytes(), 3)
+def test_answers_are_read_as_they_are_written() -> None:
+    data = RIGHT.tobytes() + RIGHT[:, :3].tobytes()
+    first, second = answers.read_answers(data, [(200, 10), (200, 3)])
+    np.testing.assert_array_equal(first, RIGHT)
+    np.testing.assert_array_equal(second, RIGHT[:, :3])
     for shapes in ([(200, 10)], [(200, 10), (200, 4)]):
         with pytest.raises(answers.WrongSize, match="not of shapes"):
-            held_out.right_answers(tmp_path / "0.out", shapes)
+            answers.read_answers(data, shapes)

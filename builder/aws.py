@@ -50,6 +50,6 @@ def aws_errors(action: str, kind: type[ColdforgeError], advice: str = "") -> Ite
         raise kind(f"{action} failed: {error}{advice}") from error
 
 
-def is_missing(error: Any) -> bool:
-    """Return True if a ClientError of S3 says that there is no such object."""
-    return error.response.get("Error", {}).get("Code") in ("NoSuchKey", "404")
+def is_missing(error: BaseException | None) -> bool:
+    """Return True if ``error`` is S3's that there is no such object."""
+    return getattr(error, "response", {}).get("Error", {}).get("Code") in ("NoSuchKey", "404")

@@ -293,6 +293,11 @@ def test_a_run_is_found_again_and_others_are_not(finished: Run, bucket: Bucket) 
             find("s3://out/run1", s3)
 
 
+def test_a_store_that_is_not_reached_is_an_error(bucket: Bucket) -> None:
+    with pytest.raises(BatchError, match=r"reading s3://out/run1/run\.json failed"):
+        find("s3://out/run1", make_client("s3", "http://127.0.0.1:9", attempts=1))
+
+
 def test_what_step_functions_gets(finished: Run) -> None:
     assert finished.event() == {
         "Bucket": "out",

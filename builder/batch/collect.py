@@ -40,7 +40,7 @@ class Collected:
 
 
 def ending_of(output: Path) -> str:
-    """The form of the table by its name. Raises UsageError."""
+    """Tell the form of the table by its name. Raises UsageError."""
     if output.suffix not in _WRITERS:
         raise UsageError(f"{output}: a table ends with {', '.join(_WRITERS)}.")
     return output.suffix
@@ -75,7 +75,7 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def columns_of(predictions: list[Any]) -> dict[str, Kind]:
-    """The columns of an answer like this one: a label and a score of classes, a vector, a number, or JSON."""
+    """Choose the columns of an answer like this one: a label and a score of classes, a vector, a number, or JSON."""
     if len(predictions) != 1 or not isinstance(predictions[0], dict):
         return {"predictions": "text"}
     columns: dict[str, Kind] = {}
@@ -100,7 +100,7 @@ def _is_classes(value: Any) -> bool:
 
 
 def record(row: Row, columns: Mapping[str, Kind]) -> Record:
-    """``row`` with a value for each of ``columns``, None where it has none. Raises BatchError for another answer."""
+    """Give ``row`` a value for each of ``columns``, None where it has none. Raises BatchError for another answer."""
     found = _base(row)
     if row.predictions is not None:
         found |= {"predictions": _json(row.predictions)} if "predictions" in columns else dict(_values(row, columns))
@@ -108,7 +108,7 @@ def record(row: Row, columns: Mapping[str, Kind]) -> Record:
 
 
 def _base(row: Row) -> Record:
-    """The columns of BASE."""
+    """Fill in the columns of BASE."""
     item = row.item
     return {
         "row": row.number, "bucket": item.get("Bucket"), "key": item.get("Key"), "etag": row.etag,
@@ -195,6 +195,6 @@ _WRITERS = {".parquet": _parquet, ".csv": _csv, ".jsonl": _json_lines}
 
 
 def render(found: Collected) -> str:
-    """What was written, for a person."""
+    """Describe the table that was written, for a person."""
     codes = ", ".join(f"{count:,} {code}" for code, count in sorted(found.failed.items()))
     return f"{found.file}: {found.rows:,} rows" + (f", of them without an answer: {codes}" if codes else "")

@@ -58,7 +58,7 @@ class Status:
 
 
 def begin(run: Run, listing: Listing, per_invocation: int, s3: Any, states: Any) -> Run:
-    """Write the list of one more attempt and start its map; the run with it. Raises BatchError."""
+    """Write the list of one more attempt, start its map, and return the run with it. Raises BatchError."""
     number = len(run.attempts)
     name = f"{re.sub(r'[^A-Za-z0-9_-]', '-', run.place.key)[-40:].strip('-')}-{number}-{uuid.uuid4().hex[:8]}"
     execution = f"{run.machine.replace(':stateMachine:', ':execution:')}:{name}"
@@ -73,7 +73,7 @@ def begin(run: Run, listing: Listing, per_invocation: int, s3: Any, states: Any)
 
 
 def status(run: Run, states: Any) -> Status:
-    """Raises BatchError."""
+    """Ask Step Functions how far the last attempt of ``run`` is. Raises BatchError."""
     attempt = run.last
     with batch_errors(f"asking for {attempt.execution}"):
         about = states.describe_execution(executionArn=attempt.execution)
@@ -105,7 +105,7 @@ def status(run: Run, states: Any) -> Status:
 
 
 def _failures(states: Any, map_run: str) -> list[dict[str, Any]]:
-    """One batch that failed for good, if there is one."""
+    """Return one batch that failed for good, if there is one."""
     found = states.list_executions(mapRunArn=map_run, statusFilter="FAILED", maxResults=1)["executions"]
     return [states.describe_execution(executionArn=row["executionArn"]) for row in found]
 
@@ -115,7 +115,7 @@ def _error(about: dict[str, Any]) -> str | None:
 
 
 def _rate(done: int, map_run: dict[str, Any]) -> float | None:
-    """Items a second since the map began."""
+    """Return the items a second since the map began."""
     began: datetime | None = map_run.get("startDate")
     if began is None or not done:
         return None
@@ -124,7 +124,7 @@ def _rate(done: int, map_run: dict[str, Any]) -> float | None:
 
 
 def watched(run: Run, states: Any, seconds: float) -> Iterator[Status]:
-    """The status every so many ``seconds``, until nothing runs. Raises BatchError."""
+    """Yield the status every so many ``seconds``, until nothing runs. Raises BatchError."""
     while True:
         found = status(run, states)
         yield found
@@ -150,14 +150,14 @@ def redrive(run: Run, states: Any) -> None:
 
 
 def unanswered(rows: Iterator[Row], *, all_failed: bool) -> Iterator[Item]:
-    """The items of ``rows`` that are worth another attempt; with ``all_failed``, every one that has an error."""
+    """Yield the items of ``rows`` that are worth another attempt; with ``all_failed``, each that has an error."""
     for row in rows:
         if row.predictions is None and (all_failed or row.code in MAY_SUCCEED):
             yield row.item
 
 
 def render(found: Status) -> str:
-    """One line for a person."""
+    """Describe the status in one line for a person."""
     parts = [
         f"{found.state.lower()}: {found.done:,} of {found.items:,} items",
         f"{found.batches_done:,} of {found.batches:,} batches",

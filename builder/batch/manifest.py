@@ -21,8 +21,10 @@ from builder.errors import BatchError
 
 @dataclass(frozen=True)
 class Listing:
-    """Items on disk, one line each, because there may be ten million. ``bytes``: of all lines; ``objects``: those of
-    the items that are in S3."""
+    """Items on disk, one line each, because there may be ten million.
+
+    ``bytes``: of all lines. ``objects``: the number of items that are objects in S3.
+    """
 
     file: IO[str]
     items: int
@@ -38,7 +40,7 @@ class Listing:
 
 
 def listed(items: Iterable[Item], limit: int | None = None, *, numbered: bool = False) -> Listing:
-    """``items``, the first ``limit`` of them, each with its row. ``numbered``: they have one.
+    """Write ``items``, or the first ``limit`` of them, to disk, each with its row. ``numbered``: they have one already.
 
     Raises BatchError for an item that no event can hold.
     """
@@ -57,12 +59,12 @@ def listed(items: Iterable[Item], limit: int | None = None, *, numbered: bool = 
 
 
 def _plain(value: Any) -> Any:
-    """A value of Parquet that JSON has no form for."""
+    """Refuse a value of Parquet that JSON has no form for."""
     raise BatchError(f"a value of type {type(value).__name__} cannot be sent; take numbers, text or lists.")
 
 
 def batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
-    """``items`` in their order, up to ``most`` together, and no more than an event holds."""
+    """Group ``items`` in their order, up to ``most`` together, and no more than an event holds."""
     batch: list[Item] = []
     size = 0
     for item in items:
@@ -77,7 +79,7 @@ def batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
 
 
 def write(items: Iterable[Item], most: int, file: IO[str]) -> int:
-    """Write the list of ``items`` into ``file``; how many batches there are."""
+    """Write the list of ``items`` into ``file``, and return the number of batches."""
     number = 0
     for number, batch in enumerate(batches(items, most), 1):
         file.write(json.dumps({"Batch": number - 1, "Items": batch}, separators=(",", ":")) + "\n")
@@ -85,7 +87,7 @@ def write(items: Iterable[Item], most: int, file: IO[str]) -> int:
 
 
 def read(file: Iterable[bytes | str]) -> Iterator[tuple[int, list[Item]]]:
-    """(number, items) of each batch of a list. Raises BatchError."""
+    """Yield the number and the items of each batch of a list. Raises BatchError."""
     try:
         for line in file:
             row = json.loads(line)

@@ -34,7 +34,7 @@ def measured(bundle: Bundle, seconds: float = 1.0) -> Times:
 
 
 def _characters(bundle: Bundle) -> float:
-    """Of the answer to an item."""
+    """Count the characters of the answer to an item."""
     with rie.emulator(bundle.layer) as running:
         answer = running.invoke(rie.default_event(bundle.folder))
     rie.require_answer(answer)
@@ -42,7 +42,7 @@ def _characters(bundle: Bundle) -> float:
 
 
 def _library_ms(bundle: Bundle, manifest: Mapping[str, Any], times: float, seconds: float) -> float:
-    """The median run of the library on ``times`` as many items as its first batch has."""
+    """Time the library on ``times`` as many items as its first batch has; return the median."""
     with OpenedModel(bundle.library, 1, bundle.weights_elsewhere) as model:
         ports = [TensorSpec.of(feed) for feed in manifest["feeds"]]
         larger = [replace(port, shape=(round(port.shape[0] * times), *port.shape[1:])) for port in ports]

@@ -13,7 +13,7 @@ INSTALL = either(
 
 
 def arrow() -> tuple[Any, Any]:
-    """The modules pyarrow and pyarrow.parquet. Raises EnvironmentSetupError with the line that installs them."""
+    """Import pyarrow and pyarrow.parquet. Raises EnvironmentSetupError with the line that installs them."""
     try:
         import pyarrow
         import pyarrow.parquet

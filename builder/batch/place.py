@@ -20,7 +20,7 @@ class Place:
 
     @classmethod
     def of(cls, address: str) -> Place:
-        """The place at ``s3://bucket/key``. Raises UsageError."""
+        """Parse ``s3://bucket/key``. Raises UsageError."""
         bucket, _, key = address.removeprefix("s3://").partition("/")
         if not address.startswith("s3://") or not bucket:
             raise UsageError(f"{address} is no place in S3; write s3://bucket/prefix.")
@@ -30,7 +30,7 @@ class Place:
         return f"s3://{self.bucket}/{self.key}"
 
     def below(self, name: str) -> Place:
-        """``name`` in this folder."""
+        """Return the place called ``name`` in this folder."""
         return Place(self.bucket, f"{self.key.rstrip('/')}/{name}".lstrip("/"))
 
 
@@ -59,9 +59,7 @@ def read_object(place: Place, s3: Any) -> bytes | None:
 
 
 def upload(file: IO[str], place: Place, s3: Any) -> None:
-    """Put what was written to ``file``, a temporary one, at ``place``; in pieces where it is large. Raises
-    BatchError.
-    """
+    """Put what was written to the temporary ``file`` at ``place``, in pieces where it is large. Raises BatchError."""
     file.flush()
     data: Any = getattr(file, "buffer")  # noqa: B009  # the bytes below a text file
     data.seek(0)

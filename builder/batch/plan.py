@@ -35,10 +35,10 @@ INPUT_BYTES = 200_000
 
 @dataclass(frozen=True)
 class Times:
-    """Times on one whole processor. ``ms``: of one run with all that the function does for it, by the items of the run,
-    for the batches that the model was built for. ``cold_ms``: of a cold start.
+    """Times in milliseconds on one whole processor.
 
-    ``characters``: of an answer's JSON; 0 where nobody knows.
+    ``ms``: of one run with all that the function does for it, by the items of the run, for the batches that the model
+    was built for. ``cold_ms``: of a cold start. ``characters``: of an answer's JSON; 0 where that is not known.
     """
 
     ms: Mapping[int, float]
@@ -134,7 +134,7 @@ def plan(load: Load, per_invocation: int | None = None) -> Plan:
 
 
 def _item_ms(load: Load) -> tuple[int, float]:
-    """The items of a run that make an item cheapest, and an item's milliseconds then, at the function's memory."""
+    """Choose the items of a run that make an item cheapest; return them, and an item's milliseconds then."""
     slower, ms = max(1.0, WHOLE_PROCESSOR_MB / load.function.memory), load.times.ms
     together = min(ms, key=lambda batch: (ms[batch] / batch, batch))
     read = READ_MS / READ_AHEAD if load.fetched else 0.0
@@ -142,7 +142,7 @@ def _item_ms(load: Load) -> tuple[int, float]:
 
 
 def _most(load: Load, item_ms: float, together: int) -> int:
-    """The items of an invocation: as time, memory and the size of an event allow, and so that all that may work do."""
+    """Choose the items of an invocation: as time, memory and an event's size allow, and so that all instances work."""
     seconds = min(WORK_SECONDS, load.function.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
     by_time = int(seconds * 1000 / item_ms)
     by_bytes = INPUT_BYTES * load.items // max(load.bytes, 1)
@@ -153,7 +153,7 @@ def _most(load: Load, item_ms: float, together: int) -> int:
 
 
 def render(found: Plan) -> str:
-    """The plan for a person."""
+    """Describe the plan for a person."""
     rows = [
         ("items", f"{found.items:,}, {found.together} in a run"),
         (

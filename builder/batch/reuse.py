@@ -26,7 +26,7 @@ https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
 
 @contextmanager
 def answered(rows: Iterable[Row], layer: str) -> Iterator[Answered]:
-    """The answers of ``rows`` by ``layer``, on disk by their objects' bytes: there may be ten million."""
+    """Store the answers of ``rows`` by ``layer`` on disk, by their objects' bytes: there may be ten million."""
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "answered")) as known:
         known.execute("PRAGMA synchronous = OFF")
         known.execute("CREATE TABLE answered (bytes TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
@@ -42,7 +42,7 @@ def answered(rows: Iterable[Row], layer: str) -> Iterator[Answered]:
 
 
 def split(items: Iterable[Item], known: Answered, reused: IO[str]) -> Iterator[Item]:
-    """The items with their rows that are still to be answered. The rows of the others go to ``reused``."""
+    """Yield the items that are still to be answered, with their rows. The rows of the others go to ``reused``."""
     for number, item in enumerate(items):
         item = {"Row": number, **item}
         etag = item.get("ETag")
@@ -56,7 +56,7 @@ def split(items: Iterable[Item], known: Answered, reused: IO[str]) -> Iterator[I
 
 
 def _bytes(item: Item, etag: str) -> str:
-    """What stands for the bytes that are answered: the ETag, beside the object where the store is not S3.
+    """Name the bytes that are answered: by the ETag, beside the object where the store is not S3.
 
     How a text is read depends on the end of its key: handler/work.py.
     """

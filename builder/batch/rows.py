@@ -48,7 +48,7 @@ class Row:
 
 
 def rows(run: Run, s3: Any) -> Iterator[Row]:
-    """The rows of ``run``: of several attempts' answers the last, and of errors the last that says something.
+    """Yield the rows of ``run``: of several answers the last, and of errors the last that says something.
 
     Raises BatchError where S3 does not answer or a list is damaged.
     """
@@ -59,7 +59,7 @@ def rows(run: Run, s3: Any) -> Iterator[Row]:
 
 
 def best(same: Iterable[Row]) -> Row:
-    """Of rows of one item, the first attempt's first, the one that counts."""
+    """Choose the row that counts among the rows of one item, of which the first attempt's comes first."""
     return max(enumerate(same), key=lambda pair: (_worth(pair[1]), pair[0]))[1]
 
 
@@ -68,7 +68,7 @@ def _worth(row: Row) -> int:
 
 
 def joined(items: Iterable[Item], part: bytes | None) -> Iterator[Row]:
-    """One row for each of ``items``, a batch, from its ``part``, whatever that has; None where there is none."""
+    """Yield one row for each of ``items``, a batch, from its ``part``, whatever that has; None: there is none."""
     head, found = _parsed(part)
     model = _object(head.get("model"))
     about = {"model": model.get("name"), "version": model.get("version"), "layer": head.get("layer")}
@@ -90,7 +90,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _parsed(part: bytes | None) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """The head of a part, and its lines by row; nothing of one that is no part."""
+    """Return the head of a part, and its lines by row; nothing where it is damaged."""
     try:
         head, *lines = [json.loads(line) for line in (part or b"").splitlines()]
         return dict(head), {line["Row"]: line for line in lines}
@@ -108,7 +108,7 @@ def _of_attempt(run: Run, attempt: Attempt, s3: Any) -> Iterator[Row]:
 
 
 def ahead(work: Callable[[T], R], given: Iterable[T]) -> Iterator[R]:
-    """``work`` of each of ``given``, in their order, of a few at once."""
+    """Yield the result of ``work`` for each of ``given``, in their order; a few are worked on at once."""
     with ThreadPoolExecutor(_AHEAD) as pool:
         waiting: deque[Future[R]] = deque()
         for one in given:
@@ -128,7 +128,7 @@ def _reused(run: Run, s3: Any) -> Iterator[Row]:
 
 
 def lines(run: Run, name: str, s3: Any) -> Iterator[bytes]:
-    """The lines of an object of the run, as they come. Raises BatchError."""
+    """Yield the lines of an object of the run as they come. Raises BatchError."""
     with open_object(run.place.below(name), s3) as body:
         for line in body.iter_lines(chunk_size=1 << 20):
             if line:

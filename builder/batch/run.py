@@ -34,7 +34,7 @@ class Attempt:
         return f"list/{self.number}.jsonl"
 
     def part(self, batch: int) -> str:
-        """The name of the answers to a batch: as ``handler/parts.py`` names them."""
+        """Name the answers to a batch as ``handler/parts.py`` does."""
         return f"{self.parts}{batch:08}.jsonl"
 
     @property
@@ -69,7 +69,7 @@ class Run:
         return replace(self, attempts=(*self.attempts, attempt))
 
     def event(self) -> dict[str, Any]:
-        """What Step Functions gets for the last attempt: see BatchMachine in template.yaml."""
+        """Return the input of the state machine for the last attempt."""
         attempt = self.last
         return {
             "Bucket": self.place.bucket,
@@ -81,7 +81,7 @@ class Run:
         }
 
     def save(self, s3: Any) -> None:
-        """Raises BatchError."""
+        """Write ``run.json``. Raises BatchError."""
         place = self.place.below("run.json")
         text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
         with batch_errors(f"writing {place}"):
@@ -89,7 +89,7 @@ class Run:
 
     @classmethod
     def load(cls, address: str, s3: Any) -> Run:
-        """The run at ``address``. Raises BatchError where there is none."""
+        """Read the run at ``address``. Raises BatchError where there is none."""
         run = find(address, s3)
         if run is None:
             raise BatchError(f"there is no run at {address}: `coldforge batch start ... --to {address}` starts one.")
@@ -97,7 +97,7 @@ class Run:
 
 
 def find(address: str, s3: Any) -> Run | None:
-    """The run at ``address``, or None. Raises UsageError, BatchError."""
+    """Read the run at ``address``; None where there is none. Raises UsageError, BatchError."""
     place = Place.of(address)
     file = place.below("run.json")
     text = read_object(file, s3)

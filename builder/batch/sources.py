@@ -36,13 +36,13 @@ _ROWS = 1000
 
 
 def form_of(source: str) -> str:
-    """What ``source`` is by its name: one of FORMS."""
+    """Tell by its name what ``source`` is: one of FORMS."""
     name = source.rpartition("/")[2]
     return "inventory" if name == "manifest.json" else _ENDINGS.get(Path(name).suffix, "prefix")
 
 
 def items(source: str, s3: Any, form: str | None = None, bucket: str | None = None) -> Iterator[Item]:
-    """The items of ``source``: an address in S3, or a list in a file here.
+    """Yield the items of ``source``: an address in S3, or a list in a file here.
 
     ``form``: one of FORMS, where the name does not say it. ``bucket``: of rows that name none. Raises BatchError,
     UsageError, and EnvironmentSetupError for Parquet without pyarrow.
@@ -68,7 +68,7 @@ def _below(place: Place, s3: Any) -> Iterator[Item]:
 
 @contextmanager
 def _opened(source: str, s3: Any) -> Iterator[IO[bytes]]:
-    """A list as a file; one in S3 is fetched to a temporary one, because Parquet is read from its end."""
+    """Open a list as a file; one in S3 is fetched to a temporary file, because Parquet is read from its end."""
     if not source.startswith("s3://"):
         try:
             with Path(source).open("rb") as file:
@@ -124,7 +124,7 @@ def _rows(rows: Iterable[Mapping[str, Any]], source: str, bucket: str | None) ->
 
 
 def _item(row: Mapping[str, Any], bucket: str | None) -> Item:
-    """A row as an item. Raises LookupError where an object has no bucket."""
+    """Make an item of a row. Raises LookupError where an object has no bucket."""
     named = {_NAMES[name.lower()]: value for name, value in row.items() if name and name.lower() in _NAMES and value}
     if "Key" not in named:
         # A request as it is, or tensors: of Parquet, each column is one.
@@ -144,7 +144,7 @@ def _required(bucket: str | None) -> str:
 
 
 def _inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
-    """The objects of an S3 inventory, whose manifest.json is ``file``. Keys in its CSV are URL-encoded.
+    """Yield the objects of an S3 inventory, whose manifest.json is ``file``. Keys in its CSV are URL-encoded.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html
     """

@@ -22,13 +22,13 @@ class Deployed:
     function: Capacity
 
     def require_below(self, place: Place) -> None:
-        """Raises UsageError for a place that the function may not write to."""
+        """Raise UsageError for a place that the function may not write to."""
         if place.bucket != self.results.bucket or not f"{place.key}/".startswith(self.results.key):
             raise UsageError(f"{place} is not below {self.results}, where this stack may write.")
 
 
 def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
-    """``client``: makes one of the service that it gets. Raises BatchError."""
+    """Ask AWS about ``stack``. ``client`` makes a client of the service that it gets. Raises BatchError."""
     with batch_errors(f"looking for the stack {stack}"):
         found = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
     outputs = {row["OutputKey"]: row["OutputValue"] for row in found.get("Outputs", [])}

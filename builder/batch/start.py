@@ -65,7 +65,7 @@ class Started:
 
 
 def started(asked: Asked, times: Callable[[], Times], client: Client, say: Say, *, dry_run: bool) -> Started:
-    """Say what ``asked`` costs and takes, and start it. Raises BatchError, UsageError, EnvironmentSetupError."""
+    """Plan ``asked``, say what it costs, and start it. Raises BatchError, UsageError, EnvironmentSetupError."""
     s3 = client("s3") if asked.to or asked.reuse or asked.source.startswith("s3://") else None
     place = Place.of(asked.to) if asked.to else None
     there = deployed(asked.stack, client) if asked.stack else None

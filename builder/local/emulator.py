@@ -71,7 +71,7 @@ class Emulator:
             self._folder = None
 
     def invoke(self, event: Any) -> Any:
-        """The function's answer, or the platform's (``errorType``). Raises UsageError, EnvironmentSetupError."""
+        """Return the function's answer, or the platform's (``errorType``). Raises UsageError, EnvironmentSetupError."""
         body = event if isinstance(event, bytes) else json.dumps(event).encode()
         if len(body) > MAX_REQUEST:
             raise UsageError(
@@ -139,7 +139,7 @@ class Emulator:
         return False
 
     def variables(self, home: str | Path) -> dict[str, str]:
-        """The environment: Lambda's, and nothing of this process's own."""
+        """Return the environment: Lambda's, and nothing of this process's own."""
         task, layer = self.function.resolve(), self.bundle_layer.resolve()
         packages = self.dependencies.resolve() / "python"
         return {
@@ -187,14 +187,14 @@ class Emulator:
 
 
 def _free_port() -> socket.socket:
-    """A bound socket; its port is free once it is closed."""
+    """Bind a socket, whose port is free once it is closed."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     return bound
 
 
 def _peak_rss(pid: int) -> int:
-    """0 for a process that has ended."""
+    """Read the most memory that a process has had, in bytes; 0 for one that has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -203,7 +203,7 @@ def _peak_rss(pid: int) -> int:
 
 
 def _descendants(root: int) -> list[int]:
-    """Processes started by ``root`` and by those, from /proc."""
+    """List the processes that ``root`` started, and those that these started, from /proc."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError, ValueError):

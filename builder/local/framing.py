@@ -18,7 +18,7 @@ _LENGTH = re.compile(rb"[0-9]{1,15}")
 
 
 class Lines(Protocol):
-    """What header lines are read from."""
+    """A stream that header lines are read from."""
 
     def readline(self, limit: int, /) -> bytes: ...
 
@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 
 
 def read_head(stream: Lines, longest_body: int) -> Head | Refusal:
-    """A request's header lines, read to the blank line after them, and what they say of the body."""
+    """Read a request's header lines to the blank line after them, and what they say of the body."""
     lines: list[bytes] = []
     left = LONGEST_HEAD
     while not lines or lines[-1].rstrip(b"\r\n"):

@@ -55,7 +55,7 @@ BAD_GATEWAY = {"statusCode": 502, "body": '{"message": "the function failed; see
 
 
 def event(method: str, target: str, headers: Message, body: bytes, request_id: str) -> dict[str, Any]:
-    """The event of a Function URL (payload format 2.0) for one request. ``target``: path and query, as sent."""
+    """Make the event of a Function URL (payload format 2.0) for one request. ``target``: path and query, as sent."""
     path, _, query = target.partition("?")
     values: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
@@ -91,7 +91,7 @@ def event(method: str, target: str, headers: Message, body: bytes, request_id: s
 
 
 def _body(media: str, body: bytes) -> dict[str, Any]:
-    """Text as it is and anything else as base64, as AWS has it."""
+    """Write text as it is and anything else as base64, as AWS does."""
     if not body:
         return {"isBase64Encoded": False}
     if media.startswith("text/") or media in ("application/json", "application/xml", "application/javascript"):
@@ -103,7 +103,7 @@ def _body(media: str, body: bytes) -> dict[str, Any]:
 
 
 def response(answer: Any) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of the function's answer; 502 for one that is none, as AWS gives it."""
+    """Read status, headers and body of the function's answer; 502 for one that is not valid, as AWS gives it."""
     if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
         answer = BAD_GATEWAY
     body = str(answer.get("body") or "").encode()
@@ -196,7 +196,7 @@ def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequest
                 super().handle_one_request()
 
         def parse_request(self) -> bool:
-            """Of the request line only if the headers are refused, so that no "100 Continue" is sent."""
+            """Parse the request line alone if the headers are refused, so that no "100 Continue" is sent."""
             stream, head = self.rfile, read_head(self.rfile, MAX_BODY)
             if not isinstance(head, Refusal):
                 head = allowed.check(head.values.get(b"host", []), head.values.get(b"origin", [])) or head

@@ -37,7 +37,7 @@ class Interpreter:
 
 
 def find_python(python: Path | None = None) -> Interpreter:
-    """``python``, or an installed Python of Lambda's version, or else the one that runs this.
+    """Choose ``python``, or an installed Python of Lambda's version, or else the one that runs this.
 
     Raises EnvironmentSetupError when ``python`` does not run.
     """
@@ -69,7 +69,7 @@ def _candidates() -> list[Path]:
 
 
 def _probe(path: Path) -> Interpreter | None:
-    """Its base interpreter: a virtual environment's packages must not be seen by the function."""
+    """Find its base interpreter: a virtual environment's packages must not be seen by the function."""
     code = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False, timeout=60)
@@ -81,7 +81,7 @@ def _probe(path: Path) -> Interpreter | None:
 
 
 def emulator(cache: Path) -> Path:
-    """AWS's Runtime Interface Emulator, out of the SAM CLI's wheel. Raises EnvironmentSetupError."""
+    """Take AWS's Runtime Interface Emulator out of the SAM CLI's wheel. Raises EnvironmentSetupError."""
     target = host_target()
     pinned, binary = target.lambda_emulator, cache / "aws-lambda-rie"
     if pinned is None:
@@ -100,7 +100,7 @@ def emulator(cache: Path) -> Path:
 
 
 def runtime(cache: Path, python: Interpreter) -> Path:
-    """A folder with Lambda's runtime client (awslambdaric) for ``python``."""
+    """Install Lambda's runtime client (awslambdaric) for ``python`` into a folder."""
     folder = cache / python.version / "runtime"
 
     def build(fresh: Path) -> None:
@@ -119,7 +119,7 @@ def runtime(cache: Path, python: Interpreter) -> Path:
 
 
 def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
-    """The dependencies layer (a folder that holds ``python/``) as built for ``python``.
+    """Build the dependencies layer (a folder that holds ``python/``) for ``python``.
 
     ``layer``: coldforge's ``layers/dependencies``.
     """
@@ -139,7 +139,7 @@ def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
 
 
 def function(cache: Path, python: Interpreter, source: Path) -> Path:
-    """The function as SAM packs it: a folder that holds ``handler/``. ``source``: coldforge's ``handler``."""
+    """Pack the function as SAM does: into a folder that holds ``handler/``. ``source``: coldforge's ``handler``."""
     key = digest(python.version, *_sources(source))
     folder = cache / python.version / f"function-{key[:12]}"
 

@@ -39,7 +39,7 @@ class InvokeResult:
     log: str
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: all but the log."""
+        """Return all fields but the log, for JSON."""
         return {name: value for name, value in vars(self).items() if name != "log"}
 
     @property
@@ -68,7 +68,7 @@ def invoke(bundle_layer: Path, event: Any, python: Path | None = None) -> Invoke
 
 
 def emulator(bundle_layer: Path, python: Path | None = None, *, environment: dict[str, str] | None = None) -> Emulator:
-    """The emulator for a bundle, to be entered. ``environment``: variables of the function's own.
+    """Prepare the emulator for a bundle. ``environment``: variables of the function's own.
 
     What is fetched and built for it is kept for all projects: the packages and the function for each Python.
     """
@@ -90,7 +90,7 @@ def emulator(bundle_layer: Path, python: Path | None = None, *, environment: dic
 
 
 def image_event(path: Path) -> dict[str, Any]:
-    """The request for a picture on disk. Raises UsageError."""
+    """Make the request for an image on disk. Raises UsageError."""
     try:
         return {"image": base64.b64encode(path.read_bytes()).decode()}
     except OSError as error:
@@ -98,7 +98,7 @@ def image_event(path: Path) -> dict[str, Any]:
 
 
 def file_event(path: Path) -> Any:
-    """The request, or any other event, in a file of JSON. Raises UsageError."""
+    """Read the request, or any other event, in a file of JSON. Raises UsageError."""
     try:
         return text_event(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
@@ -108,7 +108,7 @@ def file_event(path: Path) -> Any:
 
 
 def text_event(text: str, origin: str) -> Any:
-    """The request, or any other event, in JSON; ``origin`` is said where it is none. Raises UsageError."""
+    """Parse the request, or any other event, in JSON. ``origin`` names it in messages. Raises UsageError."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -118,7 +118,7 @@ def text_event(text: str, origin: str) -> Any:
 
 
 def require_answer(answer: Any) -> None:
-    """Raises AnswerError for an answer that is an error: of a direct invocation, over HTTP, or of single messages."""
+    """Raise AnswerError for an answer that is an error: of a direct invocation, over HTTP, or of single messages."""
     if not isinstance(answer, dict):
         return
     error = answer.get("error")
@@ -134,7 +134,7 @@ def require_answer(answer: Any) -> None:
 
 
 def default_event(bundle: Path) -> dict[str, Any]:
-    """A request that the model of ``bundle``, its folder in dist/, takes: a picture or text of ours, zeros for others.
+    """Make a request for the model of ``bundle``, its folder in dist/: an image or text of ours, zeros for others.
 
     Raises UsageError where nothing is built.
     """
@@ -155,7 +155,7 @@ def _timed(running: Emulator, event: Any) -> tuple[Any, float]:
 
 
 def reason(log: str, answer: Any) -> str:
-    """The function's own last word, which callers do not get, or else the platform's."""
+    """Find the function's own last message, which callers do not get, or else the platform's."""
     for line in reversed(log.splitlines()):
         if '"CRITICAL"' in line:
             return str(json.loads(line)["message"])

@@ -27,7 +27,7 @@ def sbom_json(
     parts: Sequence[Part],
     versions: Mapping[str, str],
 ) -> str:
-    """The bill as JSON.
+    """Write the bill as JSON.
 
     ``description``: model.json's content; ``source``: the manifest's entry; ``files``: those of the model's layer, the
     library first; ``parts``: all others, and what is compiled into the library; ``versions``: the manifest's.
@@ -95,7 +95,7 @@ def _format(port: Mapping[str, Any]) -> str:
 
 
 def _tools(versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """What made the library; not the Python that ran it, which would make the bill another one elsewhere."""
+    """List the tools that made the library; not the Python that ran it, which would make the bill differ elsewhere."""
     for key, package in _TOOLS.items():
         tool = {"type": "application", "name": package or key, "version": versions[key]}
         yield tool | ({"purl": f"pkg:pypi/{package}@{versions[key]}"} if package else {})

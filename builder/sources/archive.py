@@ -53,7 +53,7 @@ def unpack(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The files below an unpacked archive's folder."""
+    """List the files below an unpacked archive's folder."""
     return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
 
 
@@ -93,7 +93,7 @@ class _Room:
         return ImportModelError(f"{self.what} has a member that is not unpacked: {visible(name)} {why}.")
 
     def _path(self, name: str) -> Path:
-        """Where a member goes. Each asking counts as a member."""
+        """Return the place of a member, and count it."""
         self._files += 1
         if self._files > 3 * self.bounds.files:
             raise ImportModelError(f"{self.what} has more than {self.bounds.files:,} files.")

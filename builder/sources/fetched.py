@@ -21,14 +21,14 @@ from builder.spec.rules import guess_format
 
 @dataclass(frozen=True)
 class Fetched:
-    """``path``: the model; ``sha256``: of what was fetched, which is the model or its archive. None of a folder."""
+    """A model on this disk. ``sha256``: of what was fetched, the model or its archive; None of a folder."""
 
     path: Path
     sha256: str | None
 
 
 def fetch(source: Source, store: Store, show: Show, bounds: Bounds) -> Fetched:
-    """The model at ``source.address``, from the cache if its bytes are known to be there.
+    """Fetch the model at ``source.address``, or take it from the cache if its bytes are known to be there.
 
     Raises ImportModelError, EnvironmentSetupError and DiskError.
     """
@@ -49,7 +49,7 @@ def fetch(source: Source, store: Store, show: Show, bounds: Bounds) -> Fetched:
 
 
 def model_in_archive(source: Source, store: Store, show: Show, bounds: Bounds) -> tuple[Path, str]:
-    """The folder with all that is in the source's archive, and the model's path in it. Raises as ``fetch`` does."""
+    """Return the folder with all that is in the source's archive, and the model's path in it. Raises as ``fetch``."""
     address = source.address
     assert address
     folder = _unpacked(fetch_file(source, store, show, bounds), store, address.shown, bounds)
@@ -57,7 +57,7 @@ def model_in_archive(source: Source, store: Store, show: Show, bounds: Bounds) -
 
 
 def fetch_file(source: Source, store: Store, show: Show, bounds: Bounds) -> Path:
-    """The one file that is fetched, where it is kept. Raises as ``fetch`` does."""
+    """Fetch the one file that there is, and return where it is kept. Raises as ``fetch``."""
     address = source.address
     assert address
     key = record_key(source)
@@ -72,7 +72,7 @@ def fetch_file(source: Source, store: Store, show: Show, bounds: Bounds) -> Path
 
 
 def require_pinned(source: Source, found: Fetched, toml: str) -> None:
-    """Raises ImportModelError, with the line that pins the source, where nothing in ``toml`` does."""
+    """Raise ImportModelError, with the line that pins the source, where nothing in ``toml`` does."""
     address = source.address
     if address and source.sha256 is None and not address.pinned:
         raise ImportModelError(
@@ -82,7 +82,7 @@ def require_pinned(source: Source, found: Fetched, toml: str) -> None:
 
 
 def require_fixed(source: Source, bounds: Bounds) -> None:
-    """Raises ImportModelError, with the line that pins it, for a branch, tag or alias without a digest."""
+    """Raise ImportModelError, with the line that pins it, for a branch, tag or alias without a digest."""
     address = source.address
     if address and source.sha256 is None and (fixed := fixed_address(address, bounds)) != address:
         raise ImportModelError(
@@ -92,7 +92,7 @@ def require_fixed(source: Source, bounds: Bounds) -> None:
 
 
 def fixed_address(address: Address, bounds: Bounds) -> Address:
-    """The same with a commit for a branch or tag of the hub, and a version for an alias of MLflow's."""
+    """Put a commit in the place of a branch or tag of the hub, and a version in that of an alias of MLflow."""
     if address.kind == "hf" and not address.pinned:
         commit = hub.commit_of(address, hub.access_to(address, bounds))
         return parse_address(f"hf://{address.place}/{address.path}@{commit}")
@@ -102,7 +102,7 @@ def fixed_address(address: Address, bounds: Bounds) -> Address:
 
 
 def record_key(source: Source) -> str:
-    """What the record of an immutable address goes by."""
+    """Return the key under which the digest of an immutable address is recorded."""
     address = source.address
     assert address
     return f"{address.shown} {source.file}" if address.kind == "mlflow" else address.shown
@@ -129,7 +129,7 @@ def _fetch(source: Source, address: Address, name: str, store: Store, show: Show
 
 
 def _unpacked(packed: Path, store: Store, what: str, bounds: Bounds) -> Path:
-    """The folder with what is in the archive ``packed``, as it was unpacked from it."""
+    """Return the folder with what is in the archive ``packed``, unpacking it where it is not there or was changed."""
     digest = packed.parent.name
     folder, key = store.place(digest, "unpacked"), f"unpacked:{digest}"
     if folder.is_dir() and content_digest(folder)["dirHash"] == store.recorded(key):
@@ -141,7 +141,7 @@ def _unpacked(packed: Path, store: Store, what: str, bounds: Bounds) -> Path:
 
 
 def _folder(source: Source, address: Address, store: Store, show: Show, bounds: Bounds) -> Path:
-    """A SavedModel of which MLflow keeps the files one by one, under a digest over all of them."""
+    """Fetch a SavedModel of which MLflow keeps the files one by one, and keep it under a digest over all of them."""
     assert source.file
     key, name = record_key(source), PurePosixPath(source.file).name
     digest = store.recorded(key)

@@ -19,9 +19,9 @@ from builder.spec.rules import guess_format
 
 
 def find(text: str, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> tuple[Source, Path]:
-    """The source, and the model itself: a file or a SavedModel's folder in ``cache``.
+    """Return the source at the address ``text``, and the model itself: a file or a folder in ``cache``.
 
-    Raises UsageError for an address that is none, ImportModelError where there is no model, or no single one, and
+    Raises UsageError for an address that is not valid, ImportModelError where there is no model, or no single one, and
     EnvironmentSetupError where it can't be fetched.
     """
     try:

@@ -37,7 +37,7 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 @dataclass(frozen=True)
 class Access:
-    """How to ask a server. ``headers`` go to its own host alone; ``hint`` is the next step where it refuses."""
+    """The way to ask a server. ``headers`` go to its own host alone; ``hint`` is the next step where it refuses."""
 
     what: str  # what is fetched, for messages
     hint: str
@@ -55,7 +55,7 @@ class RefusedError(Exception):
 
 
 def file_at(url: str, access: Access) -> Open:
-    """The file at ``url``. What it opens raises ImportModelError and EnvironmentSetupError as well."""
+    """Return what opens the file at ``url``. It raises ImportModelError and EnvironmentSetupError as well."""
 
     @contextmanager
     def open_at(start: int, mark: str) -> Iterator[Piece]:
@@ -92,7 +92,7 @@ def _piece(response: Any, start: int, mark: str) -> Piece:
 
 
 def json_at(url: str, access: Access) -> Any:
-    """The JSON at ``url``. Raises RefusedError, BrokenOffError, EnvironmentSetupError for what is no JSON."""
+    """Fetch the JSON at ``url``. Raises RefusedError, BrokenOffError, EnvironmentSetupError for what is not JSON."""
     with request(url, access) as response, _breaks():
         data = response.read(LONGEST_ANSWER + 1)
     try:
@@ -104,7 +104,7 @@ def json_at(url: str, access: Access) -> Any:
 
 
 def head_at(url: str, access: Access) -> Message:
-    """The headers of the first answer for ``url`` that is not a redirect within its host. Raises as ``json_at``."""
+    """Fetch the headers of the first answer for ``url`` that is no redirect within its host. Raises as ``json_at``."""
     try:
         with request(url, access, method="HEAD", abroad=False) as response:
             found: Message = response.headers
@@ -119,7 +119,7 @@ def head_at(url: str, access: Access) -> Message:
 def request(
     url: str, access: Access, asked: Mapping[str, str] | None = None, *, method: str = "GET", abroad: bool = True
 ) -> Iterator[Any]:
-    """The server's answer, an ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.
+    """Yield the server's ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.
 
     Raises RefusedError, BrokenOffError for what may pass, EnvironmentSetupError where it can't be reached safely.
     """
@@ -139,14 +139,14 @@ def request(
 
 
 def basic(user: str, password: str) -> dict[str, str]:
-    """The header that says who asks, by name and password."""
+    """Return the header that says who asks, by name and password."""
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
 def of_netrc(url: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The header for ``url``'s host that ~/.netrc (or the file in NETRC) has credentials for; else none.
+    """Return the header for ``url``'s host where ~/.netrc (or the file in NETRC) has credentials for it.
 
-    Raises EnvironmentSetupError for a file that is none.
+    Raises EnvironmentSetupError for a file that is not valid.
     """
     path = Path(environment.get("NETRC") or Path.home() / ".netrc")
     try:
@@ -193,7 +193,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _director(url: str, access: Access, abroad: bool) -> urllib.request.OpenerDirector:
-    """What knows https and proxies: of urllib's other schemes, none. What is not encrypted passes no proxy."""
+    """Make an opener for https and proxies, and none of urllib's other schemes. Plain http passes no proxy."""
     plain = urlsplit(url).scheme == "http"
     director = urllib.request.OpenerDirector()
     handlers: list[urllib.request.BaseHandler] = [
@@ -213,7 +213,7 @@ def _director(url: str, access: Access, abroad: bool) -> urllib.request.OpenerDi
 
 @contextmanager
 def _breaks(host: str = "the server") -> Iterator[None]:
-    """What a connection may do becomes an error that quotes nothing."""
+    """Turn what may happen to a connection into an error that quotes nothing."""
     try:
         yield
     except urllib.error.HTTPError:
@@ -273,5 +273,5 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _host(url: str) -> str:
-    """For messages: no user, no password, no query."""
+    """Return the host for messages: without user, password and query."""
     return urlsplit(url).hostname or "the server"

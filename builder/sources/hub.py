@@ -23,13 +23,13 @@ _HUB = "https://huggingface.co"
 
 
 def url_of(address: Address, environment: Mapping[str, str] = os.environ) -> str:
-    """Where the file is."""
+    """Return the URL of the file."""
     revision = quote(address.revision or "main", safe="")
     return f"{_endpoint(environment)}/{address.place}/resolve/{revision}/{quote(address.path)}"
 
 
 def access_to(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Access:
-    """What to ask with: HF_TOKEN, or the token that `hf auth login` has kept."""
+    """Return the access by HF_TOKEN, or by the token that `hf auth login` has kept."""
     hint = (
         f"If the model wants its terms accepted, do so at {_HUB}/{address.place}. If it is private, set HF_TOKEN to a "
         "token that may read it."
@@ -39,7 +39,7 @@ def access_to(address: Address, bounds: Bounds, environment: Mapping[str, str] =
 
 
 def commit_of(address: Address, access: Access, environment: Mapping[str, str] = os.environ) -> str:
-    """The commit (40 hexadecimal digits) that the address's branch or tag is now. Raises as ``linked_sha256``."""
+    """Ask for the commit (40 hexadecimal digits) of the address's branch or tag. Raises as ``linked_sha256``."""
     commit = _asked(address, access, environment).get("sha")
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40}", commit):
         raise EnvironmentSetupError(f"The hub does not say which commit {address.shown} is.")
@@ -47,7 +47,7 @@ def commit_of(address: Address, access: Access, environment: Mapping[str, str] =
 
 
 def linked_sha256(address: Address, access: Access, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The file's SHA-256 by the hub's own word, which it has for large files.
+    """Ask the hub for the file's SHA-256, which it has for large files.
 
     Raises ImportModelError where there is no such file, EnvironmentSetupError where the hub refuses or is silent.
     """
@@ -63,7 +63,7 @@ def linked_sha256(address: Address, access: Access, environment: Mapping[str, st
 
 
 def _asked(address: Address, access: Access, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What the hub says of the repository at the address's revision."""
+    """Ask the hub about the repository at the address's revision."""
     revision = quote(address.revision or "main", safe="")
     try:
         found = json_at(f"{_endpoint(environment)}/api/models/{address.place}/revision/{revision}", access)

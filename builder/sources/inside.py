@@ -17,7 +17,7 @@ _DEEPEST, _LONGEST_NAME = 32, 255
 
 
 def safe_parts(name: str) -> list[str] | None:
-    """The parts of a path that leads to below a folder; None for one that leads elsewhere, or is no path anywhere."""
+    """Split a path that leads to below a folder; None for one that leads elsewhere, or is not valid everywhere."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
         return None
@@ -27,7 +27,7 @@ def safe_parts(name: str) -> list[str] | None:
 
 
 def models_among(names: Iterable[str]) -> list[str]:
-    """The folders that are SavedModels, and the files that are models by their names.
+    """List the folders that are SavedModels, and the files that are models by their names.
 
     What is in a SavedModel is no other model.
     """
@@ -39,7 +39,7 @@ def models_among(names: Iterable[str]) -> list[str]:
 
 
 def choose(names: Iterable[str], file: str | None, what: str) -> str:
-    """The model ``file``; or the only one there, of which SavedModels come first. ``what``: the folder, for a person.
+    """Choose the model ``file``, or the only one there; SavedModels come first. ``what`` names the folder in messages.
 
     Raises ImportModelError where there is none, or several.
     """

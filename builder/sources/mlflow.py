@@ -36,7 +36,7 @@ class Version:
     access: Access
 
     def open(self, file: str) -> Open:
-        """The file of that path below the root. What it opens raises ImportModelError and EnvironmentSetupError."""
+        """Return what opens the file of that path. It raises ImportModelError and EnvironmentSetupError as well."""
         if self.root.startswith("s3://"):
             bucket, key = self._object(file)
             return s3.object_at(Address("s3", f"s3://{bucket}/{key}", bucket, key), self.access.bounds)
@@ -44,7 +44,7 @@ class Version:
         return file_at(f"{self.server}{_FILES}/{quote(self._path(file))}", access)
 
     def names(self, folder: str = "") -> list[str]:
-        """The paths of all files below ``folder``, from it. Raises ImportModelError for more than the bounds allow."""
+        """List the paths of all files below ``folder``. Raises ImportModelError for more than the bounds allow."""
         if self.root.startswith("s3://"):
             bucket, key = self._object(folder)
             found = s3.names_below(bucket, f"{key}/", self.address.shown, self.access.bounds)
@@ -77,13 +77,13 @@ class Version:
         return f"{root}/{file}".strip("/")
 
     def _object(self, file: str) -> tuple[str, str]:
-        """The bucket and key of a file or folder below a root in S3."""
+        """Return the bucket and key of a file or folder below a root in S3."""
         bucket, _, key = f"{self.root}/{file}".removeprefix("s3://").rstrip("/").partition("/")
         return bucket, key
 
 
 def version_at(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Version:
-    """The version that ``address`` names, or that its alias is now.
+    """Ask for the version that ``address`` names, or that its alias is now.
 
     Raises ImportModelError where the registry has none, or keeps it where coldforge can't read; EnvironmentSetupError
     where the server is not known, refuses or is silent.
@@ -133,7 +133,7 @@ def _server(environment: Mapping[str, str]) -> str:
 
 
 def _access(address: Address, bounds: Bounds, environment: Mapping[str, str]) -> Access:
-    """A server on this machine may be asked without encryption: nobody is in between."""
+    """Return the access to the server; one on this machine may be asked without encryption: nobody is in between."""
     hint = "Set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
     user, password = environment.get("MLFLOW_TRACKING_USERNAME"), environment.get("MLFLOW_TRACKING_PASSWORD")
     headers = {}

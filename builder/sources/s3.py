@@ -17,7 +17,7 @@ _CHANGED = (412, 416)
 
 
 def object_at(address: Address, bounds: Bounds) -> Open:
-    """The object at ``address``. What it opens raises ImportModelError and EnvironmentSetupError as well.
+    """Return what opens the object at ``address``. It raises ImportModelError and EnvironmentSetupError as well.
 
     Raises EnvironmentSetupError where boto3 is not installed.
     """
@@ -45,7 +45,7 @@ def object_at(address: Address, bounds: Bounds) -> Open:
 
 
 def names_below(bucket: str, prefix: str, what: str, bounds: Bounds) -> Iterator[str]:
-    """The keys that begin with ``prefix``, without it. ``what`` names them for a person. Raises as ``object_at``."""
+    """Yield the keys that begin with ``prefix``, without it. ``what`` names them. Raises as ``object_at``."""
     try:
         with _told(what):
             pages = _client(bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
@@ -72,7 +72,7 @@ def _client(bounds: Bounds) -> Any:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """What boto3 raises becomes an error that quotes nothing of it."""
+    """Turn what boto3 raises into an error that quotes nothing of it."""
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, IncompleteReadError
 
     try:

@@ -31,15 +31,16 @@ def require_digest(what: str, key: str, pinned: str | None, digest: str | None) 
 
 @dataclass(frozen=True)
 class Store:
-    """``root``: the cache's folder ``models``. ``<sha256>/<name>`` is a file, ``downloads/`` has those that are not
-    whole yet, ``revisions/`` the records.
+    """The cache's folder ``root``, which is called ``models``.
+
+    ``<sha256>/<name>`` is a file, ``downloads/`` has those that are not whole yet, and ``revisions/`` the records.
     """
 
     root: Path
 
     @contextmanager
     def written(self) -> Iterator[None]:
-        """What the disk refuses while the block writes here becomes an EnvironmentSetupError, or a DiskError."""
+        """Turn what the disk refuses while the block writes here into an EnvironmentSetupError, or a DiskError."""
         try:
             yield
         except OSError as error:
@@ -48,11 +49,11 @@ class Store:
             ) from error
 
     def place(self, digest: str, name: str) -> Path:
-        """Where a file or folder of that digest (hex) is kept."""
+        """Return the place of a file or folder of that digest (hex)."""
         return self.root / digest / name
 
     def kept(self, sha256: str, name: str) -> Path | None:
-        """The file of that digest, if it is there and still has its bytes."""
+        """Return the file of that digest, if it is there and still has its bytes."""
         path = self.place(sha256, name)
         try:
             return path if path.is_file() and file_digest(path) == sha256 else None
@@ -61,14 +62,14 @@ class Store:
 
     @contextmanager
     def download(self, address: str) -> Iterator[Path]:
-        """The file to fetch ``address`` into: no other process does so meanwhile. It stays as the block leaves it."""
+        """Yield the file to fetch ``address`` into, which no other process does meanwhile. It stays after the block."""
         path = self.root / "downloads" / _name(address)
         with locked(path):
             yield path
 
     @contextmanager
     def scratch(self, address: str) -> Iterator[Path]:
-        """An empty folder for the files of ``address``, which is gone when the block ends."""
+        """Make an empty folder for the files of ``address``, which is gone when the block ends."""
         with scratch(self.root / "downloads" / f"{_name(address)}-folder") as folder:
             yield folder
 
@@ -80,7 +81,7 @@ class Store:
         return kept
 
     def recorded(self, address: str) -> str | None:
-        """The digest (hex) of what ``address`` gave when it was fetched; None where that is not known."""
+        """Return the digest (hex) of what ``address`` gave when it was fetched; None where that is not known."""
         try:
             record = json.loads(self._record(address).read_text())
             digest = record["digest"] if record["address"] == address else None
@@ -89,7 +90,7 @@ class Store:
         return digest if isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) else None
 
     def record(self, address: str, digest: str) -> None:
-        """Have ``recorded`` know. ``address`` has nothing secret. Raises DiskError."""
+        """Keep the digest for ``recorded``. ``address`` must have nothing secret. Raises DiskError."""
         write_file(self._record(address), json.dumps({"address": address, "digest": digest}, indent=1) + "\n")
 
     def _record(self, address: str) -> Path:

@@ -19,7 +19,7 @@ from builder.suggest import did_you_mean
 
 
 def text_beside(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Path:
-    """The file that ``[text]`` names inside of what the model comes from; the model has been located.
+    """Find the file that ``[text]`` names inside of what the model comes from; the model has been located.
 
     Raises ImportModelError where it is not there, or not what the spec pins, and as ``locate`` does.
     """
@@ -39,7 +39,7 @@ def text_beside(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Pa
 
 
 def require_text(spec: ModelSpec, found: str, what: str) -> None:
-    """Raises ImportModelError, with the line that pins it, where ``[text]`` does not pin the digest ``found``."""
+    """Raise ImportModelError, with the line that pins it, where ``[text]`` does not pin the digest ``found``."""
     pinned = spec.text.sha256 if spec.text else None
     if pinned is None:
         raise ImportModelError(
@@ -70,7 +70,7 @@ def _in_folder(folder: Path, file: str, what: str) -> Path:
 
 
 def _beside(source: Source, file: str, sha256: str | None) -> Source:
-    """``source`` with another file in the place of the model. Raises ImportModelError where it has only one."""
+    """Put another file in the place of the model of ``source``. Raises ImportModelError where it has only one."""
     address = source.address
     assert address
     if address.kind == "mlflow":

@@ -21,12 +21,12 @@ Show = Callable[[str, int | None, int], AbstractContextManager[Callable[[int], N
 
 
 class BrokenOffError(Exception):
-    """What a server or the network did that may pass. The message says what, and holds nothing secret."""
+    """A fault of a server or the network that may pass. The message names it, and holds nothing secret."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a server may do to whoever fetches from it. Times are seconds."""
+    """Limits for a server. Times are seconds."""
 
     bytes: int = 10 * 1024**3  # of one file, and of all that is in an archive: no container image holds more
     files: int = 10_000  # in an archive or a folder
@@ -63,12 +63,12 @@ It and ``Piece.read`` raise BrokenOffError for what may be tried again.
 
 @contextmanager
 def unseen(_what: str, _total: int | None, _done: int) -> Iterator[Callable[[int], None]]:
-    """A Show for whom nobody watches."""
+    """Show nothing; a Show where nobody watches."""
     yield lambda count: None
 
 
 def transfer(open_at: Open, target: Path, what: str, bounds: Bounds, show: Show = unseen) -> None:
-    """Have the file ``target`` hold all of what ``open_at`` opens. ``what`` names it for a person.
+    """Fetch all of what ``open_at`` opens into the file ``target``. ``what`` names it in messages.
 
     What was there of it when an earlier call ended is not fetched again. Raises ImportModelError for more than
     ``bounds`` allow, EnvironmentSetupError when it breaks off again and again, DiskError, and what ``open_at`` raises.
@@ -141,7 +141,7 @@ class _Pace:
 
 
 def _there(target: Path) -> tuple[int, str]:
-    """How many bytes of the file are there, and their mark; none where they have no mark to go on with."""
+    """Return how many bytes of the file are there, and their mark; none where they have no mark to go on with."""
     try:
         mark = json.loads(_mark_of(target).read_text())
         return (target.stat().st_size, mark) if mark and isinstance(mark, str) else (0, "")

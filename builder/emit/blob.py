@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.cache import file_digest
-from builder.lower.steps.memory import ALIGNMENT
+from builder.lower.steps.base import ALIGNMENT
 
 _ELF = ('"a"', "%object", '\n    .section .note.GNU-stack,"",%progbits')
 _WASM = ('"",@', "@object", "")

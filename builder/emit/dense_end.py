@@ -8,8 +8,8 @@ from dataclasses import replace
 from builder.escape import comment
 from builder.lower.buffers import SLACK, align
 from builder.lower.program import Program
+from builder.lower.steps.base import View
 from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.memory import View
 
 
 def dense_end_source(program: Program) -> str:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from builder.library.outside import Layout
 from builder.lower.program import Program
-from builder.lower.steps.memory import ALIGNMENT
+from builder.lower.steps.base import ALIGNMENT
 
 MAGIC, FORMAT = b"CFWEIGHT", 1
 HEADER = struct.Struct("<8sIIQ32sQ32s")

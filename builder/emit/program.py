@@ -135,7 +135,7 @@ def _both_ports(program: Program) -> list[str]:
     return [_ports("feeds", program.feeds), _ports("fetches", program.fetches), *_ranges(program)]
 
 
-def _program(name: str, program: Program, fields: dict[str, str], used: Iterable[Step]) -> str:
+def _program(name: str, program: Program, fields: dict[str, str], used: Sequence[Step]) -> str:
     lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
     ranges = "    .ranges = ranges,\n    .range_count = COUNT(ranges),\n" if _ranges(program) else ""
     run = "" if "part" in fields else "    .run = run_program,\n"
@@ -170,16 +170,17 @@ def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[Variant
     return Layout(size, digest(*texts), digest(*kernels))
 
 
-def _kernel_tables(steps: Iterable[Step]) -> str:
+def _kernel_tables(steps: Sequence[Step]) -> str:
     """The fields that name tables of kernels. A program without fused layers names none of the fused kernels,
     one without integer layers none of integer GEMM, and the linker drops what is not named."""
     used = kernel_tables(steps)
     return "".join(f"    .{table} = cf_{table}_tables,\n" for table in get_args(KernelTable) if table in used)
 
 
-def kernel_tables(steps: Iterable[Step]) -> frozenset[KernelTable]:
+def kernel_tables(steps: Sequence[Step]) -> frozenset[KernelTable]:
     """The tables of our own kernels that any step calls."""
-    return frozenset(table for step in steps for table in step.kernel_tables)
+    tables: set[KernelTable] = {step.kernel_table for step in steps if step.kernel_table}
+    return frozenset(tables | {"integer"} if any("INTEGER" in step.kernel_kinds for step in steps) else tables)
 
 
 def uses_cascades(steps: Iterable[Step]) -> bool:

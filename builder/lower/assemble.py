@@ -27,10 +27,10 @@ from builder.lower.program import BoundPort, Program
 from builder.lower.replan import place, planned
 from builder.lower.schedule import Schedule
 from builder.lower.steps.attention_step import AttentionStep, Mask, Rows
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.cascade_step import CascadeStep
 from builder.lower.steps.gather_step import GatherStep
 from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.steps.norm_step import NormStep
 from builder.lower.steps.pool_step import PoolStep
 from builder.lower.steps.quantisation import Rounded

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from builder.lower.hlo import Value
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.broadcast_step import BroadcastOp, BroadcastStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 
 LEAST = 4096
 """Smaller arrays are as fast in XLA's kernel."""

@@ -13,7 +13,7 @@ from builder.errors import LowerError
 from builder.lower.hlo_index import HloIndex
 from builder.lower.literals import literal_bytes
 from builder.lower.program import Weight
-from builder.lower.steps.memory import ALIGNMENT, Buffer, Space
+from builder.lower.steps.base import ALIGNMENT, Buffer, Space
 
 SLACK = 256
 """Bytes behind the arena of a program with layers: a vector load of a picture's last channels may reach past it."""

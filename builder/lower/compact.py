@@ -10,7 +10,7 @@ from dataclasses import replace
 from builder.errors import LowerError
 from builder.lower.program import Program
 from builder.lower.replan import WeightStore
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer
 
 LEAST_SHARED_START = 4096
 """Bytes of a constant that is kept at the start of a longer one: less would save no page."""

@@ -13,11 +13,10 @@ from typing import Any
 from builder.errors import LowerError
 from builder.lower.buffers import align, plan_buffers
 from builder.lower.results import Resolver
-from builder.lower.steps.base import move_buffers
+from builder.lower.steps.base import ALIGNMENT, Buffer, move_buffers
 from builder.lower.steps.control_step import CallStep
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import ALIGNMENT, Buffer
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,11 @@ from builder.lower.products import Fusions, Product, Products, Row
 from builder.lower.program import Program, Weight
 from builder.lower.recurrent import find_recurrent
 from builder.lower.results import Resolver
-from builder.lower.steps.base import Step, Steps
-from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
+from builder.lower.steps.base import Buffer, Step, Steps, View, change_bodies
+from builder.lower.steps.control_step import WhileStep
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.gather_step import GatherStep
 from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.memory import Buffer, View
 from builder.lower.steps.quantisation import STATE_ROUNDING, Quantisation
 from builder.lower.steps.recurrent_step import RecurrentStep
 from builder.lower.steps.row_step import RowStep
@@ -62,7 +61,7 @@ def exchange_products(
     share = options.share
     resolver = Resolver(result, plan_buffers(result, share))
     exchange = _Exchange(Fusions(result), faithful, compressor or Compressor(), resolver, options.quantisations)
-    steps = exchange.steps(result.thunk_sequence, faithful.steps)
+    steps = exchange.steps(faithful.steps)
     program = replace(
         faithful,
         steps=steps,
@@ -91,15 +90,15 @@ class _Exchange:
         self.arena = align(self.faithful.arena_size)
         self.weights_end = align(self.faithful.weights_size)
 
-    def steps(self, thunks: Any, steps: Steps) -> Steps:
-        return self.sequence(thunks, steps, None)[0]
+    def steps(self, steps: Steps) -> Steps:
+        return self.sequence(steps, None)[0]
 
-    def sequence(self, thunks: Any, steps: Steps, loop: Any | None) -> tuple[Steps, list[Step]]:
+    def sequence(self, steps: Steps, loop: Any | None) -> tuple[Steps, list[Step]]:
         """What takes the place of ``steps``, and what must run before the loop whose body (an HloComputationProto)
         they are."""
         changed: dict[int, list[Step]] = {}
         before: list[Step] = []
-        for number, (thunk, step) in enumerate(zip(thunks.thunks, steps, strict=True)):
+        for number, step in enumerate(steps):
             product = self.products.product(step)
             row = self.products.row(product, steps, loop) if product is not None and loop is not None else None
             if product is not None and row is not None:
@@ -114,24 +113,17 @@ class _Exchange:
             elif product is not None and product.weights.size >= LEAST_WEIGHTS:
                 changed[number] = [self._layer(product)]
             else:
-                changed[number] = self._nested(step, thunk)
+                changed[number] = self._nested(step)
         return tuple(step for number in range(len(steps)) for step in changed[number]), before
 
-    def _nested(self, step: Step, thunk: Any) -> list[Step]:
+    def _nested(self, step: Step) -> list[Step]:
         """The step with what is inside it; before a loop, the products that leave it."""
-        match step:
-            case CallStep():
-                return [replace(step, body=self.steps(thunk.call_thunk.called_sequence, step.body))]
-            case ConditionalStep():
-                branches = zip(thunk.conditional_thunk.branch_sequences, step.branches, strict=True)
-                return [replace(step, branches=tuple(self.steps(t, s) for t, s in branches))]
-            case WhileStep() if recurrent := self._recurrent(step):
-                return recurrent
-            case WhileStep():
-                condition = self.steps(thunk.while_thunk.cond_sequence, step.condition)
-                body, before = self.sequence(thunk.while_thunk.body_sequence, step.body, self._body(step.name))
-                return [*before, replace(step, condition=condition, body=body)]
-        return [step]
+        if not isinstance(step, WhileStep):
+            return [change_bodies(step, self.steps)]
+        if recurrent := self._recurrent(step):
+            return recurrent
+        body, before = self.sequence(step.body, self._body(step.name))
+        return [*before, replace(step, condition=self.steps(step.condition), body=body)]
 
     def _recurrent(self, step: WhileStep) -> list[Step] | None:
         """What takes the place of a loop that is a recurrent layer: the product of its inputs, and all of its steps."""
@@ -260,13 +252,6 @@ class _Exchange:
             in_channels=k,
             out_size=(1, rows),
             out_channels=n,
-            kernel_size=(1, 1),
-            stride=(1, 1),
-            dilation=(1, 1),
-            padding=(0, 0),
-            groups=1,
-            halo=(0, 0, 0, 0),
-            second_halo=(0, 0, 0, 0),
             scratch=self._new(scratch) if scratch else None,
             weight_type=stored.type,
             weight_scale=None if stored.scale is None else self._put(pack_scale(stored.scale)),

@@ -14,7 +14,7 @@ from builder.lower import shapes
 from builder.lower.buffers import BufferPlan, align, plan_buffers
 from builder.lower.program import BoundPort, Program
 from builder.lower.results import result_buffers
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.thunk_reader import ThunkReader
 from builder.spec.tensor import TensorSpec
 

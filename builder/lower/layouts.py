@@ -12,7 +12,7 @@ from builder.lower.layers import picture_of
 from builder.lower.normalise import Norm
 from builder.lower.pooling import Pool
 from builder.lower.schedule import Task, inputs, makers_of, outputs
-from builder.lower.steps.memory import Buffer, View
+from builder.lower.steps.base import Buffer, View
 from builder.lower.thunks import Thunk
 
 Sides = tuple[int, int, int, int]

@@ -16,11 +16,9 @@ from builder.lower.compress import Compressor
 from builder.lower.gathers import Gather, find_gathers
 from builder.lower.hlo_index import HloIndex
 from builder.lower.program import Program, Weight
-from builder.lower.steps.base import Step, Steps, walk
-from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
+from builder.lower.steps.base import Buffer, Step, Steps, change_bodies, walk
 from builder.lower.steps.gather_step import GatherStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.tables import Table, holds_table, step_of, store_table, worthwhile
 
 
@@ -44,18 +42,11 @@ def exchange_gathers(result: Any, program: Program, compressor: Compressor) -> P
 
 def mapped(steps: Steps, change: Callable[[Step], list[Step]]) -> Steps:
     """Every step, those inside calls, branches and loops included, as what ``change`` makes of it."""
-    found: list[Step] = []
-    for step in steps:
-        match step:
-            case CallStep():
-                found.append(replace(step, body=mapped(step.body, change)))
-            case ConditionalStep():
-                found.append(replace(step, branches=tuple(mapped(branch, change) for branch in step.branches)))
-            case WhileStep():
-                found.append(replace(step, condition=mapped(step.condition, change), body=mapped(step.body, change)))
-            case _:
-                found += change(step)
-    return tuple(found)
+    return tuple(
+        one
+        for step in steps
+        for one in ([change_bodies(step, lambda body: mapped(body, change))] if step.bodies else change(step))
+    )
 
 
 class _Exchange:

@@ -26,10 +26,9 @@ from builder.lower.pooling import Pool
 from builder.lower.program import Program
 from builder.lower.replan import ROOM, Storage, WeightStore
 from builder.lower.schedule import Schedule, Task, inputs, makers_of
-from builder.lower.steps.base import Step, walk
+from builder.lower.steps.base import Buffer, Step, View, walk
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.memory import Buffer, View
 from builder.lower.steps.quantisation import Quantisation
 from builder.lower.steps.repack_step import RepackStep
 from builder.lower.strided import VIEWS

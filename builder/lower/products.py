@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from builder.lower import shapes
 from builder.lower.hlo_index import HloIndex
 from builder.lower.program import Weight
-from builder.lower.steps.base import Step, Steps
+from builder.lower.steps.base import Buffer, Step, Steps
 from builder.lower.steps.dot_step import DotStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 
 LEAST_ROWS = 4
 """An array with fewer rows is multiplied row by row in the loop, not before it."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from builder.lower.steps.base import Steps, move_buffers
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer, Steps, move_buffers
 from builder.spec.tensor import TensorSpec
 
 

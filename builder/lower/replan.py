@@ -8,7 +8,7 @@ from itertools import count
 
 from builder.lower.buffers import align
 from builder.lower.program import Weight
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer
 
 PAGE = 4096
 ROOM = 1 << 48

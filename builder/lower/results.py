@@ -7,7 +7,7 @@ from typing import Any
 from builder.errors import LowerError
 from builder.lower.buffers import BufferPlan
 from builder.lower.hlo_index import HloIndex
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer
 
 _TRANSPARENT = {"bitcast", "while", "optimization-barrier", "domain"}
 """Opcodes whose result lies where their operand lies, when XLA defines no value of their own."""

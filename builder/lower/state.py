@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from builder.importers.graph import FrozenGraph, Port
 from builder.lower.buffers import align
 from builder.lower.program import BoundState, Program, Weight
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer
 
 
 def with_state(graph: FrozenGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

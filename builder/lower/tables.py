@@ -14,9 +14,9 @@ from builder.lower.gathers import Gather, find_gathers
 from builder.lower.hlo import Value, intermediate
 from builder.lower.hlo_index import HloIndex
 from builder.lower.schedule import Task
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.gather_step import GatherStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.thunks import Thunk
 from builder.spec.model import WeightType
 

@@ -10,9 +10,8 @@ from builder.lower.broadcasts import find_broadcast
 from builder.lower.enclosed import EnclosedStep, Enclosures
 from builder.lower.hlo import Dag, Value, intermediate, require_entry
 from builder.lower.program import Program
-from builder.lower.steps.base import Step
+from builder.lower.steps.base import Buffer, Step
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.steps.rng_step import RngStep
 
 
@@ -45,7 +44,7 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
     enclosures = Enclosures(result) if enclose else None
     last = {step.name: number for number, step in enumerate(faithful.steps)}
     for number, step in enumerate(faithful.steps):
-        if step.nested or isinstance(step, RngStep):
+        if step.bodies or isinstance(step, RngStep):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
         made: Step | EnclosedStep = step
         if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.enclose(step)):

@@ -14,7 +14,6 @@ from builder.lower.decisions import LayerWeights, WeightSizes, layer_weights
 from builder.lower.notes import Note, note_of
 from builder.lower.program import Program
 from builder.lower.steps.base import Step
-from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
 from builder.lower.steps.quantisation import Quantisation
 from builder.pack.bundle import Bundle
 from builder.stages.compile import CompiledVariant, compile_first
@@ -226,20 +225,9 @@ def _notes(steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Iterator[tuple[i
     for step, note in zip(steps, notes, strict=True):
         yield 0, replace(note, flop=0, bytes=0) if note.inside else note
         yield from ((1, inner) for inner in note.inside)
-        for inner in _inside(step):
+        for inner in () if note.inside else step.bodies:
             for depth, found in _notes(inner, tuple(map(note_of, inner))):
                 yield depth + 1, found
-
-
-def _inside(step: Step) -> tuple[tuple[Step, ...], ...]:
-    match step:
-        case CallStep():
-            return (step.body,)
-        case ConditionalStep():
-            return step.branches
-        case WhileStep():
-            return step.condition, step.body
-    return ()
 
 
 def _row(row: Row, total: float) -> list[str]:

@@ -13,9 +13,8 @@ from builder.arrays import Array
 from builder.lower import Lowered
 from builder.lower.hlo_index import HloIndex
 from builder.lower.shapes import ELEMENT_TYPES, strides
-from builder.lower.steps.base import Step, walk
+from builder.lower.steps.base import Buffer, Step, walk
 from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.steps.norm_step import NormStep
 from builder.lower.steps.pool_step import PoolStep
 from builder.quantise.observe import picture

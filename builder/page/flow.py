@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from builder.lower.program import Program
-from builder.lower.steps.base import walk
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer, walk
 
 
 @dataclass

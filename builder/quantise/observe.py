@@ -17,8 +17,8 @@ from builder.importers.graph import FrozenGraph
 from builder.library.opened import OpenedModel
 from builder.link.program import build_library
 from builder.lower.program import Program
+from builder.lower.steps.base import View
 from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.memory import View
 from builder.quantise.accuracy import run_once
 from builder.spec import ModelSpec
 from builder.xla.tfcompile import CompiledGraph

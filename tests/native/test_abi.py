@@ -19,11 +19,11 @@ import pytest
 
 from builder.emit import emit
 from builder.lower.program import BoundPort, BoundState, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.broadcast_step import BroadcastStep
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.dot_step import DotStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.steps.rng_step import RngStep
 from builder.spec import ModelSpec, SignatureSpec, Source
 from builder.spec.tensor import TensorSpec

@@ -15,8 +15,8 @@ from builder.emit import emit
 from builder.errors import VerifyError
 from builder.library.opened import OpenedModel
 from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

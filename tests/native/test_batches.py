@@ -17,8 +17,8 @@ from builder.importers.graph import FrozenGraph, Port
 from builder.importers.variants import require_variants
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.memory import Buffer
 from builder.spec import FeedSpec, ModelSpec, Source, load, render
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from builder.errors import SpecError, VerifyError
 from builder.importers.graph import FrozenGraph
+from builder.lower.steps.base import Buffer, View
 from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.memory import Buffer, View
 from builder.lower.steps.quantisation import Quantisation
 from builder.lower.steps.recurrent_step import RecurrentStep
 from builder.quantise.calibrate import require_known, type_of, why_kept

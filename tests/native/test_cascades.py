@@ -21,10 +21,9 @@ from builder.lower.cascade import Left, most_rows
 from builder.lower.layouts import NO_HALO, TensorLayout, pixel_stride
 from builder.lower.packing import MAX_THREADS, pack_layer, pad_channels
 from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import Step, walk
+from builder.lower.steps.base import Buffer, Step, View, walk
 from builder.lower.steps.cascade_step import CascadeStep
 from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.memory import Buffer, View
 from builder.project import RUNTIME
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec

@@ -17,9 +17,9 @@ from builder.errors import VerifyError
 from builder.library.opened import OpenedModel
 from builder.lower.packing import pack_layer, pad_channels
 from builder.lower.program import BoundPort, Program
+from builder.lower.steps.base import View
 from builder.lower.steps.kernel_step import KernelStep
 from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.memory import View
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -21,9 +21,8 @@ from builder.link.library import link_library
 from builder.lower.compress import store
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import Step
+from builder.lower.steps.base import Step, View
 from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.memory import View
 from builder.lower.steps.pool_step import PoolStep
 from builder.lower.steps.quantisation import Quantisation
 from builder.lower.steps.repack_step import RepackStep

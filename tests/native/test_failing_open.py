@@ -14,9 +14,9 @@ import pytest
 from builder.emit import emit
 from builder.link.library import KERNEL_SOURCES, THREAD_SOURCES
 from builder.lower.program import BoundPort, BoundState, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.project import RUNTIME
 from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec

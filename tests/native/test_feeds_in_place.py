@@ -13,7 +13,7 @@ import pytest
 from builder.emit import emit
 from builder.library.opened import OpenedModel
 from builder.lower.program import BoundPort, Program
-from builder.lower.steps.memory import Buffer, View
+from builder.lower.steps.base import Buffer, View
 from builder.lower.steps.repack_step import RepackStep
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec

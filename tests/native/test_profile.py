@@ -16,9 +16,9 @@ from builder.emit import emit
 from builder.errors import VerifyError
 from builder.importers.graph import FrozenGraph, Port
 from builder.lower.program import BoundPort, Program
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.control_step import CallStep, WhileStep
 from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.memory import Buffer
 from builder.measure.explain import Explanation, Row, render
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec

@@ -23,8 +23,8 @@ from builder.library.client import LoadedLibrary, Refused
 from builder.library.remote import RemoteLibrary
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.memory import Buffer
 from builder.pack import openapi
 from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
 from builder.spec.tensor import TensorSpec

@@ -20,8 +20,8 @@ from builder.importers.graph import Port as GraphPort
 from builder.importers.variants import require_variants
 from builder.lower.compact import merge_weights
 from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.memory import Buffer
 from builder.pack import openapi
 from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
 from builder.spec.tensor import TensorSpec

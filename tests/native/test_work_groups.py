@@ -16,8 +16,8 @@ import pytest
 from builder.audit.facts import read_facts
 from builder.emit import emit
 from builder.lower.program import BoundPort, Program
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -11,8 +11,8 @@ import numpy as np
 from builder.emit import emit
 from builder.emit.metadata import model_json
 from builder.lower.program import BoundPort, BoundState, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.memory import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

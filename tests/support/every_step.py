@@ -8,7 +8,7 @@ from pathlib import Path
 from builder.lower.fft import FftAxis
 from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.steps.attention_step import AttentionStep, Mask, Rows
-from builder.lower.steps.base import Step
+from builder.lower.steps.base import Buffer, Step, View
 from builder.lower.steps.broadcast_step import BroadcastStep
 from builder.lower.steps.cascade_step import CascadeStep
 from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
@@ -19,7 +19,6 @@ from builder.lower.steps.fft_step import FftStep
 from builder.lower.steps.gather_step import GatherStep
 from builder.lower.steps.kernel_step import KernelStep
 from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.memory import Buffer, View
 from builder.lower.steps.nms_step import CombinedNmsStep, NmsStep
 from builder.lower.steps.norm_step import NormStep
 from builder.lower.steps.pool_step import PoolStep

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from builder.emit import emit
 from builder.lower.program import BoundPort, BoundState, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.memory import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import INTEGERS, IndexRange, TensorSpec
 from builder.targets import X86_64

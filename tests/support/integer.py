@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.lower.program import Program
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.memory import Buffer
 from tests.support.quantise import to_bytes
 
 PANEL, QUAD = 16, 4

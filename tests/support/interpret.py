@@ -13,8 +13,8 @@ from builder.lower.activations import FUNCTIONS
 from builder.lower.geometry import THIN_CHANNELS
 from builder.lower.packing import PANEL
 from builder.lower.program import Program
+from builder.lower.steps.base import Buffer, View
 from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.memory import Buffer, View
 from builder.lower.steps.norm_step import NormStep
 from builder.lower.steps.pool_step import PoolStep
 from builder.lower.steps.repack_step import RepackStep

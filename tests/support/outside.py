@@ -12,8 +12,8 @@ import numpy as np
 from builder.emit import GeneratedSources, emit
 from builder.link.library import SharedLibrary
 from builder.lower.program import BoundPort, Program, Weight
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.memory import Buffer
 from builder.spec import ModelSpec, Source, Weights
 from builder.spec.tensor import TensorSpec
 from builder.targets import X86_64

@@ -9,7 +9,7 @@ from builder.lower.buffers import align
 from builder.lower.hlo import Dag
 from builder.lower.parts import in_parts
 from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.memory import Buffer, View
+from builder.lower.steps.base import Buffer, View
 from builder.spec.tensor import TensorSpec
 
 

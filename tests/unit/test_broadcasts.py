@@ -9,9 +9,9 @@ import pytest
 
 from builder.lower.broadcasts import LEAST, find_broadcast
 from builder.lower.hlo import Value, read_dag
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.broadcast_step import BroadcastStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from tests.support.hlo import Module
 
 PICTURE = (1, 8, 16, 64)

@@ -9,9 +9,8 @@ import pytest
 
 from builder.errors import LowerError
 from builder.importers.rewrites.steps import COMBINED_NMS, NMS, STEPS
-from builder.lower.steps.base import Step
+from builder.lower.steps.base import Buffer, Step
 from builder.lower.steps.custom_call_step import Tensor, step_of
-from builder.lower.steps.memory import Buffer
 from builder.lower.steps.nms_step import CombinedNmsStep, NmsStep
 
 CONFIGS: dict[str, dict[str, Any]] = {

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.lower.enclosed import EnclosedStep, packed
+from builder.lower.steps.base import ALIGNMENT, Buffer
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import ALIGNMENT, Buffer
 
 
 @st.composite

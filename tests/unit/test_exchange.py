@@ -11,12 +11,11 @@ from builder.errors import LowerError
 from builder.lower.compact import compact
 from builder.lower.exchange import exchange_products
 from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Step
+from builder.lower.steps.base import Buffer, Step
 from builder.lower.steps.control_step import WhileStep
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.kernel_step import KernelStep
 from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.steps.row_step import RowStep
 from builder.spec.tensor import TensorSpec
 from tests.support.hlo import FLOAT32, Module

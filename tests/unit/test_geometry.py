@@ -7,9 +7,9 @@ from builder.lower.hlo import read_dag
 from builder.lower.hlo_index import HloIndex
 from builder.lower.layers import find_cores
 from builder.lower.notes import flop_of_value
+from builder.lower.steps.base import Buffer
 from builder.lower.steps.convolution_step import ConvolutionStep
 from builder.lower.steps.dot_step import DotStep
-from builder.lower.steps.memory import Buffer
 from tests.support.hlo import Module
 
 NOWHERE = Buffer("arena", 0, 0)

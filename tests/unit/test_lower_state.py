@@ -14,7 +14,7 @@ from builder.emit.program import program_source
 from builder.importers.graph import FrozenGraph, Port
 from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.state import bind_state, with_state
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer
 from builder.spec import ModelSpec, Source
 from builder.spec.tensor import TensorSpec
 

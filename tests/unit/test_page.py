@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.lower.program import Program
-from builder.lower.steps.base import Step
+from builder.lower.steps.base import Buffer, Step
 from builder.lower.steps.copy_step import CopyStep
 from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.memory import Buffer
 from builder.measure.cost import estimate_sizes, prices_of
 from builder.page.document import document, inline_json
 from builder.page.flow import flow_of

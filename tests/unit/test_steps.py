@@ -11,9 +11,8 @@ import pytest
 
 from builder.emit.steps import Printer
 from builder.lower.program import Program
-from builder.lower.steps.base import Step, walk
+from builder.lower.steps.base import Buffer, Step, walk
 from builder.lower.steps.control_step import CallStep
-from builder.lower.steps.memory import Buffer
 from builder.lower.steps.thunk_reader import thunk_readers
 from builder.page.flow import flow_of
 from tests.support.every_step import EVERY_STEP, FUSED_STEPS, KERNEL, arena
@@ -59,7 +58,7 @@ def test_there_is_a_step_of_every_kind() -> None:
 def test_what_the_c_touches_is_declared(step: Step) -> None:
     """The step's own memory, and in a cascade that of its layers."""
     touched, own = addresses(printed(step)), places(step.buffers)
-    assert touched <= own | places(buffer for one in walk(step.nested) for buffer in one.buffers)
+    assert touched <= places(buffer for one in walk((step,)) for buffer in one.buffers)
     assert own <= touched or getattr(step, "trip_count", None)  # a counted loop reads no predicate
 
 
@@ -80,7 +79,7 @@ def constant_pointers(text: str) -> dict[Place, bool]:
     return found
 
 
-CALLS = [step for step in ALL if constant_pointers(printed(step)) and not step.nested]
+CALLS = [step for step in ALL if constant_pointers(printed(step)) and not step.bodies]
 
 
 @pytest.mark.parametrize("step", CALLS, ids=name_of)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builder.lower.geometry import flop
-from builder.lower.steps.base import KernelTable, Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Writes
+from builder.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.lower.steps.printing import call_lines, float_literal, list_literal
 
 
@@ -59,6 +58,8 @@ class AttentionStep(Step):
     ``size``: numbers of a query and of a key; ``value_size``: of a value and of an answer.
     """
 
+    kernel_table = "attention"
+
     query: Reads[Rows]
     key: Reads[Rows]
     value: Reads[Rows]
@@ -76,10 +77,6 @@ class AttentionStep(Step):
     @property
     def flop(self) -> int:
         return flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
-
-    @property
-    def kernel_tables(self) -> frozenset[KernelTable]:
-        return frozenset({"attention"})
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         rows = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}

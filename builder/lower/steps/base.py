@@ -1,4 +1,7 @@
-"""The base of all steps: everything that a step's fields declare, and what is asked of every kind of step."""
+"""The base of all steps: where their bytes lie, what their fields declare, and what is asked of every kind.
+
+Offsets and sizes are bytes, strides are elements.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,61 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, Protocol, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, get_type_hints
 
-from builder.lower.steps.memory import Buffer, Use
+ALIGNMENT = 64
+"""XLA's kernels assume every buffer is aligned to this many bytes (``min_alignment`` in the thunk)."""
+
+Space = Literal["arena", "weights", "feed"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """``size`` bytes at ``offset`` in the writable arena or in the read-only weights.
+
+    In the space "feed" they are those of feed number ``offset``, where the caller has them, and of any alignment.
+    """
+
+    space: Space
+    offset: int
+    size: int
+
+    def overlaps(self, other: Buffer) -> bool:
+        """Whether any byte belongs to both."""
+        return (
+            self.space == other.space
+            and self.offset < other.offset + other.size
+            and other.offset < self.offset + self.size
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """A float32 NHWC tensor inside a buffer that may have a halo or padded pixels; strides in floats.
+
+    ``first`` is the offset of element [0, 0, 0, 0] from the buffer's start.
+    """
+
+    buffer: Buffer
+    first: int
+    image: int
+    row: int
+    pixel: int
+
+
+Use = Literal["reads", "writes", "updates", "scratch"]
 
 T = TypeVar("T")
+
+Reads = Annotated[T, "reads"]
+"""The type of a field with buffers that the step reads, its weights among them. ``T`` is a Buffer, or anything that
+holds some: a View, a tuple, a dataclass whose own fields do not say how they are used."""
+Writes = Annotated[T, "writes"]
+"""The type of a field with buffers that the step writes, whole."""
+Updates = Annotated[T, "updates"]
+"""The type of a field with buffers that the step reads and then writes."""
+Scratch = Annotated[T, "scratch"]
+"""The type of a field with memory that the step needs only while it runs."""
 
 KernelTable = Literal["fused", "attention", "integer"]
 """A table of our own kernels, compiled for each instruction set: ``cf_<name>_tables``."""
@@ -33,11 +86,14 @@ class StepPrinter(Protocol):
 class Step(ABC):
     """One thing that a program does. ``name``: that of XLA's instruction.
 
-    A subclass is a frozen dataclass. Each of its fields that holds buffers has one of the types of memory.py
-    (``Reads``, ``Writes``, ``Updates``, ``Scratch``): that is the one place where it is said how the step uses them.
+    A subclass is a frozen dataclass. Each of its fields that holds buffers has one of the types above (``Reads``,
+    ``Writes``, ``Updates``, ``Scratch``): that is the one place where it is said how the step uses them.
     """
 
     name: str
+
+    kernel_table: ClassVar[KernelTable | None] = None
+    """The table of our own kernels that the step calls; that of integer sums, too, where its kinds have INTEGER."""
 
     @abstractmethod
     def c_lines(self, printer: StepPrinter) -> list[str]:
@@ -47,11 +103,6 @@ class Step(ABC):
     def flop(self) -> int:
         """Floating-point operations of a layer, attention, convolution or product; 0 of any other step."""
         return 0
-
-    @property
-    def kernel_tables(self) -> frozenset[KernelTable]:
-        """The tables of kernels that the step calls."""
-        return frozenset()
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:
@@ -89,9 +140,9 @@ class Step(ABC):
         return sum(buffer.size for buffer in self.scratch_buffers)
 
     @property
-    def nested(self) -> Steps:
-        """The steps inside it, in the order of its fields."""
-        return tuple(_steps_in(tuple(getattr(self, field.name) for field in fields(self))))
+    def bodies(self) -> tuple[Steps, ...]:
+        """The sequences of steps inside it, in the order of its fields, without empty ones."""
+        return tuple(_sequences(tuple(getattr(self, field.name) for field in fields(self))))
 
     def rebuild(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> Self:
         """Return the step over other memory, in the order of ``reads`` and of ``writes``."""
@@ -113,7 +164,7 @@ Steps = tuple[Step, ...]
 
 def walk(steps: Steps) -> list[Step]:
     """Every step, those inside cascades, calls, branches and loops included, in program order."""
-    return [one for step in steps for one in (step, *walk(step.nested))]
+    return [one for step in steps for one in (step, *(inner for body in step.bodies for inner in walk(body)))]
 
 
 def move_buffers(part: T, move: Callable[[Buffer, Use], Buffer], use: Use | None = None) -> T:
@@ -127,6 +178,19 @@ def move_buffers(part: T, move: Callable[[Buffer, Use], Buffer], use: Use | None
         own = {name: move_buffers(getattr(part, name), move, of or use) for name, of in _declared(type(part)).items()}
         moved = replace(part, **own)
     return moved  # type: ignore[no-any-return]
+
+
+def change_bodies(part: T, change: Callable[[Steps], Steps]) -> T:
+    """Return a step with every sequence of steps inside it changed; empty ones stay."""
+    changed: Any = part
+    if isinstance(part, Step):
+        own = {field.name: getattr(part, field.name) for field in fields(part)}
+        changed = replace(part, **{name: change_bodies(value, change) for name, value in own.items()})
+    elif isinstance(part, tuple) and part and all(isinstance(one, Step) for one in part):
+        changed = change(part)
+    elif isinstance(part, tuple):
+        changed = tuple(change_bodies(one, change) for one in part)
+    return changed  # type: ignore[no-any-return]
 
 
 def _uses(part: object, use: Use | None = None) -> Iterator[tuple[Use, Buffer]]:
@@ -144,7 +208,7 @@ def _uses(part: object, use: Use | None = None) -> Iterator[tuple[Use, Buffer]]:
 
 def _required(use: Use | None) -> Use:
     if use is None:
-        raise TypeError("a field of a step that holds a buffer must have a type of builder/lower/steps/memory.py")
+        raise TypeError("a field of a step that holds a buffer must have a type of builder/lower/steps/base.py")
     return use
 
 
@@ -155,9 +219,9 @@ def _declared(kind: type) -> Mapping[str, Use | None]:
     return {field.name: getattr(hints[field.name], "__metadata__", (None,))[0] for field in fields(kind)}
 
 
-def _steps_in(part: object) -> Iterator[Step]:
-    if isinstance(part, Step):
+def _sequences(part: object) -> Iterator[Steps]:
+    if isinstance(part, tuple) and part and all(isinstance(one, Step) for one in part):
         yield part
     elif isinstance(part, tuple):
         for one in part:
-            yield from _steps_in(one)
+            yield from _sequences(one)

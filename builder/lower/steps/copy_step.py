@@ -7,8 +7,7 @@ from typing import Any
 
 from builder.errors import LowerError
 from builder.lower import shapes
-from builder.lower.steps.base import Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Writes
+from builder.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.lower.steps.printing import list_literal, pointer
 from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
 

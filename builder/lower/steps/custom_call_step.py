@@ -12,8 +12,7 @@ from typing import Any
 
 from builder.errors import LowerError
 from builder.lower import shapes
-from builder.lower.steps.base import Step
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer, Step
 from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 

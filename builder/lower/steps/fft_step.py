@@ -9,8 +9,7 @@ from typing import Any
 from builder.errors import LowerError
 from builder.lower import shapes
 from builder.lower.fft import FftAxis, FftKind, plan_fft
-from builder.lower.steps.base import Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Scratch, Writes
+from builder.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
 from builder.lower.steps.printing import list_literal, pointer
 from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.lower.steps.base import Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Writes
+from builder.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.lower.steps.printing import CF_DTYPES, list_literal, pointer
 from builder.spec.model import WeightType
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.escape import c_name
-from builder.lower.steps.base import Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Writes
+from builder.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.lower.steps.printing import pointer
 from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
 

@@ -10,8 +10,7 @@ from typing import Literal
 from builder.lower.geometry import Algorithm, Geometry
 from builder.lower.joined import join
 from builder.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
-from builder.lower.steps.base import KernelKind, KernelTable, Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Scratch, View, Writes
+from builder.lower.steps.base import Buffer, KernelKind, Reads, Scratch, Step, StepPrinter, View, Writes
 from builder.lower.steps.printing import call_lines, field_lines, float_literal, list_literal, starts, view_literal
 from builder.lower.steps.quantisation import Quantisation, Rounded
 from builder.spec.model import WeightType
@@ -59,6 +58,8 @@ class LayerStep(Step):
     joined.py.
     """
 
+    kernel_table = "fused"
+
     algorithm: Algorithm
     input: Reads[View]
     weights: Reads[Buffer]
@@ -69,14 +70,14 @@ class LayerStep(Step):
     in_channels: int
     out_size: tuple[int, int]
     out_channels: int
-    kernel_size: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[int, int]  # top, left
-    groups: int
-    halo: tuple[int, int, int, int]
-    second_halo: tuple[int, int, int, int]
-    scratch: Scratch[Buffer | None]  # size from packing.scratch_size(...)
+    kernel_size: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)  # top, left
+    groups: int = 1
+    halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    second_halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    scratch: Scratch[Buffer | None] = None  # size from packing.scratch_size(...)
     weight_type: WeightType = "float32"
     weight_scale: Reads[Buffer | None] = None  # of int8, from packing.pack_scale
     weight_sums: Reads[Buffer | None] = None  # of integer layers, from packing.pack_sums
@@ -113,10 +114,6 @@ class LayerStep(Step):
     @property
     def flop(self) -> int:
         return self.geometry.flop
-
-    @property
-    def kernel_tables(self) -> frozenset[KernelTable]:
-        return frozenset({"fused", "integer"} if self.algorithm in INTEGER else {"fused"})
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:

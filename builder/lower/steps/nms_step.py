@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.importers.rewrites.steps import COMBINED_NMS, NMS
-from builder.lower.steps.base import Step, StepPrinter
+from builder.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
 from builder.lower.steps.custom_call_step import Call, reads_call, require_shapes
-from builder.lower.steps.memory import Buffer, Reads, Scratch, Writes
 from builder.lower.steps.printing import float_literal, list_literal, pointer
 
 

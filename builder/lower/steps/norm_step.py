@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.lower.steps.base import KernelKind, KernelTable, Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, View, Writes
+from builder.lower.steps.base import Buffer, KernelKind, Reads, Step, StepPrinter, View, Writes
 from builder.lower.steps.printing import call_lines, float_literal, list_literal, view_literal
 
 
@@ -16,6 +15,8 @@ class NormStep(Step):
     Not ``centred``: the mean counts as 0, so that the variance is the mean square. ``gamma`` and ``beta`` are channel
     vectors, as Epilogue has them. ``halo``: zeros that this step writes around its output.
     """
+
+    kernel_table = "fused"
 
     input: Reads[View]
     output: Writes[View]
@@ -41,10 +42,6 @@ class NormStep(Step):
         }
         buffers = {"input": self.input.buffer, "gamma": self.gamma, "beta": self.beta, "output": self.output.buffer}
         return call_lines("norm", "fused->norm", values, buffers)
-
-    @property
-    def kernel_tables(self) -> frozenset[KernelTable]:
-        return frozenset({"fused"})
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:

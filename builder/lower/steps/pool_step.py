@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from builder.lower.steps.base import KernelTable, Step, StepPrinter
-from builder.lower.steps.memory import Reads, View, Writes
+from builder.lower.steps.base import Reads, Step, StepPrinter, View, Writes
 from builder.lower.steps.printing import float_literal, list_literal, two_views_lines
 from builder.lower.steps.quantisation import Quantisation
 
@@ -17,6 +16,8 @@ class PoolStep(Step):
 
     ``rounded``: of a maximum, both pictures are of bytes, as Rounded has them.
     """
+
+    kernel_table = "fused"
 
     kind: Literal["max", "sum"]
     input: Reads[View]
@@ -47,7 +48,3 @@ class PoolStep(Step):
         if self.rounded is not None:
             values |= {"rounded": 1, "zero": self.rounded.zero}
         return two_views_lines("pooling", "pool", values, self.input, self.output, self.halo)
-
-    @property
-    def kernel_tables(self) -> frozenset[KernelTable]:
-        return frozenset({"fused"})

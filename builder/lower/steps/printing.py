@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from builder.lower.steps.memory import Buffer, View
+from builder.lower.steps.base import Buffer, View
 
 CF_DTYPES = {
     "float16": "CF_F16", "float32": "CF_F32", "float64": "CF_F64",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.lower.steps.memory import View
+from builder.lower.steps.base import View
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Literal
 
 from builder.lower.geometry import Geometry
 from builder.lower.packing import scratch_size
-from builder.lower.steps.base import KernelKind, KernelTable, Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Scratch, Updates, Writes
+from builder.lower.steps.base import Buffer, KernelKind, Reads, Scratch, Step, StepPrinter, Updates, Writes
 from builder.lower.steps.printing import call_lines, float_literal, list_literal
 from builder.lower.steps.quantisation import Quantisation
 from builder.spec.model import WeightType
@@ -34,6 +33,8 @@ class RecurrentStep(Step):
     leaves ``hidden`` too, ``output_stride`` floats apart: 0 leaves that of the last one. ``backwards``: the input's
     last step is the first. ``scratch``: a step's products. ``by_units``: the weights are packed by ``pack_units``.
     """
+
+    kernel_table = "fused"
 
     kind: Recurrence
     steps: int
@@ -69,10 +70,6 @@ class RecurrentStep(Step):
     @property
     def flop(self) -> int:
         return self.steps * self.geometry.flop
-
-    @property
-    def kernel_tables(self) -> frozenset[KernelTable]:
-        return frozenset({"fused"} if self.quantisation is None else {"fused", "integer"})
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.lower.steps.base import KernelTable, Step, StepPrinter
-from builder.lower.steps.memory import Reads, View, Writes
+from builder.lower.steps.base import Reads, Step, StepPrinter, View, Writes
 from builder.lower.steps.printing import list_literal, two_views_lines
 
 
 @dataclass(frozen=True)
 class RepackStep(Step):
     """Copy a dense NHWC tensor into a View with a halo of zeros, or back."""
+
+    kernel_table = "fused"
 
     input: Reads[View]
     output: Writes[View]
@@ -23,7 +24,3 @@ class RepackStep(Step):
     def c_lines(self, printer: StepPrinter) -> list[str]:
         values: dict[str, object] = {"batch": self.batch, "size": list_literal(self.size), "channels": self.channels}
         return two_views_lines("repack", "repack", values, self.input, self.output, self.halo)
-
-    @property
-    def kernel_tables(self) -> frozenset[KernelTable]:
-        return frozenset({"fused"})

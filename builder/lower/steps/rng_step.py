@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from builder.lower.steps.base import Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Writes
+from builder.lower.steps.base import Buffer, Step, StepPrinter, Writes
 from builder.lower.steps.printing import pointer
 from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
 

@@ -9,8 +9,7 @@ from typing import Any
 from builder.errors import LowerError
 from builder.escape import c_name
 from builder.lower import shapes
-from builder.lower.steps.base import Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Scratch, Updates
+from builder.lower.steps.base import Buffer, Scratch, Step, StepPrinter, Updates
 from builder.lower.steps.printing import list_literal, pointer
 from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
 

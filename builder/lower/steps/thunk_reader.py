@@ -13,8 +13,7 @@ from builder.errors import LowerError
 from builder.lower import steps
 from builder.lower.buffers import BufferPlan, align
 from builder.lower.program import Weight
-from builder.lower.steps.base import Step, Steps
-from builder.lower.steps.memory import Buffer
+from builder.lower.steps.base import Buffer, Step, Steps
 
 ReadThunk = Callable[[str, Any, "ThunkReader"], Step]
 """Makes a step of a thunk's name and proto. Raises LowerError for what the runtime does not do."""

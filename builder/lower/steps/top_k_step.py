@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from builder.lower.steps.base import Step, StepPrinter
-from builder.lower.steps.memory import Buffer, Reads, Writes
+from builder.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.lower.steps.printing import list_literal, pointer
 from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
 

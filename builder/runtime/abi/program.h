@@ -184,7 +184,7 @@ void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const 
 void cf_call_broadcast(cf_context *context, const cf_broadcast *broadcast, const void *source, const void *other,
                        void *target);
 
-/* Layers that run a stripe of rows at a time: see CascadeStep in builder/lower/program.py. */
+/* Layers that run a stripe of rows at a time: see CascadeStep in builder/lower/steps/cascade_step.py. */
 typedef struct {
     int64_t count, rows; /* layers, and rows of the last one's output in a stripe */
     const cf_layer *layers;

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help help-developers doctor setup bundle wasm language bindings invoke serve sam sam-build local-invoke local-api \
+.PHONY: help help-developers doctor setup bundle wasm bindings invoke serve sam sam-build local-invoke local-api \
 	deploy publish docs test test-all test-unit test-frameworks tools instructions coverage fuzz conformance lint lock clean
 
 # BUILD_IN: docker, host, or auto, which is Docker when an engine answers. Both give the same library.
@@ -16,16 +16,15 @@ PACKAGE ?= zip
 ENV ?= default
 LANGUAGE ?= c
 LANGUAGES := c rust go node python
-VENV := .venv
-PY := $(VENV)/bin/python
+PY := .venv/bin/python
 # MODEL is one model or several: a list, or one path that may have spaces in it.
 MODELS = if [ -e "$(MODEL)" ]; then set -- "$(MODEL)"; else set -- $(MODEL); fi
 # Examples whose model is trained here rather than fetched, which needs what a build needs.
 TRAINED := digits age_gender languages minilm
 
-ifneq ($(and $(INSTANCES),$(filter image,$(PACKAGE))),)
-$(error INSTANCES is for zip functions, and PACKAGE=image asks for a container image)
-endif
+$(if $(and $(INSTANCES),$(filter image,$(PACKAGE))),$(error INSTANCES is for zip functions, PACKAGE=image for containers))
+$(if $(filter bindings,$(MAKECMDGOALS)),$(if $(filter $(LANGUAGE),$(LANGUAGES)),,$(error there are no bindings for \
+	LANGUAGE=$(LANGUAGE); it is one of: $(LANGUAGES))))
 # The first in $(1) that TensorFlow's wheel and the locks support. PYTHON=... chooses another.
 supported = $(shell for python in $(1); do "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	2> /dev/null && echo "$$python" && break; done)
@@ -50,36 +49,35 @@ help-developers: ##- what changes to coldforge are made with
 
 # Virtual environments. A lock is complete: --no-deps leaves pip nothing to resolve.
 PIP := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes
-$(VENV)/.build: requirements/build.txt pyproject.toml
+.venv/.build: requirements/build.txt pyproject.toml
 	@$(PY) -m pip --version > /dev/null 2>&1 || "$(PYTHON)" -c 'import ensurepip, venv' 2> /dev/null || \
 		{ echo "$(PYTHON) cannot make virtual environments: install its venv (apt-get install python3-venv)" >&2; exit 19; }
-	@echo "setting up $(VENV) with $(PYTHON) (once; about 700 MB to fetch)"
-	@$(PY) -m pip --version > /dev/null 2>&1 || "$(PYTHON)" -m venv $(VENV)
+	@echo "setting up .venv with $(PYTHON) (once; about 700 MB to fetch)"
+	@$(PY) -m pip --version > /dev/null 2>&1 || "$(PYTHON)" -m venv .venv
 	@$(PY) $(PIP) -r requirements/build.txt
 	@$(PY) -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Packages beside those of a build: what tests need (.test), and optional ones of commands (.wasm, .parquet).
-$(VENV)/.%: requirements/%.txt $(VENV)/.build
+# Packages beside a build's: those of tests (.test), and optional ones of commands (.wasm, .parquet).
+.venv/.%: requirements/%.txt .venv/.build
 	@$(PY) $(PIP) -r $<
 	@touch $@
 
-# Environments of their own: sam and checkov pin many packages; aws is the emulator that tests deploy to; openai, frames
-# (Ray, Spark) and flax are what tests call.
+# Environments of their own: SAM, checkov and MkDocs, an emulator of AWS, and what tests call.
 .venv-%/.done: requirements/%.txt
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
 	@$(@D)/bin/python $(PIP) -r $<
 	@touch $@
 
 # A layer with OpenTelemetry brings a folder on the function's path, as in /opt/python.
-.venv-otel/.done: requirements/otel.txt $(VENV)/.build
+.venv-otel/.done: requirements/otel.txt .venv/.build
 	@rm -rf .venv-otel/python
 	@$(PY) $(PIP) --target .venv-otel/python -r $<
 	@touch $@
 
 doctor: ## what this machine has, and what it lacks for which command
 	@$(COLDFORGE) doctor
-setup: $(VENV)/.build ## the virtual environment with everything a build needs; .venv/bin/coldforge has all commands
+setup: .venv/.build ## the virtual environment with everything a build needs; .venv/bin/coldforge has all commands
 	@:
 $(TRAINED:%=build/%/model.keras): build/%/model.keras: | setup
 	@$(PY) -m builder.trained $*
@@ -87,12 +85,9 @@ bundle: $(if $(filter $(TRAINED),$(MODEL)),setup) ## compile MODEL and pack it f
 	@$(MODELS); route=$$("$(PYTHON)" -m builder.cli where "$$@" --in $(BUILD_IN)) || exit $$?; python="$(PYTHON)"; \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; fi; if [ -x $(PY) ]; then python=$(PY); fi; \
 	"$$python" -m builder.cli bundle "$$@" --in $$route --target "$(TARGET)" --package $(PACKAGE) $(if $(V),--verbose)
-wasm: $(VENV)/.wasm ## compile MODEL to WebAssembly, in dist/<model>/wasm/
+wasm: .venv/.wasm ## compile MODEL to WebAssembly, in dist/<model>/wasm/
 	@$(PY) -m builder.cli wasm "$(MODEL)"
-language:
-	@test -n "$(filter $(LANGUAGE),$(LANGUAGES))" || \
-		{ echo "there are no bindings for LANGUAGE=$(LANGUAGE); it is one of: $(LANGUAGES)" >&2; exit 2; }
-bindings: language $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/; STATIC=1 adds libmodel.a
+bindings: $(if $(STATIC),setup) $(if $(filter node,$(LANGUAGE)),wasm) bundle ## a package that calls MODEL from LANGUAGE=c|rust|go|node|python, in dist/bindings/; STATIC=1 adds libmodel.a
 	@$(COLDFORGE) bindings "$(MODEL)" --lang $(LANGUAGE) --target "$(TARGET)" $(if $(STATIC),--static) $(if $(OUT),--out "$(OUT)")
 
 # IMAGE's default is for models that take an image alone, which the command knows.
@@ -123,8 +118,7 @@ docs: .venv-docs/.done ## the pages of docs/ as a site in build/site, every link
 # A process for each CPU; the tests of one xdist_group share one. JOBS=0: none but this one.
 JOBS ?= $(shell nproc)
 PYTEST = $(PY) -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder
-# What tests bring into the environments must be there before several processes use them.
-TESTED := $(VENV)/.test $(VENV)/.wasm $(VENV)/.parquet sam .venv-aws/.done
+TESTED := .venv/.test .venv/.wasm .venv/.parquet sam .venv-aws/.done
 test: $(TESTED) ## every part for real, in minutes: the units, a build of each kind of model, the emulator, README's commands
 	@$(PYTEST) -m "not slow and not full"
 # Containers and emulators keep its processes waiting: one more than there are CPUs.
@@ -132,25 +126,25 @@ test-all: JOBS = $(shell expr $$(nproc) + 1)
 test-all: $(TESTED) $(patsubst %,.venv-%/.done,checkov docs otel openai frames) ## every test, Docker, QEMU, Bochs, Node, Chromium, SAM and an AWS emulator included (half an hour)
 	@$(PYTEST)
 
-test-unit: $(VENV)/.test ##- tests/unit, which needs no compiler
+test-unit: .venv/.test ##- tests/unit, which needs no compiler
 	@$(PY) -m pytest tests/unit
-test-frameworks: $(VENV)/.test .venv-flax/.done ##- networks of JAX and PyTorch, each built and held against the framework's own answers (minutes)
+test-frameworks: .venv/.test .venv-flax/.done ##- networks of JAX and PyTorch, each built and held against the framework's own answers (minutes)
 	@$(PY) -m pytest -m "slow or not slow" tests/integration/test_frameworks.py
 tools: ##- what the tests call and this machine lacks, from the distribution's packages (as root)
 	@tests/tools.sh
-instructions: $(VENV)/.test ##- count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json
+instructions: .venv/.test ##- count again how many instructions runs take, after a change that is meant; writes tests/data/instructions.json
 	@RECORD_INSTRUCTIONS=1 $(PY) -m pytest -q -n 0 tests/integration/test_instructions.py -k "emotion or digits or layer"
-coverage: $(VENV)/.test ##- which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
+coverage: .venv/.test ##- which lines and branches of builder/runtime and handler the tests run; build/coverage/report.md
 	@$(PY) -m tests.coverage
-fuzz: $(VENV)/.test ##- atheris over what callers and models send; Hypothesis with more examples (SECONDS=300 each, TARGETS="image http")
+fuzz: .venv/.test ##- atheris over what callers and models send; Hypothesis with more examples (SECONDS=300 each, TARGETS="image http")
 	@$(PY) -m tests.fuzz --seconds $(or $(SECONDS),300) $(TARGETS)
 	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/handler
-conformance: $(VENV)/.test .venv-flax/.done ##- every layer and network of Keras, and those of test-frameworks, built and compared (hours); writes docs/conformance.md
+conformance: .venv/.test .venv-flax/.done ##- every layer and network of Keras, and those of test-frameworks, built and compared (hours); writes docs/conformance.md
 	@$(PY) -m tests.conformance $(GROUPS)
-lint: $(VENV)/.test ##- ruff and mypy --strict
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy
+lint: .venv/.test ##- ruff and mypy --strict
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
 lock: ##- resolve every requirements file again (needs uv)
 	@requirements/lock.sh
 clean: ## everything built; the virtual environments stay

@@ -81,7 +81,7 @@ def job(name: str, block: str, package: Path, pictures: Path, folder: Path) -> d
     """What ``name`` answers, by way and column; ``block``: of the page."""
     if not PYTHON.exists():
         needs.missing("there is no .venv-frames (make test-all makes it)")
-    page = (ROOT / "docs" / "data-frames.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "bindings.md").read_text(encoding="utf-8")
     (code,) = re.findall(rf"^```python\n# {block}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (folder / block).write_text(code)
     (ROOT / "build" / "mine").mkdir(parents=True, exist_ok=True)

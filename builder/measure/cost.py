@@ -69,7 +69,7 @@ def measure_cost(bundle: Bundle, memory: Sequence[int] = MEMORY_MB) -> Cost:
         if not LEAST_MB <= size <= MOST_MB:
             raise UsageError(f"{size} MB: Lambda has functions of {LEAST_MB:,} to {MOST_MB:,} MB.")
     target = host_target()
-    function = measure_function(bundle)
+    function = measure_function(bundle, starts=3, seconds=1.0)
     sizes = estimate_sizes(target, function.handler, function.memory, memory)
     if not sizes:
         raise UsageError(f"the function takes {function.memory / 2**20:,.0f} MB: give it more with --memory.")

@@ -1,0 +1,39 @@
+"""Rows in reverse order: a template for builder/lower/steps/<kind>_step.py."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from builder.errors import LowerError
+from builder.lower import shapes
+from builder.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
+from builder.lower.steps.printing import list_literal, pointer
+from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class ReverseStep(Step):
+    """Copy ``rows`` rows of ``length`` float32 numbers, each in reverse order."""
+
+    source: Reads[Buffer]
+    target: Writes[Buffer]
+    rows: int
+    length: int
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        return [
+            f"static const cf_reverse reverse = {list_literal((self.rows, self.length))};",
+            f"cf_run_reverse(&reverse, (const float *){pointer(self.source)}, (float *){pointer(self.target)});",
+        ]
+
+
+@reads_thunk("reverse_thunk")  # the field in XLA's thunk.proto
+def _read_reverse(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    shape = thunk.source_buffer_shape.shape
+    if shapes.dtype(shape) != "float32" or not shapes.is_row_major(shape):
+        raise LowerError(f"there is no reverse of {shapes.dtype(shape)}.")
+    source, target = (reader.shaped(proto, name) for proto in (thunk.source_buffer_shape, thunk.target_buffer_shape))
+    *rows, length = shape.dimensions
+    return ReverseStep(name, source, target, rows=math.prod(rows), length=length)

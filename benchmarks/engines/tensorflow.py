@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-# Keras imports it where it finds it. It is here for the benchmarks' plot; a server would not have it.
-sys.modules["matplotlib"] = None  # type: ignore[assignment]
+import tensorflow as tf
 
-import tensorflow as tf  # noqa: E402
-
-from benchmarks.engines.arrays import arrays  # noqa: E402
+from benchmarks.engines.arrays import arrays
 
 
 class TensorFlow:

@@ -13,6 +13,7 @@ import netrc
 import os
 import re
 import ssl
+import string
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
-from typing import IO, Any
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
 
 from builder import __version__
 from builder.errors import EnvironmentSetupError, ImportModelError
@@ -32,6 +33,7 @@ LONGEST_ANSWER = 16 << 20
 
 _NUMBER = "[0-9]{1,18}"
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
+_MOST_REDIRECTS = 10
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -125,17 +127,21 @@ def request(
     """
     _require_safe(url, access)
     headers = {"User-Agent": f"coldforge/{__version__}", "Accept-Encoding": "identity", **(asked or {})}
-    sent = urllib.request.Request(url, headers=headers, method=method)
-    for name, value in access.headers.items():
-        sent.add_unredirected_header(name, value)
-    try:
+    own = dict(access.headers)
+    for _ in range(_MOST_REDIRECTS):
         with _breaks(_host(url)):
-            response = _director(url, access, abroad).open(sent, timeout=access.bounds.silence)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _refusal(error.code, error.headers, url, access) from None
-    with response:
-        yield response
+            sent = urllib.request.Request(url, headers=headers | own, method=method)
+            response = _opener(url).open(sent, timeout=access.bounds.silence)
+        with response:
+            target = _redirect_of(response, url, access)
+            home = target is None or _origin(target) == _origin(url)
+            if target is None or not (home or abroad):
+                if not 200 <= response.status < 300:
+                    break
+                yield response
+                return
+        url, own = target, own if home else {}
+    raise _refusal(response.status, response.headers, url, access)
 
 
 def basic(user: str, password: str) -> dict[str, str]:
@@ -159,56 +165,28 @@ def of_netrc(url: str, environment: Mapping[str, str] = os.environ) -> dict[str,
     return basic(entry[0], entry[2]) if entry else {}
 
 
-class _InsecureError(Exception):
-    """A redirect leads to where nothing is encrypted."""
+def _redirect_of(response: Any, url: str, access: Access) -> str | None:
+    """Return where ``response`` redirects to, if it does. Raises EnvironmentSetupError for what is not encrypted."""
+    location = response.headers.get("Location")
+    if response.status not in (301, 302, 303, 307, 308) or not location:
+        return None
+    with _breaks(_host(url)):
+        target = urljoin(url, quote(location, encoding="iso-8859-1", safe=string.punctuation))
+        home = _origin(target) == _origin(url)
+    if urlsplit(target).scheme != "https" and not (home and access.plain_loopback):
+        raise EnvironmentSetupError(
+            f"{_host(url)} redirects to an address that is not encrypted (https). Nothing was fetched from there."
+        )
+    return target
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """To https only; what says who asks goes along to the same host and port alone."""
-
-    def __init__(self, access: Access, abroad: bool) -> None:
-        self._access, self._abroad = access, abroad
-
-    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-        fp.close()  # urllib would read the body, however long it is
-        return super().http_error_302(req, fp, code, msg, headers)
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> urllib.request.Request | None:
-        home = _origin(newurl) == _origin(req.full_url)
-        if urlsplit(newurl).scheme != "https" and not (home and self._access.plain_loopback):
-            raise _InsecureError
-        if not home and not self._abroad:
-            return None
-        again = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
-        if again is not None:
-            again.method = req.get_method()
-            for name, value in req.unredirected_hdrs.items() if home else ():
-                if name.lower() != "host":
-                    again.add_unredirected_header(name, value)
-        return again
-
-
-def _director(url: str, access: Access, abroad: bool) -> urllib.request.OpenerDirector:
-    """Make an opener for https and proxies, and none of urllib's other schemes. Plain http passes no proxy."""
-    plain = urlsplit(url).scheme == "http"
-    director = urllib.request.OpenerDirector()
-    handlers: list[urllib.request.BaseHandler] = [
-        urllib.request.ProxyHandler({} if plain else None),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.UnknownHandler(),
-        _Redirects(access, abroad),
-    ]
-    if plain:
-        handlers.append(urllib.request.HTTPHandler())
-    for handler in handlers:
-        director.add_handler(handler)
-    return director
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """Make an opener that raises for no status and follows no redirect. What is not encrypted passes no proxy."""
+    opener = urllib.request.OpenerDirector()
+    opener.add_handler(urllib.request.ProxyHandler({} if urlsplit(url).scheme == "http" else None))
+    opener.add_handler(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
+    opener.add_handler(urllib.request.HTTPHandler())
+    return opener
 
 
 @contextmanager
@@ -216,12 +194,6 @@ def _breaks(host: str = "the server") -> Iterator[None]:
     """Turn what may happen to a connection into an error that quotes nothing."""
     try:
         yield
-    except urllib.error.HTTPError:
-        raise
-    except _InsecureError:
-        raise EnvironmentSetupError(
-            f"{host} redirects to an address that is not encrypted (https). Nothing was fetched from there."
-        ) from None
     except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, ssl.SSLCertVerificationError):

@@ -248,17 +248,10 @@ class TestRefusing:
         assert "certificate of localhost is not trusted here" in str(refused(tmp_path, f"{site.origin}/m.keras"))
         assert site.requests == []
 
-    @pytest.mark.parametrize(
-        ("target", "why"),
-        [
-            ("http://localhost:9/m.keras", "not encrypted"),
-            ("ftp://localhost/m.keras", "not encrypted"),
-            ("file:///etc/passwd", "no place that can be followed"),
-        ],
-    )
-    def test_a_redirect_to_what_is_not_encrypted(self, site: Website, tmp_path: Path, target: str, why: str) -> None:
+    @pytest.mark.parametrize("target", ["http://localhost:9/m.keras", "ftp://localhost/m.keras", "file:///etc/passwd"])
+    def test_a_redirect_to_what_is_not_encrypted(self, site: Website, tmp_path: Path, target: str) -> None:
         site.answers["/old"] = says(302, Location=f"{target}?{SECRET}")
-        assert why in str(refused(tmp_path, f"{site.origin}/old"))
+        assert "not encrypted" in str(refused(tmp_path, f"{site.origin}/old"))
 
     def test_the_body_of_a_redirect_is_not_read(self, site: Website, tmp_path: Path) -> None:
         def moved(to: BaseHTTPRequestHandler) -> None:

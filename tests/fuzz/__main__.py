@@ -1,5 +1,7 @@
 """Fuzz every target for a while: ``python -m tests.fuzz [--seconds N] [TARGET …]``, which is ``make fuzz``.
 
+Each target has a process of its own, forked from this one, which has imported and instrumented all once.
+
 What it finds is in build/fuzz/<target>/found/, and repeated with ``python -m tests.fuzz.one TARGET FILE``: once it is
 understood, it joins tests/fuzz/corpus/<target>/, which the unit tests replay. Inputs that reach new code are kept in
 build/fuzz/<target>/corpus/, those that took most in build/fuzz/<target>/worst-*. The figures are a table, and
@@ -13,12 +15,13 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tests.fuzz import worst
+from tests.fuzz.one import fuzz_target
 from tests.fuzz.targets import BUILD, CORPUS, TARGETS
 
 LONGEST_INPUT = {
@@ -62,9 +65,9 @@ class Outcome:
         )
 
 
-def fuzz(target: str, seconds: int, seed: int = 0) -> Outcome:
+def fuzz(target: str, seconds: int, seed: int) -> Outcome:
     """Fuzz ``target`` until something is found, ``seconds`` at most. ``seed``: 0 is another one every time."""
-    kept, found = BUILD / target / "corpus", BUILD / target / "found"
+    kept, found, said = (BUILD / target / name for name in ("corpus", "found", "output.txt"))
     for folder in (kept, found):
         folder.mkdir(parents=True, exist_ok=True)
     # Linux counts what this process had at its fork into the peak of the one it starts.
@@ -77,14 +80,14 @@ def fuzz(target: str, seconds: int, seed: int = 0) -> Outcome:
         f"-max_len={LONGEST_INPUT.get(target, LONGEST)}",
         f"-artifact_prefix={found}/",
         "-print_final_stats=1",
+        str(kept),
+        str(CORPUS / target),
     ]
-    command = [sys.executable, "-m", "tests.fuzz.one", target, *options, str(kept), str(CORPUS / target)]
     start = time.monotonic()
-    environment = {**os.environ, **STABLE}
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
-    said = done.stdout + done.stderr
-    counts = re.findall(r"stat::number_of_executed_units: (\d+)", said)
-    covered = [int(n) for n in re.findall(r"cov: (\d+)", said)]
+    status = _fork(target, options, said)
+    text = said.read_text(errors="replace")
+    counts = re.findall(r"stat::number_of_executed_units: (\d+)", text)
+    covered = [int(n) for n in re.findall(r"cov: (\d+)", text)]
     most = worst.read(BUILD / target)
     return Outcome(
         target,
@@ -93,24 +96,34 @@ def fuzz(target: str, seconds: int, seed: int = 0) -> Outcome:
         max(covered, default=0),
         most.seconds,
         most.bytes,
-        _finding(done) if done.returncode else "",
+        text[-5000:] if status else "",  # the exception, and libFuzzer's words on the input
     )
 
 
-def _finding(done: subprocess.CompletedProcess[str]) -> str:
-    """The exception, which is in the output, and libFuzzer's words on the input, which are among the errors."""
-    return done.stdout[-4000:] + done.stderr[-1000:]
+def _fork(target: str, options: list[str], output: Path) -> int:
+    """Fuzz in a fork of this process that writes into ``output``, and return its exit status."""
+    sys.stdout.flush()
+    with output.open("wb") as file:
+        child = os.fork()
+        if child == 0:
+            os.dup2(file.fileno(), sys.stdout.fileno())
+            os.dup2(file.fileno(), sys.stderr.fileno())
+            fuzz_target(target, options)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"{', '.join(TARGETS)} (default: all)")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument("--seed", type=int, default=0, help="0: another one every time")
     options = parser.parse_args()
+    if not STABLE.items() <= os.environ.items():
+        os.execve(sys.executable, sys.orig_argv, os.environ | STABLE)
     print(COLUMNS, flush=True)
     outcomes = []
     for target in options.targets or TARGETS:
-        outcomes.append(fuzz(target, options.seconds))
+        outcomes.append(fuzz(target, options.seconds, options.seed))
         print(outcomes[-1], flush=True)
         (BUILD / "report.json").write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
     findings = [outcome.finding for outcome in outcomes if outcome.finding]

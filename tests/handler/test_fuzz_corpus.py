@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,14 @@ pytestmark = pytest.mark.xdist_group("fuzz")
 ELSEWHERE = {"model", "weights"}
 """Replayed where TensorFlow or a library is there: test_hostile_models.py, test_outside_weights.py."""
 KEPT = sorted(path for path in CORPUS.rglob("*") if path.is_file() and path.parent.name not in ELSEWHERE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collections_are_short() -> Iterator[None]:
+    """Keep what is imported out of the oracle's collection before each input, which would take most of the time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("path", KEPT, ids=[f"{path.parent.name}/{path.name}" for path in KEPT])

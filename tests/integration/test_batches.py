@@ -111,11 +111,10 @@ def test_a_library_of_several_batches(project: Project, network: Any, path: str)
     np.testing.assert_allclose(json.loads(answer["body"])["predictions"], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("batch", [16, [1, 16]])
-def test_a_batch_in_parts_has_the_answers_of_single_inputs(project: Project, batch: object) -> None:
+def test_a_batch_in_parts_has_the_answers_of_single_inputs(project: Project) -> None:
     """To the bit, on one thread and on several."""
     save_keras(convolutions(hidden=48), project.root / "small.keras")
-    bundle = bundled(project, batch)
+    bundle = bundled(project, [1, 16])
     assert path_of(bundle) == IN_PARTS
     assert "run_dense_end" in (project.build / "small" / "lower-parts" / "program.c").read_text()
     x = np.random.default_rng(0).standard_normal((16, 24, 24, 16)).astype(np.float32)

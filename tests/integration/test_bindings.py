@@ -221,6 +221,7 @@ def cargo(folder: Path, *flags: str) -> list[str | Path]:
     return [target / "release" / "examples" / "predict"]
 
 
+@pytest.mark.parametrize("model", ["digits"], indirect=True)
 def test_rust_linked(model: Model) -> None:
     folder = package(model.name, "rust", "--static")
     command = cargo(folder)
@@ -228,6 +229,7 @@ def test_rust_linked(model: Model) -> None:
     assert "libmodel.so" in read_facts(Path(command[0])).needed
 
 
+@pytest.mark.parametrize("model", ["age_gender"], indirect=True)
 def test_rust_in_a_single_executable(model: Model, tmp_path: Path) -> None:
     """The write-up's wish. Its numbers: 114 MB, 0.66 s."""
     folder = package(model.name, "rust", "--static")
@@ -239,6 +241,7 @@ def test_rust_in_a_single_executable(model: Model, tmp_path: Path) -> None:
     assert alone.stat().st_size < (folder / "native" / "libmodel.so").stat().st_size + 1_000_000
 
 
+@pytest.mark.parametrize("model", ["digits"], indirect=True)
 def test_rust_at_run_time(model: Model, tmp_path: Path) -> None:
     folder = package(model.name, "rust", "--static")
     (program,) = cargo(folder, "--no-default-features")
@@ -283,7 +286,7 @@ def go_environment() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("tags", ["", "static"])
+@pytest.mark.parametrize(("model", "tags"), [("digits", ""), ("age_gender", "static")], indirect=["model"])
 def test_go(model: Model, tags: str, tmp_path: Path) -> None:
     go = needs.go()
     folder = package(model.name, "go", "--static")

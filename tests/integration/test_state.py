@@ -364,7 +364,7 @@ def test_a_c_program_under_sanitizers(tmp_path: Path) -> None:
     names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
     sources = [ROOT / "tests" / "support" / "state_caller.c", *(RUNTIME / name for name in names)]
     sources += [folder / name for name in ("program.c", "weights.S", "graph.o")]
-    flags = ["-std=c11", "-g", "-O1", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = ["-std=c11", "-g", "-O0", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     stub = tmp_path / "tables.c"
     stub.write_text('#include "abi/program.h"\nconst cf_fused *const cf_fused_tables[2];\n')
     command = ["gcc", *flags, f"-I{folder}", f"-I{RUNTIME}", *map(str, [*sources, stub]), "-lm", "-lpthread"]

@@ -227,6 +227,14 @@ def test_powertools_as_it_is_where_it_is_to_say_what_it_does(library: Path) -> N
     assert below(names, "aws_lambda_powertools") > POWERTOOLS | {"tracing", "shared.user_agent"}
 
 
+def test_a_release_of_powertools_that_does_more_is_imported_as_it_is(library: Path, tmp_path: Path) -> None:
+    code = f"""{requests(tmp_path)}
+answer = handler.app.lambda_handler(face, context)
+print(json.dumps(["predictions" in answer, "aws_lambda_powertools.tracing" in sys.modules]))"""
+    first = "import handler.typed; handler.typed._STAND_INS['TypeVar'] = None"
+    assert started(library, code, first=first) == [True, True]
+
+
 def test_the_parameters_of_the_formatter_are_those_that_inspect_finds() -> None:
     assert _parameters(LambdaPowertoolsFormatter).args == inspect.getfullargspec(LambdaPowertoolsFormatter).args
     assert inspect.getfullargspec(LambdaPowertoolsFormatter).args[1:] == RESERVED_FORMATTER_CUSTOM_KEYS

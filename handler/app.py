@@ -24,6 +24,7 @@ from .budget import Limits
 from .errors import RetryLater, StartupError
 from .events import answer
 from .image import load_decoders
+from .inputs import kinds
 from .model import open_models
 from .processes import processes
 from .server import Server
@@ -44,6 +45,8 @@ try:
     models = open_models()
     # What a snapshot was made of took its time long before.
     _load_ms = None if _SNAPSHOT else (time.perf_counter() - _began) * 1000
+    for description in (models.first.description, *models.first.description.others):
+        kinds(description)  # imports what requests of these kinds need
     # In Lambda the processor is faster while the function starts. PNG's plugin takes 2 ms more, which a caller with
     # another picture would wait for, too.
     if models.first.description.image:

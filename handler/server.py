@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 from .budget import Limits
 from .deadline import Deadline, seconds_left
-from .description import Description, Port
+from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError, library_errors
-from .request import File, Reference, Request, decoded, feeds, items, parts
+from .inputs import kinds
+from .request import Reference, Request, decoded, feeds, items, parts
 from .sources import NOWHERE, Sources
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING
@@ -88,69 +89,12 @@ class Server(NamedTuple):
         return lambda: seconds_left(call.remaining_ms())
 
     def prepared(self, request: Request, call: Call) -> Request:
-        """``request`` with its recording, if it has one, as windows among its inputs, with the ids of its texts, or
-        with numbers in the place of its strings.
-
-        Raises HandlerError.
+        """Return ``request`` with its recording as windows among its inputs, the ids of its texts, or rows of numbers
+        in the place of its strings. Raises HandlerError.
         """
-        if request.texts and not request.ids:
-            return self._encoded(request, call)
-        if request.strings:
-            return self._numbered(request, call)
-        return request if request.recording is None else self._windowed(request, call)
-
-    def _encoded(self, request: Request, call: Call) -> Request:
-        from .text import size_for
-
-        began = time.perf_counter()
-        description = self.described(request)
-        texts = self.model(request.model).texts
-        asked = request.texts, self.limits, lambda: seconds_left(call.remaining_ms())
-        tagged = any(output.kind == "tokens" for output in description.outputs)
-        ids, located = texts.located(*asked) if tagged else (texts.encoded(*asked), ())
-        # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
-        size = request.size if description.alike else size_for(ids, description)
-        seconds = {"decode": time.perf_counter() - began}
-        return request._replace(ids=ids, located=located, size=size, seconds=seconds)
-
-    def _numbered(self, request: Request, call: Call) -> Request:
-        """``request`` with rows of numbers in the place of its strings."""
-        began = time.perf_counter()
-        description = self.described(request)
-        words = self.model(request.model).words[description.signature]
-        sizes = _sizes(description) if words.pads else [_ports(description)]
-        count = max(map(len, request.strings.values()))
-        self.limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
-        limits, left = self.limits, lambda: seconds_left(call.remaining_ms())
-        rows = words.rows(request.strings, sizes[-1], limits, left)
-        located: tuple[Located, ...] = ()
-        if (tokens := words.tokens) is not None:
-            most = sizes[-1][tokens.feed].shape[1]
-            located = tokens.located(request.strings[tokens.source], most, limits, left)
-        # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
-        size = request.size if description.alike else request.size + words.size_for(rows, sizes)
-        seconds = {"decode": time.perf_counter() - began}
-        return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
-
-    def _windowed(self, request: Request, call: Call) -> Request:
-        from .audio import windows
-
-        began = time.perf_counter()
-        model, description = self.model(request.model), self.described(request)
-        seconds: dict[str, float] = {}
-        if isinstance(request.recording, Reference):
-            from .remote import fetched
-
-            request = fetched(request, self.sources, self.limits, call.remaining_ms())
-            seconds["fetch"] = time.perf_counter() - began
-        assert description.audio is not None
-        assert isinstance(request.recording, File)
-        start, file = time.perf_counter(), request.recording
-        left = seconds_left(call.remaining_ms())
-        samples, spans = windows(file.data, file.where, description.audio, self.limits, model.decoders, left)
-        inputs = request.inputs | {description.audio.feed: samples}
-        seconds["decode"] = time.perf_counter() - start
-        return request._replace(recording=None, inputs=inputs, spans=spans, seconds=seconds)
+        for kind in kinds(self.described(request)):
+            request = kind.prepare(request, self, call)
+        return request
 
     @library_errors()
     def infer(self, request: Request, call: Call) -> Result:
@@ -164,10 +108,11 @@ class Server(NamedTuple):
         description = self.described(request)
         _require_memory(request, description, self.limits)
         places: list[int] = []
-        if request.ids or request.rows:
+        taken = kinds(description)
+        if lengths := next(filter(None, (kind.lengths(request, description, model) for kind in taken)), None):
             from .text.order import by_length, in_order, restored
 
-            if places := by_length(_lengths(request, description, model), description):
+            if places := by_length(lengths, description):
                 request = in_order(request, places, description)
         seconds: dict[str, float] = dict(request.seconds)
         if any(isinstance(p, Reference) for p in request.pictures):
@@ -191,13 +136,11 @@ class Server(NamedTuple):
                     if request.partial and batches:
                         break
                     raise
-                if part.ids:
-                    part = _with_text(part, description, model)
-                elif part.rows:
-                    part = _with_rows(part, description, model)
+                for kind in taken:
+                    part = kind.fill(part, description, model)
                 middle = time.perf_counter()
-                taken = feeds(pictures, part.inputs, description.of_size(part.size))
-                fetches = model.run(taken, part.size, request.signature, items(request, description) - left)
+                tensors = feeds(pictures, part.inputs, description.of_size(part.size))
+                fetches = model.run(tensors, part.size, request.signature, items(request, description) - left)
                 sizes += [picture.size for picture in pictures]
                 batches.append((fetches, items(part, description)))
                 left -= batches[-1][1]
@@ -215,41 +158,6 @@ class Server(NamedTuple):
         )
         call.observe(result)
         return result
-
-
-def _with_text(part: Request, description: Description, model: Model) -> Request:
-    """``part`` with its ids among the inputs, of the size that they need."""
-    from .text import size_for, tensors
-
-    size = size_for(part.ids, description) if description.alike else part.size
-    found = tensors(part.ids, model.texts.pad, description.of_size(size))
-    return part._replace(inputs=part.inputs | found, size=size)
-
-
-def _with_rows(part: Request, description: Description, model: Model) -> Request:
-    """``part`` with its rows among the inputs, of the size that they need."""
-    words, size = model.words[description.signature], part.size
-    if words.pads and description.alike:
-        size = words.size_for(part.rows, _sizes(description))
-    found = words.filled(part.rows, _ports(description.of_size(size)))
-    return part._replace(inputs=part.inputs | found, size=size)
-
-
-def _lengths(request: Request, description: Description, model: Model) -> list[int]:
-    """What tells which of the texts are shorter: how many tokens each has, or which size it needs."""
-    if request.ids:
-        return list(map(len, request.ids))
-    words, sizes = model.words[description.signature], _sizes(description)
-    return [words.size_for([row], sizes) for row in request.rows] if words.pads else []
-
-
-def _sizes(description: Description) -> list[dict[str, Port]]:
-    """The model's feeds in each of its sizes."""
-    return [_ports(sized) for sized in description.in_sizes]
-
-
-def _ports(description: Description) -> dict[str, Port]:
-    return {port.name: port for port in description.feeds}
 
 
 def _require_memory(request: Request, description: Description, limits: Limits) -> None:

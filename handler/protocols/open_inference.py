@@ -27,7 +27,8 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import File, Request, encoded_file, require_together, text_of, texts
+from ..inputs import element_kind
+from ..request import Request
 from ..server import Call, Server
 from ..tensors import name_single, of_shape, require_finite, require_held, require_items, tensor
 from ..typed import Any
@@ -160,28 +161,26 @@ def _request(
     given = name_single(_objects(event, "inputs"), [feed.name for feed in description.taken])
     if (examples := description.examples) and [*given] == [examples.name]:
         return _of_examples(given[examples.name], blob, description, limits, require_answer)
-    image, text = description.image, description.text
-    media = image.feed if image else text.ids if text else None
-    files = next((n for n, v in given.items() if n == media and v.get("datatype") == "BYTES"), None)
-    implied = text.implied if text and files else ()
-    names = [feed.name for feed in description.taken if feed.name not in implied]
+    kind, media = element_kind(description)
+    listed = media if kind and given.get(media, {}).get("datatype") == "BYTES" else ""
+    implied = kind.names(description) if kind and listed else ()
+    names = [feed.name for feed in description.taken if feed.name == listed or feed.name not in implied]
     if set(given) != set(names):
         need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.taken)
         raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
-    if not (description.one_size or files):
+    if not (description.one_size or listed):
         description = _sized(given, description)
     ports = {feed.name: feed for feed in description.feeds}
     shapes = {name: _shape(name, value) for name, value in given.items()}
-    if files is not None:
-        _require_elements(files, shapes[files], limits.images if image else limits.items)
+    if kind and listed:
+        _require_elements(listed, shapes[listed], kind.most_elements(limits))
     # Counts before anything is made of them: it is cheap to ask for many.
-    counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == files)}
+    counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == listed)}
     require_items(counts, description, limits)
     count = max(counts.values(), default=description.batch)
-    require_held([name for name in given if name != files], count, description, limits)
+    require_held([name for name in given if name != listed], count, description, limits)
     require_answer(count, description)
-    pictures: tuple[File, ...] = ()
-    found: tuple[str, ...] = ()
+    fields: dict[str, Any] = {"pictures": ()}
     inputs: dict[str, bytes] = {}
     columns: dict[str, object] = {}
     words = {one.name: one for one in description.strings}
@@ -189,21 +188,19 @@ def _request(
         data, blob = _binary(name, value, blob)
         if name in words:
             columns[name] = _strings(name, value, data, shapes[name], words[name], limits)
-        elif name == files and image:
-            pictures = tuple(_pictures(name, value, data, shapes[name], limits))
-        elif name == files:
-            found = require_together(_texts(name, value, data, shapes[name], limits), f'"{name}"', description)
+        elif kind and name == listed:
+            elements = _bytes(name, value, data, shapes[name])
+            fields |= kind.read_elements(elements, f'"{name}"', description, limits)
         else:
             inputs[name] = _fitted(value, data, shapes[name], ports[name], description, left)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
-    strings: dict[str, tuple[bytes, ...]] = {}
     if words:
-        from ..text.given import strings_of
+        from ..inputs.strings import strings_of
 
-        strings, _ = strings_of(columns, description, limits)
+        fields["strings"], _ = strings_of(columns, description, limits)
     size, signature = description.size, description.signature
-    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=found, strings=strings)
+    return Request(inputs=inputs, model=description.name, size=size, signature=signature, **fields)
 
 
 def _of_examples(
@@ -299,16 +296,6 @@ def _require_elements(name: str, shape: tuple[int, ...], most: int) -> None:
         raise TooManyImagesError(f'"{name}" has {shape[0]} elements; at most {most} are allowed at a time')
 
 
-def _pictures(
-    name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], limits: Limits
-) -> list[File]:
-    """As many as ``shape``, which has been looked at, says."""
-    files = _bytes(name, value, data, shape)
-    if data is not None:
-        return [File(file, f'"{name}"[{index}]') for index, file in enumerate(files)]
-    return [encoded_file(file, f'"{name}"[{index}]', limits.encoded) for index, file in enumerate(files)]
-
-
 def _strings(
     name: str,
     value: dict[str, Any],
@@ -345,16 +332,6 @@ def _string(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise NotTextError(f'"{name}" is not UTF-8') from None
-
-
-def _texts(
-    name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...], limits: Limits
-) -> tuple[str, ...]:
-    """The same of texts: strings in JSON, UTF-8 in binary data."""
-    found = _bytes(name, value, data, shape)
-    if data is not None:
-        found = [text_of(file, f'"{name}"[{index}]', limits) for index, file in enumerate(found)]
-    return texts(found, f'"{name}"', limits)
 
 
 def _bytes(name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...]) -> list[Any]:

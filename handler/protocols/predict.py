@@ -40,15 +40,15 @@ from ..errors import (
     NotFoundError,
     OutOfTimeError,
     Refusal,
-    TooManyImagesError,
     WrongFieldError,
     WrongMediaTypeError,
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
 from ..image import format_of
+from ..inputs import kinds
 from ..options import NAMES, Options, chosen, options
-from ..request import File, Reference, Request, items, require_together, source, text, text_of, texts
+from ..request import File, Request, items, text_of
 from ..server import Call, Result, Server
 from ..tensors import ALIAS, description_for, input_bytes, item_count, name_single, of_items
 from ..typed import Any
@@ -197,7 +197,9 @@ def of_files(files: list[File], description: Description, limits: Limits) -> Req
     if empty := [file for file in files if not file.data]:
         raise WrongFieldError(f"{empty[0].where} is empty; a {what} is needed")
     if description.image:
-        _require_count(len(files), "the form", limits)
+        from ..inputs.image import require_count
+
+        require_count(len(files), "the form", limits)
     elif len(files) > 1:
         raise WrongFieldError(f"the form has {len(files)} files; send one recording at a time")
     if len(description.feeds) > 1:
@@ -215,11 +217,6 @@ def of_text(data: bytes, where: str, description: Description, limits: Limits) -
     return Request((), {}, texts=(text,))
 
 
-def _require_count(count: int, where: str, limits: Limits) -> None:
-    if count > limits.images:
-        raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
-
-
 def parse(event: object, description: Description, limits: Limits, left: Callable[[], float] = unlimited) -> Request:
     """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
 
@@ -228,40 +225,29 @@ def parse(event: object, description: Description, limits: Limits, left: Callabl
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
     description = description.of_signature(_text(event, "signature") or "")
-    image, audio, text_input = description.image, description.audio, description.text
-    known = (*_keys(description), "inputs")
-    unknown = [key for key in event if key not in (*known, "model", "signature", *NAMES)]
-    if unknown or not any(key in event for key in known):
-        keys = " or ".join(f'"{key}"' for key in _keys(description))
-        expected = f"send {keys}" if keys else 'this model takes no image; send "inputs"'
+    taken_kinds = kinds(description)
+    keys = tuple(dict.fromkeys(key for kind in taken_kinds for key in kind.keys(description)))
+    unknown = [key for key in event if key not in (*keys, "inputs", "model", "signature", *NAMES)]
+    if unknown or event.keys().isdisjoint((*keys, "inputs")):
+        listed = " or ".join(f'"{key}"' for key in keys)
+        expected = f"send {listed}" if keys else 'this model takes no image; send "inputs"'
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(found + expected)
     for one, several in (("image", "images"), ("text", "texts")):
         if one in event and several in event:
             raise WrongFieldError(f'"{one}" and "{several}" exclude each other; send one of them')
-    if "examples" in event:
-        return _of_examples(event, description, limits)
-    pictures: tuple[File | Reference, ...] = ()
-    if image and ("image" in event or "images" in event):
-        found_pictures = _pictures(event, description, limits)
-        pictures = tuple(source(value, where, limits.encoded) for where, value in found_pictures)
-    recording = source(event["audio"], '"audio"', limits.recording) if audio and "audio" in event else None
-    given = _texts(event, description, limits) if text_input else ()
+    fields: dict[str, Any] = {}
     taken: tuple[str, ...] = ()
-    if text_input and given:
-        taken = text_input.feeds
-    elif pictures or recording:
-        taken = (image.feed if image else audio.feed if audio else "",)
-    if description.texts_of and not event.keys().isdisjoint(("text", "texts")):
-        event = _with_strings(event, description, limits)
-    wanted = [port for port in description.taken if port.name not in taken]
-    values = _named(event.get("inputs", {}), wanted)
-    strings: dict[str, tuple[bytes, ...]] = {}
+    for kind in reversed(taken_kinds):  # tf.Examples first: they exclude everything else
+        if not event.keys().isdisjoint(kind.keys(description)):
+            fields |= kind.read(event, description, limits)
+            taken += kind.names(description)
+    values = _named(event.get("inputs", {}), [port for port in description.taken if port.name not in taken])
     counts: dict[str, int] = {}
-    if description.strings:
-        from ..text.given import strings_of
+    if description.strings and "strings" not in fields:
+        from ..inputs.strings import strings_of
 
-        strings, counts = strings_of(values, description, limits)
+        fields["strings"], counts = strings_of(values, description, limits)
     if not taken:
         description = description_for({port.name: values[port.name] for port in description.given}, description)
     ports = [port for port in description.given if port.name in values]
@@ -269,61 +255,13 @@ def parse(event: object, description: Description, limits: Limits, left: Callabl
         counts |= {port.name: item_count(values[port.name], port) for port in ports}
         ports = of_items(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description, left) for port in ports}
-    model, signature = _model(event), description.signature
     return Request(
-        pictures,
-        inputs,
-        model,
+        **{"pictures": (), **fields, "inputs": inputs | fields.get("inputs", {})},
+        model=_model(event),
         size=description.size,
-        signature=signature,
-        recording=recording,
-        texts=given,
-        strings=strings,
+        signature=description.signature,
         options=options(event),
     )
-
-
-def _keys(description: Description) -> tuple[str, ...]:
-    """The fields of what the model takes besides tensors."""
-    if description.image:
-        return ("image", "images")
-    examples = ("examples",) if description.examples else ()
-    return ("audio",) if description.audio else (*(("text", "texts") if takes_text(description) else ()), *examples)
-
-
-def _of_examples(event: dict[str, Any], description: Description, limits: Limits) -> Request:
-    """``{"examples": […]}``, base64 of serialized tf.Examples. Raises HandlerError."""
-    from ..examples import request_of
-
-    if others := [f'"{key}"' for key in ("inputs", "text", "texts") if key in event]:
-        raise WrongFieldError(f'"examples" and {others[0]} exclude each other; send one of them')
-    if not isinstance(event["examples"], list):
-        raise WrongTypeError('"examples" must be a list of base64 strings')
-    return request_of(event["examples"], description, limits)._replace(model=_model(event), options=options(event))
-
-
-def _with_strings(event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
-    """``event`` with the text or texts that it has as the one input of strings. Raises HandlerError."""
-    if "inputs" in event:
-        raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
-    return {**event, "inputs": {description.texts_of: list(_given_texts(event, limits))}}
-
-
-def _texts(event: dict[str, object], description: Description, limits: Limits) -> tuple[str, ...]:
-    """``{"text": …}`` or ``{"texts": […]}``; none where neither is there. Raises HandlerError."""
-    if event.keys().isdisjoint(("text", "texts")):
-        return ()
-    return require_together(_given_texts(event, limits), '"texts"', description)
-
-
-def _given_texts(event: dict[str, object], limits: Limits) -> tuple[str, ...]:
-    """The text or the texts of an event that has one of both. Raises HandlerError."""
-    if "text" in event:
-        return (text(event["text"], '"text"', limits),)
-    values = event["texts"]
-    if not isinstance(values, list):
-        raise WrongTypeError('"texts" must be a list of strings; a single text goes into "text"')
-    return texts(values, '"texts"', limits)
 
 
 def _model(event: object) -> str | None:
@@ -337,22 +275,6 @@ def _text(event: object, key: str) -> str | None:
         whose = "bundle's models" if key == "model" else "model's signatures"
         raise WrongTypeError(f'"{key}" must be the name of one of the {whose}')
     return name
-
-
-def _pictures(event: dict[str, object], description: Description, limits: Limits) -> list[tuple[str, object]]:
-    if "image" in event:
-        return [('"image"', event["image"])]
-    images = event["images"]
-    if not isinstance(images, list):
-        raise WrongTypeError('"images" must be a list of base64 strings; a single picture goes into "image"')
-    if not images:
-        raise WrongFieldError('"images" is empty')
-    _require_count(len(images), '"images"', limits)
-    if len(description.feeds) > 1 and len(images) > description.batch:
-        raise TooManyImagesError(
-            f'"images" has {len(images)}; with "inputs" beside them at most {description.batch} are allowed'
-        )
-    return [(f'"images"[{index}]', value) for index, value in enumerate(images)]
 
 
 def _named(value: Any, wanted: list[Port]) -> dict[str, object]:

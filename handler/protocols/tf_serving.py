@@ -19,13 +19,13 @@ from ..errors import (
     MethodNotAllowedError,
     NotFoundError,
     Refusal,
-    TooManyImagesError,
     WrongFieldError,
     WrongShapeError,
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..request import File, Request, encoded_file, require_together, texts
+from ..inputs import element_kind
+from ..request import Request
 from ..server import Call, Server
 from ..tensors import ALIAS, description_for, input_bytes, name_single, of_items
 from ..typed import Any
@@ -195,15 +195,18 @@ def _rows(instances: object, description: Description) -> dict[str, object]:
 
 
 def _names(given: object, description: Description) -> list[str]:
-    """The feeds that must be ``given``: with a text, none that it fills."""
-    text = description.text
-    value = given.get(text.ids, given.get(ALIAS)) if text and isinstance(given, dict) else given
-    implied = text.implied if text and _holds_text(value) else ()
-    return [feed.name for feed in description.taken if feed.name not in implied]
+    """The inputs that must be ``given``: beside an element of a kind, none that it stands for, but its own."""
+    kind, name = element_kind(description)
+    value = given.get(name, given.get(ALIAS)) if isinstance(given, dict) else given
+    implied = kind.names(description) if kind and kind.is_element(_first(value)) else ()
+    return [feed.name for feed in description.taken if feed.name == name or feed.name not in implied]
 
 
-def _holds_text(value: object) -> bool:
-    return isinstance(value[0] if isinstance(value, list) and value else value, str)
+def _first(value: object) -> object:
+    """The first of a list; a string alone, itself."""
+    if isinstance(value, list) and value:
+        return value[0]
+    return value if isinstance(value, str) else None
 
 
 def _columns(inputs: object, description: Description) -> dict[str, object]:
@@ -223,28 +226,20 @@ def _request(
     answer_limit: int,
     left: Callable[[], float] = unlimited,
 ) -> Request:
-    pictures: tuple[File, ...] = ()
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
-    image, spoken = description.image, description.text
-    given: tuple[str, ...] = ()
-    strings: dict[str, tuple[bytes, ...]] = {}
+    fields: dict[str, Any] = {"pictures": ()}
     if description.strings:
-        from ..text.given import strings_of
+        from ..inputs.strings import strings_of
 
-        strings, counts = strings_of(columns, description, limits)
+        fields["strings"], counts = strings_of(columns, description, limits)
         columns = {port.name: columns[port.name] for port in description.given}
-    if spoken and _holds_text(columns[spoken.ids]):
-        values = columns.pop(spoken.ids)
-        where = f'"{spoken.ids}"'
-        given = require_together(
-            texts(values if isinstance(values, list) else [values], where, limits), where, description
-        )
-        counts[spoken.ids] = len(given)
-    elif image and _holds_pictures(columns[image.feed]):
-        files: list[Any] = columns.pop(image.feed)  # type: ignore[assignment]  # as was just seen
-        pictures = tuple(_pictures(image.feed, files, limits))
-        counts[image.feed] = len(pictures)
+    kind, name = element_kind(description)
+    if kind and kind.is_element(_first(columns[name])):
+        value = columns.pop(name)
+        values = _unwrapped(value if isinstance(value, list) else [value], f'"{name}"')
+        fields |= kind.read_elements(values, f'"{name}"', description, limits)
+        counts[name] = len(values)
     else:
         description = description_for(columns, description)
     ports = [port for port in description.feeds if port.name in columns]
@@ -260,20 +255,17 @@ def _request(
     for port in ports:
         inputs[port.name] = input_bytes(columns[port.name], port, description, left)
     size, signature = description.size, description.signature
-    return Request(pictures, inputs, description.name, size=size, signature=signature, texts=given, strings=strings)
+    return Request(inputs=inputs, model=description.name, size=size, signature=signature, **fields)
 
 
-def _holds_pictures(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and _is_binary(value[0])
+def _unwrapped(values: list[Any], where: str) -> list[Any]:
+    """Elements without the object that says that they are base64. Raises WrongTypeError where only some have it."""
+    if not any(map(_is_binary, values)):
+        return values
+    if not all(map(_is_binary, values)):
+        raise WrongTypeError(f'{where} must be all {{"b64": …}}, or all numbers')
+    return [value["b64"] for value in values]
 
 
 def _is_binary(value: object) -> bool:
     return isinstance(value, dict) and set(value) == {"b64"}
-
-
-def _pictures(name: str, values: list[Any], limits: Limits) -> list[File]:
-    if len(values) > limits.images:
-        raise TooManyImagesError(f'"{name}" has {len(values)} pictures; at most {limits.images} are allowed at a time')
-    if not all(map(_is_binary, values)):
-        raise WrongTypeError(f'"{name}" must be all {{"b64": …}}, or all numbers')
-    return [encoded_file(value["b64"], f'"{name}"[{index}]', limits.encoded) for index, value in enumerate(values)]

@@ -26,7 +26,8 @@ from tests.support import abi_library, measured
 
 FUNCTION = {
     "_abi", "answer", "app", "budget", "deadline", "description", "errors", "events", "events.direct",
-    "events.gateway", "events.http_api", "exif", "fit", "http", "image", "later", "model", "options", "powertools",
+    "events.gateway", "events.http_api", "exif", "fit", "http", "image", "inputs", "inputs.image", "later", "model",
+    "options", "powertools",
     "processes", "protocols", "protocols.predict", "request", "resize", "server", "sources", "survey", "telemetry",
     "tensors", "tuples", "typed",
 }  # fmt: skip

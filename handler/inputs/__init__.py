@@ -1,0 +1,80 @@
+"""The kinds of inputs that a request may hold besides tensors, a module each; ``answers`` is the same for outputs.
+
+A module is imported where a model takes its kind. Its ``KIND`` knows what the kind looks like in a request, whatever
+the protocol, and what it becomes before the model runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from ..typed import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..budget import Limits
+    from ..description import Description
+    from ..model import Model
+    from ..request import Request
+    from ..server import Call, Server
+
+_MODULES = {"image": "image", "audio": "recording", "text": "text", "strings": "strings", "examples": "example"}
+"""By the field of a Description that says how a model takes the kind."""
+
+
+class Kind:
+    """A kind of input, of a model that takes it. Whatever a kind does not do is as here."""
+
+    def keys(self, description: Description) -> tuple[str, ...]:
+        """Return the fields of a request to ``/predict`` that hold it."""
+        return ()
+
+    def names(self, description: Description) -> tuple[str, ...]:
+        """Return the inputs of the model that it stands for: a request that holds it holds no tensors of these."""
+        return ()
+
+    def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
+        """Return the fields of the Request for an ``event`` that has one of the keys. Raises HandlerError."""
+        return {}
+
+    def element_input(self, description: Description) -> str:
+        """Return the input in whose place other protocols take a list of its elements; empty where they take none."""
+        return ""
+
+    def most_elements(self, limits: Limits) -> int:
+        """Return how many elements a request may hold."""
+        return limits.items
+
+    def is_element(self, value: object) -> bool:
+        """Tell an element, as TensorFlow Serving's JSON has it, from numbers."""
+        return False
+
+    def read_elements(
+        self, values: Sequence[Any], where: str, description: Description, limits: Limits
+    ) -> dict[str, Any]:
+        """Return the fields of the Request for elements: bytes, or as JSON has them. Raises HandlerError."""
+        return {}
+
+    def prepare(self, request: Request, server: Server, call: Call) -> Request:
+        """Return ``request`` with what the kind becomes, as far as that is done for all items. Raises HandlerError."""
+        return request
+
+    def lengths(self, request: Request, description: Description, model: Model) -> list[int]:
+        """Return what tells which items are shorter, so that those of a run need the same size; empty for none."""
+        return []
+
+    def fill(self, part: Request, description: Description, model: Model) -> Request:
+        """Return ``part``, which is one run's, with the tensors of its items."""
+        return part
+
+
+def kinds(description: Description) -> list[Kind]:
+    """Return the kinds that the model takes. Imports their modules."""
+    return [
+        import_module(f".{module}", __name__).KIND for field, module in _MODULES.items() if getattr(description, field)
+    ]
+
+
+def element_kind(description: Description) -> tuple[Kind | None, str]:
+    """Return the kind whose elements other protocols take, and in the place of which input."""
+    return next(((kind, name) for kind in kinds(description) if (name := kind.element_input(description))), (None, ""))

@@ -1,0 +1,136 @@
+"""Strings, for a model that makes numbers of them itself: nested lists of its own shape, with any number of items.
+
+They become UTF-8, row-major, then a row of numbers for each item, and these the tensors of the feeds. A single text for
+each item may be sent as ``{"text": …}`` or ``{"texts": […]}``, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from math import prod
+
+from ..budget import TEXTS_TOGETHER, Limits
+from ..deadline import seconds_left
+from ..description import Description, Port, StringInput
+from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongFieldError, WrongShapeError, WrongTypeError
+from ..request import Request
+from ..typed import TYPE_CHECKING, Any
+from . import Kind
+from .text import read_texts
+
+if TYPE_CHECKING:
+    from ..model import Model
+    from ..server import Call, Server
+    from ..text import Located
+
+
+class StringsKind(Kind):
+    """Inputs of strings, by their own names."""
+
+    def keys(self, description: Description) -> tuple[str, ...]:
+        return ("text", "texts") if description.texts_of else ()
+
+    def names(self, description: Description) -> tuple[str, ...]:
+        return (description.texts_of,)
+
+    def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
+        if "inputs" in event:
+            raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
+        found, _ = strings_of({description.texts_of: list(read_texts(event, limits))}, description, limits)
+        return {"strings": found}
+
+    def prepare(self, request: Request, server: Server, call: Call) -> Request:
+        """Put rows of numbers in the place of the strings."""
+        if not request.strings:
+            return request
+        began = time.perf_counter()
+        description = server.described(request)
+        words = server.model(request.model).words[description.signature]
+        sizes = _sizes(description) if words.pads else [_ports(description)]
+        count = max(map(len, request.strings.values()))
+        limits, left = server.limits, lambda: seconds_left(call.remaining_ms())
+        limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
+        rows = words.rows(request.strings, sizes[-1], limits, left)
+        located: tuple[Located, ...] = ()
+        if (tokens := words.tokens) is not None:
+            most = sizes[-1][tokens.feed].shape[1]
+            located = tokens.located(request.strings[tokens.source], most, limits, left)
+        # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
+        size = request.size if description.alike else request.size + words.size_for(rows, sizes)
+        seconds = {"decode": time.perf_counter() - began}
+        return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
+
+    def lengths(self, request: Request, description: Description, model: Model) -> list[int]:
+        words, sizes = model.words[description.signature], _sizes(description)
+        return [words.size_for([row], sizes) for row in request.rows] if words.pads else []
+
+    def fill(self, part: Request, description: Description, model: Model) -> Request:
+        """Put the rows among the inputs, in the size that they need."""
+        if not part.rows:
+            return part
+        words, size = model.words[description.signature], part.size
+        if words.pads and description.alike:
+            size = words.size_for(part.rows, _sizes(description))
+        found = words.filled(part.rows, _ports(description.of_size(size)))
+        return part._replace(inputs=part.inputs | found, size=size)
+
+
+def _sizes(description: Description) -> list[dict[str, Port]]:
+    """The model's feeds in each of its sizes."""
+    return [_ports(sized) for sized in description.in_sizes]
+
+
+def _ports(description: Description) -> dict[str, Port]:
+    return {port.name: port for port in description.feeds}
+
+
+def strings_of(
+    values: Mapping[str, object], description: Description, limits: Limits
+) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int]]:
+    """The strings of every input of them, and how many items each has. Raises HandlerError."""
+    found: dict[str, tuple[bytes, ...]] = {}
+    counts: dict[str, int] = {}
+    for one in description.strings:
+        flat, counts[one.name] = _flat(values[one.name], one, limits.items if description.batched else one.shape[0])
+        found[one.name] = tuple(_utf8(text, f'"{one.name}"', limits) for text in flat)
+    whole = sum(len(text) for texts in found.values() for text in texts)
+    if whole > (most := limits.characters * TEXTS_TOGETHER):
+        raise TooLargeError(f"the strings have {whole:,} bytes; at most {most:,} are allowed at a time")
+    return found, counts
+
+
+def _flat(value: object, one: StringInput, most: int) -> tuple[list[object], int]:
+    """The strings in lists within lists; a string where an item is one, and a flat list of them where it is [1]."""
+    where = f'"{one.name}"'
+    item = one.shape[1:]
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not value:
+        raise WrongTypeError(f"{where} must be a list of strings")
+    if one.each == 1 and isinstance(value[0], str):
+        item = ()
+    size = prod(item)
+    if len(value) > most:
+        raise TooManyImagesError(f"{where} has {len(value)} items; at most {most} are allowed at a time")
+    level, sizes = list(value), list(item)
+    while sizes:
+        wide = sizes.pop(0)
+        if any(not isinstance(row, list) or len(row) != wide for row in level):
+            raise WrongShapeError(f"{where} must have the shape {['n', *item]}, of strings")
+        level = [entry for row in level for entry in row]
+    return level, len(level) // size
+
+
+def _utf8(value: object, where: str, limits: Limits) -> bytes:
+    if not isinstance(value, str):
+        raise WrongTypeError(f"{where} must hold strings only")
+    if len(value) > limits.characters:
+        raise TooLargeError(f"{where} has {len(value):,} characters in one string; at most {limits.characters:,}")
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise NotTextError(f"{where} has half of a surrogate pair, which is no character") from None
+
+
+KIND = StringsKind()

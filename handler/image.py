@@ -31,7 +31,7 @@ from .later import deferred
 from .resize import resize
 from .survey import survey
 from .tuples import NamedTuple
-from .typed import TYPE_CHECKING, stand_ins
+from .typed import STAND_INS, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -84,7 +84,7 @@ def _plugin(name: str) -> ModuleType:
     import PIL  # noqa: F401 - or what is below it could not be deferred
 
     # Python's own NamedTuple would wake its compiler up for two classes, which takes 1.5 ms.
-    unused = _UNUSED | {"typing": stand_ins() | {"NamedTuple": NamedTuple}}
+    unused = _UNUSED | {"typing": STAND_INS | {"NamedTuple": NamedTuple}}
     if name == "Png":  # which uses palettes where a picture has one, GIF's plugin at once
         unused["PIL.ImagePalette"] = {}
     with deferred(unused):

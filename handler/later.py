@@ -21,9 +21,10 @@ from .typed import Any
 class _Module(ModuleType):
     """Stands for the module of its name, made by the thread that imports the package."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: Mapping[str, Any]) -> None:
         super().__init__(name)
         self._thread = get_ident()
+        vars(self).update(given)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what the import system looks for
@@ -57,9 +58,9 @@ _LOCK = RLock()
 
 @contextmanager
 def deferred(modules: Mapping[str, Mapping[str, Any]], package: str = "") -> Iterator[None]:
-    """A context in which an import of one of ``modules`` imports nothing yet, unless it is there already.
+    """A context in which an import of one of ``modules`` imports nothing yet; one that is there already stays.
 
-    ``modules``: by full name, with what of it is used at once, and is given here instead, also of one that is there.
+    ``modules``: by full name, with what of it is used at once, and is given here instead.
     ``package``: one whose modules are imported without the package's own first, that is without its ``__init__``.
     """
     with _LOCK:
@@ -67,20 +68,11 @@ def deferred(modules: Mapping[str, Mapping[str, Any]], package: str = "") -> Ite
         if package and package not in sys.modules and (spec := PathFinder.find_spec(package)) is not None:
             held[package] = bare = ModuleType(package)
             bare.__path__ = list(spec.submodule_search_locations or ())
-        held |= {name: _Module(name) for name in modules if name not in sys.modules}
+        held |= {name: _Module(name, given) for name, given in modules.items() if name not in sys.modules}
         sys.modules.update(held)
-        before = [
-            (sys.modules[name], {key: vars(sys.modules[name])[key] for key in given})
-            for name, given in modules.items()
-            if name not in held
-        ]
-        for name, given in modules.items():
-            vars(sys.modules[name]).update(given)
         try:
             yield
         finally:
-            for module, own in before:
-                vars(module).update(own)
             for name, module in held.items():
                 if sys.modules.get(name) is module:
                     del sys.modules[name]

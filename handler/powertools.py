@@ -17,7 +17,7 @@ import sys
 from types import SimpleNamespace
 
 from .later import deferred
-from .typed import Any, stand_ins
+from .typed import STAND_INS, Any
 
 
 def _parameters(made: type) -> SimpleNamespace:
@@ -41,7 +41,7 @@ _UNUSED: dict[str, dict[str, Any]] = {
 try:
     if os.environ.get("POWERTOOLS_DEBUG"):
         raise ImportError("all of it is wanted")
-    with deferred(_UNUSED | {"typing": stand_ins()}, package="aws_lambda_powertools"):
+    with deferred(_UNUSED | {"typing": STAND_INS}, package="aws_lambda_powertools"):
         from aws_lambda_powertools.logging import Logger as Logger
         from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
         from aws_lambda_powertools.package_logger import set_package_logger_handler

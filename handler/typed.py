@@ -5,8 +5,6 @@ Annotations are never evaluated here, so that a name in one need not be anything
 
 from __future__ import annotations
 
-import sys
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any as Any
@@ -18,7 +16,7 @@ else:
         """A base class that nobody asks for its instances."""
 
 
-_STAND_INS: dict[str, object] = {
+STAND_INS: dict[str, object] = {
     "TYPE_CHECKING": False,
     "Any": object,
     "Protocol": Protocol,
@@ -26,11 +24,4 @@ _STAND_INS: dict[str, object] = {
     "cast": lambda _type, value: value,
     "overload": lambda function: function,
 }
-
-
-def stand_ins() -> dict[str, object]:
-    """What Powertools and Pillow use of ``typing`` while they are imported, for ``later.deferred``.
-
-    Nothing where that module is there already: what else is imported meanwhile must find it as it is.
-    """
-    return {} if "typing" in sys.modules else _STAND_INS
+"""What Powertools and Pillow use of ``typing`` while they are imported, for ``later.deferred``."""

@@ -58,7 +58,7 @@ def content_digest(path: Path) -> dict[str, str]:
     return {"dirHash": hashlib.sha256("".join(lines).encode()).hexdigest()}
 
 
-def place_file(source: Path, target: Path) -> None:
+def place_file(source: str | Path, target: str | Path) -> None:
     """Have ``target`` hold what ``source`` does: a hard link where the file system has them, else a copy."""
     try:
         os.link(source, target)

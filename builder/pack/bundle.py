@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.cache import place_file
 from builder.commands import bundle_command
 from builder.errors import UsageError
 from builder.files import replacing
 from builder.json_input import parse_json
 from builder.library.outside import FILE
-from builder.pack.layer import files_of
 from builder.pack.limits import SizeTable
 from builder.pack.provenance import STATEMENT
 from builder.targets import DEFAULT, Target
@@ -148,11 +147,5 @@ def activate(bundle: Bundle, layers: Path, target: Target = DEFAULT) -> Path:
     """
     content = layers / "model" / f"content{target.suffix}"
     with replacing(content) as fresh:
-        for name, path in files_of(bundle.layer):
-            copy = fresh / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, copy)
-            except OSError:
-                shutil.copy2(path, copy)
+        shutil.copytree(bundle.layer, fresh, copy_function=place_file, dirs_exist_ok=True)
     return content

@@ -6,7 +6,6 @@ machine is not a new layer version; the bundle's own has what was measured as we
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.audit import AuditReport
+from builder.cache import file_digest
 from builder.escape import visible
 from builder.library.outside import Layout
 from builder.lower.decisions import LoweringReport
@@ -39,8 +39,7 @@ class FileEntry:
 
     @classmethod
     def of(cls, root: Path, path: str) -> FileEntry:
-        with (root / path).open("rb") as file:
-            return cls(path, (root / path).stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+        return cls(path, (root / path).stat().st_size, file_digest(root / path))
 
 
 @dataclass(frozen=True)

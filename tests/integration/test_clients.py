@@ -8,11 +8,9 @@ import os
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from builder.local import http, rie
 from builder.local.origins import Allowed
 from builder.pack.bundle import Bundle
 from tests.conftest import ROOT
-from tests.support import abi_library, pages
+from tests.support import abi_library, local_server, pages
 from tests.support.browser import chromium
 from tests.support.http import Client, served
 from tests.support.process import stop
@@ -41,15 +39,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
     """An empty page of another origin, and its folder."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "index.html").write_text("<!doctype html><title>elsewhere</title>")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", folder
-        server.shutdown()
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+    with local_server.serve(partial(local_server.Files, directory=folder)) as port:
+        yield f"http://127.0.0.1:{port}", folder
 
 
 @contextmanager

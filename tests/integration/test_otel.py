@@ -7,17 +7,15 @@ from __future__ import annotations
 import base64
 import gzip
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.support import abi_library, needs
+from tests.support import abi_library, local_server, needs
 from tests.support.function import Served, served
 
 pytestmark = pytest.mark.integration
@@ -49,7 +47,7 @@ class Collector:
 def collector() -> Iterator[Collector]:
     found = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(local_server.Handler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.path == "/v1/traces":
@@ -57,16 +55,9 @@ def collector() -> Iterator[Collector]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        found.endpoint = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with local_server.serve(Handler) as port:
+        found.endpoint = f"http://127.0.0.1:{port}"
         yield found
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from builder.deliver.publish import SAM_STACK, publish
 from builder.errors import PublishError, UsageError
 from builder.pack.bundle import Bundle
 from builder.spec import LAMBDA_UNZIPPED
+from tests.support import local_server
 from tests.support.aws import EMULATOR, ROOT, LocalAws, client_environment, local_aws
 from tests.support.results import printed
 
@@ -69,7 +68,7 @@ def objects(bucket: str) -> list[Any]:
     return found + storage.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
 
 
-class Fault(BaseHTTPRequestHandler):
+class Fault(local_server.Handler):
     """Forwards to the emulator, but for the first publication of a layer, which meets ``fault``."""
 
     upstream: str
@@ -104,22 +103,13 @@ class Fault(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _forward
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @contextmanager
 def faulty(aws: LocalAws, fault: str) -> Iterator[str]:
     """An endpoint where the first publication is "refused", or done and its answer "lost"."""
     handler = type("Handler", (Fault,), {"upstream": aws.endpoint, "fault": [fault]})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with local_server.serve(handler) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_the_same_bytes_are_published_once(aws: LocalAws, tmp_path: Path) -> None:

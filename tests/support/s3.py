@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
+
+from tests.support import local_server
 
 _ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>of the test</Message></Error>'
 
@@ -42,7 +42,7 @@ def serving() -> Iterator[Bucket]:
     """The server at ``endpoint``, for the length of the block."""
     bucket = Bucket()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(local_server.Handler):
         protocol_version = "HTTP/1.1"  # boto3 waits for its "100 Continue"
 
         def _failed(self, name: str) -> bool:
@@ -94,15 +94,6 @@ def serving() -> Iterator[Bucket]:
             with suppress(ConnectionError):  # who finds an object too large reads no further
                 self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        bucket.endpoint = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield bucket
-        finally:
-            server.shutdown()
-            thread.join()
+    with local_server.serve(Handler) as port:
+        bucket.endpoint = f"http://127.0.0.1:{port}"
+        yield bucket

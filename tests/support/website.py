@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.support import local_server
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
 AUTHORITY = TLS / "ca.pem"
@@ -70,7 +71,7 @@ def website(*, encrypted: bool = True) -> Iterator[Website]:
     """The server, for the length of the block."""
     site = Website(0, encrypted)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(local_server.Handler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -105,19 +106,7 @@ def website(*, encrypted: bool = True) -> Iterator[Website]:
                 end = begin + site.cuts.pop(0) if site.cuts else len(data)
                 self.wfile.write(data[begin:end])
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        if encrypted:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        site.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
-            yield site
-        finally:
-            server.shutdown()
-            thread.join()
+    with local_server.serve(Handler, context if encrypted else None) as site.port:
+        yield site

@@ -6,10 +6,8 @@ import functools
 import hashlib
 import re
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,11 +15,7 @@ import pytest
 from builder.errors import EnvironmentSetupError
 from builder.frameworks import environment
 from builder.frameworks.environment import Framework, environment_of
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
+from tests.support import local_server
 
 
 @pytest.fixture
@@ -40,11 +34,8 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frame
     monkeypatch.setattr(environment, "HOME", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    handler = functools.partial(_Quiet, directory=tmp_path / "web")
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Framework("Tiny", "tiny.txt", "1 kB", (), links=f"http://127.0.0.1:{server.server_port}/")
-        server.shutdown()
+    with local_server.serve(functools.partial(local_server.Files, directory=tmp_path / "web")) as port:
+        yield Framework("Tiny", "tiny.txt", "1 kB", (), links=f"http://127.0.0.1:{port}/")
 
 
 def test_what_is_fetched_is_told_as_it_comes_and_once(framework: Framework) -> None:

@@ -37,9 +37,9 @@ def exported(spec: ModelSpec, root: Path) -> Path:
 
 
 def small_network() -> Any:
+    tensorflow()
     import keras
 
-    tensorflow()
     return keras.Sequential(
         [
             keras.Input((12, 12, 3), name="picture"),
@@ -122,9 +122,9 @@ def run_the_documents_code(model: Any, folder: Path) -> None:
 
 
 def nested_network() -> Any:
+    tensorflow()
     import keras
 
-    tensorflow()
     inner = [keras.Sequential([keras.layers.Dense(3, name="d", activation="tanh")], name=n) for n in ("one", "two")]
     x = keras.Input((3,), name="x")
     return keras.Model(x, keras.layers.LSTM(4, name="rnn")(inner[1](inner[0](x))[:, None]), name="outer")
@@ -211,9 +211,9 @@ def test_a_saved_models_variables_are_named(tmp_path: Path) -> None:
 
 
 def test_ports_that_c_would_not_allow_keep_their_fetches_names(tmp_path: Path) -> None:
+    tensorflow()
     import keras
 
-    tensorflow()
     x = keras.Input((3,), name="the-input")
     model = keras.Model(x, keras.layers.Dense(2, name="the-output")(x))
     spec = spec_for(save_keras(model, tmp_path / "odd.keras"))

@@ -235,9 +235,9 @@ def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
 
 
 def test_a_keras_rnn_that_keeps_its_state(tmp_path: Path) -> None:
+    tensorflow()
     import keras
 
-    tensorflow()
     x = keras.Input(batch_shape=(1, 4, 5), name="x")
     hidden = keras.layers.LSTM(6, stateful=True, return_sequences=True, name="first")(x)
     hidden = keras.layers.GRU(6, stateful=True, name="second")(hidden)

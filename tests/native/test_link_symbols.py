@@ -35,16 +35,20 @@ PARTS = {
 }
 
 
-@pytest.fixture(params=TARGETS, ids=lambda target: target.name)
-def combined(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Toolchain, Path]:
-    toolchain = Toolchain(request.param, CACHE)
+def combine_parts(target: Target, folder: Path) -> tuple[Toolchain, Path]:
+    toolchain = Toolchain(target, CACHE)
     objects = []
     for name, text in PARTS.items():
-        (tmp_path / name).write_text(text)
-        objects.append(tmp_path / f"{name}.o")
-        toolchain.compile(tmp_path / name, objects[-1])
-    toolchain.combine(objects, tmp_path / "whole.o")
-    return toolchain, tmp_path / "whole.o"
+        (folder / name).write_text(text)
+        objects.append(folder / f"{name}.o")
+        toolchain.compile(folder / name, objects[-1])
+    toolchain.combine(objects, folder / "whole.o")
+    return toolchain, folder / "whole.o"
+
+
+@pytest.fixture(params=TARGETS, ids=lambda target: target.name)
+def combined(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Toolchain, Path]:
+    return combine_parts(request.param, tmp_path)
 
 
 def test_only_public_names_are_seen(combined: tuple[Toolchain, Path]) -> None:
@@ -82,15 +86,9 @@ def test_a_linker_finds_the_table_in_order(combined: tuple[Toolchain, Path]) -> 
 
 def test_a_program_links_it_beside_names_of_its_own(tmp_path: Path) -> None:
     """Another helper and another table, and a run() that takes precedence over the weak one."""
-    toolchain = Toolchain(X86_64, CACHE)
-    objects = []
-    for name, text in PARTS.items():
-        (tmp_path / name).write_text(text)
-        objects.append(tmp_path / f"{name}.o")
-        toolchain.compile(tmp_path / name, objects[-1])
-    toolchain.combine(objects, tmp_path / "whole.o")
+    toolchain, whole = combine_parts(X86_64, tmp_path)
     hidden = tmp_path / "hidden.o"
-    hidden.write_bytes(keep_global((tmp_path / "whole.o").read_bytes(), ("cf_open", "run"), ("run",)))
+    hidden.write_bytes(keep_global(whole.read_bytes(), ("cf_open", "run"), ("run",)))
     toolchain.archive([hidden], tmp_path / "lib.a")
     (tmp_path / "main.c").write_text(
         "#include <stdio.h>\nint cf_open(int);\nconst int table[] = {7};\nint helper(int x) { return x; }\n"

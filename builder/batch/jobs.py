@@ -54,6 +54,7 @@ class Status:
 
     @property
     def running(self) -> bool:
+        """Whether the last attempt has not ended."""
         return self.state in RUNNING
 
 

@@ -36,6 +36,7 @@ class Listing:
         return map(json.loads, self.file)
 
     def close(self) -> None:
+        """Delete the file."""
         self.file.close()
 
 

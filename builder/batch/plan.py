@@ -96,9 +96,11 @@ class Plan:
 
     @property
     def dollars(self) -> float:
+        """The price of all."""
         return self.compute_dollars + self.invocation_dollars + self.transition_dollars + self.storage_dollars
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the sum, for JSON."""
         return asdict(self) | {"dollars": self.dollars}
 
 

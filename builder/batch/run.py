@@ -31,6 +31,7 @@ class Attempt:
 
     @property
     def list(self) -> str:
+        """The name of the list."""
         return f"list/{self.number}.jsonl"
 
     def part(self, batch: int) -> str:
@@ -39,6 +40,7 @@ class Attempt:
 
     @property
     def parts(self) -> str:
+        """What the names of the answers begin with."""
         return f"parts/{self.number}/"
 
 
@@ -66,6 +68,7 @@ class Run:
         return self.attempts[-1]
 
     def with_attempt(self, attempt: Attempt) -> Run:
+        """Return the run with one more attempt."""
         return replace(self, attempts=(*self.attempts, attempt))
 
     def event(self) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class Started:
     """None where nothing is left to be answered."""
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
         return asdict(self) | {"plan": self.plan and self.plan.to_dict()}
 
 

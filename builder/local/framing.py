@@ -20,7 +20,8 @@ _LENGTH = re.compile(rb"[0-9]{1,15}")
 class Lines(Protocol):
     """A stream that header lines are read from."""
 
-    def readline(self, limit: int, /) -> bytes: ...
+    def readline(self, limit: int, /) -> bytes:
+        """Read a line, or as much of it as ``limit`` allows."""
 
 
 class Head(NamedTuple):

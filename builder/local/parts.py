@@ -33,6 +33,7 @@ class Interpreter:
 
     @property
     def matches_lambda(self) -> bool:
+        """Whether it is of the version that Lambda runs."""
         return self.version == LAMBDA_PYTHON
 
 

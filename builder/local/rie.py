@@ -44,6 +44,7 @@ class InvokeResult:
 
     @property
     def times(self) -> str:
+        """The times in a line for a person."""
         return (
             f"init {self.init_ms:.0f} ms (Python's start until the function is ready), first request "
             f"{self.first_ms:.1f} ms, warm {self.warm_ms:.1f} ms (median of {WARM_REQUESTS} more)"
@@ -163,6 +164,7 @@ def reason(log: str, answer: Any) -> str:
 
 
 def note(python: parts.Interpreter) -> str | None:
+    """Say so where the Python that runs the function is not Lambda's."""
     if python.matches_lambda:
         return None
     return (

@@ -281,19 +281,6 @@ def save_two_signatures(path: Path) -> None:
     tf.saved_model.save(module, str(path), {"product": module.product, "row": module.row})
 
 
-def save_v1(path: Path) -> None:
-    v1 = tf.compat.v1
-    with tf.Graph().as_default(), v1.Session() as session:
-        x = v1.placeholder(tf.float32, [None, 3], name="input")
-        w = v1.get_variable("w", [3, 2], initializer=v1.ones_initializer(), use_resource=False)
-        y = tf.matmul(x, w, name="product")
-        session.run(v1.global_variables_initializer())
-        builder = v1.saved_model.Builder(str(path))
-        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
-        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
-        builder.save()
-
-
 def save_module_around(model: Any, path: Path) -> None:
     """A tf.Module that tracks a Keras model beside a variable of its own."""
 
@@ -338,11 +325,6 @@ class TestSavedModel:
         assert run_graph(graph, {"x": np.ones((1, 3), "float32")}) == {"total": 3.0}
         with pytest.raises(ImportModelError, match="the outputs are y, z"):
             freeze(tmp_path / "m", tmp_path / "out", signature="product", fetches=(FetchSpec("q"),))
-
-    def test_tensorflow_1(self, tmp_path: Path) -> None:
-        save_v1(tmp_path / "m")
-        graph = freeze(tmp_path / "m", tmp_path / "out")
-        np.testing.assert_array_equal(run_graph(graph, {"x": np.ones((1, 3), "float32")})["y"], [[3, 3]])
 
     def test_a_broken_object_graph_does_not_matter(self, models: Path, tmp_path: Path) -> None:
         from tensorflow.core.protobuf import saved_model_pb2

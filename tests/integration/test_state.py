@@ -304,29 +304,6 @@ print(json.dumps([dict(zip(names, map(list, found))) for found in runs]))
 """
 
 
-def test_what_nobody_can_tell_is_no_state(tmp_path: Path) -> None:
-    """A counter of calls that no fetch depends on: the model is as it was without it."""
-    tf = tensorflow()
-
-    class Counted(tf.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.calls = tf.Variable(0, name="calls")
-            self.scale = tf.Variable(3.0, name="scale")
-
-        @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
-        def __call__(self, x: Any) -> Any:
-            self.calls.assign_add(1)
-            return {"y": x * self.scale}
-
-    module = Counted()
-    tf.saved_model.save(module, str(tmp_path / "counted"), signatures=module.__call__)
-    spec = spec_for(tmp_path / "counted")
-    graph = imported(spec, tmp_path / "import")
-    assert graph.states == ()
-    require(verify(built(graph, spec, tmp_path, "optimised", X86_64).path, graph, spec))
-
-
 def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
     spec, project = saved("counter", tmp_path), empty_project(tmp_path, monkeypatch)

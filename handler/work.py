@@ -11,6 +11,7 @@ from . import storage
 from .answer import ANSWER_LIMIT, require_room, require_size, shortest_answer
 from .deadline import Deadline, seconds_left
 from .errors import AnswerTooLargeError, MalformedEventError, NotTextError, OutOfTimeError, RetryLater
+from .inputs import file_kind
 from .protocols import predict
 from .request import File
 from .server import Call, Server
@@ -53,11 +54,9 @@ def answered_file(
 ) -> dict[str, Any]:
     """As ``answered``, of an object whose bytes are ``data``. Raises HandlerError."""
     description, limits = server.description(None), server.limits
-    if description.text_alone and not task.key.endswith(".json"):
-        request = predict.of_text(data, str(task), description, limits)
-        return predict.answered(request, server, call, limit)
-    if not (description.image or description.audio) or len(description.feeds) > 1:
-        # More than a file is asked for: a request in JSON.
+    kind = file_kind(description)
+    if kind is None or not kind.stands_alone(description) or (description.text_alone and task.key.endswith(".json")):
+        # More than a file is asked for, or may be: a request in JSON.
         event = from_json(_decoded(data, task))
         return predict.answer(event, server, call, partial=partial, limit=limit)
     request = predict.of_files([File(data, str(task))], description, limits)

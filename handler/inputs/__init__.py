@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
+from ..errors import WrongFieldError
 from ..typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..budget import Limits
     from ..description import Description
     from ..model import Model
-    from ..request import Request
+    from ..request import File, Request
     from ..server import Call, Server
 
 _MODULES = {"image": "image", "audio": "recording", "text": "text", "strings": "strings", "examples": "example"}
@@ -24,6 +25,9 @@ _MODULES = {"image": "image", "audio": "recording", "text": "text", "strings": "
 
 class Kind:
     """A kind of input, of a model that takes it. Whatever a kind does not do is as here."""
+
+    example = ""
+    """A request that holds it, for messages."""
 
     def keys(self, description: Description) -> tuple[str, ...]:
         """Return the fields of a request to ``/predict`` that hold it."""
@@ -35,6 +39,18 @@ class Kind:
 
     def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
         """Return the fields of the Request for an ``event`` that has one of the keys. Raises HandlerError."""
+        return {}
+
+    def media(self, description: Description) -> tuple[str, ...]:
+        """Return the content types of a body that is a file of this kind; one that ends with a slash is any such."""
+        return ()
+
+    def stands_alone(self, description: Description) -> bool:
+        """Tell whether a file of this kind is all that the model takes."""
+        return len(description.feeds) == 1
+
+    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
+        """Return the fields of the Request for ``files`` alone. Raises HandlerError."""
         return {}
 
     def element_input(self, description: Description) -> str:
@@ -75,6 +91,19 @@ def kinds(description: Description) -> list[Kind]:
     ]
 
 
+def file_kind(description: Description) -> Kind | None:
+    """Return the kind whose files the model takes as a request, if there is one."""
+    return next((kind for kind in kinds(description) if kind.media(description)), None)
+
+
 def element_kind(description: Description) -> tuple[Kind | None, str]:
     """Return the kind whose elements other protocols take, and in the place of which input."""
     return next(((kind, name) for kind in kinds(description) if (name := kind.element_input(description))), (None, ""))
+
+
+def require_files(files: Sequence[File], what: str) -> None:
+    """Raises WrongFieldError where there is no file, or an empty one. ``what``: is needed instead."""
+    if not files:
+        raise WrongFieldError("the form has no file")
+    if empty := [file for file in files if not file.data]:
+        raise WrongFieldError(f"{empty[0].where} is empty; a {what} is needed")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..errors import TooManyImagesError, WrongFieldError, WrongTypeError
 from ..request import File, encoded_file, source
 from ..typed import TYPE_CHECKING, Any
-from . import Kind
+from . import Kind, require_files
 
 if TYPE_CHECKING:
     from ..budget import Limits
@@ -17,18 +17,27 @@ if TYPE_CHECKING:
 class ImageKind(Kind):
     """``{"image": …}`` and ``{"images": […]}``; elsewhere ``{"b64": …}`` and BYTES."""
 
+    example = '{"image": "<base64>"}'
+
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("image", "images")
+
+    def media(self, description: Description) -> tuple[str, ...]:
+        return ("image/", "application/octet-stream", "multipart/form-data")
+
+    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
+        require_files(files, "picture")
+        _require_count(len(files), "the form", limits)
+        if not self.stands_alone(description):
+            raise WrongFieldError("this model takes tensors beside the picture; send JSON with both")
+        return {"pictures": tuple(files)}
 
     def names(self, description: Description) -> tuple[str, ...]:
         return (self.element_input(description),)
 
     def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
-        return {
-            "pictures": tuple(
-                source(value, where, limits.encoded) for where, value in _listed(event, description, limits)
-            )
-        }
+        listed = _listed(event, description, limits)
+        return {"pictures": tuple(source(value, where, limits.encoded) for where, value in listed)}
 
     def element_input(self, description: Description) -> str:
         return description.image.feed if description.image else ""
@@ -46,16 +55,15 @@ class ImageKind(Kind):
             raise TooManyImagesError(
                 f"{where} has {len(values)} pictures; at most {limits.images} are allowed at a time"
             )
-        places = [(value, f"{where}[{index}]") for index, value in enumerate(values)]
-        return {
-            "pictures": tuple(
-                File(value, place) if isinstance(value, bytes) else encoded_file(value, place, limits.encoded)
-                for value, place in places
-            )
-        }
+        files = [(value, f"{where}[{index}]") for index, value in enumerate(values)]
+        return {"pictures": tuple(_file(value, place, limits) for value, place in files)}
 
 
-def require_count(count: int, where: str, limits: Limits) -> None:
+def _file(value: object, where: str, limits: Limits) -> File:
+    return File(value, where) if isinstance(value, bytes) else encoded_file(value, where, limits.encoded)
+
+
+def _require_count(count: int, where: str, limits: Limits) -> None:
     """Raises TooManyImagesError for more files than one request may hold."""
     if count > limits.images:
         raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
@@ -70,7 +78,7 @@ def _listed(event: dict[str, Any], description: Description, limits: Limits) -> 
         raise WrongTypeError('"images" must be a list of base64 strings; a single picture goes into "image"')
     if not images:
         raise WrongFieldError('"images" is empty')
-    require_count(len(images), '"images"', limits)
+    _require_count(len(images), '"images"', limits)
     if len(description.feeds) > 1 and len(images) > description.batch:
         raise TooManyImagesError(
             f'"images" has {len(images)}; with "inputs" beside them at most {description.batch} are allowed'

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from ..deadline import seconds_left
+from ..errors import WrongFieldError
 from ..request import File, Reference, Request, source
 from ..typed import TYPE_CHECKING, Any
-from . import Kind
+from . import Kind, require_files
 
 if TYPE_CHECKING:
     from ..budget import Limits
@@ -18,8 +20,21 @@ if TYPE_CHECKING:
 class RecordingKind(Kind):
     """``{"audio": …}``."""
 
+    example = '{"audio": "<base64>"}'
+
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("audio",)
+
+    def media(self, description: Description) -> tuple[str, ...]:
+        return ("audio/", "application/octet-stream", "multipart/form-data")
+
+    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
+        require_files(files, "recording")
+        if len(files) > 1:
+            raise WrongFieldError(f"the form has {len(files)} files; send one recording at a time")
+        if not self.stands_alone(description):
+            raise WrongFieldError("this model takes tensors beside the recording; send JSON with both")
+        return {"recording": files[0]}
 
     def names(self, description: Description) -> tuple[str, ...]:
         return (description.audio.feed,) if description.audio else ()

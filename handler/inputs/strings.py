@@ -7,17 +7,17 @@ each item may be sent as ``{"text": …}`` or ``{"texts": […]}``, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from ..budget import TEXTS_TOGETHER, Limits
 from ..deadline import seconds_left
 from ..description import Description, Port, StringInput
 from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongFieldError, WrongShapeError, WrongTypeError
-from ..request import Request
+from ..request import File, Request
 from ..typed import TYPE_CHECKING, Any
 from . import Kind
-from .text import read_texts
+from .text import read_text_file, read_texts
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -28,8 +28,19 @@ if TYPE_CHECKING:
 class StringsKind(Kind):
     """Inputs of strings, by their own names."""
 
+    example = '{"text": "…"}'
+
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("text", "texts") if description.texts_of else ()
+
+    def media(self, description: Description) -> tuple[str, ...]:
+        return ("text/plain",) if description.texts_of else ()
+
+    def stands_alone(self, description: Description) -> bool:
+        return description.text_alone
+
+    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
+        return {"strings": {description.texts_of: (read_text_file(files, description, limits).encode(),)}}
 
     def names(self, description: Description) -> tuple[str, ...]:
         return (description.texts_of,)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from ..deadline import seconds_left
-from ..errors import WrongTypeError
-from ..request import Request, require_together, text, text_of, texts
+from ..errors import WrongFieldError, WrongTypeError
+from ..request import File, Request, require_together, text, text_of, texts
 from ..text import size_for, tensors
 from ..typed import TYPE_CHECKING, Any
 from . import Kind
@@ -22,8 +22,19 @@ if TYPE_CHECKING:
 class TextKind(Kind):
     """``{"text": …}`` and ``{"texts": […]}``; elsewhere strings and BYTES in the place of the ids."""
 
+    example = '{"text": "…"}'
+
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("text", "texts")
+
+    def media(self, description: Description) -> tuple[str, ...]:
+        return ("text/plain",)
+
+    def stands_alone(self, description: Description) -> bool:
+        return description.text_alone
+
+    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
+        return {"texts": (read_text_file(files, description, limits),)}
 
     def names(self, description: Description) -> tuple[str, ...]:
         return description.text.feeds if description.text else ()
@@ -71,6 +82,13 @@ class TextKind(Kind):
         size = size_for(part.ids, description) if description.alike else part.size
         found = tensors(part.ids, model.texts.pad, description.of_size(size))
         return part._replace(inputs=part.inputs | found, size=size)
+
+
+def read_text_file(files: Sequence[File], description: Description, limits: Limits) -> str:
+    """Return the text in the one file. Raises HandlerError."""
+    if not description.text_alone:
+        raise WrongFieldError("this model takes tensors beside the text; send JSON with both")
+    return text_of(files[0].data, files[0].where, limits)
 
 
 def read_texts(event: dict[str, Any], limits: Limits) -> tuple[str, ...]:

@@ -46,14 +46,13 @@ from ..errors import (
 )
 from ..http import HttpRequest, HttpResponse
 from ..image import format_of
-from ..inputs import kinds
+from ..inputs import file_kind, kinds
 from ..options import NAMES, Options, chosen, options
-from ..request import File, Request, items, text_of
+from ..request import File, Request, items
 from ..server import Call, Result, Server
 from ..tensors import ALIAS, description_for, input_bytes, item_count, name_single, of_items
 from ..typed import Any
 
-EXAMPLE = '{"image": "<base64>"}'
 FORM = "application/x-www-form-urlencoded"
 """The content type that curl gives to any body unless told otherwise."""
 
@@ -137,22 +136,25 @@ def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> 
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", FORM):
         media = _recognise_media(request.body, description) or media
+    kind = file_kind(description)
     if media in ("", "application/json"):
-        event = request.json(_example(description), limits)
+        event = request.json(kind.example if kind else '{"inputs": {}}', limits)
         name = _model(event) or name
         return parse(event, server.description(name), limits, left)._replace(model=name)
-    if takes_text(description) and media == "text/plain":
-        return of_text(request.body, "the body", description, limits)._replace(model=name)
-    files = _files(request, media, content_type, description)
-    if files is None:
-        kind = "image" if description.image else "audio"
-        taken = f"application/json, {kind}/*, application/octet-stream, multipart/form-data"
-        taken = "application/json, text/plain" if takes_text(description) else taken
+    accepted = kind.media(description) if kind else ()
+    if not any(media == one or (one.endswith("/") and media.startswith(one)) for one in accepted):
+        listed = ", ".join(["application/json", *(f"{one}*" if one.endswith("/") else one for one in accepted)])
         raise WrongMediaTypeError(
-            f"the content type must be one of {taken}; curl takes it as -H 'content-type: TYPE'"
-            if description.image or description.audio or takes_text(description)
+            f"the content type must be one of {listed}; curl takes it as -H 'content-type: TYPE'"
+            if kind
             else "this model takes application/json only"
         )
+    files = [File(request.body, "the body")]
+    if media == "multipart/form-data":
+        from .multipart import parts
+
+        form = enumerate(parts(content_type, request.body), 1)
+        files = [File(part.data, f'file {n} ("{part.name[:40]}")') for n, part in form]
     return of_files(files, description, limits)._replace(model=name)
 
 
@@ -163,58 +165,11 @@ def _recognise_media(body: bytes, description: Description) -> str:
     return "application/json" if body[:64].lstrip()[:1] in (b"{", b"[") else ""
 
 
-def takes_text(description: Description) -> bool:
-    """Whether a text may be sent to it as such."""
-    return bool(description.text or description.texts_of)
-
-
-def _example(description: Description) -> str:
-    if description.audio or takes_text(description):
-        return '{"audio": "<base64>"}' if description.audio else '{"text": "…"}'
-    return EXAMPLE if description.image else '{"inputs": {}}'
-
-
-def _files(request: HttpRequest, media: str, content_type: str, description: Description) -> list[File] | None:
-    """The files of a body that is no JSON; None where this model takes no such body. Raises HandlerError."""
-    kind = "image/" if description.image else "audio/"
-    if not (description.image or description.audio):
-        return None
-    if media.startswith(kind) or media == "application/octet-stream":
-        return [File(request.body, "the body")]
-    if media == "multipart/form-data":
-        from .multipart import parts
-
-        files = enumerate(parts(content_type, request.body), 1)
-        return [File(part.data, f'file {n} ("{part.name[:40]}")') for n, part in files]
-    return None
-
-
 def of_files(files: list[File], description: Description, limits: Limits) -> Request:
-    """A request of files alone: pictures, or one recording. Raises HandlerError."""
-    what = "picture" if description.image else "recording"
-    if not files:
-        raise WrongFieldError("the form has no file")
-    if empty := [file for file in files if not file.data]:
-        raise WrongFieldError(f"{empty[0].where} is empty; a {what} is needed")
-    if description.image:
-        from ..inputs.image import require_count
-
-        require_count(len(files), "the form", limits)
-    elif len(files) > 1:
-        raise WrongFieldError(f"the form has {len(files)} files; send one recording at a time")
-    if len(description.feeds) > 1:
-        raise WrongFieldError(f"this model takes tensors beside the {what}; send JSON with both")
-    return Request(tuple(files), {}) if description.image else Request((), {}, recording=files[0])
-
-
-def of_text(data: bytes, where: str, description: Description, limits: Limits) -> Request:
-    """A request of the text alone whose UTF-8 is ``data``. Raises HandlerError."""
-    if not description.text_alone:
-        raise WrongFieldError("this model takes tensors beside the text; send JSON with both")
-    text = text_of(data, where, limits)
-    if name := description.texts_of:
-        return Request((), {}, strings={name: (text.encode(),)})
-    return Request((), {}, texts=(text,))
+    """A request of ``files`` alone, of the kind that the model takes. Raises HandlerError."""
+    kind = file_kind(description)
+    assert kind is not None
+    return Request(**{"pictures": (), "inputs": {}, **kind.read_files(files, description, limits)})
 
 
 def parse(event: object, description: Description, limits: Limits, left: Callable[[], float] = unlimited) -> Request:

@@ -1,10 +1,8 @@
 # coldforge: `make bundle`, then `make invoke IMAGE=photo.jpg`. `make help` lists the rest.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
-.DEFAULT_GOAL := help
 .PHONY: help help-developers doctor setup bundle wasm bindings invoke serve sam sam-build local-invoke local-api \
 	deploy publish docs test test-all test-unit test-frameworks tools instructions coverage fuzz conformance lint lock clean
-
 # BUILD_IN: docker, host, or auto, which is Docker when an engine answers. Both give the same library.
 # TARGET: x86_64, arm64 (Graviton) or all; empty is what model.toml says, and x86_64 if it says nothing.
 # PACKAGE: zip, the function with two layers; or image, a container image, for models that no layer holds.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from builder.library.outside import FILE, Layout
+from builder.records import dump_record, read_record
 
 Probe = Literal["profile", "observe"]
 """What is told of every step that it begins: the header in builder/runtime/probe with its ``cf_step``."""
@@ -85,36 +86,11 @@ class GeneratedSources:
 
     def save(self) -> None:
         """Write sources.json beside the files, for ``load``."""
-        data: dict[str, Any] = {
-            "programs": self.names,
-            "isa": self.isa,
-            "kernel_kinds": self.kernel_kinds,
-            "attention": self.attention,
-            "several_signatures": self.several_signatures,
-            "dynamic": self.dynamic,
-            "parts": self.parts,
-            "cascades": self.cascades,
-            "audio": self.audio,
-            "layout": self.layout.to_dict() if self.layout else None,
-            "probe": self.probe,
-        }
+        data = dump_record(self)
+        del data["folder"]
         (self.folder / _MANIFEST).write_text(json.dumps(data, indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> GeneratedSources:
         """What ``emit`` wrote into ``folder``."""
-        data = json.loads((folder / _MANIFEST).read_text())
-        return cls(
-            folder=folder,
-            names=tuple(data["programs"]),
-            isa=tuple(data["isa"]),
-            kernel_kinds=tuple(data["kernel_kinds"]),
-            attention=data["attention"],
-            several_signatures=data["several_signatures"],
-            dynamic=data["dynamic"],
-            parts=data["parts"],
-            cascades=data["cascades"],
-            audio=data["audio"],
-            layout=Layout.of(data["layout"]) if data["layout"] else None,
-            probe=data["probe"],
-        )
+        return read_record(cls, {"folder": folder, **json.loads((folder / _MANIFEST).read_text())})

@@ -275,23 +275,13 @@ class _Assembly(Places):
         self._step(step, Note(name, "attention", matched, flop=found.flop, bytes=moved, gives=layer))
 
     def _mask(self, found: Attention) -> Mask | None:
-        mask = found.mask
-        if mask is None:
+        lying = found.mask
+        if lying is None:
             return None
-        buffer = None if mask.source is None else self.values[mask.source.base].buffer
-        if mask.constant is not None:
-            buffer = self.store.put(mask.constant.tobytes())
-        return Mask(
-            mask.kind,
-            buffer,
-            mask.type,
-            scale=mask.scale,
-            shift=mask.shift,
-            fill=mask.fill,
-            past=mask.past,
-            first=mask.first,
-            strides=(*found.mask_outer, mask.query, mask.key),
-        )
+        buffer = None if lying.source is None else self.values[lying.source.base].buffer
+        if lying.constant is not None:
+            buffer = self.store.put(lying.constant.tobytes())
+        return replace(lying.mask, buffer=buffer, strides=(*found.mask_outer, lying.query, lying.key))
 
     def thunk(self, thunk: Thunk, number: int) -> None:
         if isinstance(thunk.step, GatherStep):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from builder.lower.constants import constant_array
 from builder.lower.hlo import Value, scalar
-from builder.lower.steps.attention_step import MaskKind, MaskType
+from builder.lower.steps.attention_step import Mask, MaskKind, MaskType
 from builder.lower.strided import VIEWS, Part, Strided, regroup, strides_of, through
 
 _LEFT_OUT = -1e9
@@ -23,21 +23,14 @@ _TYPES: dict[str, MaskType] = {"float32": "f32", "int32": "s32", "bool": "u8"}
 
 @dataclass(frozen=True)
 class FoundMask:
-    """The mask's number is ``element * scale + shift``; see ``Mask``.
+    """``mask`` has no place yet: its elements are of ``source``, or of ``constant`` where they are known.
 
-    The elements are of ``source``, or of ``constant`` where they are known. ``outer``, ``query`` and ``key``: how they
-    lie there, by what is outside of the queries, by query and by key.
+    ``outer``, ``query`` and ``key``: how they lie there, by what is outside of the queries, by query and by key.
     """
 
-    kind: MaskKind
+    mask: Mask
     source: Value | None = None
     constant: NDArray[np.float32] | None = None
-    type: MaskType = "f32"
-    scale: float = 1.0
-    shift: float = 0.0
-    fill: float = 0.0
-    past: int = 0
-    first: int = 0
     outer: tuple[Part, ...] = ()
     query: int = 0
     key: int = 0
@@ -89,42 +82,32 @@ def find_mask(
         return None
     outer, query, key = parts[0], *(dim[0][1] if dim else 0 for dim in parts[1:])
     source = numbers.place.base
-    found = FoundMask(
-        kind,
-        source,
-        None,
-        type=numbers.type,
-        scale=numbers.scale,
-        shift=numbers.shift,
-        fill=fill,
-        past=0,
-        first=numbers.place.first,
-        outer=outer,
-        query=query,
-        key=key,
-    )
+    mask = Mask(kind, type=numbers.type, scale=numbers.scale, shift=numbers.shift, fill=fill, first=numbers.place.first)
+    found = FoundMask(mask, source, outer=outer, query=query, key=key)
     known = constant_array(source)
     return found if known is None else _of_constant(found, known, sizes)
 
 
 def _of_constant(found: FoundMask, elements: NDArray[Any], sizes: tuple[int, int, int]) -> FoundMask:
     assert found.source is not None
+    mask = found.mask
     order = list(reversed(found.source.layout))
-    lying = (elements != 0) if found.type == "set" else elements
-    numbers = lying.transpose(order).astype(np.float64) * found.scale + found.shift
+    lying = (elements != 0) if mask.type == "set" else elements
+    numbers = lying.transpose(order).astype(np.float64) * mask.scale + mask.shift
     constant = np.ascontiguousarray(numbers, np.float32)
-    found = replace(found, source=None, constant=constant, type="f32", scale=1.0, shift=0.0)
+    mask = replace(mask, type="f32", scale=1.0, shift=0.0)
+    found = replace(found, mask=mask, source=None, constant=constant)
     return _as_causal(found, constant, sizes) or found
 
 
 def _as_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[int, int, int]) -> FoundMask | None:
     """The same as "causal", where it lets every query see the keys up to one place, and at least one."""
     _, queries, keys = sizes
-    if any(stride for _, stride in found.outer) or (found.query, found.key) != (keys, 1) or found.first:
+    if any(stride for _, stride in found.outer) or (found.query, found.key) != (keys, 1) or found.mask.first:
         return None
     table = constant.reshape(-1)[: queries * keys].reshape(queries, keys)
-    if found.kind == "chosen":
-        kept, left_out = table != 0, found.fill <= _LEFT_OUT
+    if found.mask.kind == "chosen":
+        kept, left_out = table != 0, found.mask.fill <= _LEFT_OUT
     else:
         kept = table == 0
         left_out = bool((table[~kept] <= _LEFT_OUT).all())
@@ -132,7 +115,7 @@ def _as_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[int
     triangle = np.arange(keys) <= np.arange(queries)[:, None] + past
     if not left_out or past < 0 or kept.all() or not np.array_equal(kept, triangle):
         return None
-    return FoundMask("causal", fill=-math.inf, past=past, outer=found.outer)
+    return FoundMask(Mask("causal", fill=-math.inf, past=past), outer=found.outer)
 
 
 def _read(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:

@@ -11,6 +11,7 @@ from builder.lower.enclosed import EnclosedStep, Enclosures
 from builder.lower.hlo import Dag, Value, intermediate, require_entry
 from builder.lower.program import Program
 from builder.lower.steps.base import Buffer, Step
+from builder.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
 from builder.lower.steps.kernel_step import KernelStep
 from builder.lower.steps.rng_step import RngStep
 
@@ -44,7 +45,7 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
     enclosures = Enclosures(result) if enclose else None
     last = {step.name: number for number, step in enumerate(faithful.steps)}
     for number, step in enumerate(faithful.steps):
-        if step.bodies or isinstance(step, RngStep):
+        if isinstance(step, CallStep | ConditionalStep | WhileStep | RngStep):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
         made: Step | EnclosedStep = step
         if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.enclose(step)):

@@ -16,8 +16,8 @@ import ssl
 import string
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
@@ -25,8 +25,8 @@ from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from builder import __version__
-from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece
+from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece, ask_once
 
 LONGEST_ANSWER = 16 << 20
 """Bytes of an API's answer."""
@@ -37,6 +37,10 @@ _MOST_REDIRECTS = 10
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
+Explain = Callable[[int, Message], ColdforgeError | None]
+"""Gets the status and the headers of a refusal. It returns the error, or None where the status says enough."""
+
+
 @dataclass(frozen=True)
 class Access:
     """The way to ask a server. ``headers`` go to its own host alone; ``hint`` is the next step where it refuses."""
@@ -44,16 +48,9 @@ class Access:
     what: str  # what is fetched, for messages
     hint: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    explain: Explain = lambda status, headers: None
     plain_loopback: bool = False  # whether http:// to this very machine will do
     bounds: Bounds = USUAL
-
-
-class RefusedError(Exception):
-    """The server's answer is an error which does not pass: ``error`` is what to tell, unless a caller knows better."""
-
-    def __init__(self, status: int, headers: Message, error: ImportModelError | EnvironmentSetupError) -> None:
-        super().__init__(str(error))
-        self.status, self.headers, self.error = status, headers, error
 
 
 def file_at(url: str, access: Access) -> Open:
@@ -62,14 +59,12 @@ def file_at(url: str, access: Access) -> Open:
     @contextmanager
     def open_at(start: int, mark: str) -> Iterator[Piece]:
         asked = {"Range": f"bytes={start}-", "If-Range": mark} if start else {}
-        with ExitStack() as stack:
-            try:
-                piece = _piece(stack.enter_context(request(url, access, asked)), start, mark)
-            except RefusedError as refused:
-                if not start or refused.headers.get("Content-Range") != f"bytes */{start}":
-                    raise refused.error from None
-                piece = Piece(lambda count: b"", start, start, mark)  # all of it is there already
-            yield piece
+        with request(url, access, asked) as response:
+            if start and response.status == 416 and response.headers.get("Content-Range") == f"bytes */{start}":
+                yield Piece(lambda count: b"", start, start, mark)  # all of it is there already
+            else:
+                _require_success(response, access)
+                yield _piece(response, start, mark)
 
     return open_at
 
@@ -94,8 +89,9 @@ def _piece(response: Any, start: int, mark: str) -> Piece:
 
 
 def json_at(url: str, access: Access) -> Any:
-    """Fetch the JSON at ``url``. Raises RefusedError, BrokenOffError, EnvironmentSetupError for what is not JSON."""
-    with request(url, access) as response, _breaks():
+    """Fetch the JSON at ``url``. Raises EnvironmentSetupError, also for what is not JSON, and ImportModelError."""
+    with ask_once(access.what), request(url, access) as response, _breaks():
+        _require_success(response, access)
         data = response.read(LONGEST_ANSWER + 1)
     try:
         if len(data) > LONGEST_ANSWER:
@@ -107,14 +103,11 @@ def json_at(url: str, access: Access) -> Any:
 
 def head_at(url: str, access: Access) -> Message:
     """Fetch the headers of the first answer for ``url`` that is no redirect within its host. Raises as ``json_at``."""
-    try:
-        with request(url, access, method="HEAD", abroad=False) as response:
-            found: Message = response.headers
-            return found
-    except RefusedError as refused:
-        if 300 <= refused.status < 400:
-            return refused.headers
-        raise
+    with ask_once(access.what), request(url, access, method="HEAD", abroad=False) as response:
+        if not 300 <= response.status < 400:
+            _require_success(response, access)
+        headers: Message = response.headers
+        return headers
 
 
 @contextmanager
@@ -123,7 +116,7 @@ def request(
 ) -> Iterator[Any]:
     """Yield the server's ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.
 
-    Raises RefusedError, BrokenOffError for what may pass, EnvironmentSetupError where it can't be reached safely.
+    Raises BrokenOffError for what may pass, and EnvironmentSetupError where it can't be reached safely.
     """
     _require_safe(url, access)
     headers = {"User-Agent": f"coldforge/{__version__}", "Accept-Encoding": "identity", **(asked or {})}
@@ -136,12 +129,12 @@ def request(
             target = _redirect_of(response, url, access)
             home = target is None or _origin(target) == _origin(url)
             if target is None or not (home or abroad):
-                if not 200 <= response.status < 300:
-                    break
+                if response.status in _PASSING:
+                    raise BrokenOffError(f"{_host(url)} answers with status {response.status}")
                 yield response
                 return
         url, own = target, own if home else {}
-    raise _refusal(response.status, response.headers, url, access)
+    _require_success(response, access)
 
 
 def basic(user: str, password: str) -> dict[str, str]:
@@ -149,12 +142,12 @@ def basic(user: str, password: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
-def of_netrc(url: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def of_netrc(url: str) -> dict[str, str]:
     """Return the header for ``url``'s host where ~/.netrc (or the file in NETRC) has credentials for it.
 
     Raises EnvironmentSetupError for a file that is not valid.
     """
-    path = Path(environment.get("NETRC") or Path.home() / ".netrc")
+    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     try:
         entry = netrc.netrc(path).hosts.get(urlsplit(url).hostname or "")
     except (FileNotFoundError, PermissionError, IsADirectoryError):
@@ -212,19 +205,22 @@ def _why(reason: object, host: str) -> str:
     return f"the connection to {host} broke off"
 
 
-def _refusal(status: int, headers: Message, url: str, access: Access) -> RefusedError | BrokenOffError:
-    if status in _PASSING:
-        return BrokenOffError(f"{_host(url)} answers with status {status}")
+def _require_success(response: Any, access: Access) -> None:
+    """Raise what the server's refusal means, if it refuses."""
+    status, host, what = response.status, _host(response.url), access.what
+    if 200 <= status < 300:
+        return
+    if explained := access.explain(status, response.headers):
+        raise explained
     if status in (401, 403, 407):
-        said = f"{_host(url)} does not give {access.what} (status {status}). {access.hint}"
-        return RefusedError(status, headers, EnvironmentSetupError(said))
+        raise EnvironmentSetupError(f"{host} does not give {what} (status {status}). {access.hint}")
     if status in (404, 410):
-        said = f"{access.what} is not there (status {status}). Look at the address in model.toml, and at its host."
+        why = f"{what} is not there (status {status}). Look at the address in model.toml, and at its host."
     elif 300 <= status < 400:
-        said = f"{_host(url)} redirects for {access.what} to no place that can be followed (status {status})."
+        why = f"{host} redirects for {what} to no place that can be followed (status {status})."
     else:
-        said = f"{_host(url)} answers with status {status} for {access.what}."
-    return RefusedError(status, headers, ImportModelError(said))
+        why = f"{host} answers with status {status} for {what}."
+    raise ImportModelError(why)
 
 
 def _require_safe(url: str, access: Access) -> None:

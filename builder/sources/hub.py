@@ -8,104 +8,89 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from email.message import Message
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.sources.http import Access, RefusedError, head_at, json_at
-from builder.sources.transfer import Bounds, BrokenOffError
+from builder.sources.http import Access, head_at, json_at
+from builder.sources.transfer import Bounds
 from builder.spec.address import Address
 from builder.suggest import did_you_mean
 
 _HUB = "https://huggingface.co"
 
 
-def url_of(address: Address, environment: Mapping[str, str] = os.environ) -> str:
+def url_of(address: Address) -> str:
     """Return the URL of the file."""
     revision = quote(address.revision or "main", safe="")
-    return f"{_endpoint(environment)}/{address.place}/resolve/{revision}/{quote(address.path)}"
+    return f"{_endpoint()}/{address.place}/resolve/{revision}/{quote(address.path)}"
 
 
-def access_to(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Access:
+def access_to(address: Address, bounds: Bounds) -> Access:
     """Return the access by HF_TOKEN, or by the token that `hf auth login` has kept."""
     hint = (
         f"If the model wants its terms accepted, do so at {_HUB}/{address.place}. If it is private, set HF_TOKEN to a "
         "token that may read it."
     )
-    token = _token(environment)
-    return Access(address.shown, hint, {"Authorization": f"Bearer {token}"} if token else {}, bounds=bounds)
+    token = _token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return Access(address.shown, hint, headers, partial(_explain, address, bounds), bounds=bounds)
 
 
-def commit_of(address: Address, access: Access, environment: Mapping[str, str] = os.environ) -> str:
-    """Ask for the commit (40 hexadecimal digits) of the address's branch or tag. Raises as ``linked_sha256``."""
-    commit = _asked(address, access, environment).get("sha")
+def commit_of(address: Address, access: Access) -> str:
+    """Ask for the commit (40 hexadecimal digits) of the address's branch or tag. Raises as ``json_at``."""
+    commit = _ask_revision(address, access).get("sha")
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40}", commit):
         raise EnvironmentSetupError(f"The hub does not say which commit {address.shown} is.")
     return commit
 
 
-def linked_sha256(address: Address, access: Access, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Ask the hub for the file's SHA-256, which it has for large files.
-
-    Raises ImportModelError where there is no such file, EnvironmentSetupError where the hub refuses or is silent.
-    """
-    try:
-        tag = head_at(url_of(address, environment), access).get("X-Linked-Etag", "").strip('"')
-    except RefusedError as refused:
-        if refused.headers.get("X-Error-Code") == "EntryNotFound":
-            raise _no_file(address, access, environment) from None
-        raise _refusal(refused, address) from None
-    except BrokenOffError as error:
-        raise _silent(address, error) from None
+def linked_sha256(address: Address, access: Access) -> str | None:
+    """Ask the hub for the file's SHA-256, which it has for large files. Raises as ``head_at``."""
+    tag = head_at(url_of(address), access).get("X-Linked-Etag", "").strip('"')
     return tag if re.fullmatch("[0-9a-f]{64}", tag) else None
 
 
-def _asked(address: Address, access: Access, environment: Mapping[str, str]) -> dict[str, Any]:
+def _ask_revision(address: Address, access: Access) -> dict[str, Any]:
     """Ask the hub about the repository at the address's revision."""
     revision = quote(address.revision or "main", safe="")
-    try:
-        found = json_at(f"{_endpoint(environment)}/api/models/{address.place}/revision/{revision}", access)
-    except RefusedError as refused:
-        raise _refusal(refused, address) from None
-    except BrokenOffError as error:
-        raise _silent(address, error) from None
-    return found if isinstance(found, dict) else {}
+    answer = json_at(f"{_endpoint()}/api/models/{address.place}/revision/{revision}", access)
+    return answer if isinstance(answer, dict) else {}
 
 
-def _no_file(address: Address, access: Access, environment: Mapping[str, str]) -> ImportModelError:
-    siblings = _asked(address, access, environment).get("siblings")
+def _explain(address: Address, bounds: Bounds, _status: int, headers: Message) -> ImportModelError | None:
+    match headers.get("X-Error-Code"):
+        case "EntryNotFound":
+            return _no_file(address, access_to(address, bounds))
+        case "RevisionNotFound":
+            return ImportModelError(f"{address.place} has no branch, tag or commit {address.revision}.")
+        case "RepoNotFound":
+            return ImportModelError(
+                f"The hub has no model {address.place}, or HF_TOKEN may not see it: set that if the model is private."
+            )
+    return None
+
+
+def _no_file(address: Address, access: Access) -> ImportModelError:
+    siblings = _ask_revision(address, access).get("siblings")
     rows = siblings if isinstance(siblings, list) else []
     names = [row["rfilename"] for row in rows if isinstance(row, dict) and isinstance(row.get("rfilename"), str)]
     hint = did_you_mean(address.path, names, 3, 0.4)
     return ImportModelError(f"{address.place} has no file {address.path} at {address.revision or 'main'}.{hint}")
 
 
-def _refusal(refused: RefusedError, address: Address) -> ImportModelError | EnvironmentSetupError:
-    code = refused.headers.get("X-Error-Code")
-    if code == "RevisionNotFound":
-        return ImportModelError(f"{address.place} has no branch, tag or commit {address.revision}.")
-    if code == "RepoNotFound":
-        return ImportModelError(
-            f"The hub has no model {address.place}, or HF_TOKEN may not see it: set that if the model is private."
-        )
-    return refused.error
+def _endpoint() -> str:
+    return (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
 
 
-def _silent(address: Address, error: BrokenOffError) -> EnvironmentSetupError:
-    return EnvironmentSetupError(f"{address.shown} could not be asked for: {error}. Run the same command again.")
-
-
-def _endpoint(environment: Mapping[str, str]) -> str:
-    return (environment.get("HF_ENDPOINT") or _HUB).rstrip("/")
-
-
-def _token(environment: Mapping[str, str]) -> str:
-    if token := environment.get("HF_TOKEN", "").strip():
+def _token() -> str:
+    if token := os.environ.get("HF_TOKEN", "").strip():
         return token
-    home = environment.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     try:
-        return Path(environment.get("HF_TOKEN_PATH") or Path(home, "token")).read_text().strip()
+        return Path(os.environ.get("HF_TOKEN_PATH") or Path(home, "token")).read_text().strip()
     except (OSError, UnicodeDecodeError):
         return ""

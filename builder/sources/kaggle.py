@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from builder.errors import EnvironmentSetupError
@@ -17,13 +16,13 @@ from builder.sources.transfer import Bounds
 from builder.spec.address import Address
 
 
-def url_of(address: Address, environment: Mapping[str, str] = os.environ) -> str:
+def url_of(address: Address) -> str:
     """Return the URL of the archive."""
-    endpoint = (environment.get("KAGGLE_API_ENDPOINT") or "https://www.kaggle.com").rstrip("/")
+    endpoint = (os.environ.get("KAGGLE_API_ENDPOINT") or "https://www.kaggle.com").rstrip("/")
     return f"{endpoint}/api/v1/models/{address.place}/{address.revision}/download"
 
 
-def access_to(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Access:
+def access_to(address: Address, bounds: Bounds) -> Access:
     """Return the access by KAGGLE_API_TOKEN, by KAGGLE_USERNAME and KAGGLE_KEY, or by ~/.kaggle/kaggle.json.
 
     Public models need none of them. Raises EnvironmentSetupError for a kaggle.json that is not valid.
@@ -32,15 +31,15 @@ def access_to(address: Address, bounds: Bounds, environment: Mapping[str, str] =
         "If the model wants its terms accepted, do so on its page at kaggle.com. Then set KAGGLE_USERNAME and "
         "KAGGLE_KEY, or write ~/.kaggle/kaggle.json (Settings, API, Create New Token)."
     )
-    return Access(address.shown, hint, _credentials(environment), bounds=bounds)
+    return Access(address.shown, hint, _credentials(), bounds=bounds)
 
 
-def _credentials(environment: Mapping[str, str]) -> dict[str, str]:
-    if token := environment.get("KAGGLE_API_TOKEN"):
+def _credentials() -> dict[str, str]:
+    if token := os.environ.get("KAGGLE_API_TOKEN"):
         return {"Authorization": f"Bearer {token}"}
-    if (user := environment.get("KAGGLE_USERNAME")) and (key := environment.get("KAGGLE_KEY")):
+    if (user := os.environ.get("KAGGLE_USERNAME")) and (key := os.environ.get("KAGGLE_KEY")):
         return basic(user, key)
-    path = Path(environment.get("KAGGLE_CONFIG_DIR") or Path.home() / ".kaggle", "kaggle.json")
+    path = Path(os.environ.get("KAGGLE_CONFIG_DIR") or Path.home() / ".kaggle", "kaggle.json")
     try:
         kept = json.loads(path.read_text())
         return basic(str(kept["username"]), str(kept["key"]))

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from email.message import Message
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from builder.errors import EnvironmentSetupError, ImportModelError
 from builder.escape import visible
 from builder.sources import s3
-from builder.sources.http import Access, RefusedError, basic, file_at, json_at
+from builder.sources.http import Access, basic, file_at, json_at
 from builder.sources.inside import safe_parts
-from builder.sources.transfer import Bounds, BrokenOffError, Open
+from builder.sources.transfer import Bounds, Open
 from builder.spec.address import Address, parse_address
 
 _API = "/api/2.0/mlflow"
@@ -82,13 +83,13 @@ class Version:
         return bucket, key
 
 
-def version_at(address: Address, bounds: Bounds, environment: Mapping[str, str] = os.environ) -> Version:
+def version_at(address: Address, bounds: Bounds) -> Version:
     """Ask for the version that ``address`` names, or that its alias is now.
 
     Raises ImportModelError where the registry has none, or keeps it where coldforge can't read; EnvironmentSetupError
     where the server is not known, refuses or is silent.
     """
-    server, access = _server(environment), _access(address, bounds, environment)
+    server, access = _server(), _access(address, bounds)
     if not address.revision:
         address = _of_alias(address, server, access)
     asked = urlencode({"name": address.place, "version": address.revision})
@@ -114,8 +115,8 @@ def _of_alias(address: Address, server: str, access: Access) -> Address:
         raise EnvironmentSetupError(f"MLflow does not say which version {address.shown} is.") from None
 
 
-def _server(environment: Mapping[str, str]) -> str:
-    server = environment.get("MLFLOW_TRACKING_URI", "").rstrip("/")
+def _server() -> str:
+    server = os.environ.get("MLFLOW_TRACKING_URI", "").rstrip("/")
     try:
         parts = urlsplit(server)
     except ValueError:
@@ -132,12 +133,12 @@ def _server(environment: Mapping[str, str]) -> str:
     return server
 
 
-def _access(address: Address, bounds: Bounds, environment: Mapping[str, str]) -> Access:
+def _access(address: Address, bounds: Bounds) -> Access:
     """Return the access to the server; one on this machine may be asked without encryption: nobody is in between."""
     hint = "Set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
-    user, password = environment.get("MLFLOW_TRACKING_USERNAME"), environment.get("MLFLOW_TRACKING_PASSWORD")
+    user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
     headers = {}
-    if token := environment.get("MLFLOW_TRACKING_TOKEN"):
+    if token := os.environ.get("MLFLOW_TRACKING_TOKEN"):
         headers = {"Authorization": f"Bearer {token}"}
     elif user and password:
         headers = basic(user, password)
@@ -145,17 +146,12 @@ def _access(address: Address, bounds: Bounds, environment: Mapping[str, str]) ->
 
 
 def _ask(url: str, access: Access) -> dict[str, Any]:
-    try:
-        found = json_at(url, access)
-    except RefusedError as refused:
-        if refused.status in (400, 404):
-            raise ImportModelError(
-                f"MLflow has no {access.what}. Look at the model's page there for its versions."
-            ) from None
-        raise refused.error from None
-    except BrokenOffError as error:
-        raise EnvironmentSetupError(f"MLflow could not be asked for {access.what}: {error}.") from None
-    return found if isinstance(found, dict) else {}
+    def explain(status: int, _headers: Message) -> ImportModelError | None:
+        why = f"MLflow has no {access.what}. Look at the model's page there for its versions."
+        return ImportModelError(why) if status in (400, 404) else None
+
+    answer = json_at(url, replace(access, explain=explain))
+    return answer if isinstance(answer, dict) else {}
 
 
 def _text(found: Any, *keys: str) -> str:

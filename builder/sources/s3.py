@@ -9,7 +9,7 @@ from typing import Any
 
 from builder.aws import incomplete_settings, make_client
 from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece
+from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece, ask_once
 from builder.spec.address import Address
 
 _CHANGED = (412, 416)
@@ -46,13 +46,10 @@ def object_at(address: Address, bounds: Bounds) -> Open:
 
 def names_below(bucket: str, prefix: str, what: str, bounds: Bounds) -> Iterator[str]:
     """Yield the keys that begin with ``prefix``, without it. ``what`` names them. Raises as ``object_at``."""
-    try:
-        with _told(what):
-            pages = _client(bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-            for page in pages:
-                yield from (row["Key"].removeprefix(prefix) for row in page.get("Contents", []))
-    except BrokenOffError as error:
-        raise EnvironmentSetupError(f"{what} could not be asked for: {error}. Run the same command again.") from None
+    with ask_once(what), _told(what):
+        pages = _client(bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        for page in pages:
+            yield from (row["Key"].removeprefix(prefix) for row in page.get("Contents", []))
 
 
 def _piece(answer: dict[str, Any], body: Any, what: str) -> Piece:

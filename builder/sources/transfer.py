@@ -24,6 +24,15 @@ class BrokenOffError(Exception):
     """A fault of a server or the network that may pass. The message names it, and holds nothing secret."""
 
 
+@contextmanager
+def ask_once(what: str) -> Iterator[None]:
+    """Make a BrokenOffError in the block one that a person reads. ``what`` is asked for."""
+    try:
+        yield
+    except BrokenOffError as error:
+        raise EnvironmentSetupError(f"{what} could not be asked for: {error}. Run the same command again.") from None
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Limits for a server. Times are seconds."""

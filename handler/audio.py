@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .description import AudioInput
 
 
+_CUT_SHORT = "ends too early, or is damaged"
+
+
 class Windows(NamedTuple):
     """``samples``: float32 [count, length] as bytes; ``spans``: the start and end of each in the recording, seconds."""
 
@@ -44,7 +47,7 @@ def open_decoders(path: str) -> Any:
 def windows(
     data: bytes, where: str, target: AudioInput, limits: Limits, library: Any, seconds: float = math.inf
 ) -> Windows:
-    """The recording ``data``, WAV or FLAC, as what the model takes. ``where`` names it in messages.
+    """The recording ``data``, WAV, FLAC or MP3, as what the model takes. ``where`` names it in messages.
 
     ``library``: from ``open_decoders``. ``seconds`` are left for it. Raises HandlerError.
     """
@@ -90,25 +93,33 @@ def _require_allowed(found: Recording, target: AudioInput, limits: Limits, secon
 
 
 def _counted(found: Recording, limits: Limits, library: Any, seconds: float) -> Recording:
-    """A FLAC file that does not say how many frames it has, with their number."""
-    affordable = limits.samples * min(1, seconds / FILE_SECONDS) / found.channels
-    most = min(limits.recorded_seconds * found.rate, int(affordable)) + 1
-    data = found.samples
-    frames = int(library.cf_flac_read(ffi.from_buffer(data), len(data), most, ffi.NULL)) if found.kind is None else 0
-    if frames < 1:
-        raise DamagedAudioError(f"is a {found.format} file without samples")
+    """A file that does not say how many frames it has, with their number."""
+    frames = 0
+    if found.kind is None:
+        affordable = limits.samples * min(1, seconds / FILE_SECONDS) / found.channels
+        most = min(limits.recorded_seconds * found.rate, int(affordable)) + 1
+        frames = _read(found, most, ffi.NULL, library)
+    if frames < 0:
+        raise TruncatedAudioError(_CUT_SHORT)
+    if frames == 0:
+        raise DamagedAudioError("is a recording without samples")
     return found._replace(frames=frames)
 
 
 def _mono(found: Recording, library: Any) -> Any:
     mono = _floats(found.frames)
-    data = ffi.from_buffer(found.samples)
     if found.kind is None:
-        if library.cf_flac_read(data, len(found.samples), found.frames, mono) != found.frames:
-            raise TruncatedAudioError("is a FLAC file that ends too early, or is damaged")
-    elif library.cf_mono(data, found.kind, found.channels, found.frames, mono):
+        if _read(found, found.frames, mono, library) != found.frames:
+            raise TruncatedAudioError(_CUT_SHORT)
+    elif library.cf_mono(ffi.from_buffer(found.samples), found.kind, found.channels, found.frames, mono):
         raise DamagedAudioError("has samples that are no finite numbers")
     return mono
+
+
+def _read(found: Recording, frames: int, mono: Any, library: Any) -> int:
+    """Decode the first ``frames`` into ``mono``, or count them where that is NULL. Return how many there are."""
+    read = library.cf_mp3_read if found.format == "MP3" else library.cf_flac_read
+    return int(read(ffi.from_buffer(found.samples), len(found.samples), frames, mono))
 
 
 def _at_rate(mono: Any, rate: int, to: int, library: Any) -> Any:

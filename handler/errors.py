@@ -113,7 +113,7 @@ class OverBudgetError(HandlerError, code="over_budget", status=413):
 
 
 class NotAudioError(HandlerError, code="not_audio", status=415):
-    """The bytes are neither WAV nor FLAC."""
+    """The bytes are neither WAV, FLAC nor MP3."""
 
 
 class DamagedAudioError(HandlerError, code="damaged_audio", status=422):

@@ -1,4 +1,4 @@
-"""What a WAV or FLAC file says of itself, before anything of it is decoded."""
+"""What a WAV, FLAC or MP3 file says of itself, before anything of it is decoded."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ _KINDS = {(1, 1): 0, (1, 2): 1, (1, 3): 2, (1, 4): 3, (3, 4): 4, (3, 8): 5}
 
 
 class Recording(NamedTuple):
-    """``frames`` of one sample for each channel; 0 where a FLAC file does not say how many.
+    """``frames`` of one sample for each channel; 0 where the file does not say how many.
 
-    ``samples``: a WAV file's, of the type ``kind`` of ``cf_pcm``; a whole FLAC file, where ``kind`` is None.
+    ``samples``: those of a WAV file, of the type ``kind`` of ``cf_pcm``; of others all that is to be decoded.
     """
 
+    format: str  # "WAV", "FLAC" or "MP3"
     rate: int  # Hz
     channels: int
     frames: int
     samples: memoryview
     kind: int | None = None
 
-    @property
-    def format(self) -> str:
-        return "FLAC" if self.kind is None else "WAV"
+
+def is_recording(data: bytes) -> bool:
+    """Return whether the first bytes are those of a file that ``survey`` reads."""
+    return data[:4] in (b"RIFF", b"fLaC") or data[:3] == b"ID3" or _is_mp3_frame(data)
 
 
 def survey(data: bytes) -> Recording:
@@ -44,8 +46,10 @@ def survey(data: bytes) -> Recording:
         found = _wav(data)
     elif data[:4] == b"fLaC":
         found = _flac(data)
+    elif _is_mp3_frame(sound := _skip_id3(data)):
+        found = _mp3(sound)
     else:
-        raise NotAudioError("is not a recording in an accepted format; send WAV or FLAC")
+        raise NotAudioError("is not a recording in an accepted format; send WAV, FLAC or MP3")
     if not 1 <= found.channels <= MOST_CHANNELS:
         raise UnsupportedAudioError(f"has {found.channels} channels; 1 to {MOST_CHANNELS} are allowed")
     if not RATES[0] <= found.rate <= RATES[1]:
@@ -84,7 +88,7 @@ def _samples(data: bytes, at: int, size: int, form: bytes) -> Recording:
     if size > len(there) and size < _OPEN_END:
         raise TruncatedAudioError("is a WAV file that ends too early")
     frames = min(size, len(there)) // block if block else 0
-    return Recording(rate, channels, frames, there[: frames * block], kind)
+    return Recording("WAV", rate, channels, frames, there[: frames * block], kind)
 
 
 def _flac(data: bytes) -> Recording:
@@ -94,4 +98,25 @@ def _flac(data: bytes) -> Recording:
     if data[4] & 0x7F or data[5:8] != b"\0\0\x22":
         raise DamagedAudioError("is a FLAC file that cannot be decoded")
     about = int.from_bytes(data[18:26], "big")
-    return Recording(about >> 44, (about >> 41 & 7) + 1, about & (1 << 36) - 1, memoryview(data))
+    return Recording("FLAC", about >> 44, (about >> 41 & 7) + 1, about & (1 << 36) - 1, memoryview(data))
+
+
+def _skip_id3(data: bytes) -> memoryview:
+    """Return what follows the tag that an MP3 file may begin with: https://id3.org/id3v2.4.0-structure."""
+    size = 0
+    if data[:3] == b"ID3" and len(data) >= 10:
+        size = 10 + sum((data[6 + at] & 0x7F) << 7 * (3 - at) for at in range(4)) + (data[5] & 0x10 and 10)
+    return memoryview(data)[size:]
+
+
+def _is_mp3_frame(data: bytes | memoryview) -> bool:
+    """Return whether ``data`` begins with the header of a frame of MPEG audio, layer III, of a known bit rate."""
+    if len(data) < 4 or data[0] != 0xFF or data[1] & 0xE6 != 0xE2 or data[1] & 0x18 == 0x08:
+        return False
+    return data[2] & 0xF0 not in (0, 0xF0) and data[2] & 0x0C != 0x0C
+
+
+def _mp3(sound: memoryview) -> Recording:
+    halvings = {0x18: 0, 0x10: 1, 0: 2}[sound[1] & 0x18]  # MPEG 1, 2 and 2.5
+    rate = (44_100, 48_000, 32_000)[sound[2] >> 2 & 3] >> halvings
+    return Recording("MP3", rate, 1 if sound[3] >> 6 == 3 else 2, 0, sound)

@@ -40,6 +40,7 @@ from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sandbox.kernel import CONTAINED
 from builder.sources import MODELS, Show, fetched_digest, locate, unseen, with_text
+from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
 from builder.spec import ModelSpec
 from builder.stages.inputs import named_files
 from builder.targets import DEFAULT, Target
@@ -105,6 +106,8 @@ def bundle_in_docker(
     say(f"building in {image}")
     model = locate(spec, project.cache, show)
     text = with_text(spec, project.cache, show).text
+    if spec.audio:
+        fetch_miniaudio(project.cache, show)
     _, dependencies = build_dependencies(project, target)
     scratch = scratch_of(spec, project, model, target)
     mounts = build_mounts(spec, project, model, dependencies, scratch, text.file if text else None)
@@ -179,6 +182,9 @@ def _code(project: Project) -> Iterator[Mount]:
 def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path, text: Path | None) -> Iterator[Mount]:
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
+    if spec.audio:
+        place = fetched_folder(project.cache)
+        yield Mount(place, CACHE / place.relative_to(project.cache))
     if spec.source.path is None:
         yield from _fetched(spec, project, [path for path in (model, text) if path])
     else:

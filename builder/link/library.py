@@ -12,7 +12,8 @@ from builder.emit import GeneratedSources, Probe
 from builder.library.outside import FILE
 from builder.link.tables import attention_tables, fused_tables, integer_tables
 from builder.link.toolchain import Toolchain, at_a_time
-from builder.project import RUNTIME
+from builder.project import RUNTIME, cache_folder
+from builder.sources.miniaudio import unpack_miniaudio
 from builder.targets import Copy, Target
 
 KERNEL_SOURCES = tuple(
@@ -26,11 +27,8 @@ THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c", "platform/bfloat16.c"
 FUSED_SOURCE = "fused/kernels.c"
 """The fused kernels: one file, compiled for each instruction set."""
 
-AUDIO_SOURCES = ("audio/flac.c", "audio/samples.c", "audio/resample.c")
+AUDIO_SOURCES = ("audio/compressed.c", "audio/samples.c", "audio/resample.c")
 """Of a model that takes sound: what the function reads recordings with."""
-
-AUDIO_FLAGS = ("-fwrapv",)
-"""dr_flac adds up what a file says, and a damaged one may say too much for an integer."""
 
 ATTENTION_SOURCE = "fused/attention.c"
 """Attention, compiled likewise where a program has any."""
@@ -59,7 +57,7 @@ PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
 PUBLIC_SIGNATURES = ("cf_set_signature",)
 """The further function of a library with several signatures."""
 
-PUBLIC_AUDIO = ("cf_flac_read", "cf_mono", "cf_resample")
+PUBLIC_AUDIO = ("cf_flac_read", "cf_mono", "cf_mp3_read", "cf_resample")
 """The further functions of a library of a model that takes sound; see runtime/audio/audio.h."""
 
 PUBLIC_PROBES: dict[Probe, tuple[str, ...]] = {
@@ -86,6 +84,15 @@ def public_names(sources: GeneratedSources) -> tuple[str, ...]:
 def exports_map(names: Iterable[str]) -> str:
     """A linker's version script that hides all others."""
     return f"{{ global: {' '.join(f'{name};' for name in names)} local: *; }};\n"
+
+
+def audio_flags(cache: Path) -> tuple[str, ...]:
+    """Return the flags that ``AUDIO_SOURCES`` are compiled with, once miniaudio is in ``cache``.
+
+    miniaudio adds up what a file says, and a damaged one may say too much for an integer. Raises as
+    ``fetch_miniaudio`` does.
+    """
+    return "-fwrapv", "-isystem", str(unpack_miniaudio(cache).resolve())
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,7 @@ def _units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[
     if sources.cascades:
         yield unit(RUNTIME / "abi" / "cascade.c", baseline=True)
     for name in AUDIO_SOURCES if sources.audio else ():
-        yield unit(RUNTIME / name, own=AUDIO_FLAGS)
+        yield unit(RUNTIME / name, own=audio_flags(cache_folder()))
     if sources.outside:
         yield unit(RUNTIME / "abi" / "weights.c", baseline=True, own=sources.flags)
     else:

@@ -13,11 +13,11 @@ from pathlib import Path
 from builder import __version__
 from builder.commands import setup_command
 from builder.errors import EnvironmentSetupError
-from builder.pack.parts import OURS, Part, our_text
-from builder.project import RUNTIME
+from builder.pack.parts import OURS, Part, Wheel, our_text
+from builder.project import cache_folder
+from builder.sources.miniaudio import ARCHIVE, HEADER, SHA256, VERSION, unpack_miniaudio
 
 _RULE = "-" * 80
-_FLAC = RUNTIME / "audio" / "dr_flac.h"
 
 
 def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = False) -> tuple[Part, ...]:
@@ -69,22 +69,22 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             about="of zig's wheel of this version; the linker takes what is called, which may be nothing",
             texts=(_file("ziglang", "ziglang/LICENSE"), _file("ziglang", "ziglang/lib/libunwind/LICENSE.TXT")),
         ),
-        *([_flac_decoder(inside)] if sound else []),
+        *([_decoders(inside)] if sound else []),
     )
 
 
-def _flac_decoder(inside: tuple[str, ...]) -> Part:
-    text = _FLAC.read_text(encoding="utf-8")
-    version = re.search(r"^dr_flac - v(\S+)", text, re.MULTILINE)
+def _decoders(inside: tuple[str, ...]) -> Part:
+    text = (unpack_miniaudio(cache_folder()) / HEADER).read_text(encoding="utf-8")
     return Part(
-        ref="mackron:dr_flac",
-        name="dr_flac",
-        version=version[1] if version else "",
+        ref=f"pkg:pypi/miniaudio@{VERSION}",
+        name="miniaudio",
+        version=VERSION,
         licence="MIT-0",
         inside=inside,
-        purl="pkg:github/mackron/dr_libs",
-        about="decodes FLAC (builder/runtime/audio); only in libraries of models that take sound",
-        texts=(text.partition("ALTERNATIVE 2 - MIT No Attribution\n")[2].strip("=*/\n "),),
+        purl=f"pkg:pypi/miniaudio@{VERSION}",
+        about=f"{HEADER} of this package decodes FLAC and MP3; only in libraries of models that take sound",
+        wheel=Wheel(ARCHIVE, SHA256),
+        texts=(text.rpartition("ALTERNATIVE 2 - MIT No Attribution\n")[2].strip("=*/\n "),),
     )
 
 

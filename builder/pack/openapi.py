@@ -31,7 +31,7 @@ BOX: Schema = {"type": "array", "items": NUMBER | {"minimum": 0}, "minItems": 4,
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp", "application/octet-stream")
 IMAGE: Schema = {"type": "string", "format": "image-base64", "contentEncoding": "base64"}
-AUDIO_TYPES = ("audio/wav", "audio/flac", "application/octet-stream")
+AUDIO_TYPES = ("audio/wav", "audio/flac", "audio/mpeg", "application/octet-stream")
 AUDIO: Schema = {"type": "string", "format": "audio-base64", "contentEncoding": "base64"}
 EXAMPLE: Schema = {"type": "string", "contentEncoding": "base64"}
 """A serialized tf.Example."""

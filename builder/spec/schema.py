@@ -375,7 +375,7 @@ IMAGE = Section(
 
 AUDIO = Section(
     "audio",
-    f"The input that takes sound: recordings as WAV or FLAC, of any rate and length. See {docs_command('audio')}.",
+    f"The input that takes sound: recordings as WAV, FLAC or MP3, of any rate and length. See {docs_command('audio')}.",
     (
         Field("rate", Whole(1_000, 384_000), "The sample rate that the model was trained on, in Hz.", required=True),
         Field(

@@ -27,6 +27,7 @@ from builder.pack.tokenizers import fetch, with_package
 from builder.preflight import Preflight, check, require
 from builder.sandbox import Sandbox
 from builder.sources import locate
+from builder.sources.miniaudio import fetch_miniaudio
 from builder.spec import ModelSpec, Source, Variant, to_json
 from builder.stages.converted import answer, converted, framework_of, unreadable
 from builder.text import needs_package
@@ -61,6 +62,8 @@ def import_variants(ws: Workspace) -> ImportedModel:
     if needs_package(text):
         fetch(ws.cache, ws.target)  # for the bundle
         ws = ws.for_spec(with_package(ws.spec, ws.cache))
+    if ws.spec.audio:
+        fetch_miniaudio(ws.cache, ws.progress.bytes)  # for the library: it shows here already whether it can be had
     with ws.progress.stage("source", ws.spec.source.shown):
         model = locate(ws.spec, ws.cache, ws.progress.bytes)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)

@@ -45,6 +45,10 @@ class Kind:
         """Return the content types of a body that is a file of this kind; one that ends with a slash is any such."""
         return ()
 
+    def recognises(self, data: bytes) -> bool:
+        """Tell a file of this kind by its first bytes."""
+        return False
+
     def stands_alone(self, description: Description) -> bool:
         """Tell whether a file of this kind is all that the model takes."""
         return len(description.feeds) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import TooManyImagesError, WrongFieldError, WrongTypeError
+from ..image import format_of
 from ..request import File, encoded_file, source
 from ..typed import TYPE_CHECKING, Any
 from . import Kind, require_files
@@ -24,6 +25,9 @@ class ImageKind(Kind):
 
     def media(self, description: Description) -> tuple[str, ...]:
         return ("image/", "application/octet-stream", "multipart/form-data")
+
+    def recognises(self, data: bytes) -> bool:
+        return format_of(data) is not None
 
     def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
         require_files(files, "picture")

@@ -28,6 +28,11 @@ class RecordingKind(Kind):
     def media(self, description: Description) -> tuple[str, ...]:
         return ("audio/", "application/octet-stream", "multipart/form-data")
 
+    def recognises(self, data: bytes) -> bool:
+        from ..recording import is_recording
+
+        return is_recording(data)
+
     def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
         require_files(files, "recording")
         if len(files) > 1:

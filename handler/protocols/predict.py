@@ -45,8 +45,7 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..image import format_of
-from ..inputs import file_kind, kinds
+from ..inputs import Kind, file_kind, kinds
 from ..options import NAMES, Options, chosen, options
 from ..request import File, Request, items
 from ..server import Call, Result, Server
@@ -134,9 +133,9 @@ def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> 
     description, limits = server.description(name), server.limits
     content_type = request.headers.get("content-type", "")
     media = content_type.partition(";")[0].strip().lower()
-    if media in ("", FORM):
-        media = _recognise_media(request.body, description) or media
     kind = file_kind(description)
+    if media in ("", FORM):
+        media = _recognise_media(request.body, kind) or media
     if media in ("", "application/json"):
         event = request.json(kind.example if kind else '{"inputs": {}}', limits)
         name = _model(event) or name
@@ -158,9 +157,9 @@ def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> 
     return of_files(files, description, limits)._replace(model=name)
 
 
-def _recognise_media(body: bytes, description: Description) -> str:
+def _recognise_media(body: bytes, kind: Kind | None) -> str:
     """Tell the media type of ``body`` by its first bytes; empty where they are neither a file's nor those of JSON."""
-    if format_of(body) if description.image else description.audio and body[:4] in (b"RIFF", b"fLaC"):
+    if kind and kind.recognises(body):
         return "application/octet-stream"
     return "application/json" if body[:64].lstrip()[:1] in (b"{", b"[") else ""
 

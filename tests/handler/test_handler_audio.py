@@ -88,6 +88,23 @@ def test_flac_is_decoded_to_the_bit(decoders: Any, name: str) -> None:
     assert np.array_equal(found, values)
 
 
+@pytest.mark.parametrize("name", sounds.MP3)
+def test_mp3_is_decoded_as_libsndfile_does(decoders: Any, name: str) -> None:
+    data, values, rate = sounds.mp3(name)
+    found = np.frombuffer(heard(decoders, data, AudioInput("sound", rate, len(values), 1)).samples, np.float32)
+    assert len(found) == len(values)
+    assert np.abs(found - values).max() < 2e-6
+
+
+def test_an_mp3_that_was_cut_out_of_another_is_silent_until_its_bits_are_there(decoders: Any) -> None:
+    data, values, rate = sounds.mp3("mono8.mp3")  # of seven frames, each of 576 samples
+    values = values[2 * 576 :]
+    target = AudioInput("sound", rate, len(values), len(values))
+    found = np.frombuffer(heard(decoders, data[2 * len(data) // 7 :], target).samples, np.float32)
+    assert not found[:576].any()
+    assert np.abs(found - values)[3 * 576 :].max() < 2e-6
+
+
 def test_another_rate_has_the_numbers_of_scipy(decoders: Any) -> None:
     values = np.sin(np.arange(40) * 0.3) * 0.5
     scipys = [
@@ -143,12 +160,18 @@ def flac(offset: int, value: bytes) -> bytes:
     return bytes(data)
 
 
+def mp3(offset: int, value: bytes) -> bytes:
+    data = bytearray(sounds.mp3("mono8.mp3")[0])
+    data[offset : offset + len(value)] = value
+    return bytes(data)
+
+
 @pytest.mark.parametrize(
     ("data", "error", "says"),
     [
-        (b"", errors.NotAudioError, "send WAV or FLAC"),
-        (b"OggS" + bytes(100), errors.NotAudioError, "send WAV or FLAC"),
-        (b"RIFF\0\0\0\0AVI LIST", errors.NotAudioError, "send WAV or FLAC"),
+        (b"", errors.NotAudioError, "send WAV"),
+        (b"OggS" + bytes(100), errors.NotAudioError, "send WAV"),
+        (b"RIFF\0\0\0\0AVI LIST", errors.NotAudioError, "send WAV"),
         (b"RIFF\0\0\0\0WAVE", errors.TruncatedAudioError, "before its samples"),
         (b"RIFF\0\0\0\0WAVEdata\4\0\0\0abcd", errors.DamagedAudioError, "does not say what its samples are"),
         (b"RIFF\0\0\0\0WAVE" + b"junk\0\0\0\0" * 2_000, errors.UnsupportedAudioError, "pieces before its samples"),
@@ -169,6 +192,13 @@ def flac(offset: int, value: bytes) -> bytes:
         (flac(400, b"\0\0\0"), errors.TruncatedAudioError, "ends too early, or is damaged"),
         (flac(21, b"\xff\xff\xff\xff\xff"), errors.RecordingTooLongError, "s long; at most 60 s"),
         (flac(21, b"\xf0\0\0\0\0")[:60], errors.DamagedAudioError, "without samples"),
+        (b"ID3\4\0\0\0\0\0\1\0" + sounds.wav("u8", noise(9), RATE), errors.NotAudioError, "send WAV"),
+        (mp3(2, b"\x08"), errors.NotAudioError, "send WAV"),  # of a free bit rate
+        (mp3(0, b"\xff")[:-1], errors.TruncatedAudioError, "ends too early, or is damaged"),
+        (mp3(0, b"\xff") + b"more", errors.TruncatedAudioError, "ends too early, or is damaged"),
+        (mp3(216, b"\0"), errors.TruncatedAudioError, "ends too early, or is damaged"),  # no frame
+        (mp3(219, b"\x44"), errors.TruncatedAudioError, "ends too early, or is damaged"),  # of two channels
+        (mp3(4, b"\xff" * 16), errors.TruncatedAudioError, "ends too early, or is damaged"),  # in side information
     ],
 )  # fmt: skip
 def test_what_is_refused(decoders: Any, data: bytes, error: type[HandlerError], says: str) -> None:
@@ -210,6 +240,16 @@ def test_a_few_bytes_of_flac_that_become_an_hour_are_refused_at_once(decoders: A
     assert good.samples == bytes(4 * 0x1000)
 
 
+def test_small_mp3_frames_that_become_hours_are_refused_at_once(decoders: Any) -> None:
+    frame = bytes([0xFF, 0xF3, 0x14, 0xC0]) + bytes(20)  # MPEG 2, 8 kbit/s, one channel: 24 ms in 24 bytes
+    with pytest.raises(errors.RecordingTooLongError):
+        heard(decoders, frame * 200_000)
+    with pytest.raises(errors.OverBudgetError):
+        heard(decoders, frame * 20_000, limits=Limits(samples=100_000))
+    with pytest.raises(errors.OverBudgetError):
+        heard(decoders, frame * 20_000, limits=Limits(memory=10_000_000))
+
+
 def silent_frame(number: int) -> bytes:
     """A FLAC frame of 65,535 zeros, 16 bits, one channel: RFC 9639, section 9."""
     head = b"\xff\xf8\x70\x08" + coded(number) + b"\xff\xfe"
@@ -232,7 +272,7 @@ def crc(data: bytes, bits: int, polynomial: int) -> int:
 
 
 SEEDS = [sounds.wav("s16", noise(200, 2), 16_000, extensible=True), sounds.wav("f32", noise(50), RATE)]
-SEEDS += [sounds.flac(name)[0] for name in sounds.FLAC]
+SEEDS += [sounds.flac(name)[0] for name in sounds.FLAC] + [sounds.mp3(name)[0] for name in sounds.MP3]
 
 
 @given(st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 2_000), st.binary(max_size=4)), max_size=6))
@@ -283,6 +323,12 @@ def test_a_recording_as_it_is(client: Client, media: str) -> None:
     response = client.send("POST", "/predict", FILE, {"content-type": media})
     assert response.status == 200
     require_right(json.loads(response.body))
+
+
+@pytest.mark.parametrize("data", [sounds.flac("mono16.flac")[0], *(sounds.mp3(name)[0] for name in sounds.MP3)])
+def test_a_compressed_recording_is_known_by_its_first_bytes(client: Client, data: bytes) -> None:
+    response = client.send("POST", "/predict", data, {"content-type": "application/x-www-form-urlencoded"})
+    assert json.loads(response.body)["error"]["code"] == "recording_too_long"
 
 
 def test_a_form_holds_one_recording(client: Client) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.link.library import AUDIO_FLAGS, AUDIO_SOURCES, PUBLIC_AUDIO, exports_map
+from builder.link.library import AUDIO_SOURCES, PUBLIC_AUDIO, audio_flags, exports_map
 from builder.link.toolchain import Toolchain
 from builder.pack.openapi import write_openapi
 from builder.project import RUNTIME, cache_folder
@@ -241,7 +241,7 @@ def _audio_objects(toolchain: Toolchain, folder: Path) -> list[Path]:
     objects = []
     for name in AUDIO_SOURCES:
         objects.append(folder / f"{Path(name).stem}.o")
-        toolchain.compile(RUNTIME / name, objects[-1], include=(RUNTIME,), flags=AUDIO_FLAGS)
+        toolchain.compile(RUNTIME / name, objects[-1], include=(RUNTIME,), flags=audio_flags(cache_folder()))
     return objects
 
 

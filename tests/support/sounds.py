@@ -1,4 +1,4 @@
-"""Recordings for the tests: WAV files of every kind, and what is in the FLAC files of tests/data."""
+"""Recordings for the tests: WAV files of every kind, and what is in the FLAC and MP3 files of tests/data."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ Array = NDArray[Any]
 DATA = Path(__file__).parents[1] / "data"
 FLAC = {"mono16.flac": (1200, 1, 16, 8_000), "stereo24.flac": (900, 2, 24, 44_100)}
 """Frames, channels, bits and rate of each file, whose samples are ``tune``."""
+MP3 = {"mono8.mp3": 8_000, "stereo44.mp3": 44_100}
+"""The rate of each file."""
 KINDS = {"u8": (1, 8), "s16": (1, 16), "s24": (1, 24), "s32": (1, 32), "f32": (3, 32), "f64": (3, 64)}
 """WAV's number of a format, and its bits."""
 
@@ -55,6 +57,11 @@ def flac(name: str) -> tuple[bytes, NDArray[np.float32], int]:
     frames, channels, bits, rate = FLAC[name]
     values = tune(frames, channels, bits) / 2 ** (bits - 1)
     return (DATA / name).read_bytes(), values.mean(axis=1).astype(np.float32), rate
+
+
+def mp3(name: str) -> tuple[bytes, NDArray[np.float32], int]:
+    """A file of tests/data, its samples as one channel, as libsndfile decodes them, and its rate."""
+    return (DATA / name).read_bytes(), np.fromfile(DATA / f"{name}.f32", "<f4"), MP3[name]
 
 
 def resampled(values: Array, rate: int, to: int) -> Array:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / "builder"
 PROCESSORS = re.compile(r"x86[-_]?64|arm64|aarch64|amd64", re.IGNORECASE)
 TRIPLES = re.compile(r"\w+-(?:unknown-)?(?:linux-gnu|wasi)\b")
-KERNEL_CODE = {"platform/threads.c", "platform/bfloat16.c", "fused/vector.h", "audio/dr_flac.h"}
+KERNEL_CODE = {"platform/threads.c", "platform/bfloat16.c", "fused/vector.h"}
 """Runtime files that hold an instruction or a header of one architecture; they do without it on another."""
 
 

@@ -19,6 +19,10 @@ int cf_mono(const void *samples, cf_pcm kind, int channels, int64_t frames, floa
  * are, which are fewer where the file ends or is damaged, or -1 if it is no FLAC file or there is no memory. */
 int64_t cf_flac_read(const void *file, size_t size, int64_t frames, float *mono);
 
+/* The same of an MP3 file, from its first frame on. Returns -1 if it is no such file, or anything but a tag follows its
+ * last whole frame. What an encoder put before and behind the recording does not count, if the file says how much. */
+int64_t cf_mp3_read(const void *file, size_t size, int64_t frames, float *mono);
+
 /* `count` samples at the rate `from` become ceil(count * to / from) at the rate `to`, with the filter of
  * scipy.signal.resample_poly: a sinc over 10 zero crossings on either side, under a Kaiser window of beta 5; zeros
  * stand before and after. Returns 0, or -1 if there is no memory. */

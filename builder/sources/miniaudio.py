@@ -1,0 +1,72 @@
+"""The C code of miniaudio, which decodes recordings: a pinned source distribution, unpacked and never installed.
+
+pip would fetch it too, but run its build script to learn what it is.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from builder.cache import file_digest, run_cached
+from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.sources.remote import remote
+from builder.sources.store import Store
+from builder.sources.transfer import USUAL, Show, discard, transfer, unseen
+from builder.spec.address import parse_address
+
+VERSION = "1.71"
+ARCHIVE = f"miniaudio-{VERSION}.tar.gz"
+SHA256 = "ff51e2887bb673e2e757752b586b3dc924d59aa5fbcae9bbc45f4a111bd3262b"
+URL = f"https://files.pythonhosted.org/packages/d8/d5/e5439dc08561f73656bfeb3340fc64ab63163e101426593d8fb9a025ff1e/{ARCHIVE}"
+HEADER = "miniaudio.h"
+PACKAGES = "packages"
+"""The folder of the cache that source distributions are kept in."""
+
+
+def fetched_folder(cache: Path) -> Path:
+    """Return the folder that ``fetch_miniaudio`` leaves the source distribution in."""
+    return Store(cache / PACKAGES).place(SHA256, ARCHIVE).parent
+
+
+def fetch_miniaudio(cache: Path, show: Show = unseen) -> Path:
+    """Have the source distribution in ``cache``, and return its path. The network is needed once.
+
+    ``show`` sees it come. Raises EnvironmentSetupError where it cannot be had, and DiskError.
+    """
+    store = Store(cache / PACKAGES)
+    place = fetched_folder(cache) / ARCHIVE
+    with store.written(), store.download(SHA256) as part:
+        if store.kept(SHA256, ARCHIVE):
+            return place
+        try:
+            transfer(remote(parse_address(URL), None, USUAL).open, part, ARCHIVE, USUAL, show)
+        except (ImportModelError, EnvironmentSetupError) as error:
+            raise EnvironmentSetupError(
+                f"{error} A model that takes sound is compiled with it. Where {URL} cannot be reached, put that file "
+                f"at {place}."
+            ) from error
+        found = file_digest(part)
+        if found == SHA256:
+            store.keep(part, SHA256, ARCHIVE)
+        discard(part)
+    if found != SHA256:
+        raise EnvironmentSetupError(
+            f"{URL} gave another file than expected: its SHA-256 is {found}, not {SHA256}. If a proxy answers for that "
+            f"host, have it let the file through, or put the right one at {place}."
+        )
+    return place
+
+
+def unpack_miniaudio(cache: Path) -> Path:
+    """Return the folder in ``cache`` with ``miniaudio.h``. Raises as ``fetch_miniaudio`` does."""
+
+    def unpack(folder: Path) -> None:
+        with tarfile.open(fetch_miniaudio(cache)) as archive:
+            member = archive.extractfile(f"miniaudio-{VERSION}/miniaudio/{HEADER}")
+            assert member is not None
+            (folder / HEADER).write_bytes(member.read())
+
+    folder = cache / "miniaudio"
+    run_cached(folder, SHA256, unpack)
+    return folder

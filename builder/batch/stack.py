@@ -34,7 +34,7 @@ def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
     outputs = {row["OutputKey"]: row["OutputValue"] for row in found.get("Outputs", [])}
     if "BatchMachineArn" not in outputs:
         raise BatchError(
-            f"the stack {stack} has no state machine for batches: deploy it with Batch=on and ResultsBucket."
+            f"the stack {stack} has no state machine for batches: deploy it with the add-ons batch and results."
         )
     with batch_errors(f"asking for the function of {stack}"):
         about = client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])

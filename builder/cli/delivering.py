@@ -30,6 +30,8 @@ def _deploy_arguments(parser: Arguments) -> None:
     help = "zip: layers; image: a container image; instances: Lambda Managed Instances (default: zip)"
     parser.add_argument("--package", choices=("zip", "image", "instances"), default="zip", help=help)
     parser.add_argument("--env", default="default", metavar="NAME", help="an environment of samconfig.toml")
+    help = "add-ons of the template, with commas between them, besides those of the environment"
+    parser.add_argument("--with", dest="addons", default="", metavar="NAMES", help=help)
     parser.add_argument("--stack", default="", metavar="NAME", help="the stack (default: coldforge-MODEL-ENV)")
     parser.add_argument(
         "--parameters",
@@ -44,6 +46,7 @@ def _deploy_arguments(parser: Arguments) -> None:
 
 def deploy(options: Options, project: Project) -> None:
     from builder.deliver.deploy import Deployment, deploy, target_of
+    from builder.deliver.environments import addon_list
 
     specs = [load_spec(model, project) for model in options.models]
     *_, target = targets_of(options, specs[0])
@@ -55,6 +58,7 @@ def deploy(options: Options, project: Project) -> None:
         options.env,
         tuple(options.parameters),
         options.stack,
+        tuple(addon_list(options.addons)),
         tuple(shlex.split(options.sam_flags)),
     )
     output = sys.stderr if options.json else sys.stdout
@@ -134,5 +138,5 @@ COMMANDS = (
     Command("deploy", "deploy a bundle to AWS as a stack, with AWS's SAM CLI", _deploy_arguments, deploy),
     Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, publish),
     Command("stage", "make a bundle the one that SAM deploys; print name and version", _stage_arguments, stage),
-    Command("check", "check a built SAM template against Lambda's limits", _check_arguments, check),
+    Command("check", "check a built SAM template and the values of its parameters", _check_arguments, check),
 )

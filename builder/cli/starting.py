@@ -24,6 +24,8 @@ def _new_arguments(parser: Arguments) -> None:
         "--from", dest="model", metavar="MODEL",
         help=".keras, .h5, .pb or a SavedModel folder, which is copied, or an address (default: the emotion example's)",
     )  # fmt: skip
+    help = "add-ons of the stack, with commas between them (default: none, or with --update those that it has)"
+    parser.add_argument("--with", dest="addons", default="", metavar="NAMES", help=help)
     parser.add_argument(
         "--update", action="store_true", help="write nothing: show how the files differ from what it would write today"
     )
@@ -31,10 +33,12 @@ def _new_arguments(parser: Arguments) -> None:
 
 
 def new(options: Options, project: Project) -> None:
+    from builder.deliver.environments import addon_list
+    from builder.deliver.template_check import required_parameters
     from builder.importers.draft import draft_text
     from builder.scaffold import Service, active_command, differences, example_model, service_files, write_service
 
-    service = Service.of(options.folder)
+    service = Service.of(options.folder, addon_list(options.addons), update=options.update)
     files = service_files(service)
     if options.update:
         diff = "".join(differences(options.folder, files))
@@ -49,6 +53,8 @@ def new(options: Options, project: Project) -> None:
         toml, copied = example_model(project, service), None
     written = write_service(options.folder, {"model.toml": toml, **files}, copied, active_command())
     text = f"wrote {relative(options.folder)}: check model.toml there, then run `make bundle` and `make test` in it"
+    if missing := required_parameters(files["template.yaml"]) if service.addons else []:
+        text += f"; before `make deploy`, give {', '.join(missing)} values in samconfig.toml"
     answer(options, {"files": written, "diff": ""}, text)
 
 

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import IO
 
 from builder.commands import either
-from builder.deliver.environments import deploy_table, parameters
+from builder.deliver.compose import compose_template
+from builder.deliver.environments import deploy_table, environment_addons, parameters
 from builder.deliver.stage import stage
 from builder.errors import EnvironmentSetupError, PublishError, UsageError
 from builder.files import write_file
-from builder.pack import image, instances
+from builder.pack.image import image_context
 from builder.project import Project
 from builder.targets import DEFAULT, TARGETS, Target
 
-TEMPLATES = {"zip": "template.yaml", "image": image.TEMPLATE, "instances": instances.TEMPLATE}
-"""The template of each way to package the function. All but the first are made of it."""
+TEMPLATE = "build/template.yaml"
+"""The template with its add-ons, as `sam build` takes it in a checkout."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Deployment:
     """A stack to be made of the bundle of ``models``, which the command line calls ``named``.
 
     ``environment``: one of samconfig.toml. ``parameters``: the template's, as NAME=VALUE, over those of the
-    environment. ``stack``: its name; empty for the usual one. ``sam_options``: further words for `sam deploy`.
+    environment. ``stack``: its name; empty for the usual one. ``addons``: besides those of the environment.
+    ``sam_options``: further words for `sam deploy`.
     """
 
     models: tuple[str, ...]
@@ -39,6 +41,7 @@ class Deployment:
     environment: str = "default"
     parameters: tuple[str, ...] = ()
     stack: str = ""
+    addons: tuple[str, ...] = ()
     sam_options: tuple[str, ...] = ()
 
     @property
@@ -73,13 +76,22 @@ def deploy(
     """
     if wanted.package != "zip" and not project.is_checkout:
         raise UsageError(f"--package {wanted.package} works in a checkout of coldforge, not in a project of its own.")
+    if wanted.addons and not project.is_checkout:
+        names = ",".join(wanted.addons)
+        raise UsageError(
+            "template.yaml of a project of its own has the add-ons that it was made with: "
+            f"`coldforge new --update --with {names} .` shows what {names} would bring."
+        )
     sam, stack = find_sam(project), wanted.stack_name(project)
     given = [f"ModelName={'-'.join(wanted.models)}", *wanted.values]
     values = parameters(project.root / "samconfig.toml", wanted.environment, given)
+    text = _composed(wanted, project) if project.is_checkout else ""
     staged = stage(wanted.models, project, wanted.target, wanted.named)
     template = project.root / "template.yaml"
     if project.is_checkout:
-        _write_template(wanted, project)
+        if wanted.package == "image":
+            image_context(project, wanted.target)
+        write_file(project.root / TEMPLATE, text)
         _run([*sam, *build_words(wanted)], output, {"TARGET": wanted.target.name})
         template = project.root / ".aws-sam" / "build" / "template.yaml"
     if upload:
@@ -104,7 +116,7 @@ def find_sam(project: Project) -> list[str]:
 def build_words(wanted: Deployment) -> list[str]:
     """Return the arguments of `sam build`."""
     overrides = ["--parameter-overrides", *wanted.values] if wanted.values else []
-    return ["build", "--template-file", TEMPLATES[wanted.package], *overrides]
+    return ["build", "--template-file", TEMPLATE, "--base-dir", ".", "--parallel", *overrides]
 
 
 def deploy_words(wanted: Deployment, stack: str, values: Mapping[str, str]) -> list[str]:
@@ -116,13 +128,9 @@ def deploy_words(wanted: Deployment, stack: str, values: Mapping[str, str]) -> l
     return ["deploy", "--config-env", wanted.environment, *named, *asks, *images, *overrides, *wanted.sam_options]
 
 
-def _write_template(wanted: Deployment, project: Project) -> None:
-    text = (project.root / "template.yaml").read_text(encoding="utf-8")
-    if wanted.package == "image":
-        image.image_context(project, wanted.target)
-        write_file(project.root / image.TEMPLATE, image.image_template(text))
-    elif wanted.package == "instances":
-        write_file(project.root / instances.TEMPLATE, instances.instances_template(text))
+def _composed(wanted: Deployment, project: Project) -> str:
+    own = environment_addons(project.root / "samconfig.toml", wanted.environment)
+    return compose_template([*own, *wanted.addons], wanted.package)
 
 
 def _run(command: Sequence[str], output: IO[str], environment: Mapping[str, str] | None = None) -> None:

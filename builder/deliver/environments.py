@@ -1,4 +1,4 @@
-"""The parameters of an environment in samconfig.toml, and those given over them.
+"""The parameters and add-ons of an environment in samconfig.toml, and those given over them.
 
 `sam deploy --parameter-overrides` on the command line replaces the whole list of samconfig.toml; here they are joined.
 """
@@ -26,8 +26,26 @@ def parameters(samconfig: Path, environment: str, given: Sequence[str]) -> dict[
     return dict(word.split("=", 1) for word in (*words, *given))
 
 
+def environment_addons(samconfig: Path, environment: str) -> list[str]:
+    """Return the add-ons that ``[<environment>.coldforge.parameters]`` names as ``with``, with commas between them.
+
+    Raises UsageError as ``parameters`` does.
+    """
+    return addon_list(str(_table(samconfig, environment, "coldforge").get("with", "")))
+
+
+def addon_list(text: str) -> list[str]:
+    """Return the names in ``text``, which has commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
     """Return the settings of `sam deploy` for ``environment``. Raises UsageError as ``parameters`` does."""
+    return _table(samconfig, environment, "deploy")
+
+
+def _table(samconfig: Path, environment: str, command: str) -> dict[str, Any]:
+    """Return the settings of ``command`` for ``environment``, which has some for `sam deploy` at least."""
     try:
         tables = tomllib.loads(samconfig.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -35,5 +53,5 @@ def deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
     known = [name for name, table in tables.items() if isinstance(table, dict) and "deploy" in table]
     if environment not in known:
         raise UsageError(f"{samconfig.name} has no environment {environment}; it has {', '.join(known)}.")
-    table: dict[str, Any] = tables[environment]["deploy"].get("parameters", {})
+    table: dict[str, Any] = tables[environment].get(command, {}).get("parameters", {})
     return table

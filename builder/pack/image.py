@@ -1,8 +1,7 @@
 """The function as a container image, for models that no layer can hold.
 
 Puts what the zip function and its layers hold into ``build/image``, a Docker context, at the paths they have in
-Lambda. ``template-image.yaml`` deploys it; it is ``template.yaml`` but for the function's packaging, and made from it:
-by ``python -m builder.pack.image``, too.
+Lambda. ``coldforge deploy --package image`` deploys it.
 """
 
 from __future__ import annotations
@@ -15,53 +14,13 @@ from pathlib import Path
 
 from builder.commands import bundle_command
 from builder.errors import UsageError
-from builder.files import replacing, write_file
+from builder.files import replacing
 from builder.pack.dependencies import build_dependencies
-from builder.pack.edits import edited
 from builder.pack.function import add_function
 from builder.project import Project
 from builder.targets import DEFAULT, Target
 
 DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
-TEMPLATE = "template-image.yaml"
-
-_ZIP_ONLY = (
-    r"^          - SnapStart\n",
-    r"^          - CodeSigningConfigArn\n",
-    r"^          - OtelLayerArn\n          - OtelEndpoint\n",
-    r"^  SnapStart:\n(?:    .*\n)+",  # the parameter
-    r"^  CodeSigningConfigArn:\n(?:    .*\n)+",  # Lambda takes signatures of zips only
-    r"^  SnapStartAlone:\n(?:    .*\n)+",
-    r"^  OtelLayerArn:\n(?:    .*\n)+",  # no layer goes into an image
-    r"^  OtelEndpoint:\n(?:    .*\n)+",
-    r"^  UsesOtel: .*\n  HasOtelEndpoint: .*\n",
-    r"^          COLDFORGE_OTEL: .*\n          AWS_LAMBDA_EXEC_WRAPPER: .*\n(?:          OTEL_.*\n)+",
-    r"^  UseSnapStart: .*\n",
-    r"^  IsSigned: .*\n",
-    r"^      CodeSigningConfigArn: .*\n",
-    r"^      SnapStart:\n        .*\n",
-    r"      CodeUri: .*\n      Handler: .*\n      Runtime: .*\n",
-    r"      Layers:\n(?:        - .*\n)+",
-    r"^  ModelLayer:\n(?:    .*\n)+\n",
-    r"^  DependenciesLayer:\n(?:    .*\n)+\n",
-)
-_ZIP_METADATA = "      BuildMethod: makefile\n    Properties:\n      Description: !Sub"
-_IMAGE_METADATA = """\
-      DockerContext: build/image
-      Dockerfile: Dockerfile
-      DockerTag: latest
-    Properties:
-      PackageType: Image
-      Description: !Sub"""
-
-
-def image_template(template: str) -> str:
-    """``template.yaml``'s text with the function as an image. Raises ValueError where it is not as expected."""
-    template = edited(template, dict.fromkeys(_ZIP_ONLY, ""))
-    if template.count(_ZIP_METADATA) != 1:
-        raise ValueError("template.yaml's function is not built by a makefile")
-    head = "# Made from template.yaml by `python -m builder.pack.image`; edit that.\n"
-    return head + template.replace(_ZIP_METADATA, _IMAGE_METADATA)
 
 
 def image_context(project: Project, target: Target = DEFAULT) -> Path:
@@ -88,8 +47,3 @@ def dockerfile(environment: Mapping[str, str] = os.environ) -> str:
     if base := environment.get("COLDFORGE_LAMBDA_IMAGE", "").strip():
         text = re.sub(r"^ARG BASE_IMAGE=.*$", lambda _: f"ARG BASE_IMAGE={base}", text, count=1, flags=re.MULTILINE)
     return text
-
-
-if __name__ == "__main__":
-    root = Project.here().root
-    write_file(root / TEMPLATE, image_template((root / "template.yaml").read_text(encoding="utf-8")))

@@ -19,23 +19,12 @@ MAX_LAYERS = 5
 CONTAINER_IMAGE = 10 * 1024**3
 """Bytes of a container image, uncompressed, all layers together: the way out for what no zip can hold."""
 
-TMP_MIN_MB, TMP_MAX_MB = 512, 10_240
-MEMORY_MIN_MB, MEMORY_MAX_MB = 128, 10_240
-INSTANCE_MEMORY_MIN_MB, INSTANCE_MEMORY_MAX_MB = 2048, 32_768
-"""Of an execution environment on Lambda Managed Instances.
-https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-best-practices.html"""
-TIMEOUT_MAX_S = 900
+MEMORY_MAX_MB = 10_240
 WORKING_MEMORY = 256 << 20
 """Bytes of memory to have besides the weights: Python, the decoders, a model's buffers."""
 
-QUEUE_CONCURRENCY = (2, 1000)
-"""Instances that a queue as event source may keep busy (MaximumConcurrency), from and to."""
-
 QUEUE_TIMEOUTS = 6
 """Times the function's Timeout that a message must stay out of sight; so AWS recommends."""
-
-ENVIRONMENT = 4 * 1024
-"""Bytes of all environment variables together."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +109,10 @@ def ways_out(weights: int) -> Iterator[str]:
         )
     if needed <= MEMORY_MAX_MB:
         yield (
-            'place = "elsewhere", and Weights=s3://bucket/key when you deploy: fetched into memory at each start, with '
-            f"a MemorySize of at least {needed}"
+            'place = "elsewhere", and the add-on weights with Weights=s3://bucket/key when you deploy: fetched into '
+            f"memory at each start, with a MemorySize of at least {needed}"
         )
-    yield 'place = "elsewhere", and Weights=/mnt/... on an EFS file system: of any size; needs a VPC'
+    yield 'place = "elsewhere", and the add-on file-system when you deploy, on EFS: of any size; needs a VPC'
 
 
 def require(table: SizeTable) -> None:

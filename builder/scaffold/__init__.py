@@ -7,16 +7,16 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder import __version__
+from builder.deliver.compose import compose_template
 from builder.errors import UsageError
 from builder.files import write_file
 from builder.importers.draft import name_of
-from builder.pack.edits import edited
-from builder.project import HOME, Project
+from builder.project import Project
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -33,34 +33,26 @@ FILES = {
 COMMAND_LINK = ".coldforge"
 """Not in git, as it is of one machine."""
 
-ENVIRONMENTS = {
-    "default": ("dev", ""),
-    "dev": ("dev", ""),
-    "staging": ("staging", ""),
-    "prod": ("prod", " GradualDeployment=Canary10Percent5Minutes LogRetentionDays=90"),
-}
-"""Those of samconfig.toml, to the stack's suffix and to parameters of the template."""
-
-_LAYER_METADATA = "^    Metadata:\n      BuildMethod: makefile\n      BuildArchitecture: .*\n(    Properties:\n"
-_PREBUILT = {
-    r"^      BuildMethod: makefile\n(    Properties:\n      Description: !Sub)": r"\1",
-    r"CodeUri: handler/$": "CodeUri: layers/function/content/",
-    _LAYER_METADATA + r"(?:      .*\n)*?      ContentUri: layers/model/)$": r"\1content/",
-    _LAYER_METADATA + r"(?:      .*\n)*?      ContentUri: layers/dependencies/)$": r"\1content/",
-    r" `make deploy MODEL=\.\.\.` sets it\.$": "",
-}
+_ADDONS = re.compile(r"^# Written by `coldforge new --with ([a-z,-]+)`", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Service:
-    """A project to write. ``model``: the name of its model, from which the stacks have theirs."""
+    """A project to write. ``model``: the name of its model, from which the stacks have theirs.
+
+    ``addons``: those of its template.
+    """
 
     model: str
+    addons: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path) -> Service:
-        """The one that ``folder`` is named for, as a model may be called."""
-        return cls(name_of(folder.resolve()))
+    def of(cls, folder: Path, addons: Sequence[str], *, update: bool = False) -> Service:
+        """Return the one that ``folder`` is named for; for an ``update``, with the add-ons that it has already."""
+        path = folder / "template.yaml"
+        there = _ADDONS.search(path.read_text(encoding="utf-8")) if update and path.is_file() else None
+        own = there[1].split(",") if there else []
+        return cls(name_of(folder.resolve()), tuple(sorted({*own, *addons})))
 
     @property
     def name(self) -> str:
@@ -74,19 +66,27 @@ def service_files(service: Service) -> dict[str, str]:
     values = {"name": service.model, "service": service.name, "version": __version__}
     environments = "".join(
         _filled("environment.in", values | {"environment": name, "suffix": suffix, "parameters": more})
-        for name, (suffix, more) in ENVIRONMENTS.items()
+        for name, (suffix, more) in _environments(service).items()
     )
     made = {path: _filled(template, values) for path, template in FILES.items()}
     made["samconfig.toml"] = _filled("samconfig.toml.in", {"environments": environments})
-    made["template.yaml"] = service_template((HOME / "template.yaml").read_text(encoding="utf-8"), service)
+    made["template.yaml"] = service_template(service)
     return made
 
 
-def service_template(template: str, service: Service) -> str:
-    """coldforge's ``template.yaml`` for what is built already, below layers/: SAM only uploads it."""
-    text = edited(template, _PREBUILT)
-    head = "# From coldforge's template.yaml. `coldforge new --update .` shows what a newer version has.\n"
-    return head + edited(text, {r"^    Default: emotion$": f"    Default: {service.model}"})
+def service_template(service: Service) -> str:
+    """Return the core template and its add-ons for what is built already, below layers/: SAM only uploads it."""
+    command = f"coldforge new{' --with ' if service.addons else ''}{','.join(service.addons)}"
+    head = f"# Written by `{command}`. `coldforge new --update .` shows what a newer coldforge has.\n"
+    name = f"Parameters:\n  ModelName:\n    Default: {service.model}\n"
+    return head + compose_template(service.addons, "built", name)
+
+
+def _environments(service: Service) -> dict[str, tuple[str, str]]:
+    """Return those of samconfig.toml, to the stack's suffix and to parameters of the template."""
+    canary = " GradualDeployment=Canary10Percent5Minutes" if "canary" in service.addons else ""
+    prod = ("prod", f"{canary} LogRetentionDays=90")
+    return {"default": ("dev", ""), "dev": ("dev", ""), "staging": ("staging", ""), "prod": prod}
 
 
 def example_model(project: Project, service: Service) -> str:

@@ -18,14 +18,17 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 from botocore.exceptions import ClientError
 
 from builder.batch.plan import Capacity, Times
 from builder.batch.start import Asked, started
 from builder.cli import main
+from builder.deliver.template_check import Loader
 from builder.pack.bundle import Bundle
 from tests.support.album import Album, killed_container
 from tests.support.aws import LocalAws, client_environment
+from tests.support.stacks import packaged
 
 ROOT = Path(__file__).parents[2]
 IMAGE = base64.b64encode((ROOT / "tests" / "data" / "face.jpg").read_bytes()).decode()
@@ -72,10 +75,11 @@ def queue(aws: LocalAws) -> str:
 def deployed(aws: LocalAws, emotion: Bundle, queue: str) -> Iterator[Deployed]:
     flags = ["SAM_FLAGS=--no-confirm-changeset", f"STACK={STACK}"]
     arn = "arn:aws:sqs:us-east-1:000000000000:pictures"
-    parameters = f"QueueArn={arn} Batch=on ResultsBucket=answers BatchSources=album/"
-    parameters += " PicturesBucket=inbox PicturesPrefix=in/ QueueAttempts=2"
+    parameters = f"QueueArn={arn} ResultsBucket=answers BatchSources=album/"
+    parameters += " SourceBucket=inbox SourcePrefix=in/ QueueAttempts=2"
     parameters += " Timeout=60 QueueVisibilityTimeout=360"  # other tests keep the processors busy, too
-    command = ["make", "deploy", "MODEL=emotion", *flags, f"PARAMETERS={parameters}"]
+    addons = "WITH=batch,bucket,existing-queue,queue,results"
+    command = ["make", "deploy", "MODEL=emotion", *flags, addons, f"PARAMETERS={parameters}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"deploying emotion 1 to stack {STACK}" in done.stderr
@@ -274,8 +278,8 @@ def collected(output: Path) -> list[dict[str, str]]:
 
 def test_a_failure_in_a_fifo_queue_stops_its_own_group_alone(deployed: Deployed, album: Album) -> None:
     """In a stack of its own. What fails is tried twice before what is behind it, and it alone is put aside."""
-    parameters = {"ModelName": "emotion", "Queue": "fifo", "QueueAttempts": "2", "ResultsBucket": "answers"}
-    copy_stack(deployed, ORDERED, parameters)
+    parameters = {"ModelName": "emotion", "QueueAttempts": "2", "ResultsBucket": "answers"}
+    copy_stack(deployed, ORDERED, ["fifo", "queue", "results"], parameters)
     ordered, sqs = up(deployed.aws, ORDERED), deployed.client("sqs")
     queue = ordered.outputs["QueueUrl"]
     sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "2"})
@@ -302,11 +306,16 @@ def test_a_failure_in_a_fifo_queue_stops_its_own_group_alone(deployed: Deployed,
     )
 
 
-def copy_stack(deployed: Deployed, name: str, parameters: dict[str, str]) -> None:
-    """One more stack of the template as `make deploy` has packaged it: SAM would take seconds to do so again."""
+def copy_stack(deployed: Deployed, name: str, addons: list[str], parameters: dict[str, str]) -> None:
+    """One more stack, of what `make deploy` has uploaded: SAM would take seconds to do so again."""
     cloudformation, s3 = deployed.client("cloudformation"), deployed.client("s3")
-    packaged = cloudformation.get_template(StackName=STACK)["TemplateBody"]
-    s3.put_object(Bucket="album", Key="template", Body=packaged if isinstance(packaged, str) else json.dumps(packaged))
+    body = cloudformation.get_template(StackName=STACK, TemplateStage="Original")["TemplateBody"]
+    uploaded = yaml.load(body, Loader=Loader) if isinstance(body, str) else body
+    template = packaged(addons)
+    for logical_id, resource in template["Resources"].items():
+        for place in {"CodeUri", "ContentUri"} & resource["Properties"].keys():
+            resource["Properties"][place] = uploaded["Resources"][logical_id]["Properties"][place]
+    s3.put_object(Bucket="album", Key="template", Body=json.dumps(template))
     cloudformation.create_stack(
         StackName=name,
         TemplateURL=f"{deployed.aws.endpoint}/album/template",

@@ -77,8 +77,9 @@ def test_the_function_holds_its_modules_and_no_tools(built: Path) -> None:
 
 def test_the_model_layer_is_the_bundle(built: Path, project: Path) -> None:
     files = {str(p.relative_to(built / "ModelLayer")) for p in (built / "ModelLayer").rglob("*") if p.is_file()}
-    assert files == {"lib/libmodel.so", "model/manifest.json"}
     content = project / "layers" / "model" / "content"
+    assert files == {str(p.relative_to(content)) for p in content.rglob("*") if p.is_file()}
+    assert {"lib/libmodel.so", "model/manifest.json"} <= files
     assert all((built / "ModelLayer" / name).read_bytes() == (content / name).read_bytes() for name in files)
 
 

@@ -2,8 +2,8 @@
 
 Reads one JSON object from standard input and writes the answer to standard output:
 
-- ``{"template": ..., "stacks": {name: parameters}}``: for each name the resources that a stack has, by logical id, each
-  with ``Type`` and resolved ``Properties``. A physical id is the logical one.
+- ``{"stacks": {name: [template, parameters]}}``: for each name the resources that a stack has, by logical id, each with
+  ``Type`` and resolved ``Properties``. A physical id is the logical one.
 - ``{"decide": [{"policies", "boundary", "action", "resource", "context"}]}``: for each whether IAM allows it.
 """
 
@@ -84,7 +84,7 @@ def main() -> None:
     if "decide" in asked:
         answer: Any = [allowed(request) for request in asked["decide"]]
     else:
-        answer = {name: made(asked["template"], given) for name, given in asked["stacks"].items()}
+        answer = {name: made(template, given) for name, (template, given) in asked["stacks"].items()}
     json.dump(answer, sys.stdout)
 
 

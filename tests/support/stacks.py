@@ -4,31 +4,62 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
+from builder.deliver.compose import addon_names, compose_template
 from builder.deliver.template_check import Loader
 from tests.conftest import ROOT
 
 PYTHON = ROOT / ".venv-aws" / "bin" / "python"
 CODE = {"Bucket": "code", "Key": "code.zip"}
+AWS = "us-east-1:000000000000"
+REQUIRED = {
+    "QueueArn": f"arn:aws:sqs:{AWS}:pictures",
+    "SourceBucket": "inbox",
+    "ResultsBucket": "answers",
+    "JwtIssuer": "https://cognito-idp.us-east-1.amazonaws.com/us-east-1_ABCDEFGHI",
+    "JwtAudience": "app,other-app",
+    "WebAclArn": f"arn:aws:wafv2:{AWS}:regional/webacl/team/1",
+    "DomainName": "models.example",
+    "CertificateArn": f"arn:aws:acm:{AWS}:certificate/1",
+    "OtelLayerArn": "arn:aws:lambda:us-east-1:615299751070:layer:AWSOpenTelemetryDistroPython:1",
+    "Weights": "s3://models/emotion.weights",
+    "FileSystem": f"arn:aws:elasticfilesystem:{AWS}:access-point/fsap-1",
+    "Subnets": "subnet-00000000",
+    "SecurityGroups": "sg-00000000",
+    "CodeSigningConfigArn": f"arn:aws:lambda:{AWS}:code-signing-config:csc-0123456789abcdefg",
+    "CapacityProvider": f"arn:aws:lambda:{AWS}:capacity-provider:models",
+}
+"""A value for each parameter that has no default."""
+
+EVERYTHING = sorted({*addon_names()} - {"snapstart", "fifo", "weights"})
+"""The add-ons that go together."""
+
 Stack = dict[str, dict[str, Any]]
 
 
-def packaged(name: str = "template.yaml") -> dict[str, Any]:
+def packaged(addons: Iterable[str] = (), package: str = "zip") -> dict[str, Any]:
     """The template as `sam deploy` sends it: its folders are objects in S3."""
-    template: dict[str, Any] = yaml.load((ROOT / name).read_text(), Loader=Loader)
+    template: dict[str, Any] = yaml.load(compose_template(addons, package), Loader=Loader)
     for resource in template["Resources"].values():
         for place in {"CodeUri", "ContentUri"} & resource.get("Properties", {}).keys():
             resource["Properties"][place] = CODE
     return template
 
 
-def stacks(template: dict[str, Any], parameters: Mapping[str, Mapping[str, str]]) -> dict[str, Stack]:
-    """For each set of parameters the resources that there are, by logical id, resolved."""
-    found: dict[str, Stack] = _asked({"template": template, "stacks": parameters})
+def filled(template: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, str]:
+    """``parameters``, and a value for each other one of the template that has no default."""
+    return {name: value for name, value in REQUIRED.items() if name in template["Parameters"]} | dict(parameters)
+
+
+def stacks(sets: Mapping[str, tuple[Iterable[str], Mapping[str, str]]], package: str = "zip") -> dict[str, Stack]:
+    """For each set of add-ons and parameters the resources that there are, by logical id, resolved."""
+    templates = {name: packaged(addons, package) for name, (addons, _) in sets.items()}
+    asked = {name: [template, filled(template, sets[name][1])] for name, template in templates.items()}
+    found: dict[str, Stack] = _asked({"stacks": asked})
     return found
 
 

@@ -24,6 +24,7 @@ from tests.support.results import printed
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 
 
+TEMPLATES = [ROOT / "template.yaml", *sorted((ROOT / "addons").rglob("*.yaml"))]
 SOURCES = [path for folder in ("builder", "handler") for path in (ROOT / folder).rglob("*")]
 
 
@@ -48,7 +49,7 @@ def test_messages_name_pages_as_whoever_installed_a_wheel_has_them() -> None:
     files = [path for path in SOURCES if path.suffix in {".py", ".in", ".html", ".js", ".mjs", ".toml"}]
     naming = [
         (path.relative_to(ROOT).as_posix(), text)
-        for path in [*files, ROOT / "template.yaml", ROOT / "template-image.yaml"]
+        for path in [*files, *TEMPLATES]
         for text in strings(path)
         if re.search(r"(?<!/)docs/[\w-]+\.md", re.sub(r"`python -m [\w.]+ docs/[\w-]+\.md`", "", text))
     ]
@@ -59,7 +60,7 @@ def test_each_page_that_a_message_names_exists() -> None:
     """``docs_command`` with anything but a page's name, written out, is in a function that makes pages."""
     named = [argument for path in SOURCES if path.suffix == ".py" for call in calls(path) for argument in call.args]
     written = [one.value for one in named if isinstance(one, ast.Constant)]
-    templates = [path for path in SOURCES if path.suffix == ".in"] + [ROOT / "template.yaml"]
+    templates = [path for path in SOURCES if path.suffix == ".in"] + TEMPLATES
     written += [
         page for path in templates for text in strings(path) for page in re.findall(r"`coldforge docs (\S+)`", text)
     ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from builder.deliver.environments import parameters
+from builder.deliver.compose import compose_template
+from builder.deliver.environments import environment_addons, parameters
 from builder.deliver.template_check import Loader, problems
 from builder.errors import UsageError
 from builder.spec.schema import SECTIONS
@@ -22,15 +22,18 @@ NAMES = ("default", "dev", "staging", "prod")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_templates_take_every_environment(name: str, tmp_path: Path) -> None:
-    for template in ("template.yaml", "template-image.yaml"):
-        shutil.copy(ROOT / template, tmp_path)
-        assert list(problems(tmp_path / template, parameters(SAMCONFIG, name, ["ModelName=emotion"]))) == []
+    for package in ("zip", "image"):
+        path = tmp_path / f"{package}.yaml"
+        path.write_text(compose_template(environment_addons(SAMCONFIG, name), package))
+        assert list(problems(path, parameters(SAMCONFIG, name, ["ModelName=emotion"]))) == []
 
 
 def test_what_is_given_joins_what_is_configured_and_wins() -> None:
     configured = parameters(SAMCONFIG, "prod", [])
-    assert configured["KeepLogs"] == "on"
-    given = parameters(SAMCONFIG, "prod", ["ModelName=digits", "KeepLogs=off", "KeepLogs=on", "S3Sources=a=b"])
+    assert configured["LogRetentionDays"] == "90"
+    given = parameters(
+        SAMCONFIG, "prod", ["ModelName=digits", "LogRetentionDays=1", "LogRetentionDays=90", "S3Sources=a=b"]
+    )
     assert given == configured | {"ModelName": "digits", "S3Sources": "a=b"}
 
 
@@ -46,8 +49,10 @@ def test_both_forms_of_samconfig(tmp_path: Path, listed: str) -> None:
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no environment production; it has default, dev, staging, prod"):
         parameters(SAMCONFIG, "production", [])
-    with pytest.raises(UsageError, match="KeepLogs: write parameters as NAME=VALUE"):
-        parameters(SAMCONFIG, "prod", ["KeepLogs"])
+    with pytest.raises(UsageError, match="LogLevel: write parameters as NAME=VALUE"):
+        parameters(SAMCONFIG, "prod", ["LogLevel"])
+    with pytest.raises(UsageError, match="has no environment production"):
+        environment_addons(SAMCONFIG, "production")
     with pytest.raises(UsageError, match="cannot be read"):
         parameters(tmp_path / "samconfig.toml", "prod", [])
 

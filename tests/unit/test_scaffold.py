@@ -16,9 +16,9 @@ from builder import __version__
 from builder.cli import main
 from builder.deliver.environments import parameters
 from builder.deliver.template_check import Loader, problems
-from builder.pack.edits import edited
+from builder.errors import UsageError
 from builder.project import HOME
-from builder.scaffold import Service, differences, service_files, service_template
+from builder.scaffold import Service, differences, service_files
 from builder.spec import load
 from tests.support.results import printed
 
@@ -46,15 +46,6 @@ def test_sam_uploads_what_stage_puts_there_and_builds_nothing() -> None:
     assert resources.keys() == original["Resources"].keys()
 
 
-def test_a_template_that_is_not_as_expected_is_no_half_made_one() -> None:
-    with pytest.raises(ValueError, match=r"0 places like .*CodeUri"):
-        service_template(
-            (HOME / "template.yaml").read_text(encoding="utf-8").replace("handler/", "code/"), Service("a")
-        )
-    with pytest.raises(ValueError, match="2 places"):
-        edited("a\na\n", {"^a$": "b"})
-
-
 def test_the_environments_differ_in_stack_and_parameters() -> None:
     config = tomllib.loads(FILES["samconfig.toml"])
     parameters = {name: config[name]["deploy"]["parameters"] for name in ("default", "dev", "staging", "prod")}
@@ -62,7 +53,6 @@ def test_the_environments_differ_in_stack_and_parameters() -> None:
         "default": "my-model-dev", "dev": "my-model-dev", "staging": "my-model-staging", "prod": "my-model-prod",
     }  # fmt: skip
     assert all("ModelName=my_model" in row["parameter_overrides"] for row in parameters.values())
-    assert "GradualDeployment=Canary" in parameters["prod"]["parameter_overrides"]
     known = yaml.load(FILES["template.yaml"], Loader=Loader)["Parameters"]
     for row in parameters.values():
         assert {pair.partition("=")[0] for pair in row["parameter_overrides"].split()} <= known.keys()
@@ -122,7 +112,7 @@ def test_a_new_project_and_its_update(tmp_path: Path, capsys: pytest.CaptureFixt
     written = printed("new", capsys.readouterr().out)["files"]
     assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == written
     assert load(folder / "model.toml").name == "mein_gesicht"
-    assert list(differences(folder, service_files(Service.of(folder)))) == []
+    assert list(differences(folder, service_files(Service.of(folder, [])))) == []
 
     (folder / "requirements.txt").write_text("coldforge==0.0.1\n")
     (folder / "Makefile").unlink()
@@ -133,6 +123,23 @@ def test_a_new_project_and_its_update(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "--- /dev/null\n" in said
     assert (folder / "requirements.txt").read_text() == "coldforge==0.0.1\n"
     assert (folder / "model.toml").read_text() == model
+
+
+def test_a_project_has_the_addons_that_it_was_made_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "faces"
+    assert main(["new", str(folder), "--with", "results,canary"]) == 0
+    assert "ResultsBucket" in capsys.readouterr().out
+    given = parameters(folder / "samconfig.toml", "prod", ["ResultsBucket=answers"])
+    assert given["GradualDeployment"] == "Canary10Percent5Minutes"
+    assert list(problems(folder / "template.yaml", given)) == []
+    assert main(["new", str(folder), "--update", "--json"]) == 0
+    assert printed("new", capsys.readouterr().out)["diff"] == ""
+    assert main(["new", str(folder), "--update", "--with", "queue"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "+  InputQueue:" in lines
+    assert not [line for line in lines if re.match("-  ", line)]
+    assert main(["-C", str(folder), "deploy", "--with", "queue"]) == UsageError.exit_code
+    assert "coldforge new --update --with queue" in capsys.readouterr().err
 
 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

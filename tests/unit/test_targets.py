@@ -93,9 +93,10 @@ def test_the_dependencies_layer_is_made_of_each_targets_wheels(monkeypatch: pyte
     assert found == {target.name: target.wheels for target in TARGETS}
 
 
-@pytest.mark.parametrize("template", ["template.yaml", "template-image.yaml"])
-def test_the_template_takes_each_targets_architecture(template: str) -> None:
-    (line,) = re.findall(r"  Architecture:\n(?:    .*\n)*?    AllowedValues: (.*)\n", (ROOT / template).read_text())
+def test_the_template_takes_each_targets_architecture() -> None:
+    (line,) = re.findall(
+        r"  Architecture:\n(?:    .*\n)*?    AllowedValues: (.*)\n", (ROOT / "template.yaml").read_text()
+    )
     assert line == f"[{', '.join(target.architecture for target in TARGETS)}]"
 
 

@@ -1,7 +1,9 @@
-"""The templates against Lambda's limits, and the image template against the one it is made from."""
+"""The core template and its add-ons: how they are composed, and which values are refused before an upload."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
 import shutil
@@ -11,142 +13,150 @@ from typing import Any
 import pytest
 import yaml
 
+from builder.cli import main
+from builder.deliver.compose import ADDONS, CORE, NEEDS, PACKAGES, addon_names, compose_template
 from builder.deliver.template_check import Loader, problems, require
-from builder.errors import TemplateError
-from builder.pack.image import TEMPLATE, image_template
-from builder.pack.instances import instances_template
+from builder.errors import TemplateError, UsageError
 from tests.conftest import ROOT
+from tests.support.stacks import EVERYTHING, filled
 
-WEB_ACL = "arn:aws:wafv2:eu-west-1:123456789012:regional/webacl/team/1"
 QUEUE = "arn:aws:sqs:eu-west-1:123456789012:pictures"
-CERTIFICATE = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
-LAYERS = """\
-  Model:
-    Type: AWS::Serverless::LayerVersion
-    Properties:
-      ContentUri: Model
-"""
-BUILT = """\
-Parameters:
-  Architecture:
-    Default: x86_64
-  MemorySize:
-    Default: {memory}
-  Snap:
-    Default: "{snap}"
-  Provisioned:
-    Default: {provisioned}
-Conditions:
-  Snapped: !Equals [!Ref Snap, "on"]
-  Reserved: !Not [!Equals [!Ref Provisioned, "0"]]
-Resources:
-  Function:
-    Type: AWS::Serverless::Function
-    Properties:
-      PackageType: {package}
-      SnapStart:
-        ApplyOn: !If [Snapped, PublishedVersions, None]
-      ProvisionedConcurrencyConfig: !If
-        - Reserved
-        - ProvisionedConcurrentExecutions: !Ref Provisioned
-        - !Ref AWS::NoValue
-      CodeUri: Function
-      Runtime: {runtime}
-      Architectures: [!Ref Architecture]
-      MemorySize: !Ref MemorySize
-      Timeout: {timeout}
-      EphemeralStorage:
-        Size: {storage}
-      Environment:
-        Variables:
-          LONG: {text}
-      Layers: [{layers}]
-      Role: !GetAtt Role.Arn
-"""
-GOOD = {
-    "memory": 1769, "runtime": "python3.13", "timeout": 15, "storage": 512, "text": "x", "layers": "!Ref Model",
-    "snap": "off", "provisioned": 0, "package": "Zip",
-}  # fmt: skip
 
 
-def built(folder: Path, **changes: object) -> Path:
-    path = folder / "template.yaml"
-    path.write_text(BUILT.format(**{**GOOD, **changes}) + LAYERS)
-    (folder / "Model").mkdir(exist_ok=True)
-    return path
+@functools.cache
+def loaded(text: str) -> dict[str, Any]:
+    template: dict[str, Any] = yaml.load(text, Loader=Loader)
+    return template
 
 
-def test_a_good_template_passes(tmp_path: Path) -> None:
-    require(built(tmp_path))
+def with_needed(name: str) -> list[str]:
+    """The add-on, with the first of those that it needs."""
+    needed = NEEDS.get(name, ())[:1]
+    return [name, *(other for one in needed for other in with_needed(one))]
+
+
+ALONE = [with_needed(name) for name in addon_names()]
+
+
+def merged(core: Any, addition: Any) -> Any:
+    """``core`` with ``addition``, merged as data that PyYAML has read."""
+    if isinstance(core, list) and isinstance(addition, list):
+        return core + addition
+    if not (isinstance(core, dict) and isinstance(addition, dict)):
+        return addition
+    both = {key: merged(core[key], value) if key in core else value for key, value in addition.items()}
+    return {key: value for key, value in (core | both).items() if value is not None}
+
+
+TOGETHER = [(addons, "zip") for addons in [*ALONE, EVERYTHING]] + [([], package) for package in PACKAGES]
+
+
+@pytest.mark.parametrize(("addons", "package"), TOGETHER)
+def test_the_text_is_what_a_merge_of_the_data_gives(addons: list[str], package: str) -> None:
+    expected = loaded(CORE.read_text())
+    files = [*sorted(set(addons), key=lambda name: (name in NEEDS, name))]
+    files += sorted(path.stem for path in ADDONS.glob("*+*.yaml") if {*path.stem.split("+")} <= {*addons})
+    for name in [*files, *([] if package == "zip" else [f"packages/{package}"])]:
+        expected = merged(expected, loaded((ADDONS / f"{name}.yaml").read_text()))
+    assert loaded(compose_template(addons, package)) == expected
+
+
+def test_comments_stay_where_they_were() -> None:
+    core, lines = CORE.read_text().splitlines(), compose_template(EVERYTHING).splitlines()
+    comments = {line: core[number + 1] for number, line in enumerate(core) if line.lstrip().startswith("#")}
+    assert len(comments) > 3
+    assert all(lines[lines.index(comment) + 1] == below for comment, below in comments.items())
+    assert compose_template([]) == CORE.read_text()
+
+
+def test_an_addon_can_take_away_and_replace() -> None:
+    core = loaded(CORE.read_text())
+    image = loaded(compose_template([], "image"))
+    assert core["Resources"].keys() - image["Resources"].keys() == {"ModelLayer", "DependenciesLayer"}
+    assert "Layers" not in image["Resources"]["Function"]["Properties"]
+    assert loaded(compose_template([], changes="Description: mine\nResources:\n  None: null\n")) == core | {
+        "Description": "mine"
+    }
+
+
+def test_sizes() -> None:
+    assert len(CORE.read_text().splitlines()) <= 250
+    assert len(loaded(CORE.read_text())["Parameters"]) <= 12
+    assert all(len(path.read_text().splitlines()) < 200 for path in ADDONS.rglob("*.yaml"))
+
+
+def test_no_two_addons_have_a_parameter_or_a_resource_of_one_name() -> None:
+    """Where both add something to one resource, that is the core's, or one needs the other."""
+    core = loaded(CORE.read_text())
+    for one, other in itertools.combinations(addon_names(), 2):
+        a, b = (loaded((ADDONS / f"{name}.yaml").read_text()) for name in (one, other))
+        for section in ("Parameters", "Conditions", "Outputs"):
+            assert not a.get(section, {}).keys() & b.get(section, {}).keys()
+        shared = (a["Resources"].keys() & b["Resources"].keys()) - core["Resources"].keys()
+        assert not shared or one in NEEDS.get(other, ()) or other in NEEDS.get(one, ()) or {one, other} <= {*NEEDS}
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("addons", "says"),
     [
-        ({"memory": 64}, "MemorySize 64 MB; Lambda takes 128 to 10240"),
-        ({"memory": 10_241}, "MemorySize 10241"),
-        ({"timeout": 901}, "Timeout 901 s"),
-        ({"timeout": 0}, "Timeout 0 s"),
-        ({"storage": 100}, "/tmp (EphemeralStorage) 100 MB"),
-        ({"memory": "plenty"}, "MemorySize plenty"),
-        ({"timeout": "!If [Snapped, 1000, 2000]"}, "Timeout 2000 s"),
-        ({"text": "y" * 5000}, "5,004 bytes of environment"),
-        ({"text": "é" * 2500}, "5,004 bytes of environment"),
-        ({"text": '!Sub "${MemorySize}' + "y" * 5000 + '"'}, "5,008 bytes of environment"),
-        ({"snap": "on", "provisioned": 2}, "SnapStart or provisioned concurrency, not both"),
-        ({"snap": "on", "storage": 1024}, "with SnapStart, /tmp has 512 MB at most"),
-        ({"snap": "on", "package": "Zip\n      FileSystemConfigs: [x]"}, "SnapStart or a file system, not both"),
-        ({"snap": "on", "package": "Image"}, "SnapStart is for zip functions"),
-        ({"runtime": "python3.9"}, "runtime python3.9; libmodel.so needs Amazon Linux 2023"),
-        ({"runtime": "python3.12"}, "the dependencies layer is built for python3.13"),
-        ({"layers": ", ".join(["!Ref Model"] * 6)}, "6 layers; Lambda takes 5"),
+        (["queu"], "Did you mean queue?"),
+        (["../x"], "There are: access-log"),
+        (["bucket"], "--with queue,bucket"),
+        (["access-log"], "needs http-api or rest-api"),
+        (["snapstart", "provisioned"], "not both"),
     ],
 )
-def test_what_lambda_refuses(tmp_path: Path, change: dict[str, object], says: str) -> None:
-    with pytest.raises(TemplateError, match="Function: ") as caught:
-        require(built(tmp_path, **change))
-    assert says in str(caught.value)
-    assert caught.value.exit_code == 21
+def test_what_does_not_go_together_is_refused(
+    addons: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        compose_template(addons)
+    assert says in str(refused.value)
+    assert main(["new", str(tmp_path / "faces"), "--with", ",".join(addons)]) == UsageError.exit_code
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
-def test_all_problems_at_once(tmp_path: Path) -> None:
-    assert len(list(problems(built(tmp_path, memory=1, timeout=1000, runtime="nodejs22.x"), {}))) == 3
+def test_packages_take_no_addon_that_aws_refuses_there() -> None:
+    for package, name in [("image", "code-signing"), ("image", "opentelemetry"), ("instances", "provisioned")]:
+        with pytest.raises(UsageError, match=f"{name} and {package}"):
+            compose_template([name], package)
 
 
-def test_parameters_override_defaults(tmp_path: Path) -> None:
-    assert list(problems(built(tmp_path), {"MemorySize": "20000"})) != []
-    assert list(problems(built(tmp_path, memory=64), {"MemorySize": "2000", "Snap": "on"})) == []
+def declared(path: Path) -> dict[str, str]:
+    """The parameters of a file, with their defaults."""
+    rows = loaded(path.read_text()).get("Parameters") or {}
+    return {name: str(row.get("Default", "")) for name, row in rows.items() if row}
 
 
-def test_a_parameter_that_is_none_is_named(tmp_path: Path) -> None:
-    (problem,) = problems(built(tmp_path), {"SnapStrat": "on"})
-    assert problem == "SnapStrat is no parameter of this template; it has Architecture, MemorySize, Snap, Provisioned."
-
-
-@pytest.mark.parametrize(("of_library", "machine"), [("x86_64", 62), ("arm64", 183)])
-def test_a_library_for_another_processor_is_refused(tmp_path: Path, of_library: str, machine: int) -> None:
-    path = built(tmp_path)
-    (tmp_path / "Model" / "lib").mkdir()
-    elf = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + machine.to_bytes(2, "little")
-    (tmp_path / "Model" / "lib" / "libmodel.so").write_bytes(elf)
-    for architecture in ("x86_64", "arm64"):
-        found = list(problems(path, {"Architecture": architecture}))
-        if architecture == of_library:
-            assert found == []
-        else:
-            assert found == [
-                f"Function: its architecture is {architecture}, but lib/libmodel.so in Model is for {of_library}: "
-                f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`."
-            ]
-
-
-REAL = ROOT / "template.yaml"
+def test_every_parameter_is_documented_with_its_default() -> None:
+    """Below its add-on, in the order of the tables; those of the core come first."""
+    page = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("deploying", "managed-instances")}
+    found: dict[str, dict[str, str]] = {}
+    for name, text in {"": page["deploying"], "instances": page["managed-instances"]}.items():
+        addon = name
+        for row in (line.split("|") for line in text.splitlines() if re.match(r"\| (`\w+`|\*\*[\w-]+\*\*) \|", line)):
+            if row[1].startswith(" *"):
+                addon = row[1].strip(" *")
+                found[addon] = {}
+            else:
+                found.setdefault(addon, {})[row[1].strip(" `")] = row[2].strip(" `")
+    files = {"": CORE, "instances": ADDONS / "packages" / "instances.yaml"}
+    assert found == {
+        name: declared(files.get(name, ADDONS / f"{name}.yaml")) for name in ["", "instances", *addon_names()]
+    }
 
 
 @pytest.fixture
 def unbuilt(tmp_path: Path) -> Path:
-    """The template without its folders: its parameters, conditions and events are those of the built one."""
-    return Path(shutil.copy(REAL, tmp_path))
+    """The template with all add-ons, without its folders."""
+    path = tmp_path / "template.yaml"
+    path.write_text(compose_template(EVERYTHING))
+    return path
+
+
+def refused(path: Path, given: dict[str, str]) -> list[str]:
+    return list(problems(path, filled(loaded(path.read_text()), given)))
 
 
 @pytest.mark.parametrize(
@@ -154,55 +164,73 @@ def unbuilt(tmp_path: Path) -> Path:
     [
         ({"Playground": "yes"}, "Playground is 'yes'; it may be off, on."),
         ({"MemorySize": "64"}, "MemorySize is '64'; it must be a number, from 128 to 10240."),
-        ({"ApiRateLimit": "-1"}, "ApiRateLimit is '-1'; it must be a number, 0 or more."),
+        ({"Timeout": "901"}, "Timeout is '901'"),
+        ({"ApiRateLimit": "0"}, "ApiRateLimit is '0'; it must be a number, 1 or more."),
         ({"ApiRateLimit": "many"}, "ApiRateLimit is 'many'; it must be a number"),
-        ({"QueueMaximumConcurrency": "1"}, "QueueMaximumConcurrency is '1'; it must match"),
-        ({"QueueMaximumConcurrency": "1001"}, "QueueMaximumConcurrency is '1001'; it must match"),
-        ({"QueueArn": QUEUE, "QueueMaximumConcurrency": "1"}, "QueueMapping: MaximumConcurrency 1; Lambda takes 2 to"),
-        (
-            {"QueueArn": QUEUE, "ReservedConcurrency": "3"},
-            "QueueMapping: the queue may keep any number of instances busy, and the function has 3: what is turned "
-            "away uses up the attempts of messages. Set QueueMaximumConcurrency to 3 at most.",
-        ),
-        (
-            {"Queue": "on", "ReservedConcurrency": "3", "QueueMaximumConcurrency": "4"},
-            "InputQueueMapping: the queue may keep 4 instances busy, and the function has 3",
-        ),
-        (
-            {"PicturesBucket": "inbox", "Timeout": "60"},
-            "InputQueueMapping: a message that takes 60 s would come again after 90 s, when it may still be worked on: "
-            "set QueueVisibilityTimeout to 360 at least.",
-        ),
-        ({"Queue": "fifo", "PicturesBucket": "inbox"}, "PicturesBucket needs a queue without order"),
-        ({"ReservedConcurrency": "-1"}, "Function: -1 reserved instances; Lambda takes a number, 0 or more."),
-        (
-            {"ReservedConcurrency": "3", "ProvisionedConcurrency": "4"},
-            "Function: 4 provisioned instances are more than its 3 reserved ones.",
-        ),
+        ({"QueueMaximumConcurrency": "1"}, "QueueMaximumConcurrency is '1'"),
+        ({"QueueMaximumConcurrency": "1001"}, "QueueMaximumConcurrency is '1001'"),
+        ({"CorsOrigins": "x" * 801}, "CorsOrigins has 801 characters; it may have 800."),
+        ({"ReservedConcurrency": "3"}, "ReservedConcurrency is 3, and QueueMaximumConcurrency is any number: "),
+        ({"ReservedConcurrency": "3"}, "ReservedConcurrency is 3, and ExistingQueueMaximumConcurrency is any number: "),
+        ({"ReservedConcurrency": "3", "QueueMaximumConcurrency": "4"}, "ReservedConcurrency is 3, and QueueMaximum"),
+        ({"ReservedConcurrency": "3", "ProvisionedConcurrency": "4"}, "ReservedConcurrency is 3, and Provisioned"),
+        ({"ReservedConcurrency": "-1"}, "ReservedConcurrency is '-1'; it must match"),
+        ({"Timeout": "60"}, "QueueVisibilityTimeout is 90, and Timeout is 60: "),
         ({"KmsKeyArn": "arn:aws:kms:eu-west-1:123456789012:alias/mine"}, "KmsKeyArn is 'arn:aws:kms:eu-west-1:"),
         ({"CodeSigningConfigArn": "csc-1"}, "CodeSigningConfigArn is 'csc-1'; it must match"),
-        ({"GradualDeployment": "Canary"}, "GradualDeployment is 'Canary'; it may be off, Canary10Percent5Minutes"),
+        ({"GradualDeployment": "Canary"}, "GradualDeployment is 'Canary'; it may be AllAtOnce"),
         ({"JwtIssuer": "http://issuer.example"}, "JwtIssuer is 'http://issuer.example'; it must match"),
-        ({"JwtIssuer": "https://issuer.example"}, "JwtIssuer needs JwtAudience, or tokens for anybody else would do."),
-        ({"WebAclArn": WEB_ACL}, "WebAclArn needs RestApi=keys or RestApi=iam, because WAF takes no HTTP API."),
-        ({"WebAclArn": WEB_ACL.replace("regional", "global")}, "WebAclArn is 'arn:aws:wafv2:"),
-        ({"DomainName": "a.example"}, "DomainName needs CertificateArn."),
-        ({"CertificateArn": CERTIFICATE}, "CertificateArn needs DomainName."),
-        ({"HostedZoneId": "Z1"}, "HostedZoneId needs DomainName."),
-        ({"Weights": "s3://bucket/a,b"}, "Weights is 's3://bucket/a,b'; it must match"),
+        ({"JwtAudience": ""}, "JwtAudience is ''; it must match"),
+        ({"WebAclArn": "arn:aws:wafv2:eu-west-1:123456789012:global/webacl/team/1"}, "WebAclArn is 'arn:aws:wafv2:"),
+        ({"SnapStrat": "on"}, "SnapStrat is no parameter of this template; it has ModelName"),
+        ({"Weights": "s3://b/k"}, "Weights is no parameter of this template (the add-on weights has it"),
     ],
 )
-def test_what_aws_refuses_of_parameters(unbuilt: Path, given: dict[str, str], says: str) -> None:
-    assert [problem for problem in problems(unbuilt, given) if problem.startswith(says)]
+def test_what_is_refused_of_parameters(unbuilt: Path, given: dict[str, str], says: str) -> None:
+    assert [problem for problem in refused(unbuilt, given) if problem.startswith(says)]
 
 
-def parameters_of_policies(template: dict[str, Any]) -> set[str]:
-    """The parameters of text whose values reach a policy, or a role."""
-    policies = [row for row in template["Resources"].values() if row["Type"].startswith("AWS::IAM::")]
-    named = set(re.findall(r"\w+", json.dumps(policies)))
-    return {name for name, row in template["Parameters"].items() if row["Type"] == "String" and name in named} - {
-        name for name, row in template["Parameters"].items() if "AllowedValues" in row
-    }
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"QueueMaximumConcurrency": "2", "ExistingQueueMaximumConcurrency": "2", "ReservedConcurrency": "2"},
+        {"ReservedConcurrency": "0"},
+        {"Timeout": "60", "QueueVisibilityTimeout": "360"},
+        {"AlarmTopic": "arn:aws:sns:eu-west-1:123456789012:alarms"},
+        {"ResultsPrefix": ""},
+        {"DebugSampling": "0.01"},
+        {"HostedZoneId": "Z1"},
+    ],
+)
+def test_what_is_taken_of_parameters(unbuilt: Path, given: dict[str, str]) -> None:
+    assert refused(unbuilt, given) == []
+
+
+def test_what_has_no_default_has_to_be_given(unbuilt: Path) -> None:
+    assert "ResultsBucket is not given, and has no default." in problems(unbuilt, {})
+    with pytest.raises(TemplateError, match="ResultsBucket"):
+        require(unbuilt)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, []),
+        ({"MemorySize": "2048"}, ["MemorySize is 2048, and MemoryPerProcessor is 4: "]),
+        ({"MemorySize": "2048", "MemoryPerProcessor": "2"}, []),
+        ({"MemorySize": "32768"}, []),
+        ({"LeastEnvironments": "13"}, ["MostEnvironments is 12, and LeastEnvironments is 13: "]),
+        ({"ReservedConcurrency": "1"}, ["ReservedConcurrency is no parameter of this template"]),
+        ({"CapacityProvider": "models"}, ["CapacityProvider is 'models'; it must match"]),
+    ],
+)
+def test_what_is_refused_on_instances(tmp_path: Path, given: dict[str, str], says: list[str]) -> None:
+    path = tmp_path / "template.yaml"
+    path.write_text(compose_template([], "instances"))
+    found = refused(path, given)
+    assert len(found) == len(says)
+    assert all(problem.startswith(start) for problem, start in zip(found, says, strict=True))
 
 
 VALUES = {
@@ -212,139 +240,63 @@ VALUES = {
     "FileSystem": "arn:aws:elasticfilesystem:eu-west-1:123456789012:access-point/fsap-0123456789abcdef0",
     "KmsKeyArn": "arn:aws:kms:eu-west-1:123456789012:key/12345678-1234-1234-1234-123456789012",
     "PermissionsBoundaryArn": "arn:aws:iam::123456789012:policy/teams/bound",
-    "PicturesBucket": "inbox",
-    "PicturesPrefix": "in/",
+    "SourceBucket": "inbox",
+    "SourcePrefix": "in/",
     "QueueArn": QUEUE,
     "ResultsBucket": "answers",
     "ResultsPrefix": "coldforge/",
 }
 
 
-def test_no_parameter_widens_a_policy(unbuilt: Path) -> None:
+def test_no_parameter_widens_a_policy() -> None:
     """Wildcards and variables of IAM, anywhere in a value, would let the function reach what nobody named."""
-    template = yaml.load(REAL.read_text(), Loader=Loader)
-    assert parameters_of_policies(template) == VALUES.keys()
-    assert list(problems(unbuilt, VALUES)) == []
-    patterns = {name: re.compile(template["Parameters"][name]["AllowedPattern"]) for name in VALUES}
-    for bad in ("*", "?", "${aws:PrincipalTag/x}"):
-        for name, value in VALUES.items():
+    parameters: dict[str, Any] = {}
+    named: set[str] = set()
+    for path in [CORE, *ADDONS.rglob("*.yaml")]:
+        template = loaded(path.read_text())
+        parameters |= template.get("Parameters") or {}
+        roles = [row for name, row in template["Resources"].items() if name.endswith("Role")]
+        named |= set(re.findall(r"\w+", json.dumps(roles)))
+    texts = {name: row for name, row in parameters.items() if row and row.get("Type") == "String" and name in named}
+    assert {name for name, row in texts.items() if "AllowedValues" not in row} == VALUES.keys()
+    for name, value in VALUES.items():
+        pattern = re.compile(texts[name]["AllowedPattern"])
+        assert pattern.fullmatch(value)
+        for bad in ("*", "?", "${aws:PrincipalTag/x}"):
             wrong = [bad, *(f"{value[:at]}{bad}{value[at:]}" for at in range(len(value) + 1))]
-            assert not [one for one in wrong if patterns[name].fullmatch(one)], name
-    said = "\n".join(problems(unbuilt, dict.fromkeys(VALUES, "*")))
-    assert all(f"{name} is '*'; it must match" in said for name in VALUES)
+            assert not [one for one in wrong if pattern.fullmatch(one)], name
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"QueueArn": QUEUE, "QueueMaximumConcurrency": "2"},
-        {"QueueArn": QUEUE, "QueueMaximumConcurrency": "1000"},
-        {"ReservedConcurrency": "0"},
-        {"QueueArn": QUEUE, "ReservedConcurrency": "0"},
-        {"Queue": "on", "ReservedConcurrency": "2", "QueueMaximumConcurrency": "2"},
-        {"Queue": "on", "Timeout": "60", "QueueVisibilityTimeout": "360"},
-        {"QueueArn": QUEUE, "Timeout": "900"},
-        {"Queue": "fifo"},
-        {"ReservedConcurrency": "4", "ProvisionedConcurrency": "4"},
-        {"KeepFailures": "off", "PicturesBucket": "inbox"},
-        {"AlarmTopic": "arn:aws:sns:eu-west-1:123456789012:alarms"},
-        {"ResultsBucket": "answers", "ResultsPrefix": ""},
-        {"DebugSampling": "0.01"},
-        {"JwtIssuer": "https://issuer.example/tenant", "JwtAudience": "a,b"},
-        {"RestApi": "keys", "WebAclArn": WEB_ACL},
-        {"DomainName": "a.example", "CertificateArn": CERTIFICATE, "HostedZoneId": "Z1"},
-        {"Weights": "s3://bucket/key"},
-        {"CodeSigningConfigArn": "arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-0123456789abcdefg"},
-    ],
-)
-def test_what_aws_takes_of_parameters(unbuilt: Path, given: dict[str, str]) -> None:
-    assert list(problems(unbuilt, given)) == []
+def built(folder: Path) -> Path:
+    """A built template with the folder of one layer."""
+    path = folder / "template.yaml"
+    path.write_text(
+        "Parameters:\n  Architecture: {Default: x86_64}\nResources:\n  Model:\n"
+        "    Type: AWS::Serverless::LayerVersion\n    Properties: {ContentUri: Model}\n"
+    )
+    (folder / "Model" / "lib").mkdir(parents=True)
+    return path
 
 
-FAILED = """\
-  Topic: {{Type: AWS::SNS::Topic}}
-  Queue:
-    Type: AWS::SQS::Queue
-    Properties: {{FifoQueue: {fifo}}}
-  Rule:
-    Type: AWS::Events::Rule
-    Properties:
-      Targets: [{{Id: x, Arn: x, DeadLetterConfig: {{Arn: {rule}}}}}]
-  Failed:
-    Type: AWS::Lambda::EventInvokeConfig
-    Properties:
-      DestinationConfig: {{OnFailure: {{Destination: {function}}}}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("rule", "function", "fifo", "says"),
-    [
-        ("!GetAtt Queue.Arn", "!GetAtt Queue.Arn", "false", []),
-        ("!GetAtt Queue.Arn", "!GetAtt Topic.Arn", "false", []),
-        ("{'Fn::GetAtt': [Queue, Arn]}", "{'Fn::GetAtt': [Topic, Arn]}", "false", []),  # as `sam build` writes it
-        ("arn:aws:sqs:eu-west-1:1:q", "arn:aws:sns:eu-west-1:1:t", "false", []),
-        ("arn:aws:sns:eu-west-1:1:t", "!GetAtt Queue.Arn", "false", ["Rule: what fails goes to sns; AWS takes sqs"]),
-        ("!GetAtt Topic.Arn", "!GetAtt Queue.Arn", "false", ["Rule: what fails goes to sns; AWS takes sqs here."]),
-        (
-            "!GetAtt Queue.Arn",
-            "arn:aws:kinesis:x:1:s",
-            "false",
-            ["Failed: what fails goes to kinesis; AWS takes sqs, "],
-        ),
-        ("!GetAtt Queue.Arn", "arn:aws:sqs:x:1:q.fifo", "false", ["Failed: what fails goes to a FIFO queue"]),
-        ("!GetAtt Queue.Arn", "!GetAtt Topic.Arn", "true", ["Rule: what fails goes to a FIFO queue"]),
-        ("nowhere", "!Ref AWS::NoValue", "false", ["Rule: what fails goes to nowhere; AWS takes sqs"]),
-    ],
-)
-def test_where_failed_events_may_go(tmp_path: Path, rule: str, function: str, fifo: str, says: list[str]) -> None:
+@pytest.mark.parametrize(("of_library", "machine"), [("x86_64", 62), ("arm64", 183)])
+def test_a_library_for_another_processor_is_refused(tmp_path: Path, of_library: str, machine: int) -> None:
     path = built(tmp_path)
-    path.write_text(path.read_text() + FAILED.format(rule=rule, function=function, fifo=fifo))
-    found = list(problems(path, {}))
-    assert len(found) == len(says)
-    assert all(problem.startswith(start) for problem, start in zip(found, says, strict=True))
-
-
-def test_an_image_cannot_be_signed(tmp_path: Path) -> None:
-    path = built(tmp_path, package="Image\n      CodeSigningConfigArn: arn")
-    assert list(problems(path, {})) == [
-        "Function: code signing is for zip functions, and this one is a container image."
-    ]
-
-
-@pytest.mark.parametrize("name", ["template.yaml", TEMPLATE])
-def test_every_parameter_is_in_one_group(name: str) -> None:
-    template = yaml.load((ROOT / name).read_text(), Loader=Loader)
-    groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
-    listed = [parameter for group in groups for parameter in group["Parameters"]]
-    assert sorted(listed) == sorted(template["Parameters"])
-
-
-def test_every_parameter_is_documented_in_its_group() -> None:
-    template = yaml.load(REAL.read_text(), Loader=Loader)
-    page = (ROOT / "docs" / "deploying.md").read_text()
-    for group in template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]:
-        _, heading, rest = page.partition(f"\n### {group['Label']['default']}\n")
-        assert heading, group["Label"]
-        section = rest.partition("\n#")[0]
-        assert [row.split("`")[1] for row in section.splitlines() if row.startswith("| `")] == group["Parameters"]
-
-
-def test_defaults_on_the_page_are_the_templates() -> None:
-    parameters = yaml.load(REAL.read_text(), Loader=Loader)["Parameters"]
-    rows = [row.split("|") for row in (ROOT / "docs" / "deploying.md").read_text().splitlines() if row[:3] == "| `"]
-    assert {row[1].strip(" `"): row[2].strip(" `") for row in rows} == {
-        name: str(row["Default"]) for name, row in parameters.items()
-    }
+    elf = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + machine.to_bytes(2, "little")
+    (tmp_path / "Model" / "lib" / "libmodel.so").write_bytes(elf)
+    for architecture in ("x86_64", "arm64"):
+        found = list(problems(path, {"Architecture": architecture}))
+        assert len(found) == (architecture != of_library)
+        assert all(f"lib/libmodel.so in Model is for {of_library}: `make bundle TARGET=" in one for one in found)
 
 
 def test_too_large_together_recommends_the_image(tmp_path: Path) -> None:
     path = built(tmp_path)
+    require(path)
     with (tmp_path / "Model" / "weights").open("wb") as file:
         file.truncate(262_144_001)
     with pytest.raises(TemplateError, match="PACKAGE=image"):
         require(path)
+    shutil.rmtree(tmp_path / "Model")
 
 
 def test_a_template_that_was_not_built(tmp_path: Path) -> None:
@@ -380,69 +332,12 @@ def evaluated(value: Any, parameters: dict[str, str], conditions: dict[str, Any]
 
 
 @pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+@pytest.mark.parametrize("addon", ["sources", "batch"])
 @pytest.mark.parametrize("sources", ["a/b", "a/b,c/,d/e/"])
-def test_the_function_may_read_what_requests_may_name(partition: str, sources: str) -> None:
-    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=Loader)
-    policies = [row["Fn::If"][1] for row in template["Resources"]["Role"]["Properties"]["Policies"] if "Fn::If" in row]
-    (policy,) = [row for row in policies if row["PolicyName"] == "read-sources"]
-    (statement,) = policy["PolicyDocument"]["Statement"]
-    parameters = {"AWS::Partition": partition, "S3Sources": sources}
+def test_the_function_may_read_what_requests_may_name(partition: str, addon: str, sources: str) -> None:
+    template = loaded((ADDONS / f"{addon}.yaml").read_text())
+    (policy,) = template["Resources"]["Role"]["Properties"]["Policies"]
+    (statement,) = policy["Fn::If"][1]["PolicyDocument"]["Statement"]
+    parameters = {"AWS::Partition": partition, "S3Sources": sources, "BatchSources": sources}
     found = evaluated(statement["Resource"], parameters, template["Conditions"])
     assert found == [f"arn:{partition}:s3:::{source}*" for source in sources.split(",")]
-
-
-def test_the_image_template_is_up_to_date() -> None:
-    made = image_template((ROOT / "template.yaml").read_text())
-    assert (ROOT / TEMPLATE).read_text() == made, "run `python -m builder.pack.image`"
-
-
-def test_an_unexpected_template_is_noticed() -> None:
-    for made in (image_template, instances_template):
-        with pytest.raises(ValueError, match=r"template\.yaml has 0 places"):
-            made("Resources: {}\n")
-
-
-@pytest.fixture
-def instances(tmp_path: Path) -> Path:
-    """As it is deployed with INSTANCES=on."""
-    path = tmp_path / "template-instances.yaml"
-    path.write_text(instances_template((ROOT / "template.yaml").read_text()))
-    return path
-
-
-def test_the_template_for_instances_has_each_parameter_in_a_group_and_on_its_page(instances: Path) -> None:
-    template = yaml.load(instances.read_text(), Loader=Loader)
-    groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
-    assert sorted(name for group in groups for name in group["Parameters"]) == sorted(template["Parameters"])
-    page = (ROOT / "docs" / "managed-instances.md").read_text()
-    rows = [row.split("|") for row in page.splitlines() if row[:3] == "| `"]
-    own = yaml.load(REAL.read_text(), Loader=Loader)["Parameters"]
-
-    def default(row: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(row.get(key) for key in ("Type", "Default", "MinValue", "MaxValue", "AllowedValues"))
-
-    changed = {n: row for n, row in template["Parameters"].items() if n not in own or default(row) != default(own[n])}
-    assert {row[1].strip(" `"): row[2].strip(" `") for row in rows} == {
-        name: str(row.get("Default", "")) for name, row in changed.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({}, []),
-        ({"MemorySize": "2048"}, ["MemorySize 2048 MB is less than one processor has with 4 GB for each."]),
-        ({"MemorySize": "2048", "MemoryPerProcessor": "2"}, []),
-        ({"MemorySize": "32768"}, []),
-        ({"LeastEnvironments": "13"}, ["13 environments at least are more than 12 at most."]),
-        ({"SnapStart": "on"}, ["SnapStart is no parameter of this template"]),
-        ({"Weights": "/mnt/weights/"}, ["Weights is '/mnt/weights/'; it must match"]),
-        ({"CapacityProvider": "models"}, ["CapacityProvider is 'models'; it must match"]),
-    ],
-)
-def test_what_lambda_refuses_on_instances(instances: Path, given: dict[str, str], says: list[str]) -> None:
-    provider = {"CapacityProvider": "arn:aws:lambda:eu-west-1:123456789012:capacity-provider:models"}
-    found = list(problems(instances, {"ModelName": "emotion", **provider, **given}))
-    assert len(found) == len(says)
-    assert all(part in problem for problem, part in zip(found, says, strict=True))
-    assert "CapacityProvider is not given, and has no default." in problems(instances, {"ModelName": "emotion"})

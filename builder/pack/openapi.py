@@ -12,6 +12,8 @@ from builder.pack.layer import write_readable
 from builder.pack.openapi_page import render_page
 from handler.budget import LARGEST, Limits
 from handler.description import Description, Port, parse
+from handler.inputs import Kind, element_kind, kinds
+from handler.inputs.text import TextKind
 from handler.options import formats_of
 from handler.protocols import openai
 from handler.protocols.open_inference import datatype
@@ -30,9 +32,7 @@ NULLABLE_NUMBER: Schema = {"type": ["number", "null"]}
 BOX: Schema = {"type": "array", "items": NUMBER | {"minimum": 0}, "minItems": 4, "maxItems": 4}
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp", "application/octet-stream")
-IMAGE: Schema = {"type": "string", "format": "image-base64", "contentEncoding": "base64"}
 AUDIO_TYPES = ("audio/wav", "audio/flac", "audio/mpeg", "application/octet-stream")
-AUDIO: Schema = {"type": "string", "format": "audio-base64", "contentEncoding": "base64"}
 EXAMPLE: Schema = {"type": "string", "contentEncoding": "base64"}
 """A serialized tf.Example."""
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
@@ -94,7 +94,7 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
                 bodies += _predict_bodies(sized, _named(one, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
     if any(model.text_alone for model in models):
-        content["text/plain"] = {"schema": _string(limits)}
+        content["text/plain"] = {"schema": TextKind().schema(limits)}
     alone = [model for model in models if len(model.feeds) == 1]
     pictures, sound = any(model.image for model in alone), any(model.audio for model in alone)
     if pictures or sound:
@@ -184,36 +184,15 @@ def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[S
         tensors = {port.name: {"anyOf": [column, _flat(port)]} for port, column in columns.items()}
     bodies = [_closed(inputs=_describe_inputs(tensors), **named)]
     optional = _options([model])
-    if model.image and not model.size:
-        others = {name: schema for name, schema in feeds.items() if name != model.image.feed}
+    for kind in [] if model.size else kinds(model):
+        others = {name: schema for name, schema in feeds.items() if name not in kind.names(model)}
         rest = {"inputs": _describe_inputs(others)} if others else {}
-        most = limits.images if not others else min(limits.images, model.batch)
-        several = {"type": "array", "items": IMAGE, "minItems": 1, "maxItems": most}
-        bodies = [_closed(image=IMAGE, **rest, **named), _closed(images=several, **rest, **named), *bodies]
-    if model.audio and not model.size:
-        others = {name: schema for name, schema in feeds.items() if name != model.audio.feed}
-        rest = {"inputs": _describe_inputs(others)} if others else {}
-        bodies = [_closed(audio=AUDIO, **rest), *bodies]
-    if model.texts_of:
-        text = _string(limits)
-        bodies = [
-            _closed(text=text, **named),
-            _closed(texts=_many(text, limits.items if model.batched else model.batch), **named),
-            *bodies,
-        ]
-    if model.examples:
-        bodies = [_closed(examples=_many(EXAMPLE, _most_examples(model, limits)), **named), *bodies]
-    if model.text and not model.size:
-        others = {name: schema for name, schema in feeds.items() if name not in model.text.feeds}
-        rest = {"inputs": _describe_inputs(others)} if others else {}
-        text = _string(limits)
-        most = limits.items if model.batched and not others else model.batch
-        bodies = [_closed(text=text, **rest), _closed(texts=_many(text, most), **rest), *bodies]
+        in_runs = not others and (model.batched or model.image)  # as many as it takes
+        most = kind.most_elements(limits) if in_runs else min(kind.most_elements(limits), model.batch)
+        one = kind.schema(limits)
+        several = _many(one, most)
+        bodies += [_closed(**{key: several if key.endswith("s") else one}, **rest, **named) for key in kind.keys(model)]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
-
-
-def _most_examples(model: Description, limits: Limits) -> int:
-    return limits.items if model.batched else model.batch
 
 
 def _answers(model: Description) -> dict[str, Schema]:
@@ -260,10 +239,11 @@ def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
     names = [fetch.name for fetch in model.answers]
     wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
     inputs = [kind for sized in _sizes(model) for feed in sized.taken for kind in _v2_inputs(feed, sized, limits)]
+    kind, _ = element_kind(model)
     count = len(model.taken)
-    least = count - len(model.text.implied) if model.text else count
+    least = count - len(kind.names(model)) + 1 if kind else count
     if model.examples:
-        inputs.append(_v2_examples(model, limits))
+        inputs.append(_v2_elements({"const": model.examples.name}, EXAMPLE, Kind(), model, limits))
         least = 1
     return {
         "type": "object",
@@ -288,22 +268,17 @@ def _v2_inputs(feed: Port, model: Description, limits: Limits) -> list[Schema]:
     names = [feed.name, ALIAS] if len(model.taken) == 1 else [feed.name]
     known: Schema = {"name": {"enum": names}, "datatype": {"const": datatype(feed.dtype)}}
     found = [_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
-    media = model.image.feed if model.image else model.text.ids if model.text else None
-    if feed.name == media and not model.size:
-        known["datatype"] = {"const": "BYTES"}
-        most = limits.images if model.image else limits.items
-        most = most if model.batched else min(most, model.batch)
-        shape = {"type": "array", "prefixItems": [_up_to(most), {"const": 1}], "minItems": 1, "maxItems": 2}
-        found.insert(0, _object(**known, shape=shape, data={"type": "array", "minItems": 1, "maxItems": most}))
+    kind, name = element_kind(model)
+    if kind and feed.name == name and not model.size:
+        found.insert(0, _v2_elements({"enum": names}, {}, kind, model, limits))
     return found
 
 
-def _v2_examples(model: Description, limits: Limits) -> Schema:
-    assert model.examples is not None
-    most = _most_examples(model, limits)
+def _v2_elements(name: Schema, element: Schema, kind: Kind, model: Description, limits: Limits) -> Schema:
+    """BYTES: a list of elements of ``kind``."""
+    most = kind.most_elements(limits) if model.batched else min(kind.most_elements(limits), model.batch)
     shape = {"type": "array", "prefixItems": [_up_to(most), {"const": 1}], "minItems": 1, "maxItems": 2}
-    known = {"name": {"const": model.examples.name}, "datatype": {"const": "BYTES"}}
-    return _object(**known, shape=shape, data=_many(EXAMPLE, most))
+    return _object(name=name, datatype={"const": "BYTES"}, shape=shape, data=_many(element, most))
 
 
 def _up_to(most: int) -> Schema:
@@ -362,7 +337,7 @@ def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[S
         signature, chosen = {}, {"signature_name": {"const": model.signature}}
     bodies: list[Schema] = []
     if model.examples:
-        examples = _many(_closed(b64=EXAMPLE), _most_examples(model, limits))
+        examples = _many(_closed(b64=EXAMPLE), limits.items if model.batched else model.batch)
         bodies = [_with(signature, **chosen, instances=examples)] if model.batched else []
         bodies += [_with(signature, **chosen, inputs=_closed(**{model.examples.name: examples}))]
     if model.batched:
@@ -389,13 +364,14 @@ def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]
 def _rows(model: Description, limits: Limits) -> list[tuple[Schema, int]]:
     """One item of each feed, by name, and how many are taken: with a picture as a file, and as numbers."""
     numbers = {feed.name: _item(feed, model) for feed in model.taken}
-    kinds = [(numbers, limits.items)]
-    if model.image and not model.size:
-        kinds.insert(0, (numbers | {model.image.feed: _closed(b64=IMAGE)}, limits.images))
-    if (text := model.text) and not model.size:
-        others = {name: schema for name, schema in numbers.items() if name not in text.implied}
-        kinds.insert(0, (others | {text.ids: _string(limits)}, limits.items))
-    return kinds
+    found = [(numbers, limits.items)]
+    kind, name = element_kind(model)
+    if kind and not model.size:
+        one = kind.schema(limits)
+        others = {feed: schema for feed, schema in numbers.items() if feed not in kind.names(model)}
+        element = _closed(b64=one) if "contentEncoding" in one else one
+        found.insert(0, (others | {name: element}, kind.most_elements(limits)))
+    return found
 
 
 def _item(feed: Port, model: Description) -> Schema:
@@ -476,11 +452,6 @@ def _describe_inputs(inputs: dict[str, Schema]) -> Schema:
     """Describe an object of ``inputs`` by name, of which a single one may be called otherwise."""
     own, *_ = schemas = [_closed(**inputs), *(_closed(**{ALIAS: one}) for one in inputs.values())]
     return {"anyOf": schemas} if len(inputs) == 1 and ALIAS not in inputs else own
-
-
-def _string(limits: Limits) -> Schema:
-    """A text for the model."""
-    return {"type": "string", "minLength": 1, "maxLength": limits.characters}
 
 
 def _list(items: Schema) -> Schema:

@@ -33,6 +33,10 @@ class Kind:
         """Return the fields of a request to ``/predict`` that hold it."""
         return ()
 
+    def schema(self, limits: Limits) -> dict[str, Any]:
+        """Return the JSON schema of one, as requests hold it."""
+        return {"type": "string", "contentEncoding": "base64"}
+
     def names(self, description: Description) -> tuple[str, ...]:
         """Return the inputs of the model that it stands for: a request that holds it holds no tensors of these."""
         return ()

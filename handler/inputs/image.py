@@ -23,6 +23,9 @@ class ImageKind(Kind):
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("image", "images")
 
+    def schema(self, limits: Limits) -> dict[str, Any]:
+        return super().schema(limits) | {"format": "image-base64"}
+
     def media(self, description: Description) -> tuple[str, ...]:
         return ("image/", "application/octet-stream", "multipart/form-data")
 

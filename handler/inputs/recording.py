@@ -25,6 +25,9 @@ class RecordingKind(Kind):
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("audio",)
 
+    def schema(self, limits: Limits) -> dict[str, Any]:
+        return super().schema(limits) | {"format": "audio-base64"}
+
     def media(self, description: Description) -> tuple[str, ...]:
         return ("audio/", "application/octet-stream", "multipart/form-data")
 

@@ -16,8 +16,7 @@ from ..description import Description, Port, StringInput
 from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongFieldError, WrongShapeError, WrongTypeError
 from ..request import File, Request
 from ..typed import TYPE_CHECKING, Any
-from . import Kind
-from .text import read_text_file, read_texts
+from .text import TextKind, read_text_file, read_texts
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -25,19 +24,14 @@ if TYPE_CHECKING:
     from ..text import Located
 
 
-class StringsKind(Kind):
+class StringsKind(TextKind):
     """Inputs of strings, by their own names."""
-
-    example = '{"text": "…"}'
 
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("text", "texts") if description.texts_of else ()
 
     def media(self, description: Description) -> tuple[str, ...]:
         return ("text/plain",) if description.texts_of else ()
-
-    def stands_alone(self, description: Description) -> bool:
-        return description.text_alone
 
     def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
         return {"strings": {description.texts_of: (read_text_file(files, description, limits).encode(),)}}
@@ -50,6 +44,9 @@ class StringsKind(Kind):
             raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
         found, _ = strings_of({description.texts_of: list(read_texts(event, limits))}, description, limits)
         return {"strings": found}
+
+    def element_input(self, description: Description) -> str:
+        return ""  # strings are given as such
 
     def prepare(self, request: Request, server: Server, call: Call) -> Request:
         """Put rows of numbers in the place of the strings."""

@@ -27,6 +27,9 @@ class TextKind(Kind):
     def keys(self, description: Description) -> tuple[str, ...]:
         return ("text", "texts")
 
+    def schema(self, limits: Limits) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1, "maxLength": limits.characters}
+
     def media(self, description: Description) -> tuple[str, ...]:
         return ("text/plain",)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import binascii
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from .budget import TEXTS_TOGETHER, Limits
-from .deadline import seconds_left
 from .description import Description, runs
 from .errors import (
     NotBase64Error,
@@ -18,7 +16,6 @@ from .errors import (
     WrongFieldError,
     WrongTypeError,
 )
-from .image import Pixels, read
 from .options import Options
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING, Any
@@ -53,10 +50,11 @@ class Request(NamedTuple):
     ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first items
     only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
     ``signature``: of its signatures; the first where it is empty. ``spans``: of a recording that ``inputs`` now hold
-    as windows, the start and end of each in seconds; ``seconds``: what took how long so far. ``options``: what
-    the answer is to be like. ``ids``: of the texts, one list of tokens for each, once they are known; ``located``:
-    where these stand, if an output is of them. ``strings``: of each input of strings, UTF-8, row-major, until they are
-    ``rows``: for each item the raw bytes of the feeds that are made of them, which may have to be filled up.
+    as windows, the start and end of each in seconds; ``seconds``: what took how long so far; ``image_sizes``: of the
+    pictures that ``inputs`` now hold, as they were sent, upright. ``options``: what the answer is to be like. ``ids``:
+    of the texts, one list of tokens for each, once they are known; ``located``: where these stand, if an output is of
+    them. ``strings``: of each input of strings, UTF-8, row-major, until they are ``rows``: for each item the raw bytes
+    of the feeds that are made of them, which may have to be filled up.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -73,6 +71,7 @@ class Request(NamedTuple):
     rows: tuple[Mapping[str, bytes], ...] = ()
     spans: tuple[tuple[float, float], ...] = ()
     seconds: Mapping[str, float] = MappingProxyType({})
+    image_sizes: tuple[tuple[int, int], ...] = ()
     options: Options = Options()
 
 
@@ -197,29 +196,9 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
         start = end
 
 
-def decoded(
-    request: Request, description: Description, limits: Limits, remaining_ms: Callable[[], float] = lambda: math.inf
-) -> list[Pixels]:
-    """The pixels of each picture; all of them are here by now. Raises HandlerError, which names the picture.
-
-    ``remaining_ms``: see ``Call``. Raises OutOfTimeError for a picture that would take longer.
-    """
-    image = description.image
-    pictures = [p for p in request.pictures if isinstance(p, File)]
-    if image is None:
-        return []
-    return [read(p.data, p.where, image, limits, seconds_left(remaining_ms())) for p in pictures]
-
-
-def feeds(pictures: list[Pixels], inputs: dict[str, bytes], description: Description) -> list[bytes]:
-    """What one run takes: the pixels of at most a batch of pictures, and the other feeds. The rest is zeros."""
-    image = description.image
-    found = [
-        b"".join([picture.data for picture in pictures])
-        if pictures and image and port.name == image.feed
-        else inputs[port.name]
-        for port in description.feeds
-    ]
+def feeds(inputs: Mapping[str, bytes], description: Description) -> list[bytes]:
+    """What one run takes of ``inputs``, which may hold less than a batch: the rest is zeros."""
+    found = [inputs[port.name] for port in description.feeds]
     batch = description.batch
     wanted = batch
     if len(description.batches) > 1:

@@ -10,7 +10,7 @@ from .deadline import Deadline, seconds_left
 from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError, library_errors
 from .inputs import kinds
-from .request import Reference, Request, decoded, feeds, items, parts
+from .request import Reference, Request, feeds, items, parts
 from .sources import NOWHERE, Sources
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING
@@ -131,17 +131,16 @@ class Server(NamedTuple):
                     break
                 start = time.perf_counter()
                 try:
-                    pictures = decoded(part, description, self.limits, call.remaining_ms)
+                    for kind in taken:
+                        part = kind.fill(part, description, model, self.limits, call.remaining_ms)
                 except OutOfTimeError:
                     if request.partial and batches:
                         break
                     raise
-                for kind in taken:
-                    part = kind.fill(part, description, model)
                 middle = time.perf_counter()
-                tensors = feeds(pictures, part.inputs, description.of_size(part.size))
+                tensors = feeds(part.inputs, description.of_size(part.size))
                 fetches = model.run(tensors, part.size, request.signature, items(request, description) - left)
-                sizes += [picture.size for picture in pictures]
+                sizes += part.image_sizes
                 batches.append((fetches, items(part, description)))
                 left -= batches[-1][1]
                 seconds["decode"] += middle - start

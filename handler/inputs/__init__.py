@@ -6,7 +6,7 @@ the protocol, and what it becomes before the model runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from ..errors import WrongFieldError
@@ -87,8 +87,10 @@ class Kind:
         """Return what tells which items are shorter, so that those of a run need the same size; empty for none."""
         return []
 
-    def fill(self, part: Request, description: Description, model: Model) -> Request:
-        """Return ``part``, which is one run's, with the tensors of its items."""
+    def fill(
+        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
+    ) -> Request:
+        """Return ``part``, which is one run's, with the tensors of its items. Raises HandlerError."""
         return part
 
 

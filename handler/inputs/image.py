@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ..deadline import seconds_left
 from ..errors import TooManyImagesError, WrongFieldError, WrongTypeError
-from ..image import format_of
-from ..request import File, encoded_file, source
+from ..image import format_of, read
+from ..request import File, Request, encoded_file, source
 from ..typed import TYPE_CHECKING, Any
 from . import Kind, require_files
 
 if TYPE_CHECKING:
     from ..budget import Limits
     from ..description import Description
+    from ..model import Model
 
 
 class ImageKind(Kind):
@@ -64,6 +66,17 @@ class ImageKind(Kind):
             )
         files = [(value, f"{where}[{index}]") for index, value in enumerate(values)]
         return {"pictures": tuple(_file(value, place, limits) for value, place in files)}
+
+    def fill(
+        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
+    ) -> Request:
+        """Decode the files, all of which are here by now."""
+        image, files = description.image, [file for file in part.pictures if isinstance(file, File)]
+        if image is None or not files:
+            return part
+        found = [read(file.data, file.where, image, limits, seconds_left(remaining_ms())) for file in files]
+        pixels = b"".join([one.data for one in found])
+        return part._replace(inputs=part.inputs | {image.feed: pixels}, image_sizes=tuple(one.size for one in found))
 
 
 def _file(value: object, where: str, limits: Limits) -> File:

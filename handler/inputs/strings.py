@@ -7,7 +7,7 @@ each item may be sent as ``{"text": …}`` or ``{"texts": […]}``, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from ..budget import TEXTS_TOGETHER, Limits
@@ -73,7 +73,9 @@ class StringsKind(TextKind):
         words, sizes = model.words[description.signature], _sizes(description)
         return [words.size_for([row], sizes) for row in request.rows] if words.pads else []
 
-    def fill(self, part: Request, description: Description, model: Model) -> Request:
+    def fill(
+        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
+    ) -> Request:
         """Put the rows among the inputs, in the size that they need."""
         if not part.rows:
             return part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..deadline import seconds_left
 from ..errors import WrongFieldError, WrongTypeError
@@ -78,7 +78,9 @@ class TextKind(Kind):
     def lengths(self, request: Request, description: Description, model: Model) -> list[int]:
         return list(map(len, request.ids))
 
-    def fill(self, part: Request, description: Description, model: Model) -> Request:
+    def fill(
+        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
+    ) -> Request:
         """Put the ids among the inputs, in the size that they need."""
         if not part.ids:
             return part

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handler import request, storage, work
+from handler import storage, work
 from handler.budget import Limits
 from handler.errors import HandlerError, NotTextError, RetryLater, refusal
 from handler.events import KINDS
+from handler.inputs import image
 from handler.model import Model
 from handler.server import Call, Server
 from tests.conftest import ROOT
@@ -220,19 +221,19 @@ class PanicError(BaseException):
 def test_a_library_s_panic_fails_alone(app: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     event, count = fixture("sqs"), itertools.count()
     ids = [record["messageId"] for record in event["Records"]]
-    decode = request.decoded
+    read = image.read
 
-    def decoded(*options: Any) -> Any:
+    def panicking(*options: Any) -> Any:
         if next(count) == 0:
             raise PanicError
-        return decode(*options)
+        return read(*options)
 
-    monkeypatch.setattr("handler.server.decoded", decoded)
+    monkeypatch.setattr("handler.inputs.image.read", panicking)
     assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": name} for name in ids[:2]]}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("*.json")))
-@pytest.mark.parametrize("place", ["handler.server.decoded", "handler.storage.s3"])
+@pytest.mark.parametrize("place", ["handler.inputs.image.read", "handler.storage.s3"])
 def test_no_event_lets_a_library_s_panic_out(
     app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch, name: str, place: str
 ) -> None:
@@ -251,7 +252,7 @@ def test_what_ends_the_process_ends_it(
     def ending(*_: Any) -> None:
         raise ends
 
-    monkeypatch.setattr("handler.server.decoded", ending)
+    monkeypatch.setattr("handler.inputs.image.read", ending)
     with pytest.raises(ends):
         call(app, fixture("sqs"))
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from handler import server as server_module
 from handler.budget import Limits
 from handler.deadline import CAUTION, RESERVE_MS, Deadline
 from handler.errors import OutOfTimeError, Refusal, refusal
+from handler.inputs import image
 from handler.model import Model
 from handler.protocols import predict
 from handler.request import File, Request
@@ -140,11 +140,11 @@ def test_our_protocol_marks_what_is_left(server: Server, clock: Clock, monkeypat
 
 def test_pictures_are_decoded_when_their_batch_comes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    decode, run = server_module.decoded, Model.run
-    monkeypatch.setattr(server_module, "decoded", lambda *a: (order.append("decode"), decode(*a))[1])
+    decode, run = image.read, Model.run
+    monkeypatch.setattr(image, "read", lambda *a: (order.append("decode"), decode(*a))[1])
     monkeypatch.setattr(Model, "run", lambda *a: (order.append("run"), run(*a))[1])
     infer(server, Clock(10_000), 3, partial=False)
-    assert order == ["decode", "run", "decode", "run"]
+    assert order == ["decode", "decode", "run", "decode", "run"]
 
 
 def test_a_queue_and_a_map_stop_in_time(server: Server, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,7 @@ def test_a_request_is_cut_and_padded_to_batches(library: Path) -> None:
     request = _request({"x": x.tolist()}, model.description, Limits(), ANSWER_LIMIT)
     cut = list(parts(request, model.description))
     assert [items(part, model.description) for part in cut] == [16, 4, 3]
-    given = [feeds([], part.inputs, model.description) for part in cut]
+    given = [feeds(part.inputs, model.description) for part in cut]
     assert [len(one[0]) // 16 for one in given] == [16, 4, 4]
     found = np.concatenate([np.frombuffer(model.run(one)[0], np.float32).reshape(-1, 4) for one in given])
     np.testing.assert_array_equal(found[:23], x)

@@ -199,7 +199,7 @@ def test_every_protocol_fills_up(library: Path, described: Description, protocol
     size = next(n for n, most in enumerate(LENGTHS) if most >= length)
     assert request.size == size
     sized = described.of_size(size)
-    cut = [(feeds([], part.inputs, sized), items(part, sized)) for part in parts(request, sized)]
+    cut = [(feeds(part.inputs, sized), items(part, sized)) for part in parts(request, sized)]
     assert sum(n for _, n in cut) == count
     model = Model(str(library))
     found = [np.frombuffer(model.run(one, size)[0], np.float32).reshape(-1, LENGTHS[size])[:n] for one, n in cut]

@@ -23,7 +23,6 @@ import time
 from .budget import Limits
 from .errors import RetryLater, StartupError
 from .events import answer
-from .image import load_decoders
 from .inputs import kinds
 from .model import open_models
 from .processes import processes
@@ -50,6 +49,8 @@ try:
     # In Lambda the processor is faster while the function starts. PNG's plugin takes 2 ms more, which a caller with
     # another picture would wait for, too.
     if models.first.description.image:
+        from .image import load_decoders
+
         load_decoders(*(["Png"] if _AHEAD else []))
     memory = int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)
     limits = Limits.for_memory(memory // processes(), os.environ.get("COLDFORGE_FORMATS", ""))

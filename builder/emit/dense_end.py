@@ -19,14 +19,14 @@ def dense_end_source(program: Program) -> str:
         return ""
     blocks, before = [], _before(layers)
     for step, (source, target) in zip(layers, itertools.pairwise(before), strict=True):
-        all_inputs = _images(step.input, step.in_channels), _images(step.stored, step.out_channels)
+        all_inputs = _images(step.input, step.geometry.in_channels), _images(step.stored, step.geometry.out_channels)
         lines = replace(step, input=all_inputs[0], output=all_inputs[1]).shared_c_lines(
             {"input": f"values + inputs * {source}u", "output": f"values + inputs * {target}u"}
         )
         blocks += [f"    {{ /* {comment(step.name)} */", *(f"        {line}" for line in lines), "    }"]
     first, last = layers[0].input, layers[-1].stored
     ends = (first.buffer.offset + 4 * first.first, before[1], last.buffer.offset + 4 * last.first)
-    sizes = (*ends, 4 * layers[-1].out_channels, before[-1])
+    sizes = (*ends, 4 * layers[-1].geometry.out_channels, before[-1])
     return "\n".join(
         [
             "static void run_dense_end(cf_context *context, size_t inputs, uint8_t *values) {",
@@ -49,7 +49,7 @@ def arena_size(program: Program) -> int:
     layers = _layers(program) if program.parts else ()
     if not layers:
         return program.arena_size
-    of_one = _before(layers)[-1] + 4 * layers[-1].out_channels
+    of_one = _before(layers)[-1] + 4 * layers[-1].geometry.out_channels
     return values_offset(program) + program.parts * of_one + SLACK
 
 
@@ -60,7 +60,7 @@ def _layers(program: Program) -> tuple[LayerStep, ...]:
 
 def _before(layers: tuple[LayerStep, ...]) -> list[int]:
     """Bytes of an input's values before what each layer reads, and before what the last one leaves: one more number."""
-    return list(itertools.accumulate((4 * step.in_channels for step in layers), initial=0))
+    return list(itertools.accumulate((4 * step.geometry.in_channels for step in layers), initial=0))
 
 
 def _images(view: View, channels: int) -> View:

@@ -62,7 +62,8 @@ def _is_dense(step: Step) -> bool:
     """Whether it can run for several inputs at once: it reads and writes one row of floats, and nothing else."""
     if not isinstance(step, LayerStep) or step.algorithm != "direct" or step.output is None:
         return False
-    one_pixel = step.in_size == step.out_size == step.kernel_size == (1, 1) and step.batch == step.groups == 1
+    shape = step.geometry
+    one_pixel = step.in_size == shape.out_size == shape.kernel_size == (1, 1) and shape.batch == shape.groups == 1
     more = (step.factor, step.epilogue.residual, step.epilogue.second_scale, step.rounded, step.quantisation)
     in_arena = step.input.buffer.space == step.output.buffer.space == "arena"
     return one_pixel and in_arena and step.halo == NO_HALO and all(one is None for one in more)

@@ -239,7 +239,8 @@ class _Exchange:
         stored = self._stored(name, matrix)
         quantisation = self._rounding(name, matrix, stored, self.quantisations.get(name))
         algorithm: Algorithm = "integer" if quantisation else "direct"
-        scratch = scratch_size(Geometry(1, k, (1, rows), n), algorithm)
+        geometry = Geometry(1, k, (1, rows), n)
+        scratch = scratch_size(geometry, algorithm)
         return LayerStep(
             step,
             algorithm,
@@ -247,11 +248,8 @@ class _Exchange:
             self._put(pack_layer(stored.numbers, algorithm, kind=stored.type)),
             _rows(output, rows, n),
             Epilogue(self._put(pad_channels(bias)), residual=residual),
-            batch=1,
+            geometry,
             in_size=(1, rows),
-            in_channels=k,
-            out_size=(1, rows),
-            out_channels=n,
             scratch=self._new(scratch) if scratch else None,
             weight_type=stored.type,
             weight_scale=None if stored.scale is None else self._put(pack_scale(stored.scale)),

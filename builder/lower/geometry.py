@@ -42,6 +42,11 @@ class Geometry:
         return self.kernel_size[0] * self.kernel_size[1] * self.in_channels // self.groups
 
     @property
+    def out_shape(self) -> tuple[int, int, int, int]:
+        """Batch, rows, columns and channels of the output."""
+        return self.batch, *self.out_size, self.out_channels
+
+    @property
     def weights(self) -> int:
         """How many weights there are."""
         return self.k * self.out_channels

@@ -36,7 +36,7 @@ class Left:
         """A copy, in logical order."""
         match self.step:
             case LayerStep():
-                shape = (self.step.batch, *self.step.out_size, self.step.out_channels)
+                shape = self.step.geometry.out_shape
                 assert self.step.output is not None, "lower with whole=True"
                 return picture(self.step.output, shape, arena).copy()
             case PoolStep():

@@ -51,7 +51,7 @@ def why_kept(spec: ModelSpec, step: LayerStep | RecurrentStep, lowered: Lowered)
         return f"its weights are {step.weight_type}"
     if isinstance(step, RecurrentStep):
         return _why_kept_recurrent(step, lowered)
-    if step.groups != 1:
+    if step.geometry.groups != 1:
         return "its channels are in groups"
     if not step.geometry.summable:
         return "it adds up more products than int32 holds"

@@ -78,4 +78,4 @@ def picture(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint
 
 def input_of(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
     """What ``step`` reads, without its padding: [batch, height, width, channels]."""
-    return picture(step.input, (step.batch, *step.in_size, step.in_channels), arena)
+    return picture(step.input, (step.geometry.batch, *step.in_size, step.geometry.in_channels), arena)

@@ -149,7 +149,7 @@ def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
     compiled, metadata = CompiledGraph(graph.folder, TARGET, "", "", 0.0), graph.folder / "graph_metadata.o"
     floats = lower(metadata, graph, CACHE, options=Options(weights=rules, whole=True))
     steps = {n: s for n, s in enumerate(walk(floats.program.steps)) if isinstance(s, LayerStep)}
-    steps = {n: s for n, s in steps.items() if s.weight_type == "int8" and s.groups == 1}
+    steps = {n: s for n, s in steps.items() if s.weight_type == "int8" and s.geometry.groups == 1}
     (folder / "floats").mkdir()
     (folder / "bytes").mkdir()
     library = build_observed(floats.program, spec, compiled, folder / "floats", CACHE)
@@ -175,7 +175,7 @@ def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
 def output_of(step: LayerStep, arena: np.ndarray) -> np.ndarray:
     """What ``step`` wrote: [batch, height, width, channels]."""
     assert step.output is not None
-    return picture(step.output, (step.batch, *step.out_size, step.out_channels), arena)
+    return picture(step.output, step.geometry.out_shape, arena)
 
 
 NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired", "pooled", "inverted")
@@ -199,7 +199,7 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
             worst[number - 1] = max(worst[number - 1], float(error.max()))
         if (step := wanted.get(number)) is not None:
             view = step.epilogue.residual
-            shape = (step.batch, *step.out_size, step.out_channels)
+            shape = step.geometry.out_shape
             residual = None if view is None else picture(view, shape, arena)
             expected[number] = integer.layer(step, program, input_of(step, arena), residual)
 

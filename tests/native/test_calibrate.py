@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from builder.errors import SpecError, VerifyError
 from builder.importers.graph import FrozenGraph
+from builder.lower.geometry import Geometry
 from builder.lower.steps.base import Buffer, View
 from builder.lower.steps.layer_step import Epilogue, LayerStep
 from builder.lower.steps.quantisation import Quantisation
@@ -110,8 +111,7 @@ def layer(**changes: Any) -> LayerStep:
     step = LayerStep(
         name="conv", layer="model/conv", algorithm="direct", weight_type="int8", epilogue=epilogue, scratch=None,
         input=arena, output=arena, weights=Buffer("weights", 0, 64),
-        batch=1, in_size=(1, 1), in_channels=8, out_size=(1, 1), out_channels=8, groups=1,
-        kernel_size=(1, 1), stride=(1, 1), dilation=(1, 1), padding=(0, 0), halo=(0,) * 4, second_halo=(0,) * 4,
+        geometry=Geometry(1, 8, (1, 1), 8), in_size=(1, 1),
     )  # fmt: skip
     return replace(step, **changes)
 
@@ -124,8 +124,8 @@ ASKED = replace(SPEC, activations=Activations("int8"))
     [
         ({}, True, ""),
         ({"weight_type": "float32"}, True, "its weights are float32"),
-        ({"groups": 4}, True, "its channels are in groups"),
-        ({"in_channels": 70_000}, True, "it adds up more products than int32 holds"),
+        ({"geometry": Geometry(1, 8, (1, 1), 8, groups=4)}, True, "its channels are in groups"),
+        ({"geometry": Geometry(1, 70_000, (1, 1), 8)}, True, "it adds up more products than int32 holds"),
         ({}, False, "the model has loops or branches"),
         ({"input": View(Buffer("weights", 0, 4), 0, 1, 1, 1)}, True, "its input is a constant"),
     ],

@@ -18,6 +18,7 @@ from builder.emit import emit
 from builder.library.opened import OpenedModel
 from builder.lower.buffers import SLACK, align
 from builder.lower.cascade import Left, most_rows
+from builder.lower.geometry import Geometry
 from builder.lower.layouts import NO_HALO, TensorLayout, pixel_stride
 from builder.lower.packing import MAX_THREADS, pack_layer, pad_channels
 from builder.lower.program import BoundPort, Program
@@ -144,11 +145,12 @@ def layers_of(
             )  # fmt: skip
         before = feed.view(source.buffer, (-sort.around[0], -sort.around[1])) if number == 0 else steps[-1].stored
         algorithm = "depthwise" if sort.channels is None else "direct"
+        strides = (sort.stride, sort.stride), (sort.dilation, sort.dilation)
+        geometry = Geometry(batch, channels, out, outer, sort.kernel, *strides, groups)
         steps.append(LayerStep(
             f"{case.name} {number}", algorithm, before, places.constant(pack_layer(weights, algorithm, groups=groups)),
-            layout.view(places.buffer(4 * layout.size)), epilogue, batch, (height, width), channels, out, outer,
-            sort.kernel, (sort.stride, sort.stride), (sort.dilation, sort.dilation), sort.around[:2], groups,
-            after, NO_HALO, None,
+            layout.view(places.buffer(4 * layout.size)), epilogue, geometry, (height, width),
+            sort.around[:2], after,
         ))  # fmt: skip
         layouts.append(layout)
         picture = layout.picture

@@ -15,6 +15,7 @@ import pytest
 from builder.emit import emit
 from builder.errors import VerifyError
 from builder.library.opened import OpenedModel
+from builder.lower.geometry import Geometry
 from builder.lower.packing import pack_layer, pad_channels
 from builder.lower.program import BoundPort, Program
 from builder.lower.steps.base import View
@@ -72,9 +73,7 @@ def one() -> Program:
             name=f"dense {number}", algorithm="direct", input=views[number], output=views[number + 1],
             weights=places.constant(pack_layer(weights, "direct", groups=1)),
             epilogue=Epilogue(places.constant(pad_channels(bias)), "hard_swish" if number == 1 else "identity"),
-            batch=1, groups=1, in_size=(1, 1), in_channels=SIZES[number], out_size=(1, 1), out_channels=len(bias),
-            kernel_size=(1, 1), stride=(1, 1), dilation=(1, 1), padding=(0, 0), halo=(0, 0, 0, 0),
-            second_halo=(0, 0, 0, 0), scratch=None,
+            geometry=Geometry(1, SIZES[number], (1, 1), len(bias)), in_size=(1, 1),
         )
         for number, (weights, bias) in enumerate(zip(WEIGHTS, BIASES, strict=True))
     ]  # fmt: skip

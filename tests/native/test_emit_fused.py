@@ -19,6 +19,7 @@ from builder.audit import audit, require
 from builder.emit import emit
 from builder.link.library import link_library
 from builder.lower.compress import store
+from builder.lower.geometry import Geometry
 from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
 from builder.lower.program import BoundPort, Program
 from builder.lower.steps.base import Step, View
@@ -43,12 +44,11 @@ def layer(layout: Places, name: str, source: View, target: View, weights: Any, *
     height, width, _, outer = weights.shape
     epilogue = more.pop("epilogue", Epilogue(layout.constant(pad_channels(np.zeros(outer, np.float32)))))
     algorithm, groups = more.pop("algorithm", "direct"), more.pop("groups", 1)
+    geometry = Geometry(1, weights.shape[2] * groups, (SIDE, SIDE), outer, (height, width), groups=groups)
     step = LayerStep(
-        name=name, algorithm=algorithm, input=source, output=target, epilogue=epilogue, batch=1, groups=groups,
+        name=name, algorithm=algorithm, input=source, output=target, epilogue=epilogue, geometry=geometry,
         weights=layout.constant(pack_layer(weights, algorithm, groups=groups)), in_size=(SIDE, SIDE),
-        in_channels=weights.shape[2] * groups, out_size=(SIDE, SIDE), out_channels=outer, kernel_size=(height, width),
-        stride=(1, 1), dilation=(1, 1), padding=(height // 2, width // 2), halo=(1, 1, 1, 1),
-        second_halo=(0, 0, 0, 0), scratch=None,
+        padding=(height // 2, width // 2), halo=(1, 1, 1, 1),
     )  # fmt: skip
     size = scratch_size(step.geometry, algorithm)
     return replace(step, scratch=layout.buffer(size) if size else None, **more)

@@ -56,7 +56,9 @@ def dense_program(rows: int, outputs: int) -> tuple[Program, Array]:
     feed = View(Buffer("feed", 0, 4 * rows * NUMBERS), 0, rows * NUMBERS, rows * NUMBERS, NUMBERS)
     output = View(layout.buffer(4 * rows * outputs), 0, rows * outputs, rows * outputs, outputs)
     step = layer(layout, "layer", feed, output, weights[None, None])
-    step = replace(step, in_size=(1, rows), out_size=(1, rows), padding=(0, 0), halo=(0, 0, 0, 0))
+    step = replace(
+        step, geometry=replace(step.geometry, out_size=(1, rows)), in_size=(1, rows), padding=(0, 0), halo=(0, 0, 0, 0)
+    )
     made = Program(
         (step,),
         (BoundPort(TensorSpec("x", "float32", (rows, NUMBERS)), feed.buffer),),

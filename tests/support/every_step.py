@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.lower.fft import FftAxis
+from builder.lower.geometry import Geometry
 from builder.lower.program import BoundPort, Program, Weight
 from builder.lower.steps.attention_step import AttentionStep, Mask, Rows
 from builder.lower.steps.base import Buffer, Step, View
@@ -83,8 +84,7 @@ def weights(offset: int, size: int = 128) -> Buffer:
 ROUNDING = Quantisation(0.02, 128)
 DENSE = LayerStep(
     "dense.15", "direct", view(0), weights(0, 1024), view(256), Epilogue(weights(1024)),
-    batch=1, in_size=(2, 2), in_channels=16, out_size=(2, 2), out_channels=16, kernel_size=(1, 1), stride=(1, 1),
-    dilation=(1, 1), padding=(0, 0), groups=1, halo=(0, 0, 0, 0), second_halo=(0, 0, 0, 0), scratch=None,
+    Geometry(1, 16, (2, 2), 16), in_size=(2, 2),
 )  # fmt: skip
 LAYER = replace(
     DENSE, name="layer.16", factor=arena(1024, 64), weight_type="int8", weight_scale=weights(1152),

@@ -79,27 +79,29 @@ class Interpreter:
         whole[:, top : top + height, left : left + width] = values
 
     def layer(self, step: LayerStep) -> None:
+        shape = step.geometry
         size = tuple(
-            (step.out_size[a] - 1) * step.stride[a] + (step.kernel_size[a] - 1) * step.dilation[a] + 1 for a in (0, 1)
+            (shape.out_size[a] - 1) * shape.stride[a] + (shape.kernel_size[a] - 1) * shape.dilation[a] + 1
+            for a in (0, 1)
         )
-        source = self.view(step.input, step.batch, (size[0], size[1]), step.in_channels, step.padding)
+        source = self.view(step.input, shape.batch, (size[0], size[1]), shape.in_channels, step.padding)
         source = source.astype(np.float64)
         if step.factor is not None:
-            source = source * self.flat(step.factor)[: step.in_channels]
+            source = source * self.flat(step.factor)[: shape.in_channels]
         kernel = self.kernel(step).astype(np.float64)
-        out = np.zeros((step.batch, *step.out_size, step.out_channels))
-        inner, outer = step.in_channels // step.groups, step.out_channels // step.groups
-        for y in range(step.kernel_size[0]):
-            for x in range(step.kernel_size[1]):
-                rows = source[:, y * step.dilation[0] :][:, :: step.stride[0]][:, : step.out_size[0]]
-                part = rows[:, :, x * step.dilation[1] :][:, :, :: step.stride[1]][:, :, : step.out_size[1]]
-                for g in range(step.groups):
+        out = np.zeros((shape.batch, *shape.out_size, shape.out_channels))
+        inner, outer = shape.in_channels // shape.groups, shape.out_channels // shape.groups
+        for y in range(shape.kernel_size[0]):
+            for x in range(shape.kernel_size[1]):
+                rows = source[:, y * shape.dilation[0] :][:, :: shape.stride[0]][:, : shape.out_size[0]]
+                part = rows[:, :, x * shape.dilation[1] :][:, :, :: shape.stride[1]][:, :, : shape.out_size[1]]
+                for g in range(shape.groups):
                     block = part[..., g * inner : (g + 1) * inner] @ kernel[y, x, :, g * outer : (g + 1) * outer]
                     out[..., g * outer : (g + 1) * outer] += block
-        epilogue, channels = step.epilogue, step.out_channels
+        epilogue, channels = step.epilogue, shape.out_channels
         out += self.flat(epilogue.bias)[:channels]
         if epilogue.residual is not None:
-            other = self.view(epilogue.residual, step.batch, step.out_size, channels).astype(np.float64)
+            other = self.view(epilogue.residual, shape.batch, shape.out_size, channels).astype(np.float64)
             scale = epilogue.residual_scale
             out += other if scale is None else other * self.flat(scale)[:channels]
         if epilogue.activation == "clamp":
@@ -115,25 +117,26 @@ class Interpreter:
 
     def kernel(self, step: LayerStep) -> Floats:
         """The weights unpacked to [height, width, in channels / groups, out channels]."""
-        height, width = step.kernel_size
-        flat, inner = self.flat(step.weights), step.in_channels // step.groups
+        shape = step.geometry
+        height, width = shape.kernel_size
+        flat, inner = self.flat(step.weights), shape.in_channels // shape.groups
         if step.algorithm == "depthwise":
-            return flat.reshape(height, width, 1, -1)[..., : step.out_channels]
+            return flat.reshape(height, width, 1, -1)[..., : shape.out_channels]
         if step.algorithm.startswith("winograd"):
-            panels = flat.reshape(step.out_channels // PANEL, inner, 9, PANEL)
-            return panels.transpose(2, 1, 0, 3).reshape(3, 3, inner, step.out_channels)
+            panels = flat.reshape(shape.out_channels // PANEL, inner, 9, PANEL)
+            return panels.transpose(2, 1, 0, 3).reshape(3, 3, inner, shape.out_channels)
         if step.algorithm == "thin":
-            outer, found, at = step.out_channels // step.groups, [], 0
+            outer, found, at = shape.out_channels // shape.groups, [], 0
             tiles = -(-outer // THIN_CHANNELS)
-            for tile in [*range(tiles)] * step.groups:
+            for tile in [*range(tiles)] * shape.groups:
                 some = (tile + 1) * outer // tiles - tile * outer // tiles
                 size = height * width * inner * some
                 found.append(flat[at : at + size].reshape(height, width, inner, some))
                 at += size
             return np.concatenate(found, axis=-1)
-        panels = flat.reshape(step.groups, -1, height * width * inner, PANEL)
-        columns = panels.transpose(2, 0, 1, 3).reshape(height, width, inner, step.groups, -1)
-        return columns[..., : step.out_channels // step.groups].reshape(height, width, inner, step.out_channels)
+        panels = flat.reshape(shape.groups, -1, height * width * inner, PANEL)
+        columns = panels.transpose(2, 0, 1, 3).reshape(height, width, inner, shape.groups, -1)
+        return columns[..., : shape.out_channels // shape.groups].reshape(height, width, inner, shape.out_channels)
 
     def pool(self, step: PoolStep) -> None:
         source = self.view(step.input, step.batch, step.in_size, step.channels).astype(np.float64)

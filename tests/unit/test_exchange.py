@@ -119,7 +119,7 @@ def test_all_rows_are_multiplied_before_the_loop() -> None:
     assert isinstance(layer, LayerStep)
     assert isinstance(row, RowStep)
     assert isinstance(copy, CopyStep)
-    assert (layer.in_size, layer.in_channels, layer.out_channels) == ((1, STEPS), K, N)
+    assert (layer.in_size, layer.geometry.in_channels, layer.geometry.out_channels) == ((1, STEPS), K, N)
     assert layer.input.buffer == loop.x
     assert (row.index, row.source, row.count) == (loop.index, layer.output.buffer, STEPS)
     assert (copy.source, copy.target) == (row.target, loop.out)

@@ -376,7 +376,7 @@ def test_factors_of_channels_multiply_the_weights_of_the_layer_behind() -> None:
     last = program.steps[-1]
     assert isinstance(last, LayerStep)
     assert last.factor is not None
-    assert (last.factor.size, last.in_channels) == (4 * 32, 32)
+    assert (last.factor.size, last.geometry.in_channels) == (4 * 32, 32)
     (answer,) = Interpreter(program).run(feeds)
     np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-4)
 

@@ -65,16 +65,9 @@ class LayerStep(Step):
     weights: Reads[Buffer]
     output: Writes[View | None]
     epilogue: Epilogue
-    batch: int
+    geometry: Geometry
     in_size: tuple[int, int]
-    in_channels: int
-    out_size: tuple[int, int]
-    out_channels: int
-    kernel_size: tuple[int, int] = (1, 1)
-    stride: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)  # top, left
-    groups: int = 1
     halo: tuple[int, int, int, int] = (0, 0, 0, 0)
     second_halo: tuple[int, int, int, int] = (0, 0, 0, 0)
     scratch: Scratch[Buffer | None] = None  # size from packing.scratch_size(...)
@@ -96,20 +89,6 @@ class LayerStep(Step):
             return self.output
         assert self.rounded is not None
         return self.rounded.view
-
-    @property
-    def geometry(self) -> Geometry:
-        """Its sizes, which packing and the choice of an algorithm depend on."""
-        return Geometry(
-            batch=self.batch,
-            in_channels=self.in_channels,
-            out_size=self.out_size,
-            out_channels=self.out_channels,
-            kernel_size=self.kernel_size,
-            stride=self.stride,
-            dilation=self.dilation,
-            groups=self.groups,
-        )
 
     @property
     def flop(self) -> int:
@@ -153,20 +132,19 @@ class LayerStep(Step):
     @property
     def c_fields(self) -> dict[str, object]:
         """The fields of a cf_layer."""
-        e = self.epilogue
-        shape = self.geometry
+        e, shape = self.epilogue, self.geometry
         clamped = e.activation == "clamp"
         values: dict[str, object] = {
             "algorithm": f"CF_{self.algorithm.upper()}",
             "activation": "CF_CLAMP" if e.activation in ("identity", "clamp") else f"CF_{e.activation.upper()}",
-            "batch": self.batch,
-            "groups": self.groups,
-            "in_channels": self.in_channels,
-            "out_channels": self.out_channels,
-            "out": list_literal(self.out_size),
-            "kernel": list_literal(self.kernel_size),
-            "stride": list_literal(self.stride),
-            "dilation": list_literal(self.dilation),
+            "batch": shape.batch,
+            "groups": shape.groups,
+            "in_channels": shape.in_channels,
+            "out_channels": shape.out_channels,
+            "out": list_literal(shape.out_size),
+            "kernel": list_literal(shape.kernel_size),
+            "stride": list_literal(shape.stride),
+            "dilation": list_literal(shape.dilation),
             "padding": list_literal(self.padding),
             "input": view_literal(self.input),
             "output": self.output and view_literal(self.output),

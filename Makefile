@@ -96,9 +96,7 @@ serve: ## the bundle of MODEL behind http://127.0.0.1:8080 (PORT=..., CORS=...),
 	@$(MODELS); $(COLDFORGE) serve "$$@" --port $(or $(PORT),8080) --cors "$(CORS)"
 
 SAM := SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam
-# $(DEPLOY) FLAGS: the bundle of MODEL in the stack that SAM builds. WITH names add-ons of the template, with commas
-# between them; PARAMETERS (NAME=VALUE ...) are its parameters.
-comma := ,
+# $(DEPLOY) FLAGS: the bundle of MODEL in the stack of the template, WITH add-ons (A,B) and PARAMETERS (NAME=VALUE ...).
 DEPLOY = $(MODELS); $(COLDFORGE) deploy "$$@" --target "$(TARGET)" --package $(if $(INSTANCES),instances,$(PACKAGE)) \
 	--env "$(ENV)" --stack "$(STACK)" $(if $(WITH),--with "$(WITH)") $(if $(PARAMETERS),--parameters $(PARAMETERS))
 sam: .venv-sam/.done ## AWS SAM CLI in .venv-sam
@@ -106,7 +104,7 @@ sam-build: sam ## the stack with the bundle of MODEL, in .aws-sam
 	@$(DEPLOY) --build-only
 local-invoke: sam-build ## the function on IMAGE in Lambda's container image (Docker)
 	@printf '{"image": "%s"}' "$$(base64 < "$(IMAGE)" | tr -d '\n')" | $(SAM) local invoke Function --event - $(SAM_FLAGS)
-local-api: override WITH := $(if $(WITH),$(WITH)$(comma))http-api
+local-api: override WITH := $(WITH:%=%,)http-api
 local-api: sam-build ## the function behind http://127.0.0.1:3000/predict (Docker)
 	@$(SAM) local start-api --port $(or $(PORT),3000) --warm-containers LAZY $(SAM_FLAGS)
 deploy: setup sam ## the bundle of MODEL to AWS, with sam deploy, as the stack coldforge-MODEL (WITH=add-ons, ENV=dev|staging|prod, STACK=...)

@@ -203,7 +203,7 @@ def program(cases: Sequence[Case]) -> Program:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Program]:
     folder = tmp_path_factory.mktemp("cascades")
-    made = program((*CASES, *drawn(16)))
+    made = program((*CASES, *drawn(4 if OBJECTS in os.environ else 16)))
     return link(emit(made, SPEC, X86_64, folder), [], folder), made
 
 
@@ -218,13 +218,17 @@ def answers(library: Path, made: Program, threads: int) -> dict[str, np.ndarray]
     return {port.spec.name: one.view(np.float32) for port, one in zip(made.fetches, call.fetches, strict=True)}
 
 
-@pytest.mark.parametrize("limit", ["", "x86-64-v3"])
+LIMITS, THREADS = (("",), (2, 8)) if OBJECTS in os.environ else (("", "x86-64-v3"), (1, 2, 3, 8))
+"""Those objects have one copy of the kernels, and are slow."""
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 def test_a_cascade_gives_the_bits_of_its_layers(
     built: tuple[Path, Program], limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The zeros around the pictures included, on any number of threads."""
     monkeypatch.setenv("COLDFORGE_CPU", limit)
-    for threads in (1, 2, 3, 8):
+    for threads in THREADS:
         found = answers(*built, threads)
         pairs = {name: name.replace("plain", "cascade") for name in found if name.startswith("plain")}
         assert len(found) == 2 * len(pairs)

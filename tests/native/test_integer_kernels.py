@@ -183,7 +183,7 @@ def tiled_layers(draw: st.DrawFn) -> Case:
 
 
 @pytest.mark.parametrize("table", TABLES)
-@examples(100, sanitized=5)
+@examples(50, sanitized=5)
 @given(case=tiled_layers(), by=quantisations)
 def test_tiles_of_rounded_inputs(kernels: Kernels, table: str, case: Case, by: Quantisation) -> None:
     """Where bytes are multiplied, the bits of integer sums; elsewhere Winograd's sums of the same numbers."""
@@ -279,6 +279,7 @@ SMALL = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", portable.TARGETS)
 def test_on_another_processor(target: str, tmp_path: Path) -> None:
     """arm64's dot products in QEMU, WebAssembly's with SIMD and without: in one program of all the cases."""

@@ -24,6 +24,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return faults.build(tmp_path_factory.mktemp("faults"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", DELIVERIES)
 def test_old_or_new_and_the_run_after_is_right(name: str, library: Path, tmp_path: Path) -> None:
     counts = faults.stop_everywhere(library, name, tmp_path)

@@ -120,7 +120,9 @@ def check(
     ops = graph if isinstance(graph, OpReport) else look(graph.definition(), rewritten=True)
     weights = int(ops.weights * share)
     library = _stored(weights, place) + (LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD)
-    return Preflight(ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped, place)
+    return Preflight(
+        ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped=max_zipped, place=place
+    )
 
 
 def _stored(weights: int, place: WeightsPlace) -> int:

@@ -103,7 +103,7 @@ def started(asked: Asked, times: Callable[[], Times], client: Client, say: Say, 
             listing.items + taken,
             taken,
             made.together if made else 1,
-            {"max_concurrency": asked.max_concurrency, "tolerated": asked.tolerated},
+            settings={"max_concurrency": asked.max_concurrency, "tolerated": asked.tolerated},
         )
         if taken:
             upload(reused, place.below("reused.jsonl"), s3)

@@ -158,7 +158,17 @@ def describe(text: str) -> Description:
         ) from error
     if not feeds or not fetches:
         raise UsageError(f"{name} has no feeds or no fetches, and a binding needs both. Call it with cf_run.")
-    return Description(name, package_name(name), version, arch, batch, feeds, fetches, heads, picture)
+    return Description(
+        name,
+        package_name(name),
+        version,
+        arch=arch,
+        batch=batch,
+        feeds=feeds,
+        fetches=fetches,
+        heads=heads,
+        picture=picture,
+    )
 
 
 def package_name(name: str) -> str:
@@ -218,5 +228,17 @@ def _heads(rows: list[dict[str, Any]], fetches: Mapping[str, Tensor], batch: int
             labels = (*row["labels"], *map(str, range(len(row["labels"]), length)))[:length]
         top = min(row["top_k"] or length, length)
         labelled, items = bool(row["labels"]), batch if batched else 1
-        heads.append(Head(row["name"], identifier, fetch, row["kind"], labels, labelled, top, items, length))
+        heads.append(
+            Head(
+                row["name"],
+                identifier,
+                fetch,
+                kind=row["kind"],
+                labels=labels,
+                labelled=labelled,
+                top=top,
+                items=items,
+                length=length,
+            )
+        )
     return tuple(heads)

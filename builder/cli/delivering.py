@@ -54,12 +54,12 @@ def deploy(options: Options, project: Project) -> None:
         tuple(spec.name for spec in specs),
         " ".join(options.models),
         target_of(options.parameters, target),
-        options.package,
-        options.env,
-        tuple(options.parameters),
-        options.stack,
-        tuple(addon_list(options.addons)),
-        tuple(shlex.split(options.sam_flags)),
+        package=options.package,
+        environment=options.env,
+        parameters=tuple(options.parameters),
+        stack=options.stack,
+        addons=tuple(addon_list(options.addons)),
+        sam_options=tuple(shlex.split(options.sam_flags)),
     )
     output = sys.stderr if options.json else sys.stdout
     done = deploy(wanted, project, progress_of(options).say, output, upload=not options.build_only)

@@ -48,4 +48,4 @@ def measure(before: Facts, after: Facts, *, threads: int = 1, seconds: float = 3
             times.append((took[0], took[1]))
     one, other = zip(*times, strict=True)
     low, ratio, high = (float(v) for v in np.percentile(np.divide(other, one), (10, 50, 90)))
-    return Speed(cpu_name(), threads, Spread.of(one), Spread.of(other), ratio, low, high)
+    return Speed(cpu_name(), threads, Spread.of(one), Spread.of(other), ratio, low, high=high)

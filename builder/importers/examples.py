@@ -142,7 +142,7 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     tables = {name: table for name, table in raw.tables.items() if name in nodes}
     whole = replace(raw, graph_def=definition, tables=tables)
     beside = tuple(one for one in found if not one.tensors)
-    return parsed, Examples(port.name, whole, replace(cut, tables=tables), source, shape, features, beside)
+    return parsed, Examples(port.name, whole, replace(cut, tables=tables), source, shape, features, beside=beside)
 
 
 def _require_outside_of_functions(graph_def: Any) -> None:

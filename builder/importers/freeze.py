@@ -105,7 +105,9 @@ def write_frozen(
     there = {n.name for n in pruned.node if n.op == "Const"}
     variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
     states = tuple(Port(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
-    frozen = FrozenGraph(folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples)
+    frozen = FrozenGraph(
+        folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples=examples
+    )
     folder.mkdir(parents=True, exist_ok=True)
     if needs_rewriting(pruned) and (rewritten := _rewritten(pruned, [p.tensor for p in (*ports, *feeds)])) is not None:
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))

@@ -191,8 +191,8 @@ class Parser:
             ways,
             cost,
             last,
-            not unsure,
-            any(part.captures for part in parts),
+            sure=not unsure,
+            captures=any(part.captures for part in parts),
         )
 
     def _repeated(self) -> Part:
@@ -209,11 +209,11 @@ class Parser:
         text = f"{part.text}{{{least},{'' if most is None else most}}}{lazy}"
         width, sure = part.width * least, least == 0
         if most is None:
-            return Part(text, width, False, (1, 1, 0), (width, 1, 0), (width, 0, 0), sure)
+            return Part(text, width, False, (1, 1, 0), (width, 1, 0), (width, 0, 0), sure=sure)
         if not part.plain:
             return replace(part, text=text, width=width, ways=_sum(part.ways, (sure, 0, 0)), sure=sure or part.sure)
         cost = part.width * most, 0, 0
-        return Part(text, width, most == least, (most - least + 1, 0, 0), cost, cost, sure)
+        return Part(text, width, most == least, (most - least + 1, 0, 0), cost, cost, sure=sure)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):

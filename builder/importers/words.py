@@ -334,7 +334,7 @@ class _Cutter:
         )
         whole = replace(whole, cuts={n: t.name for n, t in named.items()})
         runs = [self.probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
-        cut = Cut(raw, found, recipe, whole, inputs, tuple(runs), self.raw.fetches)
+        cut = Cut(raw, found, recipe, whole, inputs, tuple(runs), fetches=self.raw.fetches)
         rows = {n: self.lengths[self._first(t)] for n, t in named.items() if None in open_[t.name]}
         return with_pads(cut, [*rows], [name for name, feed in rows.items() if feed.truncate])
 

@@ -64,7 +64,7 @@ def invoke(bundle_layer: Path, event: Any, python: Path | None = None) -> Invoke
         warm = statistics.median(_timed(running, event)[1] for _ in range(WARM_REQUESTS))
         init = running.init_ms
         return InvokeResult(
-            answer, init, max(first - init, 0.0), warm, running.python.version, note(running.python), running.log
+            answer, init, max(first - init, 0.0), warm, running.python.version, note(running.python), log=running.log
         )
 
 

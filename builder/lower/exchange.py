@@ -142,7 +142,8 @@ class _Exchange:
             return None
         columns = found.weights.shape[1]
         sums = self._new(4 * rows * columns)
-        inputs = self._dense(found.input_name, source, sums, found.input_weights, rows, found.input_bias, None)
+        product = Product(found.input_name, source, sums, found.input_weights, rows)
+        inputs = self._layer(product, found.input_bias)
         name = op_name(self.module.names[found.state_name])
         stored = self._stored(name, found.weights)
         wanted = self.quantisations.get(name) if found.bounded else None
@@ -200,17 +201,6 @@ class _Exchange:
         rows = row.count * product.rows
         return self._layer(replace(product, data=row.source, output=output, rows=rows))
 
-    def _layer(self, product: Product) -> LayerStep:
-        n = product.weights.shape[1]
-        bias, residual = np.zeros(n, np.float32), None
-        if product.added is not None and product.added.space == "weights":
-            constant = self.products.constant(product.added)
-            assert constant is not None
-            bias = constant
-        elif product.added is not None:
-            residual = _rows(product.added, product.rows, n)
-        return self._dense(product.name, product.data, product.output, product.weights, product.rows, bias, residual)
-
     def _stored(self, name: str, matrix: NDArray[np.float32]) -> Stored:
         return self.compressor.layer(name, matrix[None, None], matrix, lambda constant: constant[None, None])
 
@@ -224,31 +214,27 @@ class _Exchange:
             self.compressor.input(name, matrix, wanted)
         return wanted
 
-    def _dense(
-        self,
-        step: str,
-        data: Buffer,
-        output: Buffer,
-        matrix: NDArray[np.float32],
-        rows: int,
-        bias: NDArray[np.float32],
-        residual: View | None,
-    ) -> LayerStep:
-        k, n = matrix.shape
-        name = op_name(self.module.names[step])
-        stored = self._stored(name, matrix)
-        quantisation = self._rounding(name, matrix, stored, self.quantisations.get(name))
+    def _layer(self, product: Product, bias: NDArray[np.float32] | None = None) -> LayerStep:
+        rows, (k, n) = product.rows, product.weights.shape
+        residual = None
+        if product.added is not None and product.added.space == "weights":
+            bias = self.products.constant(product.added)
+        elif product.added is not None:
+            residual = _rows(product.added, rows, n)
+        name = op_name(self.module.names[product.name])
+        stored = self._stored(name, product.weights)
+        quantisation = self._rounding(name, product.weights, stored, self.quantisations.get(name))
         algorithm: Algorithm = "integer" if quantisation else "direct"
         geometry = Geometry(1, k, (1, rows), n)
         scratch = scratch_size(geometry, algorithm)
         return LayerStep(
-            step,
+            product.name,
             algorithm,
-            _rows(data, rows, k),
+            _rows(product.data, rows, k),
             self._put(pack_layer(stored.numbers, algorithm, kind=stored.type)),
-            _rows(output, rows, n),
-            Epilogue(self._put(pad_channels(bias)), residual=residual),
-            geometry,
+            _rows(product.output, rows, n),
+            Epilogue(self._put(pad_channels(np.zeros(n, np.float32) if bias is None else bias)), residual=residual),
+            geometry=geometry,
             in_size=(1, rows),
             scratch=self._new(scratch) if scratch else None,
             weight_type=stored.type,

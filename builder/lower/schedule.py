@@ -89,24 +89,29 @@ def schedule(dag: Dag, thunks: list[Thunk], product_wanted: Callable[[Core], boo
     """
     cores = find_cores(dag)
     rank = ranks(dag, cores)
-    pools, norms = find_pools(dag), find_norms(dag)
+    candidates = _Candidates(cores, find_pools(dag), find_norms(dag))
     findings = _Findings()
     while True:
         before = findings.size()
-        attempt = _Attempt(dag, cores, pools, norms, rank, thunks, findings, product_wanted)
+        attempt = _Attempt(dag, candidates, rank, thunks, findings, product_wanted)
         tasks = attempt.demand_all()
         if findings.size() == before:
             break
     return Schedule(tuple(_ordered(tasks, thunks, dag)), findings.rejected, tuple(cores))
 
 
+@dataclass(frozen=True)
+class _Candidates:
+    cores: list[Core]
+    pools: list[Pool]
+    norms: list[Norm]
+
+
 class _Attempt:
     def __init__(
         self,
         dag: Dag,
-        cores: list[Core],
-        pools: list[Pool],
-        norms: list[Norm],
+        candidates: _Candidates,
         rank: dict[Value, int],
         thunks: list[Thunk],
         findings: _Findings,
@@ -118,16 +123,16 @@ class _Attempt:
         for thunk in thunks:
             for output in outputs(thunk):
                 self.makers.setdefault(output, thunk)
-        for pool in pools:
+        for pool in candidates.pools:
             chosen = without_padding(pool) if pool.value in findings.unpadded else pool
             if pool.value not in findings.rejected:
                 self._add(chosen, dict.fromkeys(chosen.inside))
-        others: list[Norm | Attention] = [*norms, *find_attentions(dag, findings.unstored)]
+        others: list[Norm | Attention] = [*candidates.norms, *find_attentions(dag, findings.unstored)]
         for found in others:
             if found.value not in findings.rejected:
                 self._add(found, dict.fromkeys(found.inside))
         limits = Limits(findings.stops, findings.no_second)
-        for core in cores:
+        for core in candidates.cores:
             if core.value not in findings.rejected:
                 chosen_core = core if core.value in findings.unpadded else absorb(core)
                 if core.value not in findings.unscaled and not product_wanted(core):

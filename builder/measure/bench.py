@@ -159,7 +159,7 @@ def measure_function(bundle: Bundle, starts: int = 5, seconds: float = 3.0) -> F
                 handler = median(value for name, value in _metrics(running.log) if name == "TotalMs")
                 memory, python = running.peak_rss, running.python
     start = sorted(found, key=lambda start: start.total)[len(found) // 2]
-    return FunctionTimes(python.version, rie.note(python) or "", starts, start, warm, handler, memory)
+    return FunctionTimes(python.version, rie.note(python) or "", starts, start, warm, handler, memory=memory)
 
 
 def started(running: Emulator, event: Any) -> Start:

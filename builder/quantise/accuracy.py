@@ -114,5 +114,11 @@ def _output(name: str, ours: Array, theirs: Array, classes: bool, labels: Array 
         if labels is not None:
             right, right_tensorflow = float(np.mean(mine == labels)), float(np.mean(other == labels))
     return OutputAccuracy(
-        name, top1, top5, float(error.max(initial=0)), float(error.mean() or 0), right, right_tensorflow
+        name,
+        top1,
+        top5,
+        float(error.max(initial=0)),
+        float(error.mean() or 0),
+        right,
+        right_tensorflow=right_tensorflow,
     )

@@ -200,7 +200,7 @@ def _feed(feed: Table) -> FeedSpec:
     several = shapes if len(shapes) > 1 else ()
     lengths = feed.get("lengths") or ()
     truncate, nan, value = feed.get("truncate"), feed.get("nan"), feed.get("value")
-    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), lengths, truncate, nan, value)
+    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), lengths, truncate, nan=nan, value=value)
 
 
 def _weights(weights: Table, folder: Path) -> Weights:

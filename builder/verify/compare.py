@@ -78,7 +78,7 @@ def judge(
     if expected.rounding and expected.rounding.warning:
         warnings.append(expected.rounding.warning)
     failures = (*description_failures(found.description, expected.feeds, expected.fetches, variant), *found.failures)
-    return Verification(library, cases, rows, failures, tuple(warnings), machine.name, same)
+    return Verification(library, cases, rows, failures, tuple(warnings), machine.name, same_weights=same)
 
 
 def _agreements(

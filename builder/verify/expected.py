@@ -94,7 +94,7 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
         outputs = tuple(_with_sensitivity(o, golden) if o.tolerance == Tolerance() else o for o in outputs)
         known = rounding.golden if rounding else None
         same = stack.enter_context(Golden.open(known)) if known else None
-        yield Expected(feeds, fetches, outputs, golden, rounding, same, graph.warnings)
+        yield Expected(feeds, fetches, outputs, golden, rounding, same, warnings=graph.warnings)
 
 
 def _with_sensitivity(output: ExpectedOutput, golden: Golden) -> ExpectedOutput:

@@ -109,7 +109,7 @@ class Server(NamedTuple):
         _require_memory(request, description, self.limits)
         places: list[int] = []
         taken = kinds(description)
-        if lengths := next(filter(None, (kind.lengths(request, description, model) for kind in taken)), None):
+        if lengths := next(filter(None, (kind.lengths(request, self) for kind in taken)), None):
             from .text.order import by_length, in_order, restored
 
             if places := by_length(lengths, description):
@@ -132,7 +132,7 @@ class Server(NamedTuple):
                 start = time.perf_counter()
                 try:
                     for kind in taken:
-                        part = kind.fill(part, description, model, self.limits, call.remaining_ms)
+                        part = kind.fill(part, self, call)
                 except OutOfTimeError:
                     if request.partial and batches:
                         break

@@ -6,7 +6,7 @@ the protocol, and what it becomes before the model runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
 from ..errors import WrongFieldError
@@ -15,7 +15,6 @@ from ..typed import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..budget import Limits
     from ..description import Description
-    from ..model import Model
     from ..request import File, Request
     from ..server import Call, Server
 
@@ -73,9 +72,7 @@ class Kind:
         """Tell an element, as TensorFlow Serving's JSON has it, from numbers."""
         return False
 
-    def read_elements(
-        self, values: Sequence[Any], where: str, description: Description, limits: Limits
-    ) -> dict[str, Any]:
+    def read_elements(self, values: Sequence[Any], description: Description, limits: Limits) -> dict[str, Any]:
         """Return the fields of the Request for elements: bytes, or as JSON has them. Raises HandlerError."""
         return {}
 
@@ -83,13 +80,11 @@ class Kind:
         """Return ``request`` with what the kind becomes, as far as that is done for all items. Raises HandlerError."""
         return request
 
-    def lengths(self, request: Request, description: Description, model: Model) -> list[int]:
+    def lengths(self, request: Request, server: Server) -> list[int]:
         """Return what tells which items are shorter, so that those of a run need the same size; empty for none."""
         return []
 
-    def fill(
-        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
-    ) -> Request:
+    def fill(self, part: Request, server: Server, call: Call) -> Request:
         """Return ``part``, which is one run's, with the tensors of its items. Raises HandlerError."""
         return part
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..deadline import seconds_left
 from ..errors import TooManyImagesError, WrongFieldError, WrongTypeError
@@ -14,7 +14,7 @@ from . import Kind, require_files
 if TYPE_CHECKING:
     from ..budget import Limits
     from ..description import Description
-    from ..model import Model
+    from ..server import Call, Server
 
 
 class ImageKind(Kind):
@@ -57,9 +57,8 @@ class ImageKind(Kind):
     def is_element(self, value: object) -> bool:
         return isinstance(value, dict) and set(value) == {"b64"}
 
-    def read_elements(
-        self, values: Sequence[Any], where: str, description: Description, limits: Limits
-    ) -> dict[str, Any]:
+    def read_elements(self, values: Sequence[Any], description: Description, limits: Limits) -> dict[str, Any]:
+        where = f'"{self.element_input(description)}"'
         if len(values) > limits.images:
             raise TooManyImagesError(
                 f"{where} has {len(values)} pictures; at most {limits.images} are allowed at a time"
@@ -67,14 +66,13 @@ class ImageKind(Kind):
         files = [(value, f"{where}[{index}]") for index, value in enumerate(values)]
         return {"pictures": tuple(_file(value, place, limits) for value, place in files)}
 
-    def fill(
-        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
-    ) -> Request:
+    def fill(self, part: Request, server: Server, call: Call) -> Request:
         """Decode the files, all of which are here by now."""
-        image, files = description.image, [file for file in part.pictures if isinstance(file, File)]
+        image, files = server.described(part).image, [file for file in part.pictures if isinstance(file, File)]
         if image is None or not files:
             return part
-        found = [read(file.data, file.where, image, limits, seconds_left(remaining_ms())) for file in files]
+        limits, left = server.limits, call.remaining_ms
+        found = [read(file.data, file.where, image, limits, seconds_left(left())) for file in files]
         pixels = b"".join([one.data for one in found])
         return part._replace(inputs=part.inputs | {image.feed: pixels}, image_sizes=tuple(one.size for one in found))
 

@@ -7,7 +7,7 @@ each item may be sent as ``{"text": …}`` or ``{"texts": […]}``, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from ..budget import TEXTS_TOGETHER, Limits
@@ -19,7 +19,6 @@ from ..typed import TYPE_CHECKING, Any
 from .text import TextKind, read_text_file, read_texts
 
 if TYPE_CHECKING:
-    from ..model import Model
     from ..server import Call, Server
     from ..text import Located
 
@@ -69,17 +68,17 @@ class StringsKind(TextKind):
         seconds = {"decode": time.perf_counter() - began}
         return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
 
-    def lengths(self, request: Request, description: Description, model: Model) -> list[int]:
-        words, sizes = model.words[description.signature], _sizes(description)
+    def lengths(self, request: Request, server: Server) -> list[int]:
+        description = server.described(request)
+        words, sizes = server.model(request.model).words[description.signature], _sizes(description)
         return [words.size_for([row], sizes) for row in request.rows] if words.pads else []
 
-    def fill(
-        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
-    ) -> Request:
+    def fill(self, part: Request, server: Server, call: Call) -> Request:
         """Put the rows among the inputs, in the size that they need."""
         if not part.rows:
             return part
-        words, size = model.words[description.signature], part.size
+        description = server.described(part)
+        words, size = server.model(part.model).words[description.signature], part.size
         if words.pads and description.alike:
             size = words.size_for(part.rows, _sizes(description))
         found = words.filled(part.rows, _ports(description.of_size(size)))

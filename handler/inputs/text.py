@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..deadline import seconds_left
 from ..errors import WrongFieldError, WrongTypeError
@@ -15,7 +15,6 @@ from . import Kind
 if TYPE_CHECKING:
     from ..budget import Limits
     from ..description import Description
-    from ..model import Model
     from ..server import Call, Server
 
 
@@ -51,9 +50,8 @@ class TextKind(Kind):
     def is_element(self, value: object) -> bool:
         return isinstance(value, str)
 
-    def read_elements(
-        self, values: Sequence[Any], where: str, description: Description, limits: Limits
-    ) -> dict[str, Any]:
+    def read_elements(self, values: Sequence[Any], description: Description, limits: Limits) -> dict[str, Any]:
+        where = f'"{self.element_input(description)}"'
         found = [
             text_of(value, f"{where}[{index}]", limits) if isinstance(value, bytes) else value
             for index, value in enumerate(values)
@@ -75,17 +73,16 @@ class TextKind(Kind):
         seconds = {"decode": time.perf_counter() - began}
         return request._replace(ids=ids, located=located, size=size, seconds=seconds)
 
-    def lengths(self, request: Request, description: Description, model: Model) -> list[int]:
+    def lengths(self, request: Request, server: Server) -> list[int]:
         return list(map(len, request.ids))
 
-    def fill(
-        self, part: Request, description: Description, model: Model, limits: Limits, remaining_ms: Callable[[], float]
-    ) -> Request:
+    def fill(self, part: Request, server: Server, call: Call) -> Request:
         """Put the ids among the inputs, in the size that they need."""
         if not part.ids:
             return part
+        description = server.described(part)
         size = size_for(part.ids, description) if description.alike else part.size
-        found = tensors(part.ids, model.texts.pad, description.of_size(size))
+        found = tensors(part.ids, server.model(part.model).texts.pad, description.of_size(size))
         return part._replace(inputs=part.inputs | found, size=size)
 
 

@@ -190,7 +190,7 @@ def _request(
             columns[name] = _strings(name, value, data, shapes[name], words[name], limits)
         elif kind and name == listed:
             elements = _bytes(name, value, data, shapes[name])
-            fields |= kind.read_elements(elements, f'"{name}"', description, limits)
+            fields |= kind.read_elements(elements, description, limits)
         else:
             inputs[name] = _fitted(value, data, shapes[name], ports[name], description, left)
     if len(blob):

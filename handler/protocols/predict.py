@@ -187,9 +187,9 @@ def parse(event: object, description: Description, limits: Limits, left: Callabl
         expected = f"send {listed}" if keys else 'this model takes no image; send "inputs"'
         found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(found + expected)
-    for one, several in (("image", "images"), ("text", "texts")):
-        if one in event and several in event:
-            raise WrongFieldError(f'"{one}" and "{several}" exclude each other; send one of them')
+    for kind in taken_kinds:
+        if len(both := [f'"{key}"' for key in kind.keys(description) if key in event]) > 1:
+            raise WrongFieldError(f"{' and '.join(both)} exclude each other; send one of them")
     fields: dict[str, Any] = {}
     taken: tuple[str, ...] = ()
     for kind in reversed(taken_kinds):  # tf.Examples first: they exclude everything else

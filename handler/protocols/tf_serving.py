@@ -238,7 +238,7 @@ def _request(
     if kind and kind.is_element(_first(columns[name])):
         value = columns.pop(name)
         values = _unwrapped(value if isinstance(value, list) else [value], f'"{name}"')
-        fields |= kind.read_elements(values, f'"{name}"', description, limits)
+        fields |= kind.read_elements(values, description, limits)
         counts[name] = len(values)
     else:
         description = description_for(columns, description)

@@ -7,6 +7,7 @@ import io
 import json
 import struct
 from array import array
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +19,11 @@ from handler import errors
 from handler.answer import predictions
 from handler.budget import Limits
 from handler.description import FORMATS, Description, Port, parse
+from handler.errors import refusal
 from handler.inputs.image import KIND
 from handler.protocols.predict import parse as parse_request
 from handler.request import Request, feeds, items, parts
+from handler.server import Call, Server
 from handler.tensors import tensor
 from tests.support import abi_library
 
@@ -39,8 +42,9 @@ def dot(level: int) -> str:
 
 
 def filled(part: Request, description: Description) -> Request:
-    unused: Any = None  # a model, of which images need nothing
-    return KIND.fill(part, description, unused, LIMITS, lambda: 60_000)
+    model: Any = SimpleNamespace(description=description)
+    call = Call("request-1", False, lambda: 60_000, lambda result: None, lambda error: refusal(error, "request-1"))
+    return KIND.fill(part, Server({description.name: model}, LIMITS), call)
 
 
 def runs_of(event: object, description: Description) -> list[tuple[list[bytes], int]]:

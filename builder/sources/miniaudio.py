@@ -35,27 +35,22 @@ def fetch_miniaudio(cache: Path, show: Show = unseen) -> Path:
     ``show`` sees it come. Raises EnvironmentSetupError where it cannot be had, and DiskError.
     """
     store = Store(cache / PACKAGES)
-    place = fetched_folder(cache) / ARCHIVE
     with store.written(), store.download(SHA256) as part:
-        if store.kept(SHA256, ARCHIVE):
-            return place
+        if there := store.kept(SHA256, ARCHIVE):
+            return there
         try:
             transfer(remote(parse_address(URL), None, USUAL).open, part, ARCHIVE, USUAL, show)
+            if (found := file_digest(part)) != SHA256:
+                discard(part)
+                raise ImportModelError(f"{ARCHIVE} came as another file: its SHA-256 is {found}.")
         except (ImportModelError, EnvironmentSetupError) as error:
             raise EnvironmentSetupError(
-                f"{error} A model that takes sound is compiled with it. Where {URL} cannot be reached, put that file "
-                f"at {place}."
+                f"{error}\nA model that takes sound is compiled with {URL}\n(SHA-256 {SHA256}). If that cannot be "
+                f"reached, put the file at {store.place(SHA256, ARCHIVE)}."
             ) from error
-        found = file_digest(part)
-        if found == SHA256:
-            store.keep(part, SHA256, ARCHIVE)
+        kept = store.keep(part, SHA256, ARCHIVE)
         discard(part)
-    if found != SHA256:
-        raise EnvironmentSetupError(
-            f"{URL} gave another file than expected: its SHA-256 is {found}, not {SHA256}. If a proxy answers for that "
-            f"host, have it let the file through, or put the right one at {place}."
-        )
-    return place
+    return kept
 
 
 def unpack_miniaudio(cache: Path) -> Path:

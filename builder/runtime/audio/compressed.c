@@ -80,12 +80,13 @@ static void skip(mp3_frames *file, size_t size) {
     file->left -= size;
 }
 
-/* Samples that an encoder put before and behind the recording, as LAME's tag has them. */
+/* The samples that an encoder put before and behind the recording. */
 typedef struct mp3_padding {
     int64_t before, behind;
 } mp3_padding;
 
-/* Skip the first frame if it holds no sound but says something of the file: Xing's tag, with LAME's, or VBRI's. */
+/* Skip the first frame if it describes the file and holds no sound: it has the tag of VBRI, or that of Xing, in which
+ * LAME's tag has the padding. */
 static mp3_padding skip_info(mp3_frames *file) {
     enum { DECODER_DELAY = 529, VBRI = 36, LAME = 21, LENGTHS = 24 };
     mp3_padding padding = {0, 0};
@@ -111,17 +112,13 @@ static mp3_padding skip_info(mp3_frames *file) {
 
 /* The number of samples in all frames from `at` on; -1 where anything but a tag follows them. */
 static int64_t count_mp3(mp3_frames file) {
-    static const char *const TAGS[] = {"TAG", "APETAGEX", "LYRICSBEGIN"};
     int64_t samples = 0;
     for (size_t size; (size = mp3_frame_size(&file)) != 0; skip(&file, size)) {
         samples += ma_dr_mp3_hdr_frame_samples(file.at);
     }
-    int whole = file.left == 0;
-    for (int i = 0; i < 3 && !whole; i++) {
-        const size_t length = strlen(TAGS[i]);
-        whole = file.left >= length && memcmp(file.at, TAGS[i], length) == 0;
-    }
-    return whole ? samples : -1;
+    const int tagged = file.left > 8 && (!memcmp(file.at, "TAG", 3) || !memcmp(file.at, "APETAGEX", 8) ||
+                                         !memcmp(file.at, "LYRICS", 6));
+    return file.left == 0 || tagged ? samples : -1;
 }
 
 EXPORT int64_t cf_mp3_read(const void *file, size_t size, int64_t frames, float *mono) {
@@ -141,7 +138,8 @@ EXPORT int64_t cf_mp3_read(const void *file, size_t size, int64_t frames, float 
         const size_t bytes = mp3_frame_size(&rest);
         const int64_t count = ma_dr_mp3_hdr_frame_samples(rest.at);
         ma_dr_mp3dec_decode_frame(&decoder, rest.at, (int)bytes, samples, &info);
-        if (decoder.header[0] == 0) break; /* the frame is damaged. One without the bits of those before is silent */
+        /* The decoder forgets the header of a damaged frame. A frame that lacks bits of those before it is silent. */
+        if (decoder.header[0] == 0) break;
         const int64_t begin = done < 0 ? -done : 0;
         const int64_t end = frames - done < count ? frames - done : count;
         if (begin < end) {

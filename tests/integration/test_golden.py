@@ -66,6 +66,7 @@ def graphs() -> int:
     return sum(isinstance(one, tf.Graph) for one in gc.get_objects())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "uint64", "float64"])
 def test_every_dtype(tmp_path: Path, dtype: str) -> None:
     arrays = golden(save_graph(lambda x: tf.identity(x), {"x": (dtype, (5,))}, tmp_path))
@@ -152,6 +153,7 @@ def test_an_input_that_tensorflow_cannot_run_is_replaced(tmp_path: Path) -> None
         golden(graph, samples=tmp_path / "samples.npz")
 
 
+@pytest.mark.full
 def test_a_graph_that_tensorflow_cannot_run(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.debugging.check_numerics(0 * x / 0, "0 / 0"), {"x": ("float32", (4,))}, tmp_path)
     with pytest.raises(
@@ -203,6 +205,7 @@ def test_inputs_of_ones_own_are_golden_too(tmp_path: Path) -> None:
     assert "undecided/random-0" in arrays
 
 
+@pytest.mark.full
 def test_a_graph_that_is_always_undecided_is_refused(tmp_path: Path) -> None:
     graph = save_graph(lambda x: tf.sin(1e12 * x), {"x": ("float32", (8,))}, tmp_path)
     said = r"answer jumps .* 13 of 13 golden inputs:\n  zeros: .*\nThat leaves 0 .*\[golden\]"
@@ -302,6 +305,7 @@ def test_a_float_input_that_is_also_computed_with_gets_any_numbers(tmp_path: Pat
     assert abs(arrays["fetch/random-0/y"]).max() > 0.1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("dtype", "least", "most"), [("bfloat16", 5e-4, 0.1), ("float16", 5e-5, 0.02)])
 def test_mixed_precision_is_as_unsure_as_its_type(tmp_path: Path, dtype: str, least: float, most: float) -> None:
     """Weights that are only stored in half precision make nothing less sure: what computes with them decides."""

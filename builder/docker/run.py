@@ -36,14 +36,16 @@ from builder.pack.dependencies import build_dependencies
 from builder.pack.layer import EPOCH
 from builder.pack.limits import CONTAINER_IMAGE
 from builder.pack.provenance import BASE, CHECKOUT
+from builder.pack.tokenizers import fetch
 from builder.project import Project
 from builder.regular import copy_regular, exists, make_folder
 from builder.sandbox.kernel import CONTAINED
 from builder.sources import MODELS, Show, fetched_digest, locate, unseen, with_text
 from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
-from builder.spec import ModelSpec
+from builder.spec import ModelSpec, TextInput
 from builder.stages.inputs import named_files
-from builder.targets import DEFAULT, Target
+from builder.targets import DEFAULT, Target, host_target
+from builder.text import needs_package
 
 INSIDE = Path("/coldforge")
 CACHE = INSIDE / "build" / "cache" / "coldforge"
@@ -105,12 +107,12 @@ def bundle_in_docker(
     image = base.ensure(say)
     say(f"building in {image}")
     model = locate(spec, project.cache, show)
-    text = with_text(spec, project.cache, show).text
+    beside = tokenizer_paths(with_text(spec, project.cache, show).text, project.cache, target)
     if spec.audio:
         fetch_miniaudio(project.cache, show)
     _, dependencies = build_dependencies(project, target)
     scratch = scratch_of(spec, project, model, target)
-    mounts = build_mounts(spec, project, model, dependencies, scratch, text.file if text else None)
+    mounts = build_mounts(spec, project, model, dependencies, scratch, beside)
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
     command += ["--verbose"] * verbose
     known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root), "XDG_CACHE_HOME": str(CACHE.parent)}
@@ -130,6 +132,18 @@ def _require_in_image(spec: ModelSpec) -> None:
             f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on a Linux "
             f"machine, with {route_option('host')}."
         )
+
+
+def tokenizer_paths(text: TextInput | None, cache: Path, target: Target) -> list[Path]:
+    """Return the tokenizer's file, and the folders of the package that it needs, which are fetched here.
+
+    The bundle holds the package for ``target``; the golden inputs are made with the one for the engine's processor,
+    which is this machine's. Raises EnvironmentSetupError, ImportModelError.
+    """
+    if text is None or text.file is None:
+        return []
+    targets = dict.fromkeys((target, host_target())) if needs_package(text) else {}
+    return [text.file, *(fetch(cache, needed).folder for needed in targets)]
 
 
 def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -> Path:
@@ -164,29 +178,34 @@ def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit:
 
 
 def build_mounts(
-    spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path, text: Path | None = None
+    spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path, beside: Sequence[Path] = ()
 ) -> list[Mount]:
     """What a build sees: code, model and dependencies to read, and below ``scratch`` what it may write.
 
-    ``text``: the tokenizer's file, also where it was fetched with the model.
+    ``beside``: the tokenizer's file, also where it was fetched with the model, and folders of the cache.
     """
-    inputs = [*_code(project), *_inputs(spec, project, model, dependencies, text)]
+    inputs = [*_code(project), *_inputs(spec, project, model, dependencies, beside)]
     return [*inputs, *_outputs(scratch, [mount.target for mount in inputs])]
 
 
 def _code(project: Project) -> Iterator[Mount]:
-    for name in ("builder", "handler", "layers/dependencies", "requirements/build.txt"):
+    for name in ("builder", "handler", "layers/dependencies", "requirements/build.txt", "requirements/tokenizers.txt"):
         yield Mount(project.home / name, INSIDE / name)
 
 
-def _inputs(spec: ModelSpec, project: Project, model: Path, dependencies: Path, text: Path | None) -> Iterator[Mount]:
+def _inputs(
+    spec: ModelSpec, project: Project, model: Path, dependencies: Path, beside: Sequence[Path]
+) -> Iterator[Mount]:
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
     if spec.audio:
         place = fetched_folder(project.cache)
         yield Mount(place, CACHE / place.relative_to(project.cache))
+    for path in beside:
+        if path.is_relative_to(project.cache) and not path.is_relative_to(project.cache / MODELS):
+            yield Mount(path, CACHE / path.relative_to(project.cache))
     if spec.source.path is None:
-        yield from _fetched(spec, project, [path for path in (model, text) if path])
+        yield from _fetched(spec, project, [model, *beside])
     else:
         yield Mount(model, model)
     for path in dict.fromkeys(path for _, path in named_files(spec)):

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.pack.tokenizers import TokenizersPackage, fetch, tokenizers_parts
-from builder.project import cache_folder
-from builder.spec import TextInput
+from builder.docker.run import CACHE, INSIDE, build_mounts, tokenizer_paths
+from builder.pack.tokenizers import LOCK, TokenizersPackage, fetch, tokenizers_parts
+from builder.project import HOME, Project, cache_folder
+from builder.spec import ModelSpec, Source, TextInput
 from builder.targets import ARM64, host_target
 from builder.text import encoder
 from builder.text.patterns import search_cost
@@ -57,6 +58,21 @@ def package() -> TokenizersPackage:
 @pytest.fixture(scope="module")
 def library(package: TokenizersPackage) -> Any:
     return load(str(package.folder))
+
+
+def test_a_container_reads_the_package_that_was_fetched_before(library: Any, tmp_path: Path) -> None:
+    """It has no network. Another processor's bundle needs both packages."""
+    text = TextInput(tmp_path / "tokenizer.json")
+    (tmp_path / "model.toml").touch()
+    (tmp_path / "scratch").mkdir()
+    for kind, packages in (("unigram", 2), ("wordpiece", 0)):
+        (tmp_path / "tokenizer.json").write_text(trained(library, kind).to_str(), encoding="utf-8")
+        file, *folders = tokenizer_paths(text, cache_folder(), ARM64)
+        assert (file, len(folders)) == (text.file, packages)
+        spec = ModelSpec(tmp_path / "model.toml", "m", "1", Source("keras", tmp_path / "m.keras"), text=text)
+        mounts = build_mounts(spec, Project(tmp_path), tmp_path / "m.keras", tmp_path, tmp_path / "scratch", [*folders])
+        there = {mount.target for mount in mounts if not mount.writable}
+        assert there >= {CACHE / "tokenizers" / folder.name for folder in folders} | {INSIDE / LOCK.relative_to(HOME)}
 
 
 KINDS = ("wordpiece", "wordpiece cased", "wordpiece raw", "bpe", "unigram")

@@ -122,6 +122,6 @@ def test_a_container_gets_its_own_model_to_read_and_no_other(
     assert {mount.source.name for mount in fetched} <= {SHA, "revisions"}
     beside = project.cache / "models" / ("f" * 64) / "tokenizer.json"
     beside.parent.mkdir()
-    more = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch", beside)
+    more = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch", [beside])
     assert [mount for mount in more if mount.source == beside.parent and not mount.writable]
     assert [mount.writable for mount in fetched if mount.source.name == SHA] == [False]

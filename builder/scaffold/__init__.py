@@ -50,7 +50,7 @@ class Service:
     def of(cls, folder: Path, addons: Sequence[str], *, update: bool = False) -> Service:
         """Return the one that ``folder`` is named for; for an ``update``, with the add-ons that it has already."""
         path = folder / "template.yaml"
-        there = _ADDONS.search(path.read_text(encoding="utf-8")) if update and path.is_file() else None
+        there = _ADDONS.search(_read(path)) if update else None
         own = there[1].split(",") if there else []
         return cls(name_of(folder.resolve()), tuple(sorted({*own, *addons})))
 
@@ -128,10 +128,20 @@ def differences(folder: Path, files: dict[str, str]) -> Iterator[str]:
     """Lines of a unified diff from the files in ``folder`` to ``files``; none for one that is the same."""
     for name, text in sorted(files.items()):
         path = folder / name
-        there = path.read_text(encoding="utf-8") if path.is_file() else ""
+        there = _read(path)
         yield from difflib.unified_diff(
             there.splitlines(True), text.splitlines(True), name if there else "/dev/null", f"{name} ({__version__})"
         )
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file that its owner may have changed; nothing for one that is not there."""
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}. Mend it, or move it away to see the whole new file."
+        ) from error
 
 
 def _filled(template: str, values: dict[str, str]) -> str:

@@ -125,6 +125,15 @@ def test_a_new_project_and_its_update(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (folder / "model.toml").read_text() == model
 
 
+@pytest.mark.parametrize("name", ["template.yaml", "README.md"])
+def test_an_update_names_a_file_that_it_cannot_read(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(b"caf\xe9")
+    assert main(["new", str(tmp_path), "--update"]) == UsageError.exit_code
+    assert str(tmp_path / name) in capsys.readouterr().err
+
+
 def test_a_project_has_the_addons_that_it_was_made_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "faces"
     assert main(["new", str(folder), "--with", "results,canary"]) == 0

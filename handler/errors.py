@@ -194,6 +194,13 @@ class NotFoundError(HandlerError, code="not_found", status=404):
         )
 
 
+class NotDescribedError(HandlerError, code="not_described", status=404):
+    """The bundle holds no description of what is served, as it was built before coldforge wrote one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the bundle was built without {path}; build and deploy it again")
+
+
 class ObjectNotFoundError(HandlerError, code="object_not_found", status=404):
     """The S3 object does not exist, or the function's role may not read it."""
 

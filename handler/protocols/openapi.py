@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..errors import MethodNotAllowedError, NotFoundError, Refusal
+from ..errors import MethodNotAllowedError, NotDescribedError, NotFoundError, Refusal
 from ..http import HttpRequest, HttpResponse
 from ..server import Call, Server
 from . import predict
@@ -20,11 +20,13 @@ _HEADERS = {
 
 
 def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
-    """Answer with one of the two files. Raises NotFoundError, also for a bundle without it."""
-    name = {"/openapi.json": "openapi.json", "/docs": "docs.html"}.get(request.path, "")
+    """Answer with one of the two files. Raises NotFoundError, and NotDescribedError for a bundle without them."""
+    name = {"/openapi.json": "openapi.json", "/docs": "docs.html"}.get(request.path)
+    if name is None:
+        raise NotFoundError(request.path, server.models)
     path = os.path.join(server.model(None).folder, name)  # noqa: PTH118 - pathlib would be imported for this alone
     if not os.path.isfile(path):  # noqa: PTH113
-        raise NotFoundError(request.path, server.models)
+        raise NotDescribedError(request.path)
     if request.method != "GET":
         raise MethodNotAllowedError(request.method, request.path, "GET")
     with open(path, "rb") as file:  # noqa: PTH123

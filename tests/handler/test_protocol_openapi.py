@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +87,12 @@ def test_strings_are_answered_as_the_description_says(words: Client, name: str, 
         named = name in ("text", "input") or (not name and path != "/predict")
         assert (status == 200) == (named and value in ("a", ["a"], ["a", "b", "c"]))
         assert (status == 200) == Draft202012Validator(content["application/json"]["schema"]).is_valid(body)
+
+
+@pytest.mark.parametrize(("path", "file"), [("/openapi.json", "openapi.json"), ("/docs", "docs.html")])
+def test_a_bundle_of_an_older_build_lacks_the_description_alone(path: str, file: str, tmp_path: Path) -> None:
+    client = Client.of(tmp_path, abi_library.echo_description(batch=2))
+    (Path(client.server.model(None).folder) / file).unlink()
+    answer = client.send("GET", path)
+    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (404, "not_described")
+    assert client.send("GET", "/health").status == 200

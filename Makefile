@@ -78,7 +78,7 @@ doctor: ## what this machine has, and what it lacks for which command
 setup: .venv/.build ## the virtual environment with everything a build needs; .venv/bin/coldforge has all commands
 	@:
 $(TRAINED:%=build/%/model.keras): build/%/model.keras: | setup
-	@$(PY) -m builder.trained $*
+	@$(PY) -m builder.sources.trained_examples $*
 bundle: $(if $(filter $(TRAINED),$(MODEL)),setup) ## compile MODEL and pack it for Lambda, in dist/; MODEL="a b" packs both
 	@$(MODELS); route=$$("$(PYTHON)" -m builder.cli where "$$@" --in $(BUILD_IN)) || exit $$?; python="$(PYTHON)"; \
 	if [ $$route = host ]; then $(MAKE) --no-print-directory setup; fi; if [ -x $(PY) ]; then python=$(PY); fi; \

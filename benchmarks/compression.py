@@ -22,17 +22,23 @@ from benchmarks.convert import lite_converter
 from benchmarks.engines.coldforge import Coldforge
 from benchmarks.models import ROOT
 from benchmarks.process import quantiles
+from builder.base.progress import Progress
+from builder.base.project import Project
+from builder.base.tf import tensorflow
+from builder.config import Activations, ModelSpec, load
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import tensorflow
-from builder.progress import Progress
-from builder.project import Project
-from builder.quantise.accuracy import Accuracy, Answers, compare, library_answers, tensorflow_answers
-from builder.quantise.kinds import KINDS
-from builder.spec import Activations, ModelSpec, load
-from builder.stages.candidate import candidate, compile_here
-from builder.stages.measuring_inputs import own_inputs
-from builder.verify.samples import Inputs
-from builder.workspace import Workspace
+from builder.importers.samples.user_samples import Inputs
+from builder.pipeline.build_candidate import candidate, compile_here
+from builder.pipeline.measuring_inputs import own_inputs
+from builder.pipeline.workspace import Workspace
+from builder.verify.quantise.answer_accuracy import (
+    Accuracy,
+    Answers,
+    compare,
+    library_answers,
+    tensorflow_answers,
+)
+from builder.verify.quantise.number_types import KINDS
 
 Run = Callable[[], object]
 BLOCK_SECONDS = 0.4

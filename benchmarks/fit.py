@@ -1,4 +1,5 @@
-"""``python -m benchmarks.fit``: measure 3x3 layers by each algorithm, and fit the factors of builder/lower/costs.py.
+"""``python -m benchmarks.fit``: measure 3x3 layers by each algorithm, and fit the factors of
+builder/compiler/lower/costs.py.
 
 Each geometry has several copies of its weights, which take turns: no cache holds them any more when they are read
 again, as in a network. A time is the lower quartile over all runs. ``--json FILE`` keeps the times.
@@ -18,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.costs import FACTORS, Factors, cost, counts
-from builder.lower.geometry import Algorithm, Geometry
+from builder.compiler.lower.costs import FACTORS, Factors, cost, counts
+from builder.compiler.lower.geometry import Algorithm, Geometry
 from tests.support.fused import Case, Kernels, build, prepare
 
 SIDES = ((3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (7, 4), (8, 1), (10, 1), (12, 1), (14, 1), (28, 1))  # and batch

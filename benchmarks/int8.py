@@ -22,10 +22,10 @@ from builder.importers.graph import FrozenGraph
 
 def to_coldforge(ws: Any, calibration: Path, target: Path) -> str:
     """Write ``target``; returns how it was made. Raises RuntimeError for a model without a layer that takes bytes."""
-    from builder.quantise.kinds import Kind
-    from builder.spec import Activations
-    from builder.stages.candidate import candidate
-    from builder.stages.compile import compile_first
+    from builder.config import Activations
+    from builder.pipeline.build_candidate import candidate
+    from builder.pipeline.compile_graph import compile_first
+    from builder.verify.quantise.number_types import Kind
 
     spec = replace(ws.spec, activations=Activations("float32", calibration))
     made = candidate(ws.for_spec(spec), compile_first(ws), Kind("int8", "int8"))

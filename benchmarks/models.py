@@ -105,9 +105,9 @@ class Network:
 def _emotion() -> Any:
     import keras
 
-    from builder.project import cache_folder
+    from builder.base.project import cache_folder
+    from builder.config import load
     from builder.sources import locate
-    from builder.spec import load
 
     path = locate(load(ROOT / "examples" / "emotion" / "model.toml"), cache_folder())
     return keras.saving.load_model(path, compile=False)

@@ -23,11 +23,11 @@ import numpy as np
 from benchmarks import convert, held_out, int8
 from benchmarks.engines import INT8, OURS_INT8
 from benchmarks.models import FOLDER, READY, ROOT, SAMPLES, Network, named
-from builder.cache import digest, run_cached
+from builder.base.cache import digest, run_cached
+from builder.base.project import Project, cache_folder
+from builder.base.targets import host_target
 from builder.importers.graph import FrozenGraph
-from builder.pack.bundle import Bundle
-from builder.project import Project, cache_folder
-from builder.targets import host_target
+from builder.package.bundle import Bundle
 
 HERE = Path(__file__).parent
 
@@ -180,15 +180,15 @@ def _version(package: str) -> str:
 
 
 def _build(network: Network) -> Bundle:
-    from builder.pipeline import build_bundle
+    from builder.pipeline.build_bundle import build_bundle
 
     return build_bundle(workspace(network)).bundle
 
 
 def workspace(network: Network) -> Any:
     """The build of ``network``, whose model.toml it writes."""
-    from builder.spec import load
-    from builder.workspace import Workspace
+    from builder.config import load
+    from builder.pipeline.workspace import Workspace
 
     project = BenchProject(ROOT)
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)

@@ -1,9 +1,9 @@
 """Weights that are not in the library, from where ``COLDFORGE_WEIGHTS`` says: a mapped file, or memory filled from S3.
 
 Imported only for a model that has such, when the function starts; boto3 only for weights in S3. What the file holds:
-builder/emit/outside.py. A mapped file is read as it is needed, so only its header is checked; what comes from S3 is
-checked whole, piece by piece, by threads that hash one piece while others are on their way. Where several processes
-share an environment (``processes``), it goes into one file that all of them map.
+builder/compiler/emit/outside_weights.py. A mapped file is read as it is needed, so only its header is checked; what
+comes from S3 is checked whole, piece by piece, by threads that hash one piece while others are on their way. Where
+several processes share an environment (``processes``), it goes into one file that all of them map.
 """
 
 # pathlib would be imported for this alone

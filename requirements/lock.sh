@@ -30,4 +30,4 @@ packages parquet pyarrow==26.0.1 --no-deps
 packages frames "ray[data]==2.60.0 pyspark==4.3.0 pandas<3 pyarrow==26.0.1 numpy pillow" -c requirements/build.txt
 packages docs mkdocs-material==9.8.1
 lock layers/dependencies/requirements.txt layers/dependencies/requirements.in
-echo awslambdaric==4.2.2 | lock builder/local/requirements.txt -
+echo awslambdaric==4.2.2 | lock builder/measure/local/requirements.txt -

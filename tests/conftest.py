@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from builder.pack.bundle import Bundle
-from builder.pack.dependencies import build_dependencies
-from builder.project import Project
+from builder.base.project import Project
+from builder.package.bundle import Bundle
+from builder.package.dependencies import build_dependencies
 from tests.support import needs, schedule
 
 ROOT = Path(__file__).resolve().parents[1]

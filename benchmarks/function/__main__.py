@@ -16,8 +16,8 @@ from benchmarks.function.functions import SUBJECTS, Subject, installed, make
 from benchmarks.function.measure import measure, one_cpu
 from benchmarks.models import ROOT
 from benchmarks.report import write_json
-from builder.local.parts import find_python
-from builder.local.rie import image_event
+from builder.measure.local.emulator_parts import find_python
+from builder.measure.local.run_event import image_event
 
 PICTURE = ROOT / "tests" / "data" / "face.jpg"
 TEXT = "How do I store a sentence encoder's vectors, and find the texts that are nearest to a question?"

@@ -18,9 +18,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from benchmarks.models import FOLDER, NETWORKS, ROOT
-from builder.local import parts
-from builder.local.emulator import HANDLER, Emulator
-from builder.project import cache_folder
+from builder.base.project import cache_folder
+from builder.measure.local import emulator_parts
+from builder.measure.local.emulator import HANDLER, Emulator
 
 CACHE = cache_folder() / "local"
 HANDLERS = Path(__file__).with_name("handlers")
@@ -185,11 +185,11 @@ def installed(kind: Kind) -> bool:
     return True
 
 
-def make(subject: Subject, name: str, python: parts.Interpreter) -> Function:
+def make(subject: Subject, name: str, python: emulator_parts.Interpreter) -> Function:
     """The function called ``name``, ready to start; its models are there (see prepare). Raises ColdforgeError."""
     kind = subject.kinds[name]
-    shared = parts.dependencies(CACHE, python, ROOT / "layers" / "dependencies")
-    ours = parts.function(CACHE, python, ROOT / "handler")
+    shared = emulator_parts.dependencies(CACHE, python, ROOT / "layers" / "dependencies")
+    ours = emulator_parts.function(CACHE, python, ROOT / "handler")
     folder = subject.place / "packed" / name
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "python").mkdir(parents=True)
@@ -202,13 +202,13 @@ def make(subject: Subject, name: str, python: parts.Interpreter) -> Function:
     packages = [path for path in _closure(kind.distributions) if path.name != "__pycache__"]
     for path in packages:
         (folder / "python" / path.name).symlink_to(path)
-    runtime = parts.runtime(CACHE, python)
+    runtime = emulator_parts.runtime(CACHE, python)
     search = (task, shared / "python", folder / "python", runtime)
     sizes = {"function": size(task), "dependencies": size(shared / "python")}
     layer = subject.place / (kind.layer or subject.kinds[OURS].layer)
     sizes |= {"model": size(layer)} if kind.layer else {"engine": sum(size(path) for path in packages)}
     emulator = Emulator(
-        binary=parts.emulator(CACHE),
+        binary=emulator_parts.emulator(CACHE),
         python=python,
         runtime=runtime,
         bundle_layer=layer,

@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.function.functions import EMOTION, OURS, Function
 from benchmarks.process import quantiles
-from builder.errors import EnvironmentSetupError
-from builder.local.emulator import Emulator
-from builder.local.parts import Interpreter
+from builder.base.errors import EnvironmentSetupError
+from builder.measure.local.emulator import Emulator
+from builder.measure.local.emulator_parts import Interpreter
 
 WARM = 20  # requests
 TOLERANCE = 1e-3  # of a probability, or of a number of a vector of length 1

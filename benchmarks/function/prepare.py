@@ -16,11 +16,11 @@ from benchmarks import bert_onnx
 from benchmarks import prepare as peers
 from benchmarks.function.functions import EMOTION, MINILM, OURS, Subject
 from benchmarks.models import NETWORKS, ROOT
-from builder.cache import digest, run_cached
-from builder.pack.bundle import Bundle
-from builder.pipeline import build_bundle
-from builder.spec import ModelSpec, load
-from builder.workspace import Workspace
+from builder.base.cache import digest, run_cached
+from builder.config import ModelSpec, load
+from builder.package.bundle import Bundle
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.workspace import Workspace
 
 TOKENS, WIDTH = 256, 384  # of MiniLM
 

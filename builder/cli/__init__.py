@@ -3,7 +3,7 @@
 A module here has commands of one group, and of each command its arguments beside its function. What a command needs is
 imported when it runs: a machine with Python and Docker alone builds too.
 
-Failures reach a person as a message and an exit code (see ``builder.errors``), never as a traceback.
+Failures reach a person as a message and an exit code (see ``builder.base.errors``), never as a traceback.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from contextlib import AbstractContextManager, chdir
 from pathlib import Path
 
 from builder import __version__
+from builder.base.disk import disk_error
+from builder.base.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
+from builder.base.escape import terminal
+from builder.base.project import Project
 from builder.cli import batching, building, delivering, looking, proving, running, showing, starting
+from builder.cli.argument_parser import Parser
 from builder.cli.command import Command, Family
 from builder.cli.complete import SHELLS, complete, script
-from builder.cli.parser import Parser
-from builder.disk import disk_error
-from builder.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
-from builder.escape import terminal
-from builder.project import Project
 
 GROUPS: dict[str, tuple[Command | Family, ...]] = {
     "Start": starting.COMMANDS,

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.batch.sources import FORMS
+from builder.base.errors import BatchError, UsageError
+from builder.base.project import Project
 from builder.cli.command import (
     MODEL,
     Arguments,
@@ -23,12 +24,11 @@ from builder.cli.command import (
     whole,
 )
 from builder.cli.complete import completed, models
-from builder.errors import BatchError, UsageError
-from builder.project import Project
+from builder.release.batch.batch_items import FORMS
 
 if TYPE_CHECKING:
-    from builder.batch.plan import Times
-    from builder.batch.start import Started
+    from builder.release.batch.batch_plan import Times
+    from builder.release.batch.start_batch import Started
 
 WATCH_SECONDS = 2.0
 
@@ -83,10 +83,10 @@ def _start_arguments(parser: Arguments) -> None:
 
 
 def start(options: Options, project: Project) -> None:
-    from builder.batch.plan import Capacity
-    from builder.batch.start import Asked, started
-    from builder.prices import list_prices
-    from builder.targets import DEFAULT
+    from builder.base.targets import DEFAULT
+    from builder.measure.prices import list_prices
+    from builder.release.batch.batch_plan import Capacity
+    from builder.release.batch.start_batch import Asked, started
 
     if not options.dry_run and not options.to:
         raise UsageError("say where lists and answers go, with --to s3://bucket/run1, or --dry-run to start nothing.")
@@ -115,8 +115,8 @@ def _status_arguments(parser: Arguments) -> None:
 
 
 def status(options: Options, _project: Project) -> None:
-    from builder.batch.jobs import render, status
-    from builder.batch.run import Run
+    from builder.release.batch.batch_jobs import render, status
+    from builder.release.batch.batch_run import Run
 
     client = _clients(options)
     found = status(Run.load(options.run, client("s3")), client("stepfunctions"))
@@ -124,8 +124,8 @@ def status(options: Options, _project: Project) -> None:
 
 
 def watch(options: Options, _project: Project) -> None:
-    from builder.batch.jobs import render, render_short, watched
-    from builder.batch.run import Run
+    from builder.release.batch.batch_jobs import render, render_short, watched
+    from builder.release.batch.batch_run import Run
 
     client, progress = _clients(options), progress_of(options)
     run = Run.load(options.run, client("s3"))
@@ -147,8 +147,8 @@ def watch(options: Options, _project: Project) -> None:
 
 
 def stop(options: Options, _project: Project) -> None:
-    from builder.batch.jobs import render, status, stop
-    from builder.batch.run import Run
+    from builder.release.batch.batch_jobs import render, status, stop
+    from builder.release.batch.batch_run import Run
 
     client = _clients(options)
     run = Run.load(options.run, client("s3"))
@@ -171,9 +171,9 @@ def _resume_arguments(parser: Arguments) -> None:
 
 
 def resume(options: Options, project: Project) -> None:
-    from builder.batch.jobs import redrive
-    from builder.batch.run import Run
-    from builder.batch.start import Started, resumed
+    from builder.release.batch.batch_jobs import redrive
+    from builder.release.batch.batch_run import Run
+    from builder.release.batch.start_batch import Started, resumed
 
     client = _clients(options)
     run = Run.load(options.run, client("s3"))
@@ -198,9 +198,9 @@ def _collect_arguments(parser: Arguments) -> None:
 
 
 def collect(options: Options, _project: Project) -> None:
-    from builder.batch.collect import collect, ending_of, render
-    from builder.batch.rows import rows
-    from builder.batch.run import Run
+    from builder.release.batch.answer_rows import rows
+    from builder.release.batch.batch_run import Run
+    from builder.release.batch.collect_answers import collect, ending_of, render
 
     ending_of(options.output)
     s3 = _clients(options)("s3")
@@ -210,14 +210,14 @@ def collect(options: Options, _project: Project) -> None:
 
 
 def _answer_started(options: Options, found: Started) -> None:
-    from builder.batch.plan import render
+    from builder.release.batch.batch_plan import render
 
     text = render(found.plan) if found.plan and not found.run else found.run or "nothing was started"
     answer(options, found.to_dict(), text)
 
 
 def _clients(options: Options) -> Any:
-    from builder.aws import make_client
+    from builder.base.aws import make_client
 
     return lambda service: make_client(service, options.endpoint_url)
 
@@ -227,8 +227,8 @@ def _stack(options: Options, project: Project) -> str:
 
 
 def _times(options: Options, project: Project) -> Times:
-    from builder.batch.measured import measured
-    from builder.batch.plan import Times
+    from builder.release.batch.batch_plan import Times
+    from builder.release.batch.measured_times import measured
 
     if options.ms is not None:
         return Times({1: options.ms}, 0.0)
@@ -237,9 +237,9 @@ def _times(options: Options, project: Project) -> Times:
 
 
 def _layer(options: Options, project: Project) -> str:
-    from builder.cache import file_digest
-    from builder.pack.bundle import LAYER_MANIFEST
-    from builder.targets import DEFAULT
+    from builder.base.cache import file_digest
+    from builder.base.targets import DEFAULT
+    from builder.package.bundle import LAYER_MANIFEST
 
     return file_digest(bundle_of([options.model], project, DEFAULT).layer / LAYER_MANIFEST)
 

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
+from builder.base.errors import UsageError
+from builder.base.project import Project
+from builder.base.targets import host_target
 from builder.cli.command import (
     DEFAULT_MODEL,
     MODEL,
@@ -29,13 +32,10 @@ from builder.cli.command import (
     workspace_of,
 )
 from builder.cli.complete import completed, models
-from builder.errors import UsageError
-from builder.project import Project
-from builder.targets import host_target
-from builder.workspace import Workspace, all_held
+from builder.pipeline.workspace import Workspace, all_held
 
 if TYPE_CHECKING:
-    from builder.pack.bundle import Bundle
+    from builder.package.bundle import Bundle
 
 
 def _bundle_arguments(parser: Arguments) -> None:
@@ -52,12 +52,12 @@ def _bundle_arguments(parser: Arguments) -> None:
 
 
 def bundle(options: Options, project: Project) -> None:
-    from builder.docker.image import BuilderImage
-    from builder.docker.route import choose_route
-    from builder.pack.join import join_active, joined_name
-    from builder.report.text import size_table
-    from builder.report.trying import how_to_try
-    from builder.sandbox.kernel import CONTAINED
+    from builder.base.sandbox.kernel import CONTAINED
+    from builder.cli.build_tables import size_table
+    from builder.measure.sample_request import how_to_try
+    from builder.package.join_bundles import join_active, joined_name
+    from builder.pipeline.docker.builder_image import BuilderImage
+    from builder.pipeline.docker.route import choose_route
 
     tell = _untold if options.json else say
     joined_name([load_spec(model, project).name for model in options.models])  # refused before anything is built
@@ -85,7 +85,7 @@ def _untold(_: str) -> None:
 
 def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundle:
     if route == "docker":
-        from builder.docker.run import bundle_in_docker
+        from builder.pipeline.docker.docker_run import bundle_in_docker
 
         progress = ws.progress
         with progress.stage("docker", "all of it in the builder image"):
@@ -95,8 +95,8 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
         tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     ws.expect_import()  # before the builder itself is imported, which takes half a second
-    from builder.pipeline import build_bundle
-    from builder.report.build import begins, finished
+    from builder.cli.build_summary import begins, finished
+    from builder.pipeline.build_bundle import build_bundle
 
     ws.progress.say(begins(ws))
     built = build_bundle(ws)
@@ -105,8 +105,8 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
 
 
 def wasm(options: Options, project: Project) -> None:
-    from builder.wasm.build import build_wasm
-    from builder.wasm.report import modules_table
+    from builder.release.wasm.build_module import build_wasm
+    from builder.release.wasm.module_summary import modules_table
 
     ws = workspace_of(options, project)
     ws.progress.say(f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}")
@@ -129,7 +129,7 @@ def _bindings_arguments(parser: Arguments) -> None:
 
 
 def bindings(options: Options, project: Project) -> None:
-    from builder.bindings.build import build_bindings
+    from builder.release.bindings.build_bindings import build_bindings
 
     spec = load_spec(options.model, project)
     *_, target = targets_of(options, spec)
@@ -146,7 +146,7 @@ def _export_arguments(parser: Arguments) -> None:
 
 
 def export(options: Options, project: Project) -> None:
-    from builder.deliver.export import export_model
+    from builder.release.export import export_model
 
     ws = workspace_of(options, project)
     with ws.held():
@@ -168,7 +168,7 @@ def _selftest_arguments(parser: Arguments) -> None:
 
 
 def selftest(options: Options, project: Project) -> None:
-    from builder.selftest.programs import selftest
+    from builder.release.selftest.programs import selftest
 
     spec = load_spec(options.model, project)
     rows, lines = [], []
@@ -192,8 +192,8 @@ def _weights_arguments(parser: Arguments) -> None:
 
 
 def weights(options: Options, project: Project) -> None:
-    from builder.deliver.reweigh import reweigh
-    from builder.report.text import agreement_table
+    from builder.cli.build_tables import agreement_table
+    from builder.release.update_weights import reweigh
 
     spec = load_spec(options.model, project)
     targets = targets_of(options, spec)

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.base.errors import UsageError
+from builder.base.escape import shell, terminal
+from builder.base.progress import Progress
+from builder.base.project import Project
+from builder.base.suggest import did_you_mean
+from builder.base.targets import NAMES, TARGETS, Target, host_target, target_named
 from builder.cli.complete import completed, known_models, models
 from builder.cli.guide import describe, example
-from builder.errors import UsageError
-from builder.escape import shell, terminal
-from builder.progress import Progress
-from builder.project import Project
-from builder.spec import ModelSpec, load
-from builder.spec.address import is_address
-from builder.spec.rules import guess_format, is_saved_model
-from builder.suggest import did_you_mean
-from builder.targets import NAMES, TARGETS, Target, host_target, target_named
-from builder.workspace import Workspace
+from builder.config import ModelSpec, load
+from builder.config.address import is_address
+from builder.config.rules import guess_format, is_saved_model
+from builder.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
-    from builder.pack.bundle import Bundle
+    from builder.package.bundle import Bundle
 
 Options = argparse.Namespace
 Arguments = argparse.ArgumentParser
@@ -168,7 +168,7 @@ def load_spec(model: str, project: Project) -> ModelSpec:
 
 def trained_spec(model: str, options: Options, project: Project) -> ModelSpec:
     """Load the spec as ``load_spec`` does. The model of an example that is trained here is trained first."""
-    from builder.trained import ensure_trained
+    from builder.sources.trained_examples import ensure_trained
 
     spec = load_spec(model, project)
     ensure_trained(spec, project, progress_of(options).say)
@@ -177,8 +177,8 @@ def trained_spec(model: str, options: Options, project: Project) -> ModelSpec:
 
 def bundle_of(models: Sequence[str], project: Project, target: Target | None = None) -> Bundle:
     """Find the bundle of ``models`` for ``target``, or this machine. Raises UsageError, which says what builds it."""
-    from builder.pack.bundle import find_bundle
-    from builder.pack.join import joined_name
+    from builder.package.bundle import find_bundle
+    from builder.package.join_bundles import joined_name
 
     name = joined_name([load_spec(model, project).name for model in models])
     return find_bundle(project.dist, name, target or host_target(), " ".join(models))

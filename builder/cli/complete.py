@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from builder.commands import setup_command
-from builder.errors import EnvironmentSetupError
-from builder.project import Project
+from builder.base.commands import setup_command
+from builder.base.errors import EnvironmentSetupError
+from builder.base.project import Project
 
 SHELLS = ("bash", "zsh", "fish")
 

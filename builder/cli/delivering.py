@@ -8,6 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from builder.base.errors import UsageError
+from builder.base.project import Project
 from builder.cli.command import (
     Arguments,
     Command,
@@ -20,8 +22,6 @@ from builder.cli.command import (
     targets_of,
     whole,
 )
-from builder.errors import UsageError
-from builder.project import Project
 
 
 def _deploy_arguments(parser: Arguments) -> None:
@@ -45,8 +45,8 @@ def _deploy_arguments(parser: Arguments) -> None:
 
 
 def deploy(options: Options, project: Project) -> None:
-    from builder.deliver.deploy import Deployment, deploy, target_of
-    from builder.deliver.environments import addon_list
+    from builder.release.deploy import Deployment, deploy, target_of
+    from builder.release.environments import addon_list
 
     specs = [load_spec(model, project) for model in options.models]
     *_, target = targets_of(options, specs[0])
@@ -76,8 +76,8 @@ def _publish_arguments(parser: Arguments) -> None:
 
 
 def publish(options: Options, project: Project) -> None:
-    from builder.deliver.publish import layers_of, publish
-    from builder.pack.join import joined_name
+    from builder.package.join_bundles import joined_name
+    from builder.release.publish import layers_of, publish
 
     specs = [load_spec(model, project) for model in options.models]
     name, named = joined_name([spec.name for spec in specs]), " ".join(options.models)
@@ -108,7 +108,7 @@ def _stage_arguments(parser: Arguments) -> None:
 
 
 def stage(options: Options, project: Project) -> None:
-    from builder.deliver.stage import stage
+    from builder.release.activate_bundle import stage
 
     specs = [load_spec(model, project) for model in options.models]
     *_, target = targets_of(options, specs[0])
@@ -125,7 +125,7 @@ def _check_arguments(parser: Arguments) -> None:
 
 
 def check(options: Options, _project: Project) -> None:
-    from builder.deliver.template_check import require
+    from builder.release.template_check import require
 
     if wrong := [p for p in options.parameters if "=" not in p]:
         raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")

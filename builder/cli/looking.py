@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builder.base.commands import docs_command
+from builder.base.project import Project
 from builder.cli.command import (
     MODEL,
     Arguments,
@@ -24,11 +26,9 @@ from builder.cli.command import (
     workspace_of,
 )
 from builder.cli.complete import completed, models
-from builder.commands import docs_command
-from builder.project import Project
-from builder.spec import ModelSpec, Source
-from builder.spec.address import is_address
-from builder.workspace import Workspace
+from builder.config import ModelSpec, Source
+from builder.config.address import is_address
+from builder.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
     from builder.importers.draft import Describe
@@ -41,8 +41,8 @@ def _where_arguments(parser: Arguments) -> None:
 
 
 def where(options: Options, project: Project) -> None:
-    from builder.docker.image import BuilderImage
-    from builder.docker.route import choose_route
+    from builder.pipeline.docker.builder_image import BuilderImage
+    from builder.pipeline.docker.route import choose_route
 
     specs = [load_spec(model, project) for model in options.models]
     route = choose_route(options.route, specs, BuilderImage.configured(project.lock), progress_of(options).say)
@@ -54,7 +54,7 @@ def _check_spec_arguments(parser: Arguments) -> None:
 
 
 def check_spec(options: Options, _project: Project) -> None:
-    from builder.spec.parser import load_all
+    from builder.config.parser import load_all
 
     specs = load_all(options.specs)
     found = [
@@ -70,8 +70,8 @@ def _inspect_arguments(parser: Arguments) -> None:
 
 
 def inspect(options: Options, project: Project) -> int:
-    from builder.report.inspection import render
-    from builder.stages.inspected import inspect
+    from builder.cli.inspection_summary import render
+    from builder.pipeline.inspect_model import inspect
 
     drafted = is_address(options.model) or is_model(Path(options.model))
     spec = _drafted(options, project) if drafted else trained_spec(options.model, options, project)
@@ -101,8 +101,8 @@ def fetched_model(options: Options, project: Project) -> tuple[Path, Source | No
 
 def describe_for(options: Options, *, thorough: bool = False) -> Describe:
     """Return what reads a model's inputs and outputs in a sandbox; to be ``thorough``, it freezes the graph, too."""
-    from builder.sandbox import Sandbox
-    from builder.stages.imported import describe_with
+    from builder.base.sandbox import Sandbox
+    from builder.pipeline.import_model import describe_with
 
     return describe_with(Sandbox.here(verbose=options.verbose), progress_of(options).say, thorough=thorough)
 
@@ -114,7 +114,7 @@ def _explain_arguments(parser: Arguments) -> None:
 
 
 def explain(options: Options, project: Project) -> None:
-    from builder.measure import explain
+    from builder.measure import explain_steps as explain
 
     ws = workspace_of(options, project)
     with ws.held():
@@ -129,9 +129,9 @@ def _verify_arguments(parser: Arguments) -> None:
 
 
 def verify(options: Options, project: Project) -> None:
-    from builder.measure.layers import render, verify_model
-    from builder.report.text import agreement_table
-    from builder.verify.verdict import require
+    from builder.cli.build_tables import agreement_table
+    from builder.measure.compare_layers import render, verify_model
+    from builder.verify.failure_report import require
 
     ws = workspace_of(options, project)
     with ws.held():
@@ -147,7 +147,7 @@ def _tune_arguments(parser: Arguments) -> None:
 
 
 def tune(options: Options, project: Project) -> None:
-    from builder.measure import tune
+    from builder.measure import tune_layers as tune
 
     ws = workspace_of(options, project)
     with ws.held():
@@ -170,7 +170,7 @@ def _accuracy_arguments(parser: Arguments) -> None:
 
 
 def accuracy(options: Options, project: Project) -> None:
-    from builder.measure import accuracy as measured
+    from builder.measure import weight_accuracy as measured
 
     ws = workspace_of(options, project)
     with ws.held():

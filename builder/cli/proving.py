@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from builder.base.project import Project
 from builder.cli.command import MODEL, Arguments, Command, Options, answer, load_spec, progress_of, relative
-from builder.project import Project
 
 
 def _bundle_argument(parser: Arguments) -> None:
@@ -18,7 +18,7 @@ def _sign_arguments(parser: Arguments) -> None:
 
 
 def sign(options: Options, _project: Project) -> None:
-    from builder.deliver.bundle_check import sign_bundle
+    from builder.release.bundle_check import sign_bundle
 
     envelope = sign_bundle(options.bundle, options.key)
     answer(options, {"file": envelope.resolve()}, f"signed: {relative(envelope)}")
@@ -33,8 +33,8 @@ def _verify_arguments(parser: Arguments) -> None:
 
 
 def verify_bundle(options: Options, _project: Project) -> None:
-    from builder.deliver.bundle_check import check_bundle, require_all_checked, require_model
-    from builder.report.proof import checked_lines
+    from builder.cli.proof_summary import checked_lines
+    from builder.release.bundle_check import check_bundle, require_all_checked, require_model
 
     checked = check_bundle(options.bundle, options.key)
     require_model(checked, options.model, options.version)
@@ -49,8 +49,8 @@ def _reproduce_arguments(parser: Arguments) -> None:
 
 
 def reproduce(options: Options, project: Project) -> None:
-    from builder.deliver.reproduce import reproduce
-    from builder.report.proof import comparison_lines, require_identical
+    from builder.cli.proof_summary import comparison_lines, require_identical
+    from builder.release.reproduce import reproduce
 
     spec = load_spec(options.model, project) if options.model else None
     done = reproduce(options.bundle, project, progress_of(options), spec)

@@ -12,26 +12,26 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from builder.batch.collect import Collected
-from builder.batch.jobs import Status
-from builder.batch.plan import Plan
-from builder.batch.start import Started
-from builder.deliver.comparison import Comparison
-from builder.deliver.publish import Published
-from builder.deliver.stage import Staged
-from builder.diff.difference import Difference
-from builder.doctor import Finding
+from builder.cli.doctor import Finding
 from builder.importers.ports import ModelPorts
 from builder.importers.xla_ops import Unsupported
-from builder.local.rie import InvokeResult
-from builder.measure.accuracy import AccuracyReport
 from builder.measure.bench import Benchmark
+from builder.measure.compare_layers import Difference as StepDifference
+from builder.measure.compare_layers import Layers
 from builder.measure.cost import Cost
-from builder.measure.explain import Explanation, Row
-from builder.measure.layers import Difference as StepDifference
-from builder.measure.layers import Layers
-from builder.pack.limits import SizeTable
-from builder.preflight import Preflight
+from builder.measure.diff.bundle_difference import Difference
+from builder.measure.explain_steps import Explanation, Row
+from builder.measure.local.run_event import InvokeResult
+from builder.measure.weight_accuracy import AccuracyReport
+from builder.package.lambda_limits import SizeTable
+from builder.pipeline.preflight import Preflight
+from builder.release.activate_bundle import Staged
+from builder.release.batch.batch_jobs import Status
+from builder.release.batch.batch_plan import Plan
+from builder.release.batch.collect_answers import Collected
+from builder.release.batch.start_batch import Started
+from builder.release.compare_bundles import Comparison
+from builder.release.publish import Published
 
 Schema = dict[str, Any]
 _NAMES = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean"}

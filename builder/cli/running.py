@@ -10,6 +10,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from builder.base.commands import bundle_command
+from builder.base.errors import UsageError
+from builder.base.project import Project
+from builder.base.targets import host_target, target_named
 from builder.cli.command import (
     Arguments,
     Command,
@@ -23,11 +27,7 @@ from builder.cli.command import (
     progress_of,
     whole,
 )
-from builder.commands import bundle_command
-from builder.errors import UsageError
-from builder.prices import MEMORY_MB
-from builder.project import Project
-from builder.targets import host_target, target_named
+from builder.measure.prices import MEMORY_MB
 
 
 def _invoke_arguments(parser: Arguments) -> None:
@@ -43,7 +43,7 @@ def _invoke_arguments(parser: Arguments) -> None:
 
 
 def invoke(options: Options, project: Project) -> None:
-    from builder.local import rie
+    from builder.measure.local import run_event
 
     if options.target and options.target != host_target().name:
         raise UsageError(
@@ -51,18 +51,18 @@ def invoke(options: Options, project: Project) -> None:
             f"`{bundle_command(' '.join(options.models), target_named(options.target))}` runs its library under QEMU."
         )
     if options.inputs == "-":
-        event = rie.text_event(sys.stdin.read(), "standard input")
+        event = run_event.text_event(sys.stdin.read(), "standard input")
     elif options.inputs:
-        event = rie.file_event(Path(options.inputs))
+        event = run_event.file_event(Path(options.inputs))
     elif options.payload is not None:
-        event = rie.text_event(options.payload, "--payload")
+        event = run_event.text_event(options.payload, "--payload")
     elif options.text is not None:
         event = {"text": options.text}
     elif options.image:
-        event = rie.image_event(options.image)
+        event = run_event.image_event(options.image)
     else:
-        event = rie.default_event(bundle_of(options.models[:1], project).folder)
-    result = rie.invoke(bundle_of(options.models, project).layer, event)
+        event = run_event.default_event(bundle_of(options.models[:1], project).folder)
+    result = run_event.invoke(bundle_of(options.models, project).layer, event)
     if options.json:
         answer(options, result.to_dict(), "")
     else:
@@ -71,13 +71,13 @@ def invoke(options: Options, project: Project) -> None:
         if result.note:
             told(result.note)
         told(result.times)
-    rie.require_answer(result.answer)
+    run_event.require_answer(result.answer)
 
 
 def sample(options: Options, project: Project) -> None:
-    from builder.local import rie
+    from builder.measure.local import run_event
 
-    request = rie.default_event(bundle_of([options.model], project).folder)
+    request = run_event.default_event(bundle_of([options.model], project).folder)
     answer(options, {"request": request}, json.dumps(request, indent=1))
 
 
@@ -97,7 +97,7 @@ def _serve_arguments(parser: Arguments) -> None:
 
 
 def serve(options: Options, project: Project) -> None:
-    from builder.local import http, origins, reloading, rie
+    from builder.measure.local import http_server, origins, reloading, run_event
 
     layer = bundle_of(options.models, project).layer
     environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
@@ -112,9 +112,9 @@ def serve(options: Options, project: Project) -> None:
     with (
         suppress(KeyboardInterrupt),
         reloading.Reloading(
-            lambda: rie.emulator(layer, environment=environment), layer / "lib" / "libmodel.so", say
+            lambda: run_event.emulator(layer, environment=environment), layer / "lib" / "libmodel.so", say
         ) as running,
-        http.serving(running.invoke, options.port, say, allowed=allowed) as url,
+        http_server.serving(running.invoke, options.port, say, allowed=allowed) as url,
     ):
         answer(options, {"url": url}, f"{url} (Ctrl-C ends)")
         sys.stdout.flush()

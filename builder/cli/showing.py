@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from builder.base.commands import bundle_command
+from builder.base.errors import UsageError
+from builder.base.files import write_file
+from builder.base.project import Project
+from builder.base.suggest import did_you_mean
 from builder.cli.command import (
     Arguments,
     Command,
@@ -19,12 +24,7 @@ from builder.cli.command import (
     whole,
 )
 from builder.cli.complete import known_models
-from builder.commands import bundle_command
-from builder.errors import UsageError
-from builder.files import write_file
-from builder.project import Project
-from builder.spec import ModelSpec
-from builder.suggest import did_you_mean
+from builder.config import ModelSpec
 
 
 def _diff_arguments(parser: Arguments) -> None:
@@ -40,11 +40,11 @@ def _diff_arguments(parser: Arguments) -> None:
 
 
 def diff(options: Options, project: Project) -> None:
-    from builder.diff.difference import compare
-    from builder.diff.facts import Facts
-    from builder.diff.speed import measure
-    from builder.diff.text import render
-    from builder.page.diff import diff_page
+    from builder.measure.diff.bundle_difference import compare
+    from builder.measure.diff.bundle_facts import Facts
+    from builder.measure.diff.compare_speed import measure
+    from builder.measure.diff.diff_markdown import render
+    from builder.measure.html_report.diff_page import diff_page
 
     before, after = (Facts.read(_bundle_folder(named, project)) for named in (options.before, options.after))
     speed = measure(before, after, threads=options.threads, seconds=options.seconds) if options.time else None
@@ -87,10 +87,10 @@ def _report_arguments(parser: Arguments) -> None:
 
 
 def report(options: Options, project: Project) -> None:
-    from builder.page.gather import gather
-    from builder.page.report import report_page
-    from builder.targets import host_target
-    from builder.workspace import Workspace
+    from builder.base.targets import host_target
+    from builder.measure.html_report.report_data import gather
+    from builder.measure.html_report.report_page import report_page
+    from builder.pipeline.workspace import Workspace
 
     ws = Workspace.of(_bundled_spec(options.model, project), project, host_target(), progress_of(options))
     with ws.held():

@@ -8,14 +8,14 @@ import sys
 import webbrowser
 from pathlib import Path
 
+from builder.base.commands import bundle_command, docs_command
+from builder.base.console_tables import table
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.base.files import write_file
+from builder.base.project import Project
 from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative
 from builder.cli.looking import describe_for, fetched_model
-from builder.commands import bundle_command, docs_command
-from builder.console_tables import table
-from builder.errors import EnvironmentSetupError, UsageError
-from builder.files import write_file
-from builder.project import Project
-from builder.spec.address import is_address
+from builder.config.address import is_address
 
 
 def _new_arguments(parser: Arguments) -> None:
@@ -33,10 +33,17 @@ def _new_arguments(parser: Arguments) -> None:
 
 
 def new(options: Options, project: Project) -> None:
-    from builder.deliver.environments import addon_list
-    from builder.deliver.template_check import required_parameters
     from builder.importers.draft import draft_text
-    from builder.scaffold import Service, active_command, differences, example_model, service_files, write_service
+    from builder.release.environments import addon_list
+    from builder.release.scaffold import (
+        Service,
+        active_command,
+        differences,
+        example_model,
+        service_files,
+        write_service,
+    )
+    from builder.release.template_check import required_parameters
 
     service = Service.of(options.folder, addon_list(options.addons), update=options.update)
     files = service_files(service)
@@ -84,7 +91,7 @@ def init(options: Options, project: Project) -> None:
 
 
 def doctor(options: Options, project: Project) -> int:
-    from builder.doctor import examine, render
+    from builder.cli.doctor import examine, render
 
     found = examine(project)
     answer(options, found.to_dict(), render(found))
@@ -97,7 +104,7 @@ def _docs_arguments(parser: Arguments) -> None:
 
 
 def docs(options: Options, project: Project) -> None:
-    from builder.documentation import build_site, page_titles, read_page, style_page
+    from builder.base.documentation import build_site, page_titles, read_page, style_page
 
     text = read_page(options.page) if options.page else table(("page", "about"), list(page_titles().items())) + "\n"
     address = (build_site(project.cache) / f"{options.page or 'index'}.html").as_uri() if options.web else None

@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from builder.commands import docs_command
-from builder.errors import ImportModelError, PreflightError
-from builder.escape import visible
+from builder.base.commands import docs_command
+from builder.base.errors import ImportModelError, PreflightError
+from builder.base.escape import visible
+from builder.base.tf import tensorflow
 from builder.importers.loaded import tensor_name
 from builder.importers.rewrite import (
     all_nodes,
@@ -27,8 +28,7 @@ from builder.importers.rewrite import (
     without_side_effects,
 )
 from builder.importers.stablehlo import STABLEHLO, foreign_calls, unreadable_version
-from builder.importers.state import WRITES
-from builder.importers.tf import tensorflow
+from builder.importers.variables_state import WRITES
 from builder.importers.xla_ops import TAKEN, OpReport, compiled, constant_size, look
 
 IMPORTED = TAKEN | {"Variable", "VariableV2", "RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}

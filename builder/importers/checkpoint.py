@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.errors import ImportModelError
-from builder.escape import describe_error, visible
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error, visible
+from builder.base.tf import tf
 from builder.importers.rewrite import called_by, node_of, output_number
-from builder.importers.tf import tf
 
 _SAME = {"Identity", "IdentityN", "EnsureShape", "StopGradient"}
 _ASSIGNS = {"Assign", "AssignVariableOp"}

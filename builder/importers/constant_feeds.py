@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.errors import ImportModelError, PreflightError
+from builder.base.errors import ImportModelError, PreflightError
+from builder.base.tf import tf
+from builder.config import FeedSpec, ModelSpec
 from builder.importers.allowed_ops import admit
 from builder.importers.dead_code import remove_dead_code
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
@@ -23,8 +25,6 @@ from builder.importers.rewrite import (
     node_of,
     without_side_effects,
 )
-from builder.importers.tf import tf
-from builder.spec import FeedSpec, ModelSpec
 
 Value = bool | float
 

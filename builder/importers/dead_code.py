@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import tf
 from builder.importers.folding import fold_constants
 from builder.importers.rewrite import (
     become_call,
@@ -23,8 +24,7 @@ from builder.importers.rewrite import (
     run_grappler,
     without_side_effects,
 )
-from builder.importers.rewrites.apply import with_own_names
-from builder.importers.tf import tf
+from builder.importers.rewrites.apply_rewrites import with_own_names
 
 
 def remove_dead_code(

@@ -8,14 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from builder.commands import docs_command
-from builder.errors import ImportModelError
+from builder.base.commands import docs_command
+from builder.base.errors import ImportModelError
+from builder.config import (
+    FeedSpec,
+    FetchSpec,
+    Format,
+    ImageInput,
+    ModelSpec,
+    OutputSpec,
+    Source,
+    TextInput,
+    render,
+)
+from builder.config.address import Address
+from builder.config.checkpoints import only_weights
+from builder.config.rules import CODE, guess_format, is_saved_model
 from builder.importers.draft_image import draft_image
 from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
-from builder.spec import FeedSpec, FetchSpec, Format, ImageInput, ModelSpec, OutputSpec, Source, TextInput, render
-from builder.spec.address import Address
-from builder.spec.checkpoints import only_weights
-from builder.spec.rules import CODE, guess_format, is_saved_model
 
 Describe = Callable[[Source, Path], ModelPorts]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from builder.config import ImageInput
 from builder.importers.image_families import add_preprocessing
 from builder.importers.input_scaling import InputScaling
 from builder.importers.ports import ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
-from builder.spec import ImageInput
 
 _PIXELS = {"float16", "bfloat16", "float32", "float64", "uint8"}
 

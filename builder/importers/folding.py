@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from builder.base.tf import loaded_graph, reference_session, tf
 from builder.importers.rewrite import become_constant, called_by, copy_message, keep_reachable, node_of
 from builder.importers.rewrites import rewrite_of
-from builder.importers.tf import loaded_graph, reference_session, tf
 
 INEXACT = frozenset({
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "BesselI0e", "BesselI1e", "Betainc", "Cos", "Cosh",

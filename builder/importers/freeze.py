@@ -7,16 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from builder.arrays import save_arrays
-from builder.errors import ImportModelError
-from builder.escape import describe_error
+from builder.base.arrays import save_arrays
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.base.tf import loaded_graph, tensorflow, tf
+from builder.config import ModelSpec
+from builder.config.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
 from builder.importers.allowed_ops import UnsupportedOpsError
-from builder.importers.bounds import Bounded, bounds
 from builder.importers.dead_code import remove_dead_code
-from builder.importers.endings import ending, finish
 from builder.importers.graph import MODEL_SCOPE, ExampleInput, FrozenGraph, Port, StringInput
 from builder.importers.index_ranges import find_index_ranges
 from builder.importers.loaded import RawGraph, Shape
+from builder.importers.postprocess import ending, finish
 from builder.importers.preprocess import image_to_input, sound_to_input
 from builder.importers.rewrite import (
     canonical,
@@ -28,14 +30,12 @@ from builder.importers.rewrite import (
     reads,
     without_side_effects,
 )
-from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
+from builder.importers.rewrites.apply_rewrites import needs_rewriting, rewrite_ops
 from builder.importers.rewrites.layout import for_a_cpu
+from builder.importers.shape_bounds import Bounded, bounds
 from builder.importers.shapes import CAST
-from builder.importers.state import spec_of, without_debugging
-from builder.importers.tf import loaded_graph, tensorflow, tf
+from builder.importers.variables_state import spec_of, without_debugging
 from builder.importers.xla_ops import kernels, look
-from builder.spec import ModelSpec
-from builder.spec.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
 
 
 def write_frozen(

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.errors import SandboxError
-from builder.importers.tf import tf
-from builder.records import dump_record, read_record
-from builder.spec.tensor import TensorSpec, integer_limits
+from builder.base.errors import SandboxError
+from builder.base.records import dump_record, read_record
+from builder.base.tf import tf
+from builder.config.tensor import TensorSpec, integer_limits
 
 MODEL_SCOPE = "model/"
 """Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from builder.errors import ImportModelError
-from builder.escape import describe_error
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.base.suggest import did_you_mean
+from builder.base.tf import dtype_name, tensorflow, tf
+from builder.config import FeedSpec, FetchSpec, Source
 from builder.importers.allowed_ops import UnsupportedOpsError, admit, may_admit, output_type
 from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import node_of
-from builder.importers.tf import dtype_name, tensorflow, tf
-from builder.spec import FeedSpec, FetchSpec, Source
-from builder.suggest import did_you_mean
 
 _VARIABLES = {"VariableV2", "Variable", "VarHandleOp", "VarIsInitializedOp"}
 _NO_RESULT = {"NoOp", "Assert", "Print", "PrintV2", "SaveV2", "MergeV2Checkpoints", "Placeholder", "Const"}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from builder.spec import ImageInput
+from builder.config import ImageInput
 
 FAMILIES = {
     "keras.applications' ResNetV2": (r"conv2_block1_preact_bn", "tf"),

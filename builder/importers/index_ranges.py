@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.importers.rewrites.constant import constant_of
-from builder.importers.tf import tensorflow, tf
-from builder.spec.tensor import INTEGERS, IndexRange, TensorSpec, integer_limits
+from builder.base.tf import tensorflow, tf
+from builder.config.tensor import INTEGERS, IndexRange, TensorSpec, integer_limits
+from builder.importers.rewrites.constant_nodes import constant_of
 
 Array = NDArray[np.int64]
 Check = tuple[int, Any, Any]

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from builder.arrays import Array
+from builder.base.arrays import Array
+from builder.base.tf import loaded_graph, reference_session, tf
 from builder.importers.graph import MODEL_SCOPE
-from builder.importers.tf import loaded_graph, reference_session, tf
 
 Values = tuple[float, ...]
 

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.base.tf import tensorflow, tf
+from builder.config import Source
 from builder.importers.keras_difference import find_difference
 from builder.importers.keras_errors import clean_reason, find_missing_names, is_unsafe
 from builder.importers.keras_file import is_hdf5, read_version
 from builder.importers.keras_reader import Reader, reader_of
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, distinct
+from builder.importers.lookup_tables import Table, looked_up
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
 from builder.importers.saved_model import freeze as freeze_saved_model
 from builder.importers.saved_model import meta_graph
 from builder.importers.shapes import STRING
-from builder.importers.state import written
-from builder.importers.tables import Table, looked_up
-from builder.importers.tf import tensorflow, tf
-from builder.spec import Source
+from builder.importers.variables_state import written
 
 _TRUST = f"If you trust where it comes from, {HOW_TO_TRUST}."
 

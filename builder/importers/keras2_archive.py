@@ -14,7 +14,7 @@ from unittest import mock
 
 import h5py
 
-from builder.importers.tf import tf
+from builder.base.tf import tf
 
 _LAYERS = "_layer_checkpoint_dependencies"
 """In the weights of Keras 2.12 and 2.13, the group that is called ``layers`` today."""

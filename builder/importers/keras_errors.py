@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from builder.escape import describe_error
+from builder.base.escape import describe_error
 
 _MISSING = (
     re.compile(r"Could not locate (?:class|function) '([^']+)'"),

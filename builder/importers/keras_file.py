@@ -10,8 +10,8 @@ from typing import Any
 
 import h5py
 
-from builder.errors import ImportModelError
-from builder.spec.checkpoints import explain_weights
+from builder.base.errors import ImportModelError
+from builder.config.checkpoints import explain_weights
 
 LARGEST_CONFIG = 100_000_000
 """Bytes; that of a network of a thousand layers has one million."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.errors import EnvironmentSetupError
+from builder.base.errors import EnvironmentSetupError
+from builder.base.tf import tf
+from builder.config import Source
 from builder.importers.keras_file import has_in_hdf5, is_hdf5, read_config
-from builder.importers.tf import tf
-from builder.spec import Source
 
 _INTERNAL = {
     "TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty", "CuDNNLSTM", "CuDNNGRU",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from builder.config.tensor import IndexRange, c_identifier
+from builder.importers.lookup_tables import Table
 from builder.importers.ports import ModelPorts
-from builder.importers.state import Variable
-from builder.importers.tables import Table
-from builder.spec.tensor import IndexRange, c_identifier
+from builder.importers.variables_state import Variable
 
 Shape = tuple[int, ...]
 

@@ -13,10 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from builder.errors import ImportModelError
-from builder.importers.frontier import PICTURE_OPS, inner_front
-from builder.importers.rewrite import become_constant, copy_message, keep_called_functions, prune_function, source_of
-from builder.importers.tf import tf
+from builder.base.errors import ImportModelError
+from builder.base.tf import tf
+from builder.importers.rewrite import (
+    become_constant,
+    copy_message,
+    keep_called_functions,
+    prune_function,
+    source_of,
+)
+from builder.importers.strings.frontier import PICTURE_OPS, inner_front
 
 _LOOPS = {"While", "StatelessWhile"}
 _WHOLE = {"Max", "Mean", "Min", "Prod", "Sum"}

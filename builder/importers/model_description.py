@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import loaded_graph, reference_session
+from builder.config import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.importers.graph import FrozenGraph
 from builder.importers.image_families import find_family
 from builder.importers.input_scaling import find_scaling
@@ -21,9 +23,7 @@ from builder.importers.loaded import LoadedModel
 from builder.importers.missing_values import find_missing_values
 from builder.importers.model_import import freeze_model, open_source
 from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
-from builder.importers.state import assign
-from builder.importers.tf import loaded_graph, reference_session
-from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
+from builder.importers.variables_state import assign
 
 _LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
 """Sizes for open dimensions, in the order in which they are tried."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.config import FeedSpec, FetchSpec, ModelSpec, Source
+from builder.config.tensor import c_identifier
+from builder.importers.check_outputs import check_outputs
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import LoadedModel
-from builder.importers.outputs import check_outputs
 from builder.importers.ports import ModelPorts
 from builder.importers.shapes import check_dtype, describe_fixed_batch, pin_shapes
-from builder.spec import FeedSpec, FetchSpec, ModelSpec, Source
-from builder.spec.tensor import c_identifier
 
 
 def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph:
@@ -24,7 +24,8 @@ def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph
 def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
     """The model at ``model_path``, read as the spec says. Raises ImportModelError.
 
-    Of a model of another framework, the folder with the program that was made of it: see ``builder.frameworks``.
+    Of a model of another framework, the folder with the program that was made of it: see
+    ``builder.importers.frameworks``.
     """
     return open_source(spec.source, model_path, spec.feeds, spec.fetches)
 
@@ -38,16 +39,16 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     """
     from builder.importers.allowed_ops import admit
     from builder.importers.constant_feeds import with_constant_feeds
-    from builder.importers.crosses import crossed_fingerprints
-    from builder.importers.example_front import require_alike
-    from builder.importers.examples import without_examples
     from builder.importers.freeze import write_frozen
-    from builder.importers.hashes import hashed_numbers
-    from builder.importers.strings import without_strings
-    from builder.importers.word_front import write_words
-    from builder.importers.word_places import with_tokens
-    from builder.importers.words import cut_words, lengths_of, string_feeds
-    from builder.importers.written import looked_up_as_numbers
+    from builder.importers.images.cut_decoding import without_strings
+    from builder.importers.strings.cut_strings import cut_words, lengths_of, string_feeds
+    from builder.importers.strings.example_frontend import require_alike
+    from builder.importers.strings.hashed_cross import crossed_fingerprints
+    from builder.importers.strings.integer_hashing import hashed_numbers
+    from builder.importers.strings.integer_lookup import looked_up_as_numbers
+    from builder.importers.strings.string_frontend import write_words
+    from builder.importers.strings.tf_examples import without_examples
+    from builder.importers.strings.token_spans import with_tokens
 
     origin, warnings = loaded.ports.origin, (*loaded.ports.warnings, *describe_fixed_batch(loaded.ports, spec))
     loaded, spec = with_constant_feeds(loaded, spec)
@@ -108,7 +109,7 @@ def open_source(
 
             return open_graph_def(source, path, feeds, fetches)
         case "jax" | "pytorch":
-            from builder.importers.program import open_program
+            from builder.importers.stablehlo_program import open_program
 
             return open_program(path)
 

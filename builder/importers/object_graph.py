@@ -11,9 +11,9 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
+from builder.base.tf import tensorflow
 from builder.importers.checkpoint import Saved, open_checkpoint
 from builder.importers.rewrite import called_by, node_of
-from builder.importers.tf import tensorflow
 
 _VALUE = "VARIABLE_VALUE"
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.base.records import NOT_A_RECORD, read_part
 from builder.importers.input_scaling import InputScaling
-from builder.records import NOT_A_RECORD, read_part
 
 ASSUMED_SIDE = 224
 """Pixels of an image whose size the model leaves open: what most published networks were trained on."""

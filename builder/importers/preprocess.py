@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.errors import ImportModelError
-from builder.importers.tf import tf
-from builder.spec import AudioInput, ImageInput
+from builder.base.errors import ImportModelError
+from builder.base.tf import tf
+from builder.config import AudioInput, ImageInput
 
 
 def image_to_input(pixels: Any, image: ImageInput, dtype: Any, shape: tuple[int, ...]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.importers.tf import tensorflow, tf
+from builder.base.tf import tensorflow, tf
 
 _V1_LOOPS = {"Enter", "RefEnter", "Switch", "RefSwitch"}
 

@@ -15,25 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from builder.errors import ImportModelError
-from builder.escape import describe_error, visible
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error, visible
+from builder.base.tf import dtype_name, tensorflow, tf
+from builder.config import Source
 from builder.importers.allowed_ops import admit
 from builder.importers.checkpoint import read, saved_variables
 from builder.importers.constant_feeds import propose_values
-from builder.importers.examples import PARSE_OPS
-from builder.importers.frontier import HOST_OPS
-from builder.importers.hashes import HASHES
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, describe_renames, distinct
+from builder.importers.lookup_tables import TABLES, Table, filled, looked_up
 from builder.importers.object_graph import captured_variables
 from builder.importers.port_order import order_inputs, order_outputs
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
-from builder.importers.state import Variable, assign, state_of
+from builder.importers.strings.frontier import HOST_OPS
+from builder.importers.strings.integer_hashing import HASHES
+from builder.importers.strings.string_ops import STRING_STEPS
+from builder.importers.strings.tf_examples import PARSE_OPS
 from builder.importers.table_files import assets
-from builder.importers.tables import TABLES, Table, filled, looked_up
-from builder.importers.tf import dtype_name, tensorflow, tf
-from builder.importers.word_steps import STRING_STEPS
-from builder.spec import Source
+from builder.importers.variables_state import Variable, assign, state_of
 
 _INIT_ONLY = "__saved_model_init_op"
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")

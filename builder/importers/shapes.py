@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.config import AudioInput, Format, ImageInput, ModelSpec, TextInput, sound_shapes
+from builder.config.rules import KERAS
+from builder.config.tensor import ITEM_SIZES
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.spec import AudioInput, Format, ImageInput, ModelSpec, TextInput, sound_shapes
-from builder.spec.rules import KERAS
-from builder.spec.tensor import ITEM_SIZES
 
 Shape = tuple[int, ...]
 
 STRING = "string"
-"""The dtype of inputs that are cut off: builder/importers/words.py."""
+"""The dtype of inputs that are cut off: builder/importers/strings/cut_strings.py."""
 
 _INSTEAD = {
     "string": "answer with numbers, and leave this one out by [[fetches]]",

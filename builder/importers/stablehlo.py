@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from builder.importers.tf import tensorflow
+from builder.base.tf import tensorflow
 
 MAGIC = b"ML\xefR"
 ATTRIBUTES, RESOURCES = 2, 5

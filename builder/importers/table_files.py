@@ -11,8 +11,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from builder.base.tf import tensorflow, tf
 from builder.importers.rewrite import node_of
-from builder.importers.tf import tensorflow, tf
 
 FILE_FILL = "InitializeTableFromTextFileV2"
 """The op: https://www.tensorflow.org/api_docs/python/tf/raw_ops/InitializeTableFromTextFileV2."""

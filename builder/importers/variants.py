@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.config import ModelSpec, Variant
+from builder.config.tensor import integer_limits
 from builder.importers.graph import FrozenGraph
-from builder.spec import ModelSpec, Variant
-from builder.spec.tensor import integer_limits
 
 
 def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:

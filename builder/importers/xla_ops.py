@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from builder.commands import docs_command
-from builder.escape import visible
+from builder.base.commands import docs_command
+from builder.base.escape import visible
+from builder.base.tf import dtype_name, dtype_of, tensorflow, tf
 from builder.importers.graph import MODEL_SCOPE
+from builder.importers.graph_walk import walk
 from builder.importers.rewrites import REWRITES, rewrite_of
-from builder.importers.rewrites.apply import Refused
-from builder.importers.rewrites.steps import is_step
+from builder.importers.rewrites.apply_rewrites import Refused
+from builder.importers.rewrites.custom_steps import is_step
 from builder.importers.stablehlo import constants_size
-from builder.importers.tf import dtype_name, dtype_of, tensorflow, tf
-from builder.importers.walk import walk
 
 _DEVICE = "XLA_CPU_JIT"
 _PORTS = {"Placeholder", "VarHandleOp"}  # feeds and state; the importer leaves no other

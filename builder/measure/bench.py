@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from builder.console_tables import table
-from builder.errors import EnvironmentSetupError
-from builder.library.opened import Call, OpenedModel
-from builder.local import rie
-from builder.local.emulator import Emulator
+from builder.base.console_tables import table
+from builder.base.errors import EnvironmentSetupError
+from builder.config.tensor import TensorSpec
+from builder.importers.samples.golden_inputs import random_values
+from builder.measure.local import run_event
+from builder.measure.local.emulator import Emulator
 from builder.measure.machine import cpu_name
-from builder.pack.bundle import Bundle
-from builder.spec.tensor import TensorSpec
-from builder.verify.inputs import random_values
+from builder.package.bundle import Bundle
+from builder.verify.library.opened_model import Call, OpenedModel
 
 WARM_UP = 3
 """Runs that are not counted."""
@@ -149,17 +149,17 @@ def measure_function(bundle: Bundle, starts: int = 5, seconds: float = 3.0) -> F
 
     Raises EnvironmentSetupError where the function does not run, AnswerError for a request that it refuses.
     """
-    event = rie.default_event(bundle.folder)
+    event = run_event.default_event(bundle.folder)
     found: list[Start] = []
     for number in range(starts):
-        with rie.emulator(bundle.layer) as running:
+        with run_event.emulator(bundle.layer) as running:
             found.append(started(running, event))
             if number == starts - 1:
                 warm = Spread.of(timed(lambda: running.invoke(event), seconds))
                 handler = median(value for name, value in _metrics(running.log) if name == "TotalMs")
                 memory, python = running.peak_rss, running.python
     start = sorted(found, key=lambda start: start.total)[len(found) // 2]
-    return FunctionTimes(python.version, rie.note(python) or "", starts, start, warm, handler, memory=memory)
+    return FunctionTimes(python.version, run_event.note(python) or "", starts, start, warm, handler, memory=memory)
 
 
 def started(running: Emulator, event: Any) -> Start:
@@ -171,8 +171,8 @@ def started(running: Emulator, event: Any) -> Start:
     answer = running.invoke(event)
     whole = (time.perf_counter() - begin) * 1000
     if "errorType" in answer:
-        raise EnvironmentSetupError(f"the function did not start: {rie.reason(running.log, answer)}")
-    rie.require_answer(answer)
+        raise EnvironmentSetupError(f"the function did not start: {run_event.reason(running.log, answer)}")
+    run_event.require_answer(answer)
     said = dict(_metrics(running.log))
     if math.isnan(running.init_ms):
         raise EnvironmentSetupError("the emulator did not say how long the function's start took; run it again.")

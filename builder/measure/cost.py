@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from builder.console_tables import table
-from builder.errors import UsageError
+from builder.base.console_tables import table
+from builder.base.errors import UsageError
+from builder.base.targets import Target, host_target
 from builder.measure.bench import FunctionTimes, measure_function
 from builder.measure.machine import cpu_name
-from builder.pack.bundle import Bundle
-from builder.prices import MEMORY_MB, WHOLE_PROCESSOR_MB, list_prices
-from builder.targets import Target, host_target
+from builder.measure.prices import MEMORY_MB, WHOLE_PROCESSOR_MB, list_prices
+from builder.package.bundle import Bundle
 
 LEAST_MB, MOST_MB = 128, 10_240
 POWER_TUNING = "https://github.com/alexcasalboni/aws-lambda-power-tuning"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from builder.errors import EnvironmentSetupError
+from builder.base.errors import EnvironmentSetupError
 
 _PROGRAM = """
 import json, time

@@ -4,8 +4,8 @@ Whatever is fetched is kept in the cache under its digest, and checked before ea
 Python's standard library alone: a machine that builds in Docker may have nothing else.
 """
 
-from builder.sources.found import find
 from builder.sources.locate import MODELS, fetched_digest, locate, with_text
+from builder.sources.pinned_source import find
 from builder.sources.transfer import Bounds, Show, unseen
 
 __all__ = ["MODELS", "Bounds", "Show", "fetched_digest", "find", "locate", "unseen", "with_text"]

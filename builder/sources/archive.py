@@ -14,10 +14,10 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from builder.disk import disk_errors
-from builder.errors import ImportModelError
-from builder.escape import describe_error, visible
-from builder.sources.inside import safe_parts
+from builder.base.disk import disk_errors
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error, visible
+from builder.sources.folder_models import safe_parts
 from builder.sources.transfer import Bounds
 
 _CHUNK = 1 << 18

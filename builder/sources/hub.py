@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.sources.http import Access, head_at, json_at
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.base.suggest import did_you_mean
+from builder.config.address import Address
+from builder.sources.https_client import Access, head_at, json_at
 from builder.sources.transfer import Bounds
-from builder.spec.address import Address
-from builder.suggest import did_you_mean
 
 _HUB = "https://huggingface.co"
 

@@ -10,10 +10,10 @@ import json
 import os
 from pathlib import Path
 
-from builder.errors import EnvironmentSetupError
-from builder.sources.http import Access, basic
+from builder.base.errors import EnvironmentSetupError
+from builder.config.address import Address
+from builder.sources.https_client import Access, basic
 from builder.sources.transfer import Bounds
-from builder.spec.address import Address
 
 
 def url_of(address: Address) -> str:

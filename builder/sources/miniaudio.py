@@ -8,12 +8,12 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from builder.cache import file_digest, run_cached
-from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.sources.remote import remote
-from builder.sources.store import Store
+from builder.base.cache import file_digest, run_cached
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.config.address import parse_address
+from builder.sources.model_store import Store
+from builder.sources.open_address import remote
 from builder.sources.transfer import USUAL, Show, discard, transfer, unseen
-from builder.spec.address import parse_address
 
 VERSION = "1.71"
 ARCHIVE = f"miniaudio-{VERSION}.tar.gz"

@@ -14,13 +14,13 @@ from email.message import Message
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.escape import visible
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.base.escape import visible
+from builder.config.address import Address, parse_address
 from builder.sources import s3
-from builder.sources.http import Access, basic, file_at, json_at
-from builder.sources.inside import safe_parts
+from builder.sources.folder_models import safe_parts
+from builder.sources.https_client import Access, basic, file_at, json_at
 from builder.sources.transfer import Bounds, Open
-from builder.spec.address import Address, parse_address
 
 _API = "/api/2.0/mlflow"
 _FILES = "/api/2.0/mlflow-artifacts/artifacts"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from builder.aws import incomplete_settings, make_client
-from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.base.aws import incomplete_settings, make_client
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.config.address import Address
 from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece, ask_once
-from builder.spec.address import Address
 
 _CHANGED = (412, 416)
 """Statuses: the bytes that are there are of another object, or there are none beyond them."""

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.disk import disk_errors
-from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.base.disk import disk_errors
+from builder.base.errors import EnvironmentSetupError, ImportModelError
 
 CHUNK = 1 << 18
 MOST_PIECES = 1000

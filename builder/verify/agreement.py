@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from builder.arrays import Array
-from builder.spec import OutputKind, Tolerance
-from builder.spec.tensor import TensorSpec
+from builder.base.arrays import Array
+from builder.config import OutputKind, Tolerance
+from builder.config.tensor import TensorSpec
 
 Scalar = float | int | bool
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrite import all_nodes
-from builder.importers.tf import tf
 
 LARGEST = 500_000_000
 """Bytes of a graph that is worth its copy, twice as large; a GraphDef holds 2 GB."""

@@ -3,8 +3,8 @@
 It has an array for every feed and fetch of every case, ``feed/<case>/<name>`` and ``fetch/<case>/<name>``, and for
 floating-point fetches ``sensitivity/<name>``, or ``rounding/<name>`` where the graph computes in half precision.
 Of cases that decide nothing there is only the reason,
-``undecided/<case>`` (see ``builder.verify.doubt``). This module needs NumPy alone: the process that runs a library
-reads it.
+``undecided/<case>`` (see ``builder.verify.unstable_cases``). This module needs NumPy alone: the process that runs a
+library reads it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from builder.arrays import Array, save_arrays
-from builder.errors import VerifyError
+from builder.base.arrays import Array, save_arrays
+from builder.base.errors import VerifyError
 
 if TYPE_CHECKING:
-    from builder.spec.tensor import TensorSpec
+    from builder.config.tensor import TensorSpec
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Golden:
     def rounding(self, fetch: str) -> float:
         """How far an answer may be off since the graph itself computes in half precision.
 
-        As a share of the largest magnitude over all cases; 0.0 for float32. See ``builder.verify.reference``.
+        As a share of the largest magnitude over all cases; 0.0 for float32. See ``builder.verify.reference_answers``.
         """
         return self._share(f"rounding/{fetch}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.spec import WeightType
+from builder.config import WeightType
 
 ROUNDING_SHARE: dict[WeightType, float] = {"float32": 0.0, "float16": 0.02, "bfloat16": 0.1, "int8": 0.25}
 """How far rounded weights may move an answer, as a share of the output's largest magnitude over all golden inputs;

@@ -14,9 +14,9 @@ from typing import Any
 import ml_dtypes  # noqa: F401 (NumPy knows bfloat16 by it)
 import numpy as np
 
-from builder.arrays import Array
-from builder.importers.tf import tf
-from builder.verify.reading import HALVES, WHOLE, read_types
+from builder.base.arrays import Array
+from builder.base.tf import tf
+from builder.verify.input_rounding import HALVES, WHOLE, read_types
 
 FLOATS = ("float16", "float32", "float64")
 _MOVABLE = (*FLOATS, "bfloat16")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrite import stand_in
-from builder.importers.tf import tf
 
 UNSTABLE = "CombinedNonMaxSuppression"
 """TensorFlow's op that sorts by ``std::sort``."""

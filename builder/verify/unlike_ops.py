@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from builder.arrays import Array
+from builder.base.arrays import Array
+from builder.base.tf import loaded_graph, reference_session, tf
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
-from builder.importers.state import assign
-from builder.importers.tf import loaded_graph, reference_session, tf
+from builder.importers.variables_state import assign
 
 _AT_NAN = ("MaxPool3D", "TopKV2", "UnsortedSegmentMax", "UnsortedSegmentMin")
 _AT_INFINITIES_TOO = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from builder.verify.agreement import OutputAgreement
-from builder.verify.machine import HERE
+from builder.verify.target_runner import HERE
 
 UNLIKE_TENSORFLOW = "NaN and infinities get other answers than TensorFlow's"
 """The beginning of the warning that names the ops where they do."""

@@ -1,4 +1,4 @@
-"""Rows in reverse order: a template for builder/lower/steps/<kind>_step.py."""
+"""Rows in reverse order: a template for builder/compiler/lower/steps/<kind>_step.py."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from builder.errors import LowerError
-from builder.lower import shapes
-from builder.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.lower.steps.printing import list_literal, pointer
-from builder.lower.steps.thunk_reader import ThunkReader, reads_thunk
+from builder.base.errors import LowerError
+from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ReverseStep(Step):
 @reads_thunk("reverse_thunk")  # the field in XLA's thunk.proto
 def _read_reverse(name: str, thunk: Any, reader: ThunkReader) -> Step:
     shape = thunk.source_buffer_shape.shape
-    if shapes.dtype(shape) != "float32" or not shapes.is_row_major(shape):
-        raise LowerError(f"there is no reverse of {shapes.dtype(shape)}.")
+    if hlo_shapes.dtype(shape) != "float32" or not hlo_shapes.is_row_major(shape):
+        raise LowerError(f"there is no reverse of {hlo_shapes.dtype(shape)}.")
     source, target = (reader.shaped(proto, name) for proto in (thunk.source_buffer_shape, thunk.target_buffer_shape))
     *rows, length = shape.dimensions
     return ReverseStep(name, source, target, rows=math.prod(rows), length=length)

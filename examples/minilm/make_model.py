@@ -20,8 +20,8 @@ import numpy.typing as npt
 from keras import layers as kl
 from keras import ops
 
-from builder.files import scratch
-from builder.sources.package import take
+from builder.base.files import scratch
+from builder.sources.pypi_package import take
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "minilm"

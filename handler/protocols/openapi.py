@@ -1,4 +1,4 @@
-"""``GET /openapi.json`` and ``GET /docs``: what is served, as the build described it (builder/pack/openapi.py)."""
+"""``GET /openapi.json`` and ``GET /docs``: what is served, as the build described it (builder/package/openapi.py)."""
 
 from __future__ import annotations
 

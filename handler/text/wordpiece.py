@@ -165,8 +165,8 @@ class _Characters(dict[int, str]):
 
 
 def read(options: dict[str, Any], data: bytes, folder: str) -> WordPiece:
-    """``options``: those of the prepared file, which builder/text/wordpiece.py writes; ``data``: a piece in each line,
-    in the order of ids.
+    """``options``: those of the prepared file, which builder/importers/text/wordpiece.py writes; ``data``: a piece in
+    each line, in the order of ids.
     """
     pieces = data.decode().split("\n")
     special = options["special"]

@@ -10,13 +10,13 @@ import argparse
 import os
 import sys
 
-from builder.variables import ENVIRONMENT
+from builder.base.tensorflow_environment import ENVIRONMENT
 from tests.conftest import ROOT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
-from builder.importers.tf import tensorflow
-from builder.report import ops
+from builder.base.tf import tensorflow
+from builder.cli import ops_page
 from tests.conformance import results, special
 from tests.conformance.cases import GROUPS
 from tests.conformance.run import run
@@ -49,7 +49,7 @@ def main() -> int:
         )
         sys.stdout.flush()
     results.PAGE.write_text(results.text(), encoding="utf-8")
-    ops.PAGE.write_text(ops.page(), encoding="utf-8")
+    ops_page.PAGE.write_text(ops_page.page(), encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.spec import Source
+from builder.config import Source
 
 
 @dataclass(frozen=True)

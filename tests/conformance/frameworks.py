@@ -6,8 +6,8 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from builder.frameworks.environment import FRAMEWORKS, environment_of
-from builder.spec import Source
+from builder.config import Source
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, environment_of
 from tests.conformance.case import Case
 from tests.conftest import ROOT
 

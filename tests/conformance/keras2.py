@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from builder.importers.tf import tensorflow
-from builder.spec import Source
+from builder.base.tf import tensorflow
+from builder.config import Source
 from tests.conformance.case import Case
 from tests.conformance.layers import LAYERS, LINE, PICTURE, PLANE, Config, make
 from tests.support.keras2 import tf_keras

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from builder.escape import markdown
+from builder.base.escape import markdown
 from tests.conformance.cases import DAYS
 from tests.conformance.run import Result
 from tests.conformance.special import COLUMNS, Row

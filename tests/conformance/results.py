@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
-from builder.report.ops import SPECIAL_VALUES
+from builder.cli.ops_page import SPECIAL_VALUES
 from tests.conformance import page
 from tests.conformance.cases import GROUPS
 from tests.conformance.run import Result

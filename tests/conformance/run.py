@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from builder.errors import ColdforgeError, PreflightError, SizeLimitError
-from builder.progress import Progress
-from builder.project import HOME, Project
-from builder.spec import ModelSpec, Source
-from builder.stages.attempts import VerifiedLibrary, verified_library
-from builder.stages.compile import compiler
-from builder.stages.imported import import_variants
-from builder.stages.settle import settle
-from builder.verify.verdict import reason
-from builder.workspace import Workspace
+from builder.base.errors import ColdforgeError, PreflightError, SizeLimitError
+from builder.base.progress import Progress
+from builder.base.project import HOME, Project
+from builder.config import ModelSpec, Source
+from builder.pipeline.compile_graph import compiler
+from builder.pipeline.fallbacks import VerifiedLibrary, verified_library
+from builder.pipeline.import_model import import_variants
+from builder.pipeline.resolve_options import settle
+from builder.pipeline.workspace import Workspace
+from builder.verify.failure_report import reason
 from tests.conformance.case import Case
 
 Outcome = Literal["agrees", "refused", "error", "disagrees"]

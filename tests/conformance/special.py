@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from builder.errors import ColdforgeError
-from builder.library.abi import CF_OK
-from builder.library.buffers import Buffer, Slot
-from builder.library.client import LoadedLibrary
+from builder.base.errors import ColdforgeError
+from builder.compiler.abi import CF_OK
+from builder.verify.library.abi_client import LoadedLibrary
+from builder.verify.library.guarded_buffers import Buffer, Slot
 from tests.conformance.special_ops import KINDS, Array, Kind, Probe, probes
 from tests.support.build import build_library, freeze_function, spec_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from builder.project import RUNTIME
+from builder.base.project import RUNTIME
 from tests.coverage.table import Row
 
 FLAGS = ("-O0", "-g", "--coverage", "-fprofile-update=atomic", "-Dalways_inline=noinline", "-Wno-attributes")

@@ -19,15 +19,15 @@ from pathlib import Path
 
 import pytest
 
-from builder.cache import file_digest
-from builder.docker.client import docker
-from builder.docker.image import BuilderImage
-from builder.docker.run import DockerBuild, bundle_in_docker, scratch_of
-from builder.pack.bundle import Bundle
-from builder.project import Project
+from builder.base.cache import file_digest
+from builder.base.project import Project
+from builder.base.targets import DEFAULT
+from builder.config import load
+from builder.package.bundle import Bundle
+from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import docker
+from builder.pipeline.docker.docker_run import DockerBuild, bundle_in_docker, scratch_of
 from builder.sources import locate
-from builder.spec import load
-from builder.targets import DEFAULT
 from tests.conftest import active_bundle
 from tests.support.aws import LocalAws, local_aws
 from tests.support.docker import images

@@ -8,15 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from builder.cache import file_digest
-from builder.docker.client import docker
-from builder.docker.image import DOCKERFILE, BuilderImage, ca_secret
-from builder.docker.run import CACHE, INSIDE, Mount, build_mounts, bundle_in_docker, owner, sandbox
-from builder.errors import EnvironmentSetupError, VerifyError
-from builder.pack.dependencies import build_dependencies
-from builder.project import Project
+from builder.base.cache import file_digest
+from builder.base.errors import EnvironmentSetupError, VerifyError
+from builder.base.project import Project
+from builder.config import load
+from builder.package.dependencies import build_dependencies
+from builder.pipeline.docker.builder_image import DOCKERFILE, BuilderImage, ca_secret
+from builder.pipeline.docker.docker_client import docker
+from builder.pipeline.docker.docker_run import (
+    CACHE,
+    INSIDE,
+    Mount,
+    build_mounts,
+    bundle_in_docker,
+    owner,
+    sandbox,
+)
 from builder.sources import locate
-from builder.spec import load
 from tests.e2e.conftest import Routes
 
 ROOT = Path(__file__).parents[2]

@@ -21,11 +21,11 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
-from builder.batch.plan import Capacity, Times
-from builder.batch.start import Asked, started
 from builder.cli import main
-from builder.deliver.template_check import Loader
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
+from builder.release.batch.batch_plan import Capacity, Times
+from builder.release.batch.start_batch import Asked, started
+from builder.release.template_check import Loader
 from tests.support.album import Album, killed_container
 from tests.support.aws import LocalAws, client_environment
 from tests.support.stacks import packaged

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.client import docker, why_no_engine
-from builder.docker.image import BuilderImage
-from builder.docker.route import Route, choose_route
-from builder.errors import EnvironmentSetupError
+from builder.base.errors import EnvironmentSetupError
+from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import docker, why_no_engine
+from builder.pipeline.docker.route import Route, choose_route
 from tests.support.docker import engine as engines
 from tests.support.docker import images
 from tests.support.docker.clients import client_without_buildx

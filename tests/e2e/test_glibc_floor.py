@@ -6,8 +6,8 @@ import subprocess
 
 import numpy as np
 
-from builder.docker.client import client
 from builder.importers.graph import FrozenGraph
+from builder.pipeline.docker.docker_client import client
 from builder.verify.golden import Golden
 from tests.e2e.conftest import Routes
 from tests.support.docker import images

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
 from tests.support.process import stop
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.errors import ColdforgeError
+from builder.base.errors import ColdforgeError
+from builder.config import FeedSpec, FetchSpec, Source
 from builder.importers.allowed_ops import IMPORTED, admit
 from builder.importers.graph_def import open_graph_def
 from builder.importers.rewrite import all_nodes
 from builder.importers.xla_ops import compiled
-from builder.spec import FeedSpec, FetchSpec, Source
 
 FEEDS, FETCHES = (FeedSpec("x", (1, 4)),), (FetchSpec("y"),)
 WRITTEN = Path("/tmp/coldforge-fuzz-was-here")

@@ -20,8 +20,8 @@ from unittest.mock import patch
 
 from botocore.exceptions import ClientError
 
-from builder.spec import TextInput
-from builder.text import prepared
+from builder.config import TextInput
+from builder.importers.text import prepared
 from handler import events, protocols, storage
 from handler.answer import ANSWER_LIMIT
 from handler.answers.tokens import words as words_in

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from builder.library.outside import FILE
+from builder.compiler.weights_file import FILE
 from handler import weights
 from handler.errors import StartupError
 from tests.support.outside import build

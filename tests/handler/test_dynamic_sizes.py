@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builder.pack.openapi import document
+from builder.package.openapi import document
 from handler.answer import predictions
 from handler.budget import Limits
 from handler.description import Description, parse

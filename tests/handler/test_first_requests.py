@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from PIL import Image
 
-from builder.local.http import MAX_BODY
+from builder.measure.local.http_server import MAX_BODY
 from handler import events
 from tests.support import abi_library
 from tests.support.http import Client, served

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.report.errors import PAGE, page
+from builder.cli.errors_page import PAGE, page
 from handler import errors
 from handler.errors import HandlerError, event_from, refusal
 
@@ -12,7 +12,7 @@ CATALOGUE = HandlerError.__subclasses__()
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m builder.report.errors`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m builder.cli.errors_page`"
 
 
 def test_every_error_has_a_code_of_its_own_and_a_meaning() -> None:

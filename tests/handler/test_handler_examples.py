@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from builder.importers.example_protos import proto_of, random_protos
-from builder.pack import openapi
+from builder.importers.strings.example_protos import proto_of, random_protos
+from builder.package import openapi
 from handler.budget import Limits
 from handler.description import Description, parse
 from handler.errors import HandlerError, NotTextError, StartupError, TooLargeError, WrongExampleError

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.importers.regex import translated
-from builder.importers.word_steps import together
+from builder.importers.strings.regex import translated
+from builder.importers.strings.string_ops import together
 from handler.answers.tokens import words as words_in
 from handler.budget import Limits
 from handler.description import Port

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.importers.example_protos import proto_of
+from builder.importers.strings.example_protos import proto_of
 from handler.description import Port
 from handler.errors import UnfitInputError
 from handler.protocols.open_inference import LENGTH

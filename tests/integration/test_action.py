@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.integration

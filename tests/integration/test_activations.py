@@ -13,37 +13,37 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.progress import Progress
+from builder.base.project import Project
+from builder.base.targets import TARGETS, host_target
 from builder.cli import main
+from builder.compiler.lower import Lowered, Options, cascade, lower
+from builder.compiler.lower.compress import Rules
+from builder.compiler.lower.decisions import decisions
+from builder.compiler.lower.packing import INTEGER
+from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.cascade_step import CascadeStep
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.pool_step import PoolStep
+from builder.compiler.xla.tfcompile import CompiledGraph
+from builder.config import load
 from builder.importers.graph import FrozenGraph
-from builder.library.opened import OpenedModel
-from builder.lower import Lowered, Options, cascade, lower
-from builder.lower.compress import Rules
-from builder.lower.decisions import decisions
-from builder.lower.packing import INTEGER
-from builder.lower.steps.base import walk
-from builder.lower.steps.cascade_step import CascadeStep
-from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.pool_step import PoolStep
-from builder.pack.bundle import Bundle
-from builder.progress import Progress
-from builder.project import Project
-from builder.quantise import restored
-from builder.quantise.accuracy import run_once
-from builder.quantise.calibrate import measure
-from builder.quantise.choice import Choice, Ratio, Timing, Tried
-from builder.quantise.kinds import SMALLEST_FIRST
-from builder.quantise.observe import build as build_observed
-from builder.quantise.observe import input_of, picture, watch
-from builder.spec import load
-from builder.stages.choose import choose
-from builder.stages.completed import completed
-from builder.stages.measuring_inputs import golden_inputs
-from builder.stages.settle import settle
-from builder.targets import TARGETS, host_target
-from builder.verify.compare import verify
+from builder.package.bundle import Bundle
+from builder.pipeline.choose_weights import choose
+from builder.pipeline.measuring_inputs import golden_inputs
+from builder.pipeline.resolve_options import settle
+from builder.pipeline.resolve_strings import completed
+from builder.pipeline.workspace import Workspace
+from builder.verify.compare_answers import verify
+from builder.verify.library.opened_model import OpenedModel
+from builder.verify.quantise import rounded_weights
+from builder.verify.quantise.answer_accuracy import run_once
+from builder.verify.quantise.calibrate import measure
+from builder.verify.quantise.choice import Choice, Ratio, Timing, Tried
+from builder.verify.quantise.number_types import SMALLEST_FIRST
+from builder.verify.quantise.observe import build as build_observed
+from builder.verify.quantise.observe import input_of, picture, watch
 from builder.verify.verification import Verification
-from builder.workspace import Workspace
-from builder.xla.tfcompile import CompiledGraph
 from tests.conftest import ROOT
 from tests.integration.test_batches import convolutions
 from tests.integration.test_weights import answers, project
@@ -165,9 +165,9 @@ def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
     (folder / "between").mkdir()
     observed = build_observed(between.program, spec, compiled, folder / "between", CACHE)
     same = folder / "bytes"
-    restored.save(same / "restored.npz", lowered.restored, lowered.rounded)
-    restored.make(graph, same / "restored.npz", same)
-    rounding = restored.load(same, {"int8"})
+    rounded_weights.save(same / "restored.npz", lowered.restored, lowered.rounded)
+    rounded_weights.make(graph, same / "restored.npz", same)
+    rounding = rounded_weights.load(same, {"int8"})
     assert rounding.golden is not None
     return Built(graph, lowered, library, between, observed, verify(library, graph, spec, rounding=rounding))
 
@@ -269,9 +269,11 @@ def test_a_wrong_range_does_not_pass(built: Callable[[str], Built], tmp_path: Pa
         replace(one, quantisation=one.quantisation and replace(one.quantisation, scale=one.quantisation.scale / 2))
         for one in made.lowered.rounded
     ]
-    restored.save(tmp_path / "wrong.npz", made.lowered.restored, wrong)
-    restored.make(made.graph, tmp_path / "wrong.npz", tmp_path)
-    verification = verify(made.library, made.graph, spec_of("wide_resnet"), rounding=restored.load(tmp_path, {"int8"}))
+    rounded_weights.save(tmp_path / "wrong.npz", made.lowered.restored, wrong)
+    rounded_weights.make(made.graph, tmp_path / "wrong.npz", tmp_path)
+    verification = verify(
+        made.library, made.graph, spec_of("wide_resnet"), rounding=rounded_weights.load(tmp_path, {"int8"})
+    )
     assert not all(row.passed for row in verification.same_weights)
     assert not verification.too_coarse
 

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from builder.base.errors import ImportModelError, VerifyError
+from builder.base.targets import X86_64
+from builder.base.tf import tensorflow
 from builder.cli import main
-from builder.errors import ImportModelError, VerifyError
-from builder.importers.endings import Ending, class_map
+from builder.config import Tolerance, load
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import tensorflow
-from builder.selftest.programs import build_programs, run_program
-from builder.spec import Tolerance, load
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.importers.postprocess import Ending, class_map
+from builder.release.selftest.programs import build_programs, run_program
 from builder.verify.agreement import agree
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.machine import HERE
+from builder.verify.target_runner import HERE
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server

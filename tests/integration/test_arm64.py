@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.audit import audit
-from builder.audit.policy import target_of
-from builder.errors import VerifyError
-from builder.library.buffers import Buffer, Slot
-from builder.library.remote import RemoteLibrary
-from builder.link.toolchain import Toolchain
-from builder.lower import Options, lower
-from builder.lower.compress import Rules
-from builder.lower.steps.base import walk
-from builder.lower.steps.gather_step import GatherStep
-from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.quantisation import STATE_ROUNDING, Quantisation
-from builder.lower.steps.recurrent_step import RecurrentStep
-from builder.project import RUNTIME
-from builder.targets import ARM64, X86_64
-from builder.verify.compare import verify
-from builder.verify.machine import Machine
-from builder.verify.verdict import require
+from builder.base.errors import VerifyError
+from builder.base.project import RUNTIME
+from builder.base.targets import ARM64, X86_64
+from builder.compiler.audit import audit
+from builder.compiler.audit.policy import target_of
+from builder.compiler.link.toolchain import Toolchain
+from builder.compiler.lower import Options, lower
+from builder.compiler.lower.compress import Rules
+from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.gather_step import GatherStep
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation
+from builder.compiler.lower.steps.recurrent_step import RecurrentStep
+from builder.verify.compare_answers import verify
+from builder.verify.failure_report import require
+from builder.verify.library.guarded_buffers import Buffer, Slot
+from builder.verify.library.remote_library import RemoteLibrary
+from builder.verify.target_runner import Machine
 from tests.conftest import ROOT, make_bundle
 from tests.integration.test_activations import OWN
 from tests.integration.test_zoo import WITHOUT_WINOGRAD

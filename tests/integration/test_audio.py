@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from builder.errors import ImportModelError
-from builder.spec import AudioInput
+from builder.base.errors import ImportModelError
+from builder.config import AudioInput
 from handler.budget import Limits
 from handler.errors import Refusal, refusal
 from handler.model import Model

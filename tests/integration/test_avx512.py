@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder.base.project import RUNTIME
+from builder.base.targets import X86_64
 from builder.cli import main
+from builder.config import load
 from builder.importers.graph import FrozenGraph
-from builder.pack.bundle import Bundle
-from builder.project import RUNTIME
-from builder.selftest.programs import SOURCES as SELFTEST
-from builder.selftest.programs import build_programs
-from builder.spec import load
-from builder.targets import X86_64
+from builder.package.bundle import Bundle
+from builder.release.selftest.programs import SOURCES as SELFTEST
+from builder.release.selftest.programs import build_programs
 from tests.conftest import ROOT
 from tests.native import test_fused_kernels as fused
 from tests.support.bochs.emulated import Emulated, build_jobs, drawn

@@ -16,18 +16,18 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from builder.aws import make_client
-from builder.batch import jobs
-from builder.batch.manifest import listed
-from builder.batch.place import Place
-from builder.batch.plan import Capacity
-from builder.batch.rows import rows
-from builder.batch.run import Run
-from builder.batch.sources import items
-from builder.batch.stack import Deployed
-from builder.batch.start import resumed
+from builder.base.aws import make_client
+from builder.base.errors import BatchError, UsageError
 from builder.cli import main
-from builder.errors import BatchError, UsageError
+from builder.release.batch import batch_jobs
+from builder.release.batch.answer_rows import rows
+from builder.release.batch.batch_items import items
+from builder.release.batch.batch_manifest import listed
+from builder.release.batch.batch_plan import Capacity
+from builder.release.batch.batch_run import Run
+from builder.release.batch.deployed_stack import Deployed
+from builder.release.batch.s3_location import Place
+from builder.release.batch.start_batch import resumed
 from tests.conftest import ROOT
 from tests.support.aws import client_environment, local_aws
 from tests.support.results import printed
@@ -82,7 +82,7 @@ def begun(name: str, machines: dict[str, str], s3: Any) -> Run:
     run = Run(place, "s3://inputs/", machines[name], 5, 0, 1, {"max_concurrency": 2, "tolerated": 10})
     listing = listed({"Bucket": "inputs", "Key": f"{row}.jpg"} for row in range(5))
     try:
-        return jobs.begin(run, listing, 2, s3, make_client("stepfunctions"))
+        return batch_jobs.begin(run, listing, 2, s3, make_client("stepfunctions"))
     finally:
         listing.close()
 
@@ -118,7 +118,7 @@ def test_a_run_is_stopped_and_what_it_did_stays(
         patch.setattr("time.sleep", interrupted)
         assert main(["batch", "watch", str(run.place)]) == 0
     assert "it goes on" in capsys.readouterr().err
-    assert jobs.status(run, make_client("stepfunctions")).running
+    assert batch_jobs.status(run, make_client("stepfunctions")).running
     with pytest.raises(BatchError, match="is running"):
         resumed(run, "", lambda: None, make_client, print, per_invocation=None, all_failed=False, dry_run=False)  # type: ignore[arg-type,return-value]
     assert main(["batch", "stop", str(run.place), "--json"]) == 0
@@ -132,7 +132,7 @@ def test_a_run_that_fails_says_why(machines: dict[str, str], s3: Any, capsys: py
     assert "failed: 0 of 5 items, 0 of 3 batches, 3 batches failed" in said.out
     assert "Lambda.Unknown: killed" in said.out
     assert "batch resume" in said.err
-    assert [one["Row"] for one in jobs.unanswered(rows(run, s3), all_failed=False)] == [0, 1, 2, 3, 4]
+    assert [one["Row"] for one in batch_jobs.unanswered(rows(run, s3), all_failed=False)] == [0, 1, 2, 3, 4]
 
 
 def test_a_redrive_asks_aws_for_the_same_execution(machines: dict[str, str], s3: Any) -> None:
@@ -142,7 +142,7 @@ def test_a_redrive_asks_aws_for_the_same_execution(machines: dict[str, str], s3:
         aws.add_response("describe_execution", {"status": "FAILED", "redriveStatus": "REDRIVABLE"} | EXECUTION)
         aws.add_response("list_map_runs", {"mapRuns": []})
         aws.add_response("redrive_execution", {"redriveDate": TODAY}, {"executionArn": run.last.execution})
-        jobs.redrive(run, states)
+        batch_jobs.redrive(run, states)
         aws.assert_no_pending_responses()
 
 
@@ -168,8 +168,8 @@ def test_another_stack_or_place_is_refused(
 
 
 def test_lines_for_a_person() -> None:
-    found = jobs.Status("RUNNING", 0, 10, 4, 1, 2, 3, 1000, 400, 100, 50.0, 10.0, False, None)
+    found = batch_jobs.Status("RUNNING", 0, 10, 4, 1, 2, 3, 1000, 400, 100, 50.0, 10.0, False, None)
     said = "running: 400 of 1,000 items, 4 of 10 batches, 1 batches failed, 2 running, 3 pending, 50 items/s, 10 s left"
-    assert jobs.render(found) == said
+    assert batch_jobs.render(found) == said
     ended = replace(found, state="FAILED", error="E: why")
-    assert jobs.render(ended).endswith("50 items/s\nE: why")
+    assert batch_jobs.render(ended).endswith("50 items/s\nE: why")

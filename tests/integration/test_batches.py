@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.project import Project
 from builder.cli import main
-from builder.library.opened import OpenedModel
-from builder.pack.bundle import Bundle
-from builder.project import Project
+from builder.package.bundle import Bundle
+from builder.verify.library.opened_model import OpenedModel
 from tests.integration.test_weights import answers, project
 from tests.support.function import served
 from tests.support.models import save_keras

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from builder import __version__
+from builder.base.errors import UsageError
 from builder.cli import main
-from builder.errors import UsageError
 from builder.measure.bench import Benchmark, Spread, one_line, render
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
 from tests.support.results import printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]

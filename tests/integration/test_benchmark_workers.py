@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.models import SAMPLES
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support.process import stop
 

@@ -24,18 +24,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builder.audit.facts import read_facts
-from builder.bindings.describe import Description, camel, describe
-from builder.emit import emit
+from builder.base.project import cache_folder
+from builder.base.targets import X86_64
+from builder.compiler.audit.elf_facts import read_facts
+from builder.compiler.emit import emit
+from builder.compiler.link.link_library_file import PUBLIC
+from builder.compiler.link.static_archive import link_archive
+from builder.compiler.link.symbols import global_symbols
+from builder.compiler.link.toolchain import Toolchain
 from builder.importers.graph import FrozenGraph
-from builder.link.archive import link_archive
-from builder.link.library import PUBLIC
-from builder.link.symbols import global_symbols
-from builder.link.toolchain import Toolchain
-from builder.project import cache_folder
-from builder.targets import X86_64
+from builder.release.bindings.describe import Description, camel, describe
+from builder.release.wasm.node_runner import node
 from builder.verify.golden import Golden
-from builder.wasm.node import node
 from tests.conftest import ROOT, make_bundle
 from tests.support import needs
 from tests.support.every_step import EVERY_STEP, SPEC

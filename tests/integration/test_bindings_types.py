@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.bindings import Parts, generate
-from builder.project import cache_folder
+from builder.base.project import cache_folder
+from builder.release.bindings import Parts, generate
 from tests.support import abi_library, dynamic_model, needs
 
 pytestmark = pytest.mark.integration

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.cache import digest, file_digest
+from builder.base.cache import digest, file_digest
+from builder.base.project import Project
 from builder.cli import main
-from builder.project import Project
 from tests.support.models import empty_project, save_keras
 from tests.support.results import printed
 

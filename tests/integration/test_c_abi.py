@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder.base.project import RUNTIME
 from builder.importers.graph import FrozenGraph
-from builder.project import RUNTIME
 from tests.conftest import ROOT
 from tests.support import instrumented, needs
 from tests.support.build import build_library, freeze_function, spec_of

@@ -19,9 +19,9 @@ import pytest
 import tritonclient.http as triton
 from PIL import Image
 
-from builder.local import http, rie
-from builder.local.origins import Allowed
-from builder.pack.bundle import Bundle
+from builder.measure.local import http_server, run_event
+from builder.measure.local.origins import Allowed
+from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support import abi_library, local_server, pages
 from tests.support.browser import chromium
@@ -48,8 +48,8 @@ def bundle_served(bundle: Bundle, *origins: str) -> Iterator[str]:
     """Serve a bundle as `coldforge serve --cors ORIGINS` does."""
     environment = {"COLDFORGE_CORS_ORIGINS": ",".join(origins), "COLDFORGE_PLAYGROUND": "on"}
     with (
-        rie.emulator(ROOT / "dist" / bundle.folder.name / "layer", environment=environment) as running,
-        http.serving(running.invoke, allowed=Allowed(origins=origins)) as url,
+        run_event.emulator(ROOT / "dist" / bundle.folder.name / "layer", environment=environment) as running,
+        http_server.serving(running.invoke, allowed=Allowed(origins=origins)) as url,
     ):
         yield url
 

@@ -18,13 +18,13 @@ import PIL
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from builder.cache import digest
-from builder.link.toolchain import Toolchain, run_compiler
-from builder.pack.layer import files_of
-from builder.pack.lock import read_lock
-from builder.pack.wheels import wheel_parts
-from builder.project import cache_folder
-from builder.targets import ARM64, NAMES, TARGETS, X86_64, Target
+from builder.base.cache import digest
+from builder.base.project import cache_folder
+from builder.base.targets import ARM64, NAMES, TARGETS, X86_64, Target
+from builder.compiler.link.toolchain import Toolchain, run_compiler
+from builder.package.layer import files_of
+from builder.package.requirements_lock import read_lock
+from builder.package.wheels import wheel_parts
 from tests.conftest import ROOT, have_dependencies
 from tests.support import qemu
 

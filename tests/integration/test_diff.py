@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from builder.base.errors import BundleError, UsageError
 from builder.cli import main
-from builder.diff.difference import compare
-from builder.diff.facts import Facts
-from builder.diff.text import render
-from builder.errors import BundleError, UsageError
-from builder.pack.bundle import Bundle
-from builder.page.diff import diff_page
+from builder.measure.diff.bundle_difference import compare
+from builder.measure.diff.bundle_facts import Facts
+from builder.measure.diff.diff_markdown import render
+from builder.measure.html_report.diff_page import diff_page
+from builder.package.bundle import Bundle
 from tests.support.results import printed
 
 pytestmark = pytest.mark.integration

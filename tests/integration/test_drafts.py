@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.tf import tensorflow
+from builder.config import ImageInput, Source
 from builder.importers.draft import draft
 from builder.importers.image_families import add_preprocessing, find_family
 from builder.importers.input_scaling import InputScaling
 from builder.importers.model_description import describe
 from builder.importers.ports import ModelPorts
 from builder.importers.preprocess import image_to_input
-from builder.importers.tf import tensorflow
-from builder.spec import ImageInput, Source
 from tests.support import needs
 
 pytestmark = pytest.mark.integration

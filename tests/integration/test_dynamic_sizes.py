@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.tf import tensorflow
 from builder.cli import main
-from builder.importers.tf import tensorflow
 from builder.verify.golden import Golden
 from handler.budget import Limits
 from handler.model import Model

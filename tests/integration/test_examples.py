@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.errors import ImportModelError
-from builder.front.found import find
-from builder.importers.example_front import require_alike
-from builder.importers.example_protos import proto_of, random_protos
-from builder.importers.examples import without_examples
+from builder.base.errors import ImportModelError
+from builder.base.tf import tensorflow
+from builder.config import FeedSpec, load
+from builder.importers.images.complete_config import find
 from builder.importers.model_import import import_model, open_model
-from builder.importers.tf import tensorflow
-from builder.pipeline import build_bundle
-from builder.spec import FeedSpec, load
-from builder.workspace import Workspace
+from builder.importers.strings.example_frontend import require_alike
+from builder.importers.strings.example_protos import proto_of, random_protos
+from builder.importers.strings.tf_examples import without_examples
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.workspace import Workspace
 from handler.budget import Limits
 from handler.description import Port
 from handler.errors import WrongExampleError

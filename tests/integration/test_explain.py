@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from builder.measure import explain
-from builder.pack.bundle import Bundle
-from builder.project import Project
-from builder.workspace import Workspace
+from builder.base.project import Project
+from builder.measure import explain_steps
+from builder.package.bundle import Bundle
+from builder.pipeline.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support.results import printed
 
@@ -58,8 +58,8 @@ def test_the_json_of_digits(digits: Bundle) -> None:
 def test_table_and_json_of_one_measurement_agree(digits: Bundle) -> None:
     from builder.cli.command import load_spec
 
-    found = explain.explain(Workspace.of(load_spec("digits", Project.here()), Project.here()), seconds=0.2)
-    lines = explain.render(found).splitlines()[2:]
+    found = explain_steps.explain(Workspace.of(load_spec("digits", Project.here()), Project.here()), seconds=0.2)
+    lines = explain_steps.render(found).splitlines()[2:]
     for line, step in zip(lines, found.to_dict()["steps"], strict=False):
         assert line.startswith(f"{step['step']} ")
         assert line.endswith(f"{100 * step['share']:.1f}")

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from builder.base.errors import UsageError
+from builder.base.project import Project
+from builder.base.tf import reference_session, tensorflow
 from builder.cli import main
-from builder.deliver.export import export_model, exported_spec
-from builder.errors import UsageError
+from builder.config import ImageInput, ModelSpec, OutputSpec, load
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import import_model
-from builder.importers.tf import reference_session, tensorflow
-from builder.project import Project
+from builder.pipeline.workspace import Workspace
+from builder.release.export import export_model, exported_spec
 from builder.sources import locate
-from builder.spec import ImageInput, ModelSpec, OutputSpec, load
-from builder.verify.compare import verify
-from builder.verify.expected import open_expected
-from builder.verify.reference import make
-from builder.verify.verdict import require
-from builder.workspace import Workspace
+from builder.verify.compare_answers import verify
+from builder.verify.expected_answers import open_expected
+from builder.verify.failure_report import require
+from builder.verify.reference_answers import make
 from tests.conftest import ROOT
 from tests.support.build import build_library
 from tests.support.models import save_keras, spec_for

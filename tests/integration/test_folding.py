@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.tf import reference_session, tensorflow
 from builder.importers.folding import LARGEST, fold_constants
 from builder.importers.rewrite import all_nodes
-from builder.importers.tf import reference_session, tensorflow
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
 from handler.budget import Limits
 from handler.image import pixels
 from handler.model import Model

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.errors import ImportModelError
 from builder.cli import main
-from builder.errors import ImportModelError
-from builder.frameworks.environment import FRAMEWORKS, environment_of
-from builder.pack.bundle import Bundle
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, environment_of
+from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support.models import empty_project
 from tests.support.needs import missing

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.errors import VerifyError
+from builder.base.errors import VerifyError
+from builder.base.tf import tensorflow
+from builder.config import ImageInput
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import tensorflow
-from builder.spec import ImageInput
 from builder.verify.agreement import agree
-from builder.verify.expected import open_expected
+from builder.verify.expected_answers import open_expected
 from builder.verify.golden import Golden
-from builder.verify.reference import make
+from builder.verify.reference_answers import make
 from tests.support.models import run_graph, save_graph, spec_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.quick]

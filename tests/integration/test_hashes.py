@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.tf import tensorflow
 from builder.importers.allowed_ops import UnsupportedOpsError
-from builder.importers.tf import tensorflow
 from tests.support import needs
 from tests.support.models import freeze, run_graph, save_keras
 

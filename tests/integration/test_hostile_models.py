@@ -11,14 +11,14 @@ import h5py
 import numpy as np
 import pytest
 
+from builder.base.errors import ColdforgeError, ImportModelError
+from builder.base.tf import tensorflow
 from builder.cli import main
-from builder.errors import ColdforgeError, ImportModelError
+from builder.config import FeedSpec, FetchSpec
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.model_description import describe
-from builder.importers.rewrites.steps import NMS, step
-from builder.importers.tf import tensorflow
-from builder.spec import FeedSpec, FetchSpec
-from builder.stages.imported import preflight
+from builder.importers.rewrites.custom_steps import NMS, step
+from builder.pipeline.import_model import preflight
 from tests.fuzz.model_file import look
 from tests.fuzz.targets import CORPUS
 from tests.support import hostile, hostile_keras

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.base.errors import ImportModelError
+from builder.base.tf import tensorflow
 from builder.cli import main
-from builder.errors import ImportModelError
+from builder.config import FeedSpec, FetchSpec, ImageInput, OutputSpec
+from builder.config.tensor import TensorSpec, c_identifier
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import distinct
 from builder.importers.model_description import describe
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.shapes import pin_shapes
-from builder.importers.tf import tensorflow
-from builder.spec import FeedSpec, FetchSpec, ImageInput, OutputSpec
-from builder.spec.tensor import TensorSpec, c_identifier
 from tests.support import keras2, needs
 from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras, spec_for

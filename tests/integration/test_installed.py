@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.cache import digest
+from builder.base.cache import digest
 from tests.conftest import ROOT
 from tests.support.graphs import SMALL_GRAPH
 from tests.support.installed import OFFLINE, Installed, clean, install

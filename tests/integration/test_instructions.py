@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from builder.lower import LoweringPath
-from builder.pack.bundle import Bundle
+from builder.compiler.lower import LoweringPath
+from builder.package.bundle import Bundle
 from tests.support import instructions
 from tests.support.build import build_library, freeze_function, spec_of
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.cache import digest, file_digest
-from builder.errors import DiskError
+from builder.base.cache import digest, file_digest
+from builder.base.errors import DiskError
 from tests.conftest import ROOT, have_dependencies
 from tests.support import faults, needs
 from tests.support.deliveries import PACKING

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder import preflight
-from builder.arrays import save_arrays
-from builder.errors import ImportModelError, VerifyError
+from builder.base.arrays import save_arrays
+from builder.base.errors import ImportModelError, VerifyError
+from builder.base.tf import tensorflow
+from builder.config import ImageInput, ModelSpec, OutputSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import freeze_model
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.program import Program, open_program
 from builder.importers.stablehlo import STABLEHLO
-from builder.importers.tf import tensorflow
-from builder.preflight import render
-from builder.spec import ImageInput, ModelSpec, OutputSpec
-from builder.verify import framework, reference
+from builder.importers.stablehlo_program import Program, open_program
+from builder.pipeline import preflight
+from builder.pipeline.preflight import render
+from builder.verify import framework_answers, reference_answers
 from builder.verify.golden import Golden
 from tests.conftest import ROOT
 from tests.support.models import freeze, run_graph, spec_for
@@ -94,7 +94,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelSpec, Froze
     image = ImageInput(None, 4, 4, "grey", scale=(1 / 255,))
     spec = spec_for(folder / "model.jax", image=image, outputs=(OutputSpec("y", None, activation="sigmoid"),))
     graph = freeze_model(open_program(folder), spec, folder / "import")
-    reference.make(spec, graph)
+    reference_answers.make(spec, graph)
     return spec, graph
 
 
@@ -107,18 +107,18 @@ def dense(x: np.ndarray) -> np.ndarray:
 
 def answered(graph: FrozenGraph, folder: Path, error: float = 0.0) -> None:
     """Write what the framework answers to all that it is asked, ``error`` too much in one element."""
-    framework.ask(graph, folder)
-    with np.load(folder / framework.ASKED) as asked:
+    framework_answers.ask(graph, folder)
+    with np.load(folder / framework_answers.ASKED) as asked:
         answers = {key: dense(asked[key]) for key in asked.files}
     answers["random-0/0"][0, 1] += error
-    save_arrays(folder / framework.ANSWERED, answers)
+    save_arrays(folder / framework_answers.ANSWERED, answers)
 
 
 def test_golden_answers_are_the_frameworks_own(imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
     """It is asked with what enters the program, pixels scaled, and its answers go through the activation."""
     spec, graph = imported
     answered(graph, tmp_path, error=2e-6)
-    framework.adopt(spec, graph, tmp_path, "JAX")
+    framework_answers.adopt(spec, graph, tmp_path, "JAX")
     with Golden.open(graph.golden_path) as golden:
         pixels = golden.feed("random-0", "x").reshape(1, 16)
         wanted = dense(pixels.astype(np.float32) / 255)
@@ -131,7 +131,7 @@ def test_a_program_that_answers_otherwise(imported: tuple[ModelSpec, FrozenGraph
     spec, graph = imported
     answered(graph, tmp_path, error=0.01)
     with pytest.raises(VerifyError, match=r"does not answer as JAX does: output 'y'.*random-0"):
-        framework.adopt(spec, graph, tmp_path, "JAX")
+        framework_answers.adopt(spec, graph, tmp_path, "JAX")
 
 
 def test_an_input_on_which_two_runs_of_the_program_differ_by_rounding(
@@ -140,14 +140,16 @@ def test_an_input_on_which_two_runs_of_the_program_differ_by_rounding(
     """It judges no library; and where too few are left, it is no rounding."""
     spec, graph = imported
     answered(graph, tmp_path)
-    with np.load(tmp_path / framework.ANSWERED) as file:
+    with np.load(tmp_path / framework_answers.ANSWERED) as file:
         answers = {key: file[key] for key in file.files}
-    save_arrays(tmp_path / framework.ANSWERED, {key: value + np.float32(1e-3) for key, value in answers.items()})
+    save_arrays(
+        tmp_path / framework_answers.ANSWERED, {key: value + np.float32(1e-3) for key, value in answers.items()}
+    )
     with pytest.raises(VerifyError, match="does not answer as JAX does"):
-        framework.adopt(spec, graph, tmp_path, "JAX")
+        framework_answers.adopt(spec, graph, tmp_path, "JAX")
     answers["random-0/0"][0, 1] += 1e-3
-    save_arrays(tmp_path / framework.ANSWERED, answers)
-    framework.adopt(spec, graph, tmp_path, "JAX")
+    save_arrays(tmp_path / framework_answers.ANSWERED, answers)
+    framework_answers.adopt(spec, graph, tmp_path, "JAX")
     with Golden.open(graph.golden_path) as golden:
         assert "random-0" not in golden.cases
         assert "JAX" in golden.undecided["random-0"]
@@ -156,9 +158,9 @@ def test_an_input_on_which_two_runs_of_the_program_differ_by_rounding(
 
 def test_a_case_without_an_answer(imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
     spec, graph = imported
-    framework.ask(graph, tmp_path)
-    with np.load(tmp_path / framework.ASKED) as asked:
+    framework_answers.ask(graph, tmp_path)
+    with np.load(tmp_path / framework_answers.ASKED) as asked:
         answers = {key: dense(asked[key]) for key in asked.files if not key.startswith("random-1")}
-    save_arrays(tmp_path / framework.ANSWERED, answers)
+    save_arrays(tmp_path / framework_answers.ANSWERED, answers)
     with pytest.raises(VerifyError, match="JAX has no answer to the golden inputs random-1"):
-        framework.adopt(spec, graph, tmp_path, "JAX")
+        framework_answers.adopt(spec, graph, tmp_path, "JAX")

@@ -11,9 +11,9 @@ from typing import Any
 import boto3
 import pytest
 
-from builder.local.emulator import Emulator
-from builder.local.rie import emulator
-from builder.project import HOME
+from builder.base.project import HOME
+from builder.measure.local.emulator import Emulator
+from builder.measure.local.run_event import emulator
 from tests.support import abi_library, s3
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.xdist_group("checkout")]

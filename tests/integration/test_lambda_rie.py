@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 from PIL import Image, ImageOps
 
+from builder.base.errors import AnswerError, EnvironmentSetupError, UsageError
+from builder.base.project import HOME, cache_folder
 from builder.cli import main
-from builder.errors import AnswerError, EnvironmentSetupError, UsageError
-from builder.local import parts
-from builder.local.emulator import MAX_REQUEST, Emulator
-from builder.local.http import event as url_event
-from builder.local.reloading import Reloading
-from builder.local.rie import (
+from builder.measure.local import emulator_parts
+from builder.measure.local.emulator import MAX_REQUEST, Emulator
+from builder.measure.local.http_server import event as url_event
+from builder.measure.local.reloading import Reloading
+from builder.measure.local.run_event import (
     default_event,
     emulator,
     file_event,
@@ -32,9 +33,8 @@ from builder.local.rie import (
     invoke,
     require_answer,
 )
-from builder.pack.bundle import Bundle
-from builder.pack.limits import SizeTable
-from builder.project import HOME, cache_folder
+from builder.package.bundle import Bundle
+from builder.package.lambda_limits import SizeTable
 from tests.support import abi_library
 from tests.support.results import printed
 
@@ -170,12 +170,12 @@ def test_invoke_gives_answer_and_times(layer: Path) -> None:
     assert result.answer["cold_start"] is True
     assert result.init_ms > 0
     assert result.warm_ms > 0
-    assert (result.note is None) == (result.python == parts.LAMBDA_PYTHON)
+    assert (result.note is None) == (result.python == emulator_parts.LAMBDA_PYTHON)
     assert result.times.startswith("init ")
 
 
 def test_another_python_runs_with_packages_of_its_own_and_says_so(layer: Path) -> None:
-    if parts.find_python(Path(sys.executable)).matches_lambda:
+    if emulator_parts.find_python(Path(sys.executable)).matches_lambda:
         pytest.skip("the tests run on Lambda's Python themselves")
     result = invoke(layer, image_event(FACE), Path(sys.executable))
     assert result.note is not None
@@ -344,8 +344,10 @@ def test_make_invoke(emotion: Bundle) -> None:
 
 
 def test_the_dependencies_layer_is_whole_and_small(layer: Path) -> None:
-    python = parts.find_python()
-    packages = parts.dependencies(cache_folder() / "local", python, HOME / "layers" / "dependencies") / "python"
+    python = emulator_parts.find_python()
+    packages = (
+        emulator_parts.dependencies(cache_folder() / "local", python, HOME / "layers" / "dependencies") / "python"
+    )
     size = sum(p.stat().st_size for p in packages.rglob("*") if p.is_file())
     assert size < 6_000_000
     for gone in ("cffi", "pycparser", "numpy", "boto3", "PIL/_avif*", "aws_lambda_powertools/event_handler"):

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from builder.importers.tf import tensorflow
-from builder.pack.bundle import Bundle
+from builder.base.tf import tensorflow
+from builder.package.bundle import Bundle
 from handler.budget import Limits
 from handler.errors import Refusal, refusal
 from handler.model import Model

@@ -13,12 +13,12 @@ import boto3
 import numpy as np
 import pytest
 
+from builder.base.project import HOME, Project
 from builder.cli import main
-from builder.local.rie import emulator
-from builder.pack.bundle import Bundle
-from builder.pack.image import image_context
-from builder.pack.limits import LAMBDA_UNZIPPED
-from builder.project import HOME, Project
+from builder.measure.local.run_event import emulator
+from builder.package.bundle import Bundle
+from builder.package.container_image import image_context
+from builder.package.lambda_limits import LAMBDA_UNZIPPED
 from tests.integration.test_weights import project
 from tests.support.aws import client_environment, local_aws
 from tests.support.packages import linked

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.local.rie import emulator, image_event
-from builder.project import HOME
+from builder.base.project import HOME
+from builder.measure.local.run_event import emulator, image_event
 from tests.support import abi_library, runtime_api
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]

@@ -15,11 +15,11 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from builder.local import http, rie
-from builder.pack.bundle import Bundle
-from builder.pipeline import build_bundle
-from builder.spec import load
-from builder.workspace import Workspace
+from builder.config import load
+from builder.measure.local import http_server, run_event
+from builder.package.bundle import Bundle
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.workspace import Workspace
 from tests.conftest import ROOT, checkout_lock
 from tests.integration.test_openai_client import asked
 from tests.support import pages
@@ -50,8 +50,8 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def url(minilm: Bundle) -> Iterator[str]:
     with (
-        rie.emulator(minilm.layer, environment={"COLDFORGE_PLAYGROUND": "on"}) as running,
-        http.serving(running.invoke) as address,
+        run_event.emulator(minilm.layer, environment={"COLDFORGE_PLAYGROUND": "on"}) as running,
+        http_server.serving(running.invoke) as address,
     ):
         yield address
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.errors import VerifyError
+from builder.base.errors import VerifyError
+from builder.base.tf import tensorflow
+from builder.config import FeedSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.missing_values import find_missing_values
-from builder.importers.tf import tensorflow
-from builder.spec import FeedSpec
-from builder.verify.compare import verify
+from builder.verify.compare_answers import verify
+from builder.verify.failure_report import require
 from builder.verify.golden import Golden
-from builder.verify.reference import make
-from builder.verify.verdict import require
+from builder.verify.reference_answers import make
 from tests.support.build import build_library
 from tests.support.models import save_graph, spec_for
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.local import rie
-from builder.pack.bundle import Bundle
-from builder.pack.join import join
+from builder.measure.local import run_event
+from builder.package.bundle import Bundle
+from builder.package.join_bundles import join
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.quick, pytest.mark.xdist_group("checkout")]
@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.quick, pytest.mark.xdist_grou
 
 def test_each_answers_by_its_name(digits: Bundle, emotion: Bundle, tmp_path: Path) -> None:
     joined = join([digits, emotion], tmp_path)
-    event = rie.image_event(ROOT / "tests" / "data" / "face.jpg")
-    with rie.emulator(joined.layer) as running:
+    event = run_event.image_event(ROOT / "tests" / "data" / "face.jpg")
+    with run_event.emulator(joined.layer) as running:
         first, named, back = (running.invoke(event | more) for more in ({}, {"model": "emotion"}, {"model": "digits"}))
         unknown = running.invoke(event | {"model": "cats"})
     assert [answer["model"]["name"] for answer in (first, named, back)] == ["digits", "emotion", "digits"]

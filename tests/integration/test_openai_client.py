@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from builder.local import http, rie
+from builder.measure.local import http_server, run_event
 from tests.conftest import ROOT
 from tests.support import abi_library, needs, vocabulary
 from tests.support.vocabulary import ids
@@ -44,7 +44,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     vector = {"name": "vector", "fetch": "_ids", "kind": "embedding", "labels": [], "top_k": None, "format": "float32"}
     layer = abi_library.layer(tmp_path_factory.mktemp("bundle"), description | {"outputs": [vector]})
     vocabulary.write_prepared(layer / "lib")
-    with rie.emulator(layer) as running, http.serving(running.invoke) as address:
+    with run_event.emulator(layer) as running, http_server.serving(running.invoke) as address:
         yield address
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
-from builder.pack.openapi import IMAGE_TYPES
+from builder.package.openapi import IMAGE_TYPES
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server

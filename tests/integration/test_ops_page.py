@@ -6,21 +6,21 @@ import re
 
 import pytest
 
+from builder.cli import ops_page
 from builder.importers.rewrites import REWRITES
-from builder.report import ops
 
 pytestmark = pytest.mark.integration
 
 
 def test_the_page_is_what_the_registry_and_the_rewrites_say() -> None:
-    assert ops.PAGE.read_text(encoding="utf-8") == ops.page(), "run `python -m builder.report.ops`"
+    assert ops_page.PAGE.read_text(encoding="utf-8") == ops_page.page(), "run `python -m builder.cli.ops_page`"
 
 
 def test_every_rewrite_is_of_an_op_of_tensorflow() -> None:
-    assert set(REWRITES) <= set(ops.op_names())
+    assert set(REWRITES) <= set(ops_page.op_names())
 
 
 def test_an_op_is_on_the_page_once() -> None:
-    text = ops.PAGE.read_text(encoding="utf-8").partition("### What to do instead")[0]
+    text = ops_page.PAGE.read_text(encoding="utf-8").partition("### What to do instead")[0]
     listed = re.findall(r"`(\w+)`(?=,|\n| \|)", text)
     assert len(listed) == len(set(listed)) > 1000

@@ -16,12 +16,12 @@ from typing import Any
 import boto3
 import pytest
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.config import Source
+from builder.config.address import parse_address
 from builder.sources import locate
 from builder.sources.s3 import names_below
 from builder.sources.transfer import USUAL
-from builder.spec import Source
-from builder.spec.address import parse_address
 from handler import storage
 from tests.support import abi_library
 from tests.support.aws import client_environment, local_aws

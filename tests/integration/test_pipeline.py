@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.cache import digest
+from builder.base.cache import digest
+from builder.base.project import Project
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
-from builder.pack.bundle import Bundle
-from builder.preflight import check
-from builder.project import Project
+from builder.package.bundle import Bundle
+from builder.pipeline.preflight import check
 from tests.conftest import ROOT
 from tests.support.models import empty_project, save_keras
 from tests.support.results import printed
@@ -334,7 +334,7 @@ def test_the_forecast_is_near_what_is_built(digits: Bundle, emotion: Bundle) -> 
 @pytest.mark.quick
 def test_digits_are_read_as_well_as_tensorflow_reads_them(digits: Bundle) -> None:
     """At least 96 % of digits that training never saw, and never another answer than TensorFlow's."""
-    from builder.importers.tf import tensorflow
+    from builder.base.tf import tensorflow
 
     held_out = np.load(ROOT / "build" / "digits" / "held_out.npz")
     images, labels = held_out["images"], held_out["labels"]
@@ -358,5 +358,12 @@ def test_the_command_line_starts_without_tensorflow() -> None:
 def test_a_build_in_docker_needs_no_packages_here() -> None:
     """``-S``: without site-packages, as on a machine that has Python and Docker only."""
     subprocess.run(
-        [sys.executable, "-S", "-c", "import builder.cli, builder.docker.run, builder.pack.join"], cwd=ROOT, check=True
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            "import builder.cli, builder.pipeline.docker.docker_run, builder.package.join_bundles",
+        ],
+        cwd=ROOT,
+        check=True,
     )

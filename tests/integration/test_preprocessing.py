@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from builder import spec
+from builder import config
+from builder.base.tf import tensorflow
 from builder.importers.preprocess import image_to_input
-from builder.importers.tf import tensorflow
 from handler.budget import Limits
 from handler.description import ImageInput
 from handler.image import pixels
@@ -108,7 +108,7 @@ def test_opencv(name: str) -> None:
 
     def bgr(size: tuple[int, int], **rest: Any) -> Levels:
         own = ours(name, size, **rest)[None]
-        image = spec.ImageInput(None, *size, "rgb", channel_order="bgr")
+        image = config.ImageInput(None, *size, "rgb", channel_order="bgr")
         return np.asarray(image_to_input(own, image, tensorflow().float32, own.shape)[0], np.float64)
 
     for size in SIZES:

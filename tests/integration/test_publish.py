@@ -19,11 +19,11 @@ from typing import Any
 import boto3
 import pytest
 
+from builder.base.errors import PublishError, UsageError
 from builder.cli import main
-from builder.deliver.publish import SAM_STACK, publish
-from builder.errors import PublishError, UsageError
-from builder.pack.bundle import Bundle
-from builder.spec import LAMBDA_UNZIPPED
+from builder.config import LAMBDA_UNZIPPED
+from builder.package.bundle import Bundle
+from builder.release.publish import SAM_STACK, publish
 from tests.support import local_server
 from tests.support.aws import EMULATOR, ROOT, LocalAws, client_environment, local_aws
 from tests.support.results import printed

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
 from tests.conftest import ROOT, checkout_lock
 from tests.support.pages import all_commands
 

@@ -14,17 +14,17 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from builder.cache import file_digest
+from builder.base.cache import file_digest
+from builder.base.errors import UsageError
+from builder.base.project import Project
 from builder.cli import main
 from builder.cli.command import load_spec
-from builder.deliver.bundle_check import check_bundle
-from builder.errors import UsageError
 from builder.importers.graph import FrozenGraph
-from builder.measure.accuracy import kept_accuracy
-from builder.pack.bundle import Bundle
-from builder.page.report import report_page
-from builder.project import Project
-from builder.workspace import Workspace
+from builder.measure.html_report.report_page import report_page
+from builder.measure.weight_accuracy import kept_accuracy
+from builder.package.bundle import Bundle
+from builder.pipeline.workspace import Workspace
+from builder.release.bundle_check import check_bundle
 from tests.conftest import ROOT
 from tests.support.axe import violations
 from tests.support.browser import chromium

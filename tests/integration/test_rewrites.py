@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pytest
 
 import tests.support.zoo  # noqa: F401  TensorFlow is to answer here as it does in a build
+from builder.base.tf import reference_session, tensorflow
 from builder.importers.rewrite import inline_calls
 from builder.importers.rewrites import REWRITES, lists, suppression
-from builder.importers.rewrites.apply import needs_rewriting, rewrite_ops
+from builder.importers.rewrites.apply_rewrites import needs_rewriting, rewrite_ops
 from builder.importers.rewrites.layout import for_a_cpu
-from builder.importers.tf import reference_session, tensorflow
 
 pytestmark = pytest.mark.integration
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.tf import tensorflow
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import tensorflow
-from builder.verify.compare import verify
+from builder.verify.compare_answers import verify
+from builder.verify.failure_report import require
 from builder.verify.golden import Golden
-from builder.verify.reference import make
-from builder.verify.verdict import require
+from builder.verify.reference_answers import make
 from tests.support.build import build_library
 from tests.support.models import freeze, save_graph, save_keras, spec_for
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.importers.tf import reference_session, tensorflow
-from builder.lower.compress import RoundedInput, constant_digest
-from builder.lower.steps.quantisation import Quantisation
-from builder.quantise.restored import exchange
-from builder.quantise.rounded_inputs import round_inputs
+from builder.base.tf import reference_session, tensorflow
+from builder.compiler.lower.compress import RoundedInput, constant_digest
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.verify.quantise.rounded_inputs import round_inputs
+from builder.verify.quantise.rounded_weights import exchange
 from tests.support.quantise import from_bytes, to_bytes
 
 pytestmark = pytest.mark.integration

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.audit.policy import target_of
-from builder.deliver.template_check import problems
-from builder.pack.image import image_context
-from builder.project import Project
-from builder.targets import ARM64
+from builder.base.project import Project
+from builder.base.targets import ARM64
+from builder.compiler.audit.policy import target_of
+from builder.package.container_image import image_context
+from builder.release.template_check import problems
 from tests.support import abi_library
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.errors import ImportModelError, VerifyError
+from builder.base.errors import ImportModelError, VerifyError
+from builder.base.tf import tensorflow
+from builder.config import FeedSpec, FetchSpec
 from builder.importers.draft import draft
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_description import describe
-from builder.importers.state import assign
-from builder.importers.tf import tensorflow
-from builder.spec import FeedSpec, FetchSpec
-from builder.verify.reference import make, random_nodes
+from builder.importers.variables_state import assign
+from builder.verify.reference_answers import make, random_nodes
 from tests.support import needs
 from tests.support.models import freeze, run_graph, spec_for
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder.base.errors import VerifyError
+from builder.base.targets import X86_64
 from builder.cli import main
-from builder.errors import VerifyError
+from builder.config import load
 from builder.importers.graph import FrozenGraph
-from builder.pack.bundle import Bundle
-from builder.selftest.programs import build_programs, run_program
-from builder.spec import load
-from builder.targets import X86_64
+from builder.package.bundle import Bundle
+from builder.release.selftest.programs import build_programs, run_program
 from builder.verify.golden import Golden, GoldenCase
-from builder.verify.machine import HERE
+from builder.verify.target_runner import HERE
 from tests.conftest import ROOT, make_bundle
 from tests.support import qemu
 from tests.support.build import CACHE

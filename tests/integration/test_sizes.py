@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from builder.base.project import Project
 from builder.cli import main
-from builder.pack.bundle import Bundle
-from builder.project import Project
+from builder.package.bundle import Bundle
 from handler.errors import InferenceError
 from handler.model import Model
 from tests.integration.test_weights import project

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from builder.local.emulator import Emulator
-from builder.local.rie import emulator, image_event
-from builder.project import HOME
+from builder.base.project import HOME
+from builder.measure.local.emulator import Emulator
+from builder.measure.local.run_event import emulator, image_event
 from tests.support import abi_library, runtime_api, s3
 from tests.support.packages import linked
 

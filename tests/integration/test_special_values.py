@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.importers.tf import tensorflow
+from builder.base.tf import tensorflow
 from tests.support.build import build_library, freeze_function, spec_of
 from tests.support.run import run_library
 from tests.support.zoo.special import ANSWERS, COLUMNS, ORDERS, ROWS, SPECIAL, special_answers

@@ -14,27 +14,27 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from builder.deliver.export import export_model
-from builder.errors import LowerError
+from builder.base.errors import LowerError
+from builder.base.project import RUNTIME
+from builder.base.targets import ARM64, X86_64, Target
+from builder.base.tf import tensorflow
+from builder.compiler.link.link_library_file import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
+from builder.compiler.lower import LoweringPath, lower
+from builder.compiler.xla.tfcompile import compile_graph
+from builder.config import FeedSpec, ModelSpec, render
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import import_model
-from builder.importers.tf import tensorflow
-from builder.link.library import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
-from builder.lower import LoweringPath, lower
-from builder.pipeline import build_bundle
-from builder.preflight import check
-from builder.preflight import require as require_preflight
-from builder.project import RUNTIME
-from builder.selftest.programs import selftest
-from builder.spec import FeedSpec, ModelSpec, render
-from builder.targets import ARM64, X86_64, Target
-from builder.verify.compare import verify
-from builder.verify.expected import open_expected
-from builder.verify.reference import make
-from builder.verify.verdict import require
-from builder.wasm.build import build_wasm
-from builder.workspace import Workspace
-from builder.xla.tfcompile import compile_graph
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.preflight import check
+from builder.pipeline.preflight import require as require_preflight
+from builder.pipeline.workspace import Workspace
+from builder.release.export import export_model
+from builder.release.selftest.programs import selftest
+from builder.release.wasm.build_module import build_wasm
+from builder.verify.compare_answers import verify
+from builder.verify.expected_answers import open_expected
+from builder.verify.failure_report import require
+from builder.verify.reference_answers import make
 from handler.budget import Limits
 from handler.errors import refusal
 from handler.model import Model
@@ -221,11 +221,11 @@ def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
     spec = saved("counter", tmp_path)
     graph = imported(spec, tmp_path / "import")
     built(graph, spec, tmp_path, "faithful", X86_64)
-    from builder.link.library import link_library
+    from builder.compiler.link.link_library_file import link_library
 
     source = tmp_path / "program.c"
     source.write_text(source.read_text().replace(".state_count = 2", ".state_count = 1"))
-    from builder.emit import GeneratedSources
+    from builder.compiler.emit import GeneratedSources
 
     library = link_library(
         GeneratedSources.load(tmp_path), [tmp_path / "import" / "graph.o"], X86_64, tmp_path, CACHE / "zig"

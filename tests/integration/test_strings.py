@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.errors import ImportModelError, SandboxError
-from builder.front.found import Found, find
-from builder.front.pictures import photographs
+from builder.base.errors import ImportModelError, SandboxError
+from builder.base.progress import Progress
+from builder.base.project import cache_folder
+from builder.base.tf import tensorflow
+from builder.config import ImageInput, ModelSpec, OutputSpec, load
 from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.images.complete_config import Found, find
+from builder.importers.images.cut_decoding import probe
+from builder.importers.images.image_settings import photographs
 from builder.importers.model_import import import_model, open_model
-from builder.importers.strings import probe
-from builder.importers.tf import tensorflow
-from builder.pipeline import build_bundle
-from builder.progress import Progress
-from builder.project import cache_folder
+from builder.importers.samples.image_samples import decoded_bytes
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.resolve_strings import load_found, write_found
+from builder.pipeline.workspace import Workspace
 from builder.sources import locate
-from builder.spec import ImageInput, ModelSpec, OutputSpec, load
-from builder.stages.completed import load_found, write_found
-from builder.verify.pictures import decoded_bytes
-from builder.workspace import Workspace
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server

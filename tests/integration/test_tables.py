@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.base.tf import tensorflow
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import WORDS
-from builder.importers.tables import Table, find
-from builder.importers.tf import tensorflow
+from builder.importers.lookup_tables import Table, find
 from handler.text.words import read
 from tests.support import needs
 from tests.support.hostile import change_meta_graph

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builder.deliver.compose import PACKAGES, compose_template
+from builder.release.compose import PACKAGES, compose_template
 from tests.conftest import ROOT
 from tests.integration.test_template_security import ALL, REST, SETS
 from tests.support.needs import missing, needs

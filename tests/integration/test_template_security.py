@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 
-from builder.deliver.compose import addon_names
+from builder.release.compose import addon_names
 from handler.parts import LAST_ATTEMPT
 from tests.support.aws import LocalAws, client_environment, local_aws
 from tests.support.stacks import (

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.deliver.export import export_model
-from builder.errors import VerifyError
-from builder.pack.bundle import Bundle
-from builder.pack.join import join
-from builder.pack.tokenizers import fetch
-from builder.pipeline import build_bundle
-from builder.project import Project, cache_folder
-from builder.spec import load
-from builder.targets import host_target
-from builder.text import encoder
-from builder.workspace import Workspace
+from builder.base.errors import VerifyError
+from builder.base.project import Project, cache_folder
+from builder.base.targets import host_target
+from builder.config import load
+from builder.importers.text import encoder
+from builder.package.bundle import Bundle
+from builder.package.join_bundles import join
+from builder.package.tokenizers_library import fetch
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.workspace import Workspace
+from builder.release.export import export_model
 from handler.budget import Limits
 from handler.errors import Refusal, refusal
 from handler.model import Model, Models

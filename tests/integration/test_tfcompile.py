@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from builder.errors import CompileError, ImportModelError, PreflightError
+from builder.base.errors import CompileError, ImportModelError, PreflightError
+from builder.base.targets import ARM64, X86_64
+from builder.base.tensorflow_environment import ENVIRONMENT, XLA_FLAGS
+from builder.base.tf import tensorflow
+from builder.compiler.xla import tfcompile
+from builder.compiler.xla.compilation_result import read_result
+from builder.compiler.xla.tfcompile import CompiledGraph, compile_graph
 from builder.importers.graph import FrozenGraph
-from builder.importers.tf import tensorflow
-from builder.preflight import check, render, require
-from builder.targets import ARM64, X86_64
-from builder.variables import ENVIRONMENT, XLA_FLAGS
-from builder.xla import tfcompile
-from builder.xla.result import read_result
-from builder.xla.tfcompile import CompiledGraph, compile_graph
+from builder.pipeline.preflight import check, render, require
 from tests.support.models import save_graph
 
 pytestmark = pytest.mark.integration
@@ -97,8 +97,8 @@ REFUSED: dict[str, tuple[Callable[..., Any], Feeds, set[str]]] = {
 _COMPILE_ALL = """
 import json, os, sys
 from pathlib import Path
-from builder.targets import X86_64
-from builder.xla.tfcompile import run_tfcompile
+from builder.base.targets import X86_64
+from builder.compiler.xla.tfcompile import run_tfcompile
 results = {}
 for folder in sys.argv[1:]:
     os.chdir(folder)

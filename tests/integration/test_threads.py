@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from builder.importers.graph import FrozenGraph
-from builder.pack.bundle import Bundle
+from builder.package.bundle import Bundle
 from builder.verify.golden import Golden
 from tests.conftest import ROOT
 from tests.support.process import stop

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.docker.run import CACHE, INSIDE, build_mounts, tokenizer_paths
-from builder.pack.tokenizers import LOCK, TokenizersPackage, fetch, tokenizers_parts
-from builder.project import HOME, Project, cache_folder
-from builder.spec import ModelSpec, Source, TextInput
-from builder.targets import ARM64, host_target
-from builder.text import encoder
-from builder.text.patterns import search_cost
+from builder.base.project import HOME, Project, cache_folder
+from builder.base.targets import ARM64, host_target
+from builder.config import ModelSpec, Source, TextInput
+from builder.importers.text import encoder
+from builder.importers.text.patterns import search_cost
+from builder.package.tokenizers_library import LOCK, TokenizersPackage, fetch, tokenizers_parts
+from builder.pipeline.docker.docker_run import CACHE, INSIDE, build_mounts, tokenizer_paths
 from handler.answers import tokens
 from handler.answers.tokens import Word
 from handler.budget import Limits, require_comparisons

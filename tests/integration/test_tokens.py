@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.errors import ImportModelError
-from builder.pipeline import build_bundle
-from builder.project import Project
-from builder.spec import load
-from builder.workspace import Workspace
+from builder.base.errors import ImportModelError
+from builder.base.project import Project
+from builder.config import load
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.workspace import Workspace
 from handler.budget import Limits
 from handler.model import Model
 from handler.server import Server

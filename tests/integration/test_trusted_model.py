@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from builder.base.tf import tensorflow
 from builder.cli import main
-from builder.importers.tf import tensorflow
 from tests.support.models import empty_project
 
 pytestmark = [pytest.mark.integration, pytest.mark.quick]

@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder.base.project import Project
 from builder.cli import main
 from builder.cli.command import load_spec
-from builder.lower import Lowered
-from builder.lower.program import Weight
-from builder.lower.steps.layer_step import LayerStep
-from builder.measure.layers import Layers, compare_steps, render
-from builder.pack.bundle import Bundle
-from builder.project import Project
-from builder.stages.compile import CompiledVariant, compile_first
-from builder.stages.imported import import_variants
-from builder.stages.lower import ATTEMPTS, program_of
-from builder.stages.settled import Settled
+from builder.compiler.lower import Lowered
+from builder.compiler.lower.program import Weight
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.measure.compare_layers import Layers, compare_steps, render
+from builder.package.bundle import Bundle
+from builder.pipeline.compile_graph import CompiledVariant, compile_first
+from builder.pipeline.import_model import import_variants
+from builder.pipeline.lower_program import ATTEMPTS, program_of
+from builder.pipeline.resolved_options import Settled
+from builder.pipeline.workspace import Workspace
 from builder.verify.golden import Golden
-from builder.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support.results import printed
 

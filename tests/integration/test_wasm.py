@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from builder.cli import main
+from builder.compiler.lower import LoweringPath, Options, lower
+from builder.compiler.lower.compress import Rules
 from builder.importers.graph import FrozenGraph
-from builder.lower import LoweringPath, Options, lower
-from builder.lower.compress import Rules
+from builder.release.wasm.link_module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
+from builder.release.wasm.node_runner import PREDICT, node, verify_in_node
+from builder.release.wasm.verify_module import verify_module
+from builder.verify.failure_report import require
 from builder.verify.golden import Golden
-from builder.verify.verdict import require
-from builder.wasm.module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
-from builder.wasm.node import PREDICT, node, verify_in_node
-from builder.wasm.verify import verify_module
 from tests.conftest import ROOT
 from tests.support import needs
 from tests.support.build import CACHE, rounding_of, spec_of
@@ -210,7 +210,7 @@ console.log(JSON.stringify(kinds));
 
 
 def test_a_bundle_keeps_the_modules_of_the_same_model(tmp_path: Path) -> None:
-    from builder.stages.pack import _keep_wasm
+    from builder.pipeline.pack_bundle import _keep_wasm
 
     before, fresh = tmp_path / "before", tmp_path / "fresh"
     (before / "wasm").mkdir(parents=True)

@@ -17,23 +17,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.arrays import save_arrays
+from builder.base.arrays import save_arrays
+from builder.base.errors import SpecError
+from builder.base.project import Project
 from builder.cli import main
-from builder.emit import emit
-from builder.errors import SpecError
+from builder.compiler.emit import emit
+from builder.compiler.link.link_library_file import link_library
+from builder.compiler.lower import Options, lower
+from builder.compiler.lower.compress import Rules
+from builder.compiler.lower.decisions import WeightSizes, layer_weights
+from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.gather_step import GatherStep
+from builder.config import WeightType
 from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites import REWRITES
-from builder.link.library import link_library
-from builder.lower import Options, lower
-from builder.lower.compress import Rules
-from builder.lower.decisions import WeightSizes, layer_weights
-from builder.lower.steps.base import walk
-from builder.lower.steps.gather_step import GatherStep
-from builder.pack.bundle import Bundle
-from builder.project import Project
-from builder.quantise import restored
-from builder.spec import WeightType
-from builder.verify.compare import verify
+from builder.package.bundle import Bundle
+from builder.verify.compare_answers import verify
+from builder.verify.quantise import rounded_weights
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.support.build import CACHE, TARGET, compile_here, freeze_function, rounding_of, spec_of, write_golden
@@ -190,8 +190,8 @@ def test_weights_that_are_not_in_the_graph_are_said_to_be_unproven(
 ) -> None:
     _, graph = compiled("dense_wide")
     save_arrays(tmp_path / "some.npz", {"0" * 64: np.ones((40, 40), np.float32)})
-    restored.make(graph, tmp_path / "some.npz", tmp_path)
-    rounding = restored.load(tmp_path, {"int8", "float32"})
+    rounded_weights.make(graph, tmp_path / "some.npz", tmp_path)
+    rounding = rounded_weights.load(tmp_path, {"int8", "float32"})
     assert (rounding.type, rounding.golden) == ("int8", None)
     assert "not in TensorFlow's graph" in rounding.warning
 
@@ -203,11 +203,11 @@ def test_a_wrong_weight_does_not_pass(compiled: Callable[[str], tuple[Case, Froz
     spec = spec_of(case.name, case.absolute, case.relative)
     lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
     wrong = {key: array * np.float32(1.01) for key, array in lowered.restored.items()}
-    save_arrays(restored.path_in(tmp_path), wrong)
-    restored.make(graph, restored.path_in(tmp_path), tmp_path)
+    save_arrays(rounded_weights.path_in(tmp_path), wrong)
+    rounded_weights.make(graph, rounded_weights.path_in(tmp_path), tmp_path)
     sources = emit(lowered.program, spec, TARGET, tmp_path)
     library = link_library(sources, [graph.folder / "graph.o"], TARGET, tmp_path, CACHE / "zig").path
-    verification = verify(library, graph, spec, rounding=restored.load(tmp_path, {"int8"}))
+    verification = verify(library, graph, spec, rounding=rounded_weights.load(tmp_path, {"int8"}))
     assert not verification.passed
     assert not verification.too_coarse
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.project import Project
 from builder.cli import main
-from builder.pack.bundle import Bundle
-from builder.project import Project
+from builder.package.bundle import Bundle
 from tests.integration.test_batches import convolutions
 from tests.integration.test_weights import answers, project
 from tests.support.models import save_keras

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.project import Project
 from builder.cli import main
-from builder.pack.bundle import Bundle
-from builder.project import Project
+from builder.package.bundle import Bundle
 from handler.model import Model
 from tests.support.models import empty_project, save_keras
 

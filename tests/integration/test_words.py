@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.base.tf import tensorflow
+from builder.config import FeedSpec, OutputSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
-from builder.importers.regex import NotTranslatedError, translated
+from builder.importers.lookup_tables import Table
 from builder.importers.rewrite import node_of
-from builder.importers.tables import Table
-from builder.importers.texts import ODD, in_shape, strings_like
-from builder.importers.tf import tensorflow
-from builder.importers.word_front import Cut, encoded
-from builder.importers.word_steps import STEPS, STRING_STEPS
-from builder.importers.words import cut_words
+from builder.importers.strings.cut_strings import cut_words
+from builder.importers.strings.probe_strings import ODD, in_shape, strings_like
+from builder.importers.strings.regex import NotTranslatedError, translated
+from builder.importers.strings.string_frontend import Cut, encoded
+from builder.importers.strings.string_ops import STEPS, STRING_STEPS
 from builder.importers.xla_ops import compiled
-from builder.spec import FeedSpec, OutputSpec
 from handler.description import Port
 from handler.errors import UnfitTextError
 from handler.text.fingerprint import fingerprint64, siphash

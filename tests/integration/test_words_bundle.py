@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from builder.cli import main
-from builder.pack import openapi
-from builder.pack.bundle import Bundle
-from builder.pipeline import build_bundle
-from builder.report.trying import how_to_try, zeros
-from builder.spec import load
-from builder.workspace import Workspace
+from builder.config import load
+from builder.measure.sample_request import how_to_try, zeros
+from builder.package import openapi
+from builder.package.bundle import Bundle
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.workspace import Workspace
 from handler.budget import Limits
 from handler.errors import HandlerError, Refusal, refusal
 from handler.http import HttpRequest

@@ -11,28 +11,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.audit import audit
-from builder.emit import emit
-from builder.emit.blob import weights_source
-from builder.errors import ColdforgeError
+from builder.base.errors import ColdforgeError
+from builder.compiler.audit import audit
+from builder.compiler.emit import emit
+from builder.compiler.emit.weights_blob import weights_source
+from builder.compiler.link.link_library_file import link_library
+from builder.compiler.lower import LoweringPath, Options, lower
+from builder.compiler.lower.optimise import optimise
+from builder.compiler.lower.steps.attention_step import AttentionStep
+from builder.compiler.lower.steps.control_step import CallStep, WhileStep
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.norm_step import NormStep
+from builder.compiler.lower.steps.recurrent_step import RecurrentStep
+from builder.compiler.lower.steps.row_step import RowStep
+from builder.compiler.xla.compilation_result import read_result
 from builder.importers.graph import FrozenGraph
-from builder.link.library import link_library
-from builder.lower import LoweringPath, Options, lower
-from builder.lower.optimise import optimise
-from builder.lower.steps.attention_step import AttentionStep
-from builder.lower.steps.control_step import CallStep, WhileStep
-from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.norm_step import NormStep
-from builder.lower.steps.recurrent_step import RecurrentStep
-from builder.lower.steps.row_step import RowStep
-from builder.preflight import check
-from builder.preflight import require as require_preflight
-from builder.verify.compare import verify
-from builder.verify.reference import make
-from builder.verify.verdict import require
-from builder.xla.result import read_result
+from builder.pipeline.preflight import check
+from builder.pipeline.preflight import require as require_preflight
+from builder.verify.compare_answers import verify
+from builder.verify.failure_report import require
+from builder.verify.reference_answers import make
 from tests.support.build import (
     CACHE,
     TARGET,

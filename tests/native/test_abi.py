@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.lower.program import BoundPort, BoundState, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.broadcast_step import BroadcastStep
-from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.dot_step import DotStep
-from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.rng_step import RngStep
-from builder.spec import ModelSpec, SignatureSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.broadcast_step import BroadcastStep
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.dot_step import DotStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.steps.rng_step import RngStep
+from builder.config import ModelSpec, SignatureSpec, Source
+from builder.config.tensor import TensorSpec
 from tests.support.instrumented import link
 
 SPEC = ModelSpec(Path("model.toml"), "abi", "1", Source("graph_def", Path("g.pb")))

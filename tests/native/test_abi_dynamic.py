@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
 from tests.support.dynamic_model import SPEC, X, build, program
 
 CF_OK, CF_ERR_SIZE = 0, 6

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.emit import emit
-from builder.lower.program import Program
-from builder.spec import ModelSpec, Source
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import Program
+from builder.config import ModelSpec, Source
 from tests.support.instrumented import link
 
 SPEC = ModelSpec(Path("model.toml"), "arena", "1", Source("graph_def", Path("g.pb")))

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder.audit.elf import AuditReport, audit, render_json, render_text, require
-from builder.audit.facts import Symbol, read_facts, version_key
-from builder.audit.policy import load_policy, target_of, violations
-from builder.errors import AuditError
-from builder.targets import ARM64, TARGETS, WASM32, X86_64
+from builder.base.errors import AuditError
+from builder.base.targets import ARM64, TARGETS, WASM32, X86_64
+from builder.compiler.audit.audit_library import AuditReport, audit, render_json, render_text, require
+from builder.compiler.audit.elf_facts import Symbol, read_facts, version_key
+from builder.compiler.audit.policy import load_policy, target_of, violations
 from tests.support.zig import ABI, EXPORTS, shared_library
 
 NO_RUN = ABI.replace("int run(void) { return 0; }", "")

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.errors import VerifyError
-from builder.library.opened import OpenedModel
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.kernel_step import KernelStep
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.errors import VerifyError
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
+from builder.verify.library.opened_model import OpenedModel
 from handler.description import parse
 from tests.support.instrumented import link
 from tests.support.places import batch_of

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.emit import emit
-from builder.errors import ImportModelError, SpecError
+from builder.base.errors import ImportModelError, SpecError
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.prune_weights import merge_weights
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.config import FeedSpec, ModelSpec, Source, load, render
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph, Port
 from builder.importers.variants import require_variants
-from builder.lower.compact import merge_weights
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.spec import FeedSpec, ModelSpec, Source, load, render
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
 from handler.budget import Limits
 from handler.description import parse, runs
 from handler.errors import InferenceError, StartupError

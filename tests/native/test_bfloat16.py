@@ -8,7 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from builder.project import RUNTIME
+from builder.base.project import RUNTIME
 from tests.support.zig import shared_library
 
 

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.errors import SpecError, VerifyError
+from builder.base.errors import SpecError, VerifyError
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.steps.base import Buffer, View
+from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.steps.recurrent_step import RecurrentStep
+from builder.config import Activations, LayerSpec
 from builder.importers.graph import FrozenGraph
-from builder.lower.geometry import Geometry
-from builder.lower.steps.base import Buffer, View
-from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.quantisation import Quantisation
-from builder.lower.steps.recurrent_step import RecurrentStep
-from builder.quantise.calibrate import require_known, type_of, why_kept
-from builder.quantise.observe import build, picture, watch
-from builder.quantise.ranges import Extent, Histogram, best_range, quantisation
-from builder.spec import Activations, LayerSpec
+from builder.verify.quantise.calibrate import require_known, type_of, why_kept
+from builder.verify.quantise.observe import build, picture, watch
+from builder.verify.quantise.ranges import Extent, Histogram, best_range, quantisation
 from tests.native.test_profile import PROGRAM, SPEC, compiled, graph
 from tests.support.quantise import from_bytes, to_bytes
 from tests.support.runtime import CACHE

@@ -14,21 +14,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.library.opened import OpenedModel
-from builder.lower.buffers import SLACK, align
-from builder.lower.cascade import Left, most_rows
-from builder.lower.geometry import Geometry
-from builder.lower.layouts import NO_HALO, TensorLayout, pixel_stride
-from builder.lower.packing import MAX_THREADS, pack_layer, pad_channels
-from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import Buffer, Step, View, walk
-from builder.lower.steps.cascade_step import CascadeStep
-from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.project import RUNTIME
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.project import RUNTIME
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.buffers import SLACK, align
+from builder.compiler.lower.cascade import Left, most_rows
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.layouts import NO_HALO, TensorLayout, pixel_stride
+from builder.compiler.lower.packing import MAX_THREADS, pack_layer, pad_channels
+from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.steps.base import Buffer, Step, View, walk
+from builder.compiler.lower.steps.cascade_step import CascadeStep
+from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
+from builder.verify.library.opened_model import OpenedModel
 from tests.support import needs
 from tests.support.instrumented import OBJECTS, link
 from tests.support.places import Places

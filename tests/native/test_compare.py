@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from builder.errors import VerifyError
+from builder.base.errors import VerifyError
+from builder.base.targets import X86_64
+from builder.config import ModelSpec, OutputSpec, Tolerance
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
-from builder.spec import ModelSpec, OutputSpec, Tolerance
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
 from builder.verify.agreement import OutputAgreement, agree
-from builder.verify.compare import verify
-from builder.verify.examination import Watch, unwatched
-from builder.verify.machine import HERE, Machine, build_runner
+from builder.verify.compare_answers import verify
+from builder.verify.failure_report import require
+from builder.verify.probe_client import Watch, unwatched
 from builder.verify.rounding import Rounding
-from builder.verify.verdict import require
+from builder.verify.target_runner import HERE, Machine, build_runner
 from builder.verify.verification import Verification
 from tests.support.hand_model import CASES, HAND_MODEL, Case, golden_case, model_spec, write_golden
 from tests.support.zig import CACHE, shared_library

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import VerifyError
-from builder.sandbox import Kernel
-from builder.targets import X86_64
-from builder.verify.compare import verify
-from builder.verify.machine import HERE, Machine, build_runner
+from builder.base.errors import VerifyError
+from builder.base.sandbox import Kernel
+from builder.base.targets import X86_64
+from builder.verify.compare_answers import verify
+from builder.verify.target_runner import HERE, Machine, build_runner
 from tests.support.hand_model import CASES, model_spec, write_golden
 from tests.support.zig import CACHE, shared_library
 

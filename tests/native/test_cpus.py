@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.link.toolchain import Toolchain
-from builder.project import RUNTIME
-from builder.targets import X86_64
+from builder.base.project import RUNTIME
+from builder.base.targets import X86_64
+from builder.compiler.link.toolchain import Toolchain
 from tests.support import instrumented
 from tests.support.instrumented import CACHE
 

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.errors import VerifyError
-from builder.library.opened import OpenedModel
-from builder.lower.geometry import Geometry
-from builder.lower.packing import pack_layer, pad_channels
-from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import View
-from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.errors import VerifyError
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.packing import pack_layer, pad_channels
+from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.steps.base import View
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
+from builder.verify.library.opened_model import OpenedModel
 from tests.support.instrumented import link
 from tests.support.places import Places, batch_of
 

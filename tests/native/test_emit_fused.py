@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from builder.audit import audit, require
-from builder.emit import emit
-from builder.link.library import link_library
-from builder.lower.compress import store
-from builder.lower.geometry import Geometry
-from builder.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
-from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import Step, View
-from builder.lower.steps.layer_step import Epilogue, LayerStep
-from builder.lower.steps.pool_step import PoolStep
-from builder.lower.steps.quantisation import Quantisation
-from builder.lower.steps.repack_step import RepackStep
-from builder.project import RUNTIME
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import ARM64, X86_64
+from builder.base.project import RUNTIME
+from builder.base.targets import ARM64, X86_64
+from builder.compiler.audit import audit, require
+from builder.compiler.emit import emit
+from builder.compiler.link.link_library_file import link_library
+from builder.compiler.lower.compress import store
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
+from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.steps.base import Step, View
+from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
+from builder.compiler.lower.steps.pool_step import PoolStep
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.steps.repack_step import RepackStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
 from tests.support import needs
 from tests.support.instrumented import CACHE, OBJECTS, link
 from tests.support.places import Places

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.link.library import KERNEL_SOURCES, THREAD_SOURCES
-from builder.lower.program import BoundPort, BoundState, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.kernel_step import KernelStep
-from builder.project import RUNTIME
-from builder.spec import ModelSpec, Source, Weights
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.project import RUNTIME
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.link.link_library_file import KERNEL_SOURCES, THREAD_SOURCES
+from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.config import ModelSpec, Source, Weights
+from builder.config.tensor import TensorSpec
 from tests.conftest import ROOT
 from tests.support import needs
 from tests.support.instrumented import flags

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.library.opened import OpenedModel
-from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import Buffer, View
-from builder.lower.steps.repack_step import RepackStep
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.steps.base import Buffer, View
+from builder.compiler.lower.steps.repack_step import RepackStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
+from builder.verify.library.opened_model import OpenedModel
 from tests.native.test_emit_fused import conv, layer
 from tests.support.instrumented import link
 from tests.support.places import Places, batch_of

@@ -23,9 +23,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from builder.lower.geometry import Geometry
-from builder.lower.packing import GEMV_PIXELS, candidates, choose, pack_layer, pad_channels, scratch_size
-from builder.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.packing import (
+    GEMV_PIXELS,
+    candidates,
+    choose,
+    pack_layer,
+    pad_channels,
+    scratch_size,
+)
+from builder.compiler.lower.steps.quantisation import Quantisation
 from tests.support import needs
 from tests.support.fused import Case, Kernels, Prepared, build_with_gcc, prepare
 from tests.support.layers import ACTIVATIONS, LIBRARY, activate, convolve, epilogues, examples, halos

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.bindings import generate
-from builder.emit import emit
-from builder.emit.header import flat_run_source, header_source
-from builder.emit.program import program_source
-from builder.escape import c_literal, c_string, go_string, rust_string
-from builder.link.toolchain import Toolchain
-from builder.lower.program import BoundPort, BoundState, Weight
-from builder.spec import OutputSpec, Variant
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.escape import c_literal, c_string, go_string, rust_string
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.emit.header import flat_run_source, header_source
+from builder.compiler.emit.print_program import program_source
+from builder.compiler.link.toolchain import Toolchain
+from builder.compiler.lower.program import BoundPort, BoundState, Weight
+from builder.config import OutputSpec, Variant
+from builder.config.tensor import TensorSpec
+from builder.release.bindings import generate
 from tests.support import needs
 from tests.support.abi_library import tensor_description
 from tests.support.every_step import EVERY_STEP, KERNEL, SPEC, arena

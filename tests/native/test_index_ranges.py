@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.library.buffers import Buffer, Slot
-from builder.library.client import LoadedLibrary
-from builder.spec.tensor import INTEGERS, TensorSpec, integer_limits
-from builder.verify.run import Model, bad_calls, refusal
+from builder.config.tensor import INTEGERS, TensorSpec, integer_limits
+from builder.verify.library.abi_client import LoadedLibrary
+from builder.verify.library.guarded_buffers import Buffer, Slot
+from builder.verify.probe import Model, bad_calls, refusal
 from tests.support.index_model import DTYPES, MOST, PARTS, build, build_with_state, ranges_of
 
 CF_OK, CF_ERR_RANGE = 0, 7

@@ -21,9 +21,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from builder.lower.geometry import MAX_SUM, Geometry
-from builder.lower.packing import pack_layer, pack_sums, quantised_shape, scratch_size
-from builder.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.geometry import MAX_SUM, Geometry
+from builder.compiler.lower.packing import pack_layer, pack_sums, quantised_shape, scratch_size
+from builder.compiler.lower.steps.quantisation import Quantisation
 from tests.support import needs, portable
 from tests.support.fused import Case, Kernels, Prepared, prepare
 from tests.support.layers import LIBRARY, activate, convolve, epilogues, examples

@@ -11,15 +11,15 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from builder.emit import emit
-from builder.library.opened import OpenedModel
-from builder.link.library import RUNTIME
-from builder.lower.buffers import BufferPlan
-from builder.lower.program import BoundPort, Program
-from builder.lower.steps import thunk_reader
-from builder.lower.steps.base import Buffer
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.link.link_library_file import RUNTIME
+from builder.compiler.lower.buffers import BufferPlan
+from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.steps import thunk_reader
+from builder.compiler.lower.steps.base import Buffer
+from builder.config.tensor import TensorSpec
+from builder.verify.library.opened_model import OpenedModel
 from tests.conftest import ROOT
 from tests.support.every_step import SPEC
 from tests.support.instrumented import link

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.cache import run_cached
-from builder.errors import ColdforgeError, CompileError, DiskError, EnvironmentSetupError
-from builder.files import settled
-from builder.sandbox import Kernel, Limits, Sandbox
-from builder.sandbox.client import Loads, crashed
+from builder.base.cache import run_cached
+from builder.base.errors import ColdforgeError, CompileError, DiskError, EnvironmentSetupError
+from builder.base.files import settled
+from builder.base.sandbox import Kernel, Limits, Sandbox
+from builder.base.sandbox.sandbox_client import Loads, crashed
 from tests.support import faults
 from tests.support.deliveries import DELIVERIES
 from tests.support.faults import STOPS, tree

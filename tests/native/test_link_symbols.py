@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from builder.errors import LinkError
-from builder.link.symbols import global_symbols, keep_global
-from builder.link.toolchain import Toolchain
-from builder.project import cache_folder
-from builder.targets import TARGETS, X86_64, Target
+from builder.base.errors import LinkError
+from builder.base.project import cache_folder
+from builder.base.targets import TARGETS, X86_64, Target
+from builder.compiler.link.symbols import global_symbols, keep_global
+from builder.compiler.link.toolchain import Toolchain
 
 CACHE = cache_folder() / "zig"
 
@@ -95,7 +95,7 @@ def test_a_program_links_it_beside_names_of_its_own(tmp_path: Path) -> None:
         "int run(int x) { return 100 * x; }\n"
         'int main(void) { printf("%d %d %d", cf_open(-3), run(2), helper(table[0])); return 0; }\n'
     )
-    from builder.link.toolchain import run_zig
+    from builder.compiler.link.toolchain import run_zig
 
     run_zig(["cc", "main.c", "lib.a", "-o", "main"], tmp_path, CACHE)
     said = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.audit.policy import target_of
-from builder.report.text import agreement_table
-from builder.targets import ARM64, X86_64
-from builder.verify.compare import verify
-from builder.verify.machine import HERE, Machine, build_runner, machine_for
-from builder.verify.verdict import require
+from builder.base.targets import ARM64, X86_64
+from builder.cli.build_tables import agreement_table
+from builder.compiler.audit.policy import target_of
+from builder.verify.compare_answers import verify
+from builder.verify.failure_report import require
+from builder.verify.target_runner import HERE, Machine, build_runner, machine_for
 from tests.support.hand_model import CASES, model_spec, write_golden
 from tests.support.zig import CACHE
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, KERNEL_SOURCES, THREAD_SOURCES
-from builder.link.tables import attention_tables, fused_tables, integer_tables
-from builder.link.toolchain import Toolchain
-from builder.project import RUNTIME
-from builder.targets import X86_64, Copy, Level
+from builder.base.project import RUNTIME
+from builder.base.targets import X86_64, Copy, Level
+from builder.compiler.link.kernel_tables import attention_tables, fused_tables, integer_tables
+from builder.compiler.link.link_library_file import (
+    ATTENTION_SOURCE,
+    FUSED_SOURCE,
+    INTEGER_SOURCE,
+    KERNEL_SOURCES,
+    THREAD_SOURCES,
+)
+from builder.compiler.link.toolchain import Toolchain
 from tests.support.zig import CACHE
 
 RISCV64 = replace(

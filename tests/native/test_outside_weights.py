@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.audit import audit, require
-from builder.emit.outside import CHUNK, HEADER, PAGE, size_of, write_outside, write_weights
-from builder.emit.program import layout_of
-from builder.errors import VerifyError
-from builder.library.opened import OpenedModel
-from builder.library.outside import FILE, Layout
-from builder.lower.program import Program, Weight
-from builder.targets import X86_64
+from builder.base.errors import VerifyError
+from builder.base.targets import X86_64
+from builder.compiler.audit import audit, require
+from builder.compiler.emit.outside_weights import CHUNK, HEADER, PAGE, size_of, write_outside, write_weights
+from builder.compiler.emit.print_program import layout_of
+from builder.compiler.lower.program import Program, Weight
+from builder.compiler.weights_file import FILE, Layout
+from builder.verify.library.opened_model import OpenedModel
 from handler import weights as outside
 from handler.errors import StartupError
 from handler.model import Model

@@ -16,26 +16,26 @@ from typing import Any
 
 import pytest
 
-from builder import files
-from builder.audit import audit
-from builder.cache import file_digest
-from builder.emit import GeneratedSources
-from builder.errors import AuditError, SizeLimitError, VerifyError
-from builder.lower.decisions import LoweringReport
-from builder.pack.bundle import Bundle, BundleFiles, activate
-from builder.pack.lock import read_lock
-from builder.project import Project
-from builder.quantise.choice import Choice, Ratio, Timing, Tried
-from builder.quantise.kinds import Kind
-from builder.spec import ModelSpec, Source
-from builder.stages.attempts import VerifiedLibrary
-from builder.stages.compile import CompiledModel, CompiledVariant
-from builder.stages.lower import ATTEMPTS, Emitted
-from builder.stages.pack import pack
-from builder.targets import ARM64, X86_64
-from builder.verify.compare import verify
-from builder.workspace import Workspace
-from builder.xla.tfcompile import CompiledGraph
+from builder.base import files
+from builder.base.cache import file_digest
+from builder.base.errors import AuditError, SizeLimitError, VerifyError
+from builder.base.project import Project
+from builder.base.targets import ARM64, X86_64
+from builder.compiler.audit import audit
+from builder.compiler.emit import GeneratedSources
+from builder.compiler.lower.decisions import LoweringReport
+from builder.compiler.xla.tfcompile import CompiledGraph
+from builder.config import ModelSpec, Source
+from builder.package.bundle import Bundle, BundleFiles, activate
+from builder.package.requirements_lock import read_lock
+from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
+from builder.pipeline.fallbacks import VerifiedLibrary
+from builder.pipeline.lower_program import ATTEMPTS, Emitted
+from builder.pipeline.pack_bundle import pack
+from builder.pipeline.workspace import Workspace
+from builder.verify.compare_answers import verify
+from builder.verify.quantise.choice import Choice, Ratio, Timing, Tried
+from builder.verify.quantise.number_types import Kind
 from tests.support import needs
 from tests.support.hand_model import CASES, HAND_MODEL, model_spec, write_golden
 from tests.support.wheels import install

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from builder.cache import file_digest
-from builder.errors import SizeLimitError, UsageError
-from builder.pack.bundle import Bundle, activate, find_bundle
-from builder.pack.join import join, joined_name
-from builder.pack.layer import files_of
-from builder.pack.limits import Component, SizeTable
-from builder.pack.parts import Part, Shipped, shipped
-from builder.pack.sbom import sbom_json
-from builder.targets import ARM64
+from builder.base.cache import file_digest
+from builder.base.errors import SizeLimitError, UsageError
+from builder.base.targets import ARM64
+from builder.package.bundle import Bundle, activate, find_bundle
+from builder.package.components import Part, Shipped, shipped
+from builder.package.join_bundles import join, joined_name
+from builder.package.lambda_limits import Component, SizeTable
+from builder.package.layer import files_of
+from builder.package.sbom import sbom_json
 from handler.errors import StartupError, UnknownModelError
 from handler.model import Models
 from handler.server import Server

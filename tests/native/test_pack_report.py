@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.audit import audit
-from builder.console_tables import RULE, table
-from builder.pack.limits import CONTAINER_IMAGE, Component, SizeTable
-from builder.report.text import agreement_table, audit_line, size_table
-from builder.spec import Tolerance
-from builder.spec.tensor import TensorSpec
-from builder.targets import ARM64, X86_64
+from builder.base.console_tables import RULE, table
+from builder.base.targets import ARM64, X86_64
+from builder.cli.build_tables import agreement_table, audit_line, size_table
+from builder.compiler.audit import audit
+from builder.config import Tolerance
+from builder.config.tensor import TensorSpec
+from builder.package.lambda_limits import CONTAINER_IMAGE, Component, SizeTable
 from builder.verify.agreement import agree
 from builder.verify.verification import Verification
 from tests.support.zig import ABI, shared_library

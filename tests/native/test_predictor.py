@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from builder.bindings import Parts, generate
-from builder.emit import emit
-from builder.lower.compact import merge_weights
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.prune_weights import merge_weights
+from builder.release.bindings import Parts, generate
 from handler.budget import Limits
 from handler.description import parse, runs
 from handler.image import pixels

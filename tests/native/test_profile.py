@@ -11,20 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder import profile
-from builder.emit import emit
-from builder.errors import VerifyError
+from builder.base.errors import VerifyError
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.control_step import CallStep, WhileStep
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.xla.tfcompile import CompiledGraph
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph, Port
-from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.control_step import CallStep, WhileStep
-from builder.lower.steps.copy_step import CopyStep
-from builder.measure.explain import Explanation, Row, render
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.measure.explain_steps import Explanation, Row, render
+from builder.verify import profile
 from builder.verify.golden import Golden, GoldenCase
-from builder.xla.tfcompile import CompiledGraph
 from tests.support.runtime import CACHE
 
 X = TensorSpec("x", "float32", (1024,))

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder.lower.compress import ITEM_SIZES, encode, store
-from builder.lower.fft import FftKind
-from builder.lower.gathers import INDEX_TYPES
-from builder.lower.steps.fft_step import FFT_KINDS
-from builder.spec import WeightType
+from builder.compiler.lower.compress import ITEM_SIZES, encode, store
+from builder.compiler.lower.fft import FftKind
+from builder.compiler.lower.gathers import INDEX_TYPES
+from builder.compiler.lower.steps.fft_step import FFT_KINDS
+from builder.config import WeightType
 from tests.support import needs
 from tests.support.runtime import DTYPES, Runtime, build, build_with_gcc, sanitizer_environment
 

@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.audit import audit
-from builder.emit import emit
-from builder.errors import ImportModelError, SpecError
+from builder.base.errors import ImportModelError, SpecError
+from builder.base.targets import X86_64
+from builder.compiler.abi import CF_ERR_ARGUMENT, CF_OK
+from builder.compiler.audit import audit
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.prune_weights import merge_weights
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.config import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
 from builder.importers.variants import require_variants
-from builder.library.abi import CF_ERR_ARGUMENT, CF_OK
-from builder.library.buffers import Buffer as GuardedBuffer
-from builder.library.buffers import Bytes, Slot
-from builder.library.client import LoadedLibrary, Refused
-from builder.library.remote import RemoteLibrary
-from builder.lower.compact import merge_weights
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.pack import openapi
-from builder.spec import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
-from builder.verify.machine import build_runner
+from builder.package import openapi
+from builder.verify.library.abi_client import LoadedLibrary, Refused
+from builder.verify.library.guarded_buffers import Buffer as GuardedBuffer
+from builder.verify.library.guarded_buffers import Bytes, Slot
+from builder.verify.library.remote_library import RemoteLibrary
+from builder.verify.target_runner import build_runner
 from handler.budget import Limits
 from handler.description import Description, parse
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError

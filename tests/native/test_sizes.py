@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from builder.emit import emit
-from builder.errors import ImportModelError, SpecError
+from builder.base.errors import ImportModelError, SpecError
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.prune_weights import merge_weights
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.config import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import Port as GraphPort
 from builder.importers.variants import require_variants
-from builder.lower.compact import merge_weights
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.pack import openapi
-from builder.spec import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.package import openapi
 from handler.budget import Limits
 from handler.description import Description, Port, parse
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError

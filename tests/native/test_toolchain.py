@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from builder.emit import emit
-from builder.emit.blob import weights_source
-from builder.errors import LinkError
-from builder.link.library import compile_objects
-from builder.link.symbols import global_symbols
-from builder.link.toolchain import Toolchain, run_compiler
-from builder.targets import ARM64, TARGETS, X86_64, Target
+from builder.base.errors import LinkError
+from builder.base.targets import ARM64, TARGETS, X86_64, Target
+from builder.compiler.emit import emit
+from builder.compiler.emit.weights_blob import weights_source
+from builder.compiler.link.link_library_file import compile_objects
+from builder.compiler.link.symbols import global_symbols
+from builder.compiler.link.toolchain import Toolchain, run_compiler
 from tests.support.every_step import EVERY_STEP, SPEC
 from tests.support.zig import CACHE
 
@@ -92,10 +92,10 @@ def test_files_are_compiled_side_by_side_and_linked_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = emit(EVERY_STEP, SPEC, X86_64, tmp_path)
-    monkeypatch.setattr("builder.link.library.at_a_time", lambda: 2)
+    monkeypatch.setattr("builder.compiler.link.link_library_file.at_a_time", lambda: 2)
     objects = compile_objects(sources, _Together(X86_64, CACHE), tmp_path)
     assert not _Together.met.broken
-    monkeypatch.setattr("builder.link.library.at_a_time", lambda: 1)
+    monkeypatch.setattr("builder.compiler.link.link_library_file.at_a_time", lambda: 1)
     assert compile_objects(sources, Toolchain(X86_64, CACHE), tmp_path) == objects
     assert all(path.is_file() for path in objects)
     assert not list(tmp_path.glob("*_tables.c"))

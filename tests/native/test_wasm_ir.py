@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from builder.errors import LowerError
-from builder.wasm.ir import ir_for_wasm
+from builder.base.errors import LowerError
+from builder.release.wasm.ir import ir_for_wasm
 from tests.support import needs
 from tests.support.wasm import build, through
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.emit.outside import CHUNK, HEADER, write_outside
-from builder.library.outside import Layout
+from builder.compiler.emit.outside_weights import CHUNK, HEADER, write_outside
+from builder.compiler.weights_file import Layout
 from handler import weights
 from handler.errors import StartupError
 from handler.model import Model

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.audit.facts import read_facts
-from builder.emit import emit
-from builder.lower.program import BoundPort, Program
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.kernel_step import KernelStep
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.audit.elf_facts import read_facts
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
 from tests.support.instrumented import OBJECTS, link
 
 GROUPS = (5, 3, 2)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.link.library import AUDIO_SOURCES, PUBLIC_AUDIO, audio_flags, exports_map
-from builder.link.toolchain import Toolchain
-from builder.pack.openapi import write_openapi
-from builder.project import RUNTIME, cache_folder
-from builder.targets import X86_64
+from builder.base.project import RUNTIME, cache_folder
+from builder.base.targets import X86_64
+from builder.compiler.link.link_library_file import AUDIO_SOURCES, PUBLIC_AUDIO, audio_flags, exports_map
+from builder.compiler.link.toolchain import Toolchain
+from builder.package.openapi import write_openapi
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]

@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image
 
-from builder.docker.client import docker
+from builder.pipeline.docker.docker_client import docker
 from tests.conftest import ROOT
 
 FACE = (ROOT / "tests" / "data" / "face.jpg").read_bytes()

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from builder.lower.steps.attention_step import MaskKind, MaskType
+from builder.compiler.lower.steps.attention_step import MaskKind, MaskType
 from tests.support.fused import GUARD, Kernels
 
 KINDS: dict[str | None, int] = {kind: number for number, kind in enumerate((None, *get_args(MaskKind)))}

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from builder.files import replacing_file
+from builder.base.files import replacing_file
 from tests.support.build import CACHE
 from tests.support.needs import missing
 

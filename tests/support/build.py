@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.emit import emit
+from builder.base.project import cache_folder
+from builder.base.targets import X86_64, Target
+from builder.compiler.emit import emit
+from builder.compiler.link.link_library_file import SharedLibrary, link_library
+from builder.compiler.lower import Lowered, LoweringPath, Options, lower
+from builder.compiler.lower.decisions import layer_weights
+from builder.compiler.xla import tfcompile
+from builder.config import ModelSpec, Source, Tolerance
 from builder.importers.freeze import write_frozen
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import keep_cases_functional
-from builder.link.library import SharedLibrary, link_library
-from builder.lower import Lowered, LoweringPath, Options, lower
-from builder.lower.decisions import layer_weights
-from builder.project import cache_folder
-from builder.quantise import restored
-from builder.spec import ModelSpec, Source, Tolerance
-from builder.targets import X86_64, Target
-from builder.verify.reference import ask
+from builder.verify.quantise import rounded_weights
+from builder.verify.reference_answers import ask
 from builder.verify.rounding import Rounding
-from builder.xla import tfcompile
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = cache_folder()
@@ -72,10 +72,10 @@ def rounding_of(lowered: Lowered, graph: FrozenGraph, folder: Path) -> Rounding 
     """TensorFlow's answers to the golden feeds with the weights as ``lowered`` has them; None where none is rounded."""
     if not lowered.restored:
         return None
-    path = restored.path_in(folder)
-    restored.save(path, lowered.restored, lowered.rounded)
-    restored.make(graph, path, folder)
-    return restored.load(folder, {layer.type for layer in layer_weights(lowered.program)})
+    path = rounded_weights.path_in(folder)
+    rounded_weights.save(path, lowered.restored, lowered.rounded)
+    rounded_weights.make(graph, path, folder)
+    return rounded_weights.load(folder, {layer.type for layer in layer_weights(lowered.program)})
 
 
 def build_library(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.importers.tf import tensorflow
+from builder.base.tf import tensorflow
 
 tf = tensorflow()
 LABELS = ("ant", "bee", "cat", "dog")

@@ -9,12 +9,12 @@ import os
 import sys
 from pathlib import Path
 
-from builder.importers.tf import tensorflow
+from builder.base.tf import tensorflow
 
 tensorflow(leave_ir=True)  # before anything else imports it: flags are read once
 
-from builder.targets import WASM32  # noqa: E402
-from builder.xla import tfcompile  # noqa: E402
+from builder.base.targets import WASM32  # noqa: E402
+from builder.compiler.xla import tfcompile  # noqa: E402
 from tests.support.build import freeze_function, write_golden  # noqa: E402
 from tests.support.zoo import CASES, TOGETHER  # noqa: E402
 

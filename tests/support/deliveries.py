@@ -6,9 +6,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from builder.cache import run_cached
-from builder.files import replacing, write_file
-from builder.project import Project
+from builder.base.cache import run_cached
+from builder.base.files import replacing, write_file
+from builder.base.project import Project
 from tests.support.faults import STOPS, Delivery, tree
 
 
@@ -75,11 +75,11 @@ def delivery_of(name: str) -> Delivery:
 
 def packing(toml: Path) -> Delivery:
     """The last stage of a real build: the bundle, and the active layer."""
-    from builder.pack.bundle import activate
-    from builder.pipeline import build_bundle
-    from builder.spec import load
-    from builder.stages.pack import pack
-    from builder.workspace import Workspace
+    from builder.config import load
+    from builder.package.bundle import activate
+    from builder.pipeline.build_bundle import build_bundle
+    from builder.pipeline.pack_bundle import pack
+    from builder.pipeline.workspace import Workspace
 
     ws = Workspace.of(load(toml), Project(toml.parent))
     library = build_bundle(ws).library  # all but the verification is there already

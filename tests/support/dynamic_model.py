@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from builder.emit import emit
-from builder.emit.metadata import model_json
-from builder.lower.program import BoundPort, BoundState, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.emit.metadata import model_json
+from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
 from tests.support.instrumented import link
 
 SPEC = ModelSpec(Path("model.toml"), "rows", "1", Source("graph_def", Path("g.pb")))

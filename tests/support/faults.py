@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.errors import DiskError
+from builder.base.errors import DiskError
 
 SOURCE = Path(__file__).with_name("faults.c")
 ROOT = Path(__file__).parents[2]

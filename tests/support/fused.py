@@ -12,12 +12,18 @@ from typing import Any, get_args
 
 import numpy as np
 
-from builder.link.library import ATTENTION_SOURCE, FUSED_SOURCE, INTEGER_SOURCE, THREAD_SOURCES
-from builder.link.toolchain import Toolchain
-from builder.lower.compress import Stored, store
-from builder.lower.geometry import Algorithm, Geometry
-from builder.lower.joined import join, join_weights
-from builder.lower.packing import (
+from builder.base.project import RUNTIME, cache_folder
+from builder.base.targets import X86_64
+from builder.compiler.link.link_library_file import (
+    ATTENTION_SOURCE,
+    FUSED_SOURCE,
+    INTEGER_SOURCE,
+    THREAD_SOURCES,
+)
+from builder.compiler.link.toolchain import Toolchain
+from builder.compiler.lower.compress import Stored, store
+from builder.compiler.lower.geometry import Algorithm, Geometry
+from builder.compiler.lower.packing import (
     TILED,
     pack_layer,
     pack_scale,
@@ -27,11 +33,10 @@ from builder.lower.packing import (
     thin_block,
     winograd_band,
 )
-from builder.lower.steps.layer_step import ActivationName
-from builder.lower.steps.quantisation import Quantisation
-from builder.project import RUNTIME, cache_folder
-from builder.spec.model import WeightType
-from builder.targets import X86_64
+from builder.compiler.lower.pixel_packing import join, join_weights
+from builder.compiler.lower.steps.layer_step import ActivationName
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.config.model_spec import WeightType
 from tests.support.quantise import to_bytes
 
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from builder.project import cache_folder
-from builder.xla.descriptors import compilation_result_class
+from builder.base.project import cache_folder
+from builder.compiler.xla.descriptors import compilation_result_class
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOAT32 = 11

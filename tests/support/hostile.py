@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.importers.tf import tensorflow
+from builder.base.tf import tensorflow
 
 ATTACK = "__attribute__((constructor)) void cf_attack(void) { __builtin_trap(); }"
 

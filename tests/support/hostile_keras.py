@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from builder.importers.tf import tensorflow
+from builder.base.tf import tensorflow
 
 CONFIG, METADATA, WEIGHTS, ARRAYS = "config.json", "metadata.json", "model.weights.h5", "model.weights.npz"
 

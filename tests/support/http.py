@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.local.http import serving
-from builder.pack.openapi import document, write_document
+from builder.measure.local.http_server import serving
+from builder.package.openapi import document, write_document
 from handler.budget import Limits
 from handler.errors import Refusal, refusal
 from handler.events import answer

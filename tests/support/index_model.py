@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from builder.emit import emit
-from builder.lower.program import BoundPort, BoundState, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import INTEGERS, IndexRange, TensorSpec
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.config import ModelSpec, Source
+from builder.config.tensor import INTEGERS, IndexRange, TensorSpec
 from tests.support.instrumented import link
 from tests.support.places import batch_of
 

@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builder.emit import GeneratedSources
-from builder.library.outside import FILE
-from builder.link.library import (
+from builder.base.project import RUNTIME, cache_folder
+from builder.base.targets import X86_64
+from builder.compiler.emit import GeneratedSources
+from builder.compiler.link.kernel_tables import attention_tables, fused_tables, integer_tables
+from builder.compiler.link.link_library_file import (
     ATTENTION_SOURCE,
     AUDIO_SOURCES,
     FUSED_SOURCE,
@@ -29,9 +31,7 @@ from builder.link.library import (
     link_library,
     public_names,
 )
-from builder.link.tables import attention_tables, fused_tables, integer_tables
-from builder.project import RUNTIME, cache_folder
-from builder.targets import X86_64
+from builder.compiler.weights_file import FILE
 from tests.support.fused import HAS
 
 OBJECTS = "COLDFORGE_TEST_OBJECTS"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.program import Program
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.layer_step import LayerStep
 from tests.support.quantise import to_bytes
 
 PANEL, QUAD = 16, 4

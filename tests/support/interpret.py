@@ -9,15 +9,15 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from builder.lower.activations import FUNCTIONS
-from builder.lower.geometry import THIN_CHANNELS
-from builder.lower.packing import PANEL
-from builder.lower.program import Program
-from builder.lower.steps.base import Buffer, View
-from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.norm_step import NormStep
-from builder.lower.steps.pool_step import PoolStep
-from builder.lower.steps.repack_step import RepackStep
+from builder.compiler.lower.activations import FUNCTIONS
+from builder.compiler.lower.geometry import THIN_CHANNELS
+from builder.compiler.lower.packing import PANEL
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import Buffer, View
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.norm_step import NormStep
+from builder.compiler.lower.steps.pool_step import PoolStep
+from builder.compiler.lower.steps.repack_step import RepackStep
 
 Floats = NDArray[np.float32]
 

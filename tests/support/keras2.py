@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from builder.importers.tf import tensorflow
+from builder.base.tf import tensorflow
 
 Build = Callable[[Any], Any]
 """Makes a model with the package of Keras 2 that it is given."""

@@ -10,7 +10,11 @@ from tests.conftest import ROOT
 
 LOCKS = sorted(
     path
-    for pattern in ("requirements/*.txt", "builder/local/requirements.txt", "layers/dependencies/requirements.txt")
+    for pattern in (
+        "requirements/*.txt",
+        "builder/measure/local/requirements.txt",
+        "layers/dependencies/requirements.txt",
+    )
     for path in ROOT.glob(pattern)
     if "overrides" not in path.name
 )

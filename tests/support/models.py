@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.project import Project
+from builder.base.tf import reference_session, tensorflow
+from builder.config import Format, ModelSpec, Source
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import import_model
-from builder.importers.tf import reference_session, tensorflow
-from builder.project import Project
-from builder.spec import Format, ModelSpec, Source
 from tests.conftest import have_dependencies
 
 SUFFIXES: dict[str, Format] = {

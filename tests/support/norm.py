@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.lower.packing import pad_channels
+from builder.compiler.lower.packing import pad_channels
 from tests.support.fused import Halo, Kernels, Pair, Picture, View
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.emit import GeneratedSources, emit
-from builder.link.library import SharedLibrary
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.spec import ModelSpec, Source, Weights
-from builder.spec.tensor import TensorSpec
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import GeneratedSources, emit
+from builder.compiler.link.link_library_file import SharedLibrary
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.config import ModelSpec, Source, Weights
+from builder.config.tensor import TensorSpec
 from tests.support.instrumented import link
 
 ITEMS = 5000

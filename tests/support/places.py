@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from builder.compiler.lower.buffers import align
+from builder.compiler.lower.hlo import Dag
+from builder.compiler.lower.microbatch import in_parts
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.steps.base import Buffer, View
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import Port
-from builder.lower.buffers import align
-from builder.lower.hlo import Dag
-from builder.lower.parts import in_parts
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Buffer, View
-from builder.spec.tensor import TensorSpec
 
 
 class Places:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from builder.link.library import FUSED_SOURCE, INTEGER_SOURCE
-from builder.link.toolchain import Toolchain, run_compiler
-from builder.project import RUNTIME
-from builder.targets import ARM64, X86_64
+from builder.base.project import RUNTIME
+from builder.base.targets import ARM64, X86_64
+from builder.compiler.link.link_library_file import FUSED_SOURCE, INTEGER_SOURCE
+from builder.compiler.link.toolchain import Toolchain, run_compiler
 from tests.support import needs
 from tests.support.fused import CACHE, HAS, Prepared
 
@@ -124,7 +124,7 @@ def _on_arm64(source: Path) -> bytes:
 
 def _in_wasm(source: Path, target: str, count: int) -> bytes:
     needs.needs_module("wasmtime")
-    from builder.wasm.engine import Module
+    from builder.release.wasm.engine import Module
 
     module = source.with_suffix(".wasm")
     cpu = "generic+simd128" if target == "wasm-simd" else "generic"

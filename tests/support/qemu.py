@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.targets import ARM64
-from builder.verify.machine import Machine, machine_for
+from builder.base.targets import ARM64
+from builder.verify.target_runner import Machine, machine_for
 from tests.support.needs import missing
 
 

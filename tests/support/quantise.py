@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.lower.steps.quantisation import Quantisation
-from builder.quantise.ranges import LEVELS
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.verify.quantise.ranges import LEVELS
 
 Array = NDArray[np.float32]
 

@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from builder.lower.compress import store
-from builder.lower.geometry import Geometry
-from builder.lower.packing import (
+from builder.compiler.lower.compress import store
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.packing import (
     pack_layer,
     pack_scale,
     pack_sums,
@@ -19,8 +19,8 @@ from builder.lower.packing import (
     recurrent_scratch,
     scratch_size,
 )
-from builder.lower.steps.quantisation import STATE_ROUNDING
-from builder.lower.steps.recurrent_step import Recurrence
+from builder.compiler.lower.steps.quantisation import STATE_ROUNDING
+from builder.compiler.lower.steps.recurrent_step import Recurrence
 from tests.support.fused import ALGORITHMS, GUARD, WEIGHT_TYPES, Kernels, Layer, Pair, View
 
 KINDS: dict[str, int] = {kind: number for number, kind in enumerate(get_args(Recurrence))}

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.link.library import KERNEL_SOURCES
-from builder.link.toolchain import Toolchain
-from builder.lower.compress import ITEM_SIZES
-from builder.lower.fft import FftKind, plan_fft
-from builder.lower.steps.fft_step import FFT_KINDS
-from builder.project import RUNTIME, cache_folder
-from builder.spec import WeightType
-from builder.targets import X86_64
+from builder.base.project import RUNTIME, cache_folder
+from builder.base.targets import X86_64
+from builder.compiler.link.link_library_file import KERNEL_SOURCES
+from builder.compiler.link.toolchain import Toolchain
+from builder.compiler.lower.compress import ITEM_SIZES
+from builder.compiler.lower.fft import FftKind, plan_fft
+from builder.compiler.lower.steps.fft_step import FFT_KINDS
+from builder.config import WeightType
 
 FUNCTIONS = ("broadcast", "combined_nms", "convolution", "copy", "dot", "fft", "gather", "nms", "sort", "topk")
 TABLE = (

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from builder.local.emulator import Emulator
+from builder.measure.local.emulator import Emulator
 
 SECONDS = 60
 _END = object()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from builder.config import ModelSpec, Source
 from builder.sources import Bounds
-from builder.spec import ModelSpec, Source
 from tests.support.website import AUTHORITY, Website, website
 
 QUICK = Bounds(pause=0.01)

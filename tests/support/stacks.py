@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from builder.deliver.compose import addon_names, compose_template
-from builder.deliver.template_check import Loader
+from builder.release.compose import addon_names, compose_template
+from builder.release.template_check import Loader
 from tests.conftest import ROOT
 
 PYTHON = ROOT / ".venv-aws" / "bin" / "python"

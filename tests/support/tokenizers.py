@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.verify.inputs import TEXTS
+from builder.importers.samples.golden_inputs import TEXTS
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LINES = TEXTS.read_text(encoding="utf-8").splitlines()

@@ -6,8 +6,8 @@ import json
 import string
 from pathlib import Path
 
-from builder.spec import TextInput
-from builder.text import prepared
+from builder.config import TextInput
+from builder.importers.text import prepared
 from tests.support import abi_library
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.link.toolchain import run_compiler
-from builder.project import cache_folder
-from builder.wasm.engine import Module
+from builder.base.project import cache_folder
+from builder.compiler.link.toolchain import run_compiler
+from builder.release.wasm.engine import Module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = cache_folder() / "zig"
@@ -23,7 +23,7 @@ def build(source: Path, exports: Sequence[str], folder: Path) -> Module:
     compiled, module = folder / f"{source.stem}.o", folder / f"{source.stem}.wasm"
     run_compiler([*_TARGET, "-mcpu=generic+simd128", "-c", str(source), "-o", str(compiled)], folder, CACHE)
     options = ["-mexec-model=reactor", "-Wl,--no-entry", *(f"-Wl,--export={name}" for name in exports)]
-    # For this CPU the C library is there already; see builder/wasm/module.py.
+    # For this CPU the C library is there already; see builder/release/wasm/link_module.py.
     run_compiler([*_TARGET, "-mcpu=generic", *options, str(compiled), "-o", str(module)], folder, CACHE)
     return Module(module)
 

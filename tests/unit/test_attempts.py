@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.emit import GeneratedSources
-from builder.spec import ModelSpec, Source
-from builder.stages.attempts import until_final
-from builder.stages.compile import CompiledModel
-from builder.stages.lower import ATTEMPTS, Attempt, Emitted
+from builder.compiler.emit import GeneratedSources
+from builder.config import ModelSpec, Source
+from builder.pipeline.compile_graph import CompiledModel
+from builder.pipeline.fallbacks import until_final
+from builder.pipeline.lower_program import ATTEMPTS, Attempt, Emitted
 
 SPEC = ModelSpec(Path("/model.toml"), "hand", "1", Source("keras", Path("/hand.keras")))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.image import BuilderImage
-from builder.pack.image import DOCKERFILE, dockerfile
+from builder.package.container_image import DOCKERFILE, dockerfile
+from builder.pipeline.docker.builder_image import BuilderImage
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("benchmarks", "builder", "examples", "handler", "layers", "tests")

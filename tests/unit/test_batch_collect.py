@@ -16,16 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder.aws import make_client
-from builder.batch.collect import Collected, collect, columns_of, record, render
-from builder.batch.manifest import listed, write
-from builder.batch.place import Place
-from builder.batch.reuse import answered, split
-from builder.batch.rows import NOT_ANSWERED, Row, best, joined, rows
-from builder.batch.run import Attempt, Run, find
-from builder.batch.sources import Item
+from builder.base.aws import make_client
+from builder.base.errors import BatchError, UsageError
 from builder.cli import main
-from builder.errors import BatchError, UsageError
+from builder.release.batch.answer_rows import NOT_ANSWERED, Row, best, joined, rows
+from builder.release.batch.batch_items import Item
+from builder.release.batch.batch_manifest import listed, write
+from builder.release.batch.batch_run import Attempt, Run, find
+from builder.release.batch.collect_answers import Collected, collect, columns_of, record, render
+from builder.release.batch.reuse_answers import answered, split
+from builder.release.batch.s3_location import Place
 from tests.support.results import printed
 from tests.support.s3 import Bucket, serving
 
@@ -224,7 +224,7 @@ def test_a_table_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.batch.collect.GROUP", 200)
+    monkeypatch.setattr("builder.release.batch.collect_answers.GROUP", 200)
 
     def peak(count: int) -> int:
         def made() -> Iterator[Row]:

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.batch import manifest
-from builder.batch.parquet import arrow
-from builder.batch.place import Place
-from builder.batch.plan import INPUT_BYTES
-from builder.batch.sources import form_of, items
-from builder.errors import BatchError, EnvironmentSetupError, UsageError
+from builder.base.errors import BatchError, EnvironmentSetupError, UsageError
+from builder.release.batch import batch_manifest
+from builder.release.batch.batch_items import form_of, items
+from builder.release.batch.batch_plan import INPUT_BYTES
+from builder.release.batch.parquet import arrow
+from builder.release.batch.s3_location import Place
 from tests.support.s3 import Bucket, serving
 
 
@@ -92,7 +92,7 @@ def test_without_pyarrow_the_line_that_installs_it_is_named(tmp_path: Path, monk
 
 
 def test_an_inventory(bucket: Bucket) -> None:
-    from builder.aws import make_client
+    from builder.base.aws import make_client
 
     rows = (
         '"pictures","a+b%C3%BC.jpg","v2","true","false","abc"\n'
@@ -125,7 +125,7 @@ def test_an_inventory(bucket: Bucket) -> None:
 
 def test_an_inventory_in_parquet_has_other_names(bucket: Bucket) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    from builder.aws import make_client
+    from builder.base.aws import make_client
 
     table = {
         "bucket": ["pictures"] * 2, "key": ["a b%C3%BC.jpg"] * 2, "version_id": ["v2", "v1"],
@@ -160,15 +160,15 @@ KEYS = st.lists(st.text(max_size=300), max_size=60)
 @given(KEYS, st.integers(1, 20), st.integers(0, 70))
 def test_every_item_is_in_one_batch_in_its_order(keys: list[str], most: int, limit: int) -> None:
     given_items = [{"Bucket": "b", "Key": key} for key in keys]
-    listing = manifest.listed(given_items, limit)
+    listing = batch_manifest.listed(given_items, limit)
     try:
         assert (listing.items, listing.objects) == (min(limit, len(keys)),) * 2
         file = io.StringIO()
-        count = manifest.write(listing, most, file)
+        count = batch_manifest.write(listing, most, file)
     finally:
         listing.close()
     lines = file.getvalue().splitlines() if file.getvalue() else []
-    read = list(manifest.read(lines))
+    read = list(batch_manifest.read(lines))
     assert [number for number, _ in read] == list(range(count))
     assert all(1 <= len(batch) <= most for _, batch in read)
     assert [item for _, batch in read for item in batch] == [
@@ -178,8 +178,8 @@ def test_every_item_is_in_one_batch_in_its_order(keys: list[str], most: int, lim
 
 def test_a_batch_fits_into_an_event_and_an_item_that_does_not_is_refused() -> None:
     large = [{"text": "x" * 90_000}] * 5
-    assert [len(batch) for batch in manifest.batches(manifest.listed(large), 5)] == [2, 2, 1]
+    assert [len(batch) for batch in batch_manifest.batches(batch_manifest.listed(large), 5)] == [2, 2, 1]
     with pytest.raises(BatchError, match="item 2 has"):
-        manifest.listed([{"text": ""}, {"text": "x" * INPUT_BYTES}])
+        batch_manifest.listed([{"text": ""}, {"text": "x" * INPUT_BYTES}])
     with pytest.raises(BatchError, match="damaged"):
-        list(manifest.read(['{"Batch": 0}']))
+        list(batch_manifest.read(['{"Batch": 0}']))

@@ -10,10 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.batch.plan import ANSWERS_SHARE, INPUT_BYTES, MOST_ITEMS, READ_AHEAD, Capacity, Load, Times, plan, render
+from builder.base.errors import BatchError
 from builder.cli import main
-from builder.errors import BatchError
-from builder.prices import list_prices
+from builder.measure.prices import list_prices
+from builder.release.batch.batch_plan import (
+    ANSWERS_SHARE,
+    INPUT_BYTES,
+    MOST_ITEMS,
+    READ_AHEAD,
+    Capacity,
+    Load,
+    Times,
+    plan,
+    render,
+)
 from handler import parts
 from handler.budget import MEMORY_SHARE
 from tests.support.results import printed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.engines import KINDS, OURS, OURS_INT8
-from builder.profile import LIMIT
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.verify.profile import LIMIT
 
 
 def test_every_engine_that_is_measured_with_avx2_is_kept_to_it() -> None:

@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from builder.bindings import LANGUAGES, Parts, generate, python
-from builder.bindings.describe import RESERVED, camel, describe, identifiers, package_name
-from builder.bindings.node import declarations
-from builder.bindings.package import MANIFEST, plain, wrapped
+from builder.base.errors import UsageError
+from builder.base.escape import javascript_string, python_string
+from builder.base.project import Project
 from builder.cli import main
-from builder.errors import UsageError
-from builder.escape import javascript_string, python_string
-from builder.project import Project
+from builder.release.bindings import LANGUAGES, Parts, generate, python_package
+from builder.release.bindings.binding_files import MANIFEST, plain, wrapped
+from builder.release.bindings.describe import RESERVED, camel, describe, identifiers, package_name
+from builder.release.bindings.node_package import declarations
 from tests.support import dynamic_model, needs
 from tests.support.abi_library import echo_description, picture_description, tensor_description
 
@@ -224,7 +224,7 @@ def test_wrapped_lines_are_short_and_hold_everything(items: list[str]) -> None:
     [("1", "1"), ("2.0.13", "2.0.13"), ("2024-05-01", "0+2024.5.1"), ("v1", "0+v1"), ("1.0-RC_1+", "0+1.0.rc.1")],
 )
 def test_a_wheel_has_a_version_of_pythons_kind(version: str, release: str) -> None:
-    assert python.release(version) == release
+    assert python_package.release(version) == release
     assert str(Version(release)) == release
 
 

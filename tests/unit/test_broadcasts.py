@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.lower.broadcasts import LEAST, find_broadcast
-from builder.lower.hlo import Value, read_dag
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.broadcast_step import BroadcastStep
-from builder.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.broadcasts import LEAST, find_broadcast
+from builder.compiler.lower.hlo import Value, read_dag
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.broadcast_step import BroadcastStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
 from tests.support.hlo import Module
 
 PICTURE = (1, 8, 16, 64)

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from builder.base.errors import BundleError, UsageError
 from builder.cli import main
-from builder.deliver.bundle_check import check_bundle, sign_bundle
-from builder.deliver.envelope import opened
-from builder.errors import BundleError, UsageError
-from builder.pack.layer import EPOCH
-from builder.pack.provenance import BUILD_TYPE, ENVELOPE, JOIN_TYPE, STATEMENT, Material, statement_json
+from builder.package.layer import EPOCH
+from builder.package.provenance import BUILD_TYPE, ENVELOPE, JOIN_TYPE, STATEMENT, Material, statement_json
+from builder.release.bundle_check import check_bundle, sign_bundle
+from builder.release.envelope import opened
 from tests.support.needs import needs
 from tests.support.results import printed
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.cache import digest, made_in, run_cached
+from builder.base.cache import digest, made_in, run_cached
 
 
 def _write(text: str, calls: list[str]) -> Callable[[Path], None]:

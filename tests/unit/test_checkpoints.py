@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.base.errors import ImportModelError, SpecError
 from builder.cli import main
-from builder.errors import ImportModelError, SpecError
-from builder.spec import load
-from builder.spec.checkpoints import only_weights
+from builder.config import load
+from builder.config.checkpoints import only_weights
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from builder.deliver.recorded import recorded_choice
-from builder.errors import BundleError
-from builder.quantise.choice import Choice, Ratio, Timing, Tried
-from builder.quantise.kinds import FLOAT32, SMALLEST_FIRST, Kind
+from builder.base.errors import BundleError
+from builder.release.recorded_choices import recorded_choice
+from builder.verify.quantise.choice import Choice, Ratio, Timing, Tried
+from builder.verify.quantise.number_types import FLOAT32, SMALLEST_FIRST, Kind
 
 BYTES, WEIGHTS, HALF, _ = SMALLEST_FIRST
 V3, V4, VNNI = "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from builder.bindings import LANGUAGES
+from builder.base.errors import PIPE_CLOSED, UsageError
 from builder.cli import COMMANDS, GROUPS, main, make_parser
+from builder.cli.cli_reference import reference
 from builder.cli.command import named
 from builder.cli.guide import EXAMPLES, example
-from builder.cli.reference import reference
 from builder.cli.results import RESULTS, document
-from builder.errors import PIPE_CLOSED, UsageError
+from builder.release.bindings import LANGUAGES
 from tests.conftest import ROOT
 from tests.support.results import printed
 
@@ -69,7 +69,7 @@ def test_commands_that_print_numbers_say_in_which_unit(
 
 def test_the_page_of_commands_is_up_to_date() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m builder.cli.reference docs/cli.md"
+    assert page == reference(), "run: python -m builder.cli.cli_reference docs/cli.md"
     assert "| `--package zip\\|image` |" in page
     assert "| `--json` |" in page
     assert page.count("\n## ") == len(NAMES)
@@ -77,7 +77,7 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 
 def test_the_schema_of_results_is_up_to_date() -> None:
     text = (ROOT / "docs" / "results.schema.json").read_text(encoding="utf-8")
-    assert json.loads(text) == document(), "run: python -m builder.cli.reference docs/cli.md"
+    assert json.loads(text) == document(), "run: python -m builder.cli.cli_reference docs/cli.md"
     assert set(RESULTS) == set(NAMES)
 
 

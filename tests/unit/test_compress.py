@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from builder.lower.compress import (
+from builder.cli.build_tables import weights_line
+from builder.compiler.lower.compress import (
     LEAST_WEIGHTS,
     Compressor,
     Rules,
@@ -23,10 +24,9 @@ from builder.lower.compress import (
     to_bfloat16,
     to_float16,
 )
-from builder.lower.decisions import LayerWeights, LoweringReport, WeightSizes
-from builder.lower.packing import pack_layer, pack_scale
-from builder.report.text import weights_line
-from builder.spec.model import WeightType
+from builder.compiler.lower.decisions import LayerWeights, LoweringReport, WeightSizes
+from builder.compiler.lower.packing import pack_layer, pack_scale
+from builder.config.model_spec import WeightType
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 usual = st.floats(-(2.0**120), 2.0**120, width=32)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from builder.errors import LowerError
-from builder.importers.rewrites.steps import COMBINED_NMS, NMS, STEPS
-from builder.lower.steps.base import Buffer, Step
-from builder.lower.steps.custom_call_step import Tensor, step_of
-from builder.lower.steps.nms_step import CombinedNmsStep, NmsStep
+from builder.base.errors import LowerError
+from builder.compiler.lower.steps.base import Buffer, Step
+from builder.compiler.lower.steps.custom_call_step import Tensor, step_of
+from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
+from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, STEPS
 
 CONFIGS: dict[str, dict[str, Any]] = {
     NMS: {"overlap": 0.5, "score": 0.0, "decay": 0.0, "overlaps": False},

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from builder.lower.assemble import assemble
-from builder.lower.dense_end import LEAST_WEIGHTS
-from builder.lower.hlo import read_dag
-from builder.lower.options import Options
-from builder.lower.program import Program
-from builder.lower.schedule import schedule
-from builder.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.build_program import assemble
+from builder.compiler.lower.dense_end import LEAST_WEIGHTS
+from builder.compiler.lower.hlo import read_dag
+from builder.compiler.lower.options import Options
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.schedule import schedule
+from builder.compiler.lower.steps.layer_step import LayerStep
 from tests.support.hlo import Module
 from tests.support.places import ports_of
 from tests.unit.test_optimise import random

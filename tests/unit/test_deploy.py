@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.base.project import HOME, Project
+from builder.base.targets import ARM64, DEFAULT, TARGETS, Target
 from builder.cli import main
-from builder.deliver.deploy import Deployment, build_words, deploy_words, find_sam, target_of
-from builder.errors import EnvironmentSetupError, UsageError
-from builder.project import HOME, Project
-from builder.targets import ARM64, DEFAULT, TARGETS, Target
+from builder.release.deploy import Deployment, build_words, deploy_words, find_sam, target_of
 from tests.conftest import ROOT
 
 CHECKOUT = Project(HOME)

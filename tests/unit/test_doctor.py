@@ -9,10 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from builder.base.sandbox.kernel import Kernel
 from builder.cli import main
-from builder.docker.image import BuilderImage
-from builder.doctor import Diagnosis, Finding, aws, disk, docker, memory, packages, processor, python, render, sandbox
-from builder.sandbox.kernel import Kernel
+from builder.cli.doctor import (
+    Diagnosis,
+    Finding,
+    aws,
+    disk,
+    docker,
+    memory,
+    packages,
+    processor,
+    python,
+    render,
+    sandbox,
+)
+from builder.pipeline.docker.builder_image import BuilderImage
 from tests.conftest import ROOT
 from tests.support.results import printed
 

@@ -15,16 +15,16 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from builder.base.documentation import build_site
+from builder.base.errors import UsageError
 from builder.cli import main
-from builder.documentation import build_site
-from builder.errors import UsageError
 from tests.conftest import ROOT
 from tests.support.results import printed
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 
 
-TEMPLATES = [ROOT / "template.yaml", *sorted((ROOT / "addons").rglob("*.yaml"))]
+TEMPLATES = [ROOT / "template.yaml", *sorted((ROOT / "builder" / "release" / "addons").rglob("*.yaml"))]
 SOURCES = [path for folder in ("builder", "handler") for path in (ROOT / folder).rglob("*")]
 
 

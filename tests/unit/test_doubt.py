@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.spec import Tolerance
-from builder.spec.tensor import TensorSpec
+from builder.config import Tolerance
+from builder.config.tensor import TensorSpec
 from builder.verify.agreement import MOST_SENSITIVE
-from builder.verify.doubt import doubts
-from builder.verify.expected import ExpectedOutput
-from builder.verify.reference import explain_too_few
+from builder.verify.expected_answers import ExpectedOutput
+from builder.verify.reference_answers import explain_too_few
 from builder.verify.sensitivity import moved_zeros
+from builder.verify.unstable_cases import doubts
 
 NAN, INF = math.nan, math.inf
 

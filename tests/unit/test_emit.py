@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.emit import emit
-from builder.lower.steps.base import walk
-from builder.targets import X86_64
+from builder.base.targets import X86_64
+from builder.compiler.emit import emit
+from builder.compiler.lower.steps.base import walk
 from tests.support.every_step import EVERY_STEP, SPEC
 
 GOLDEN = Path(__file__).parent / "golden"

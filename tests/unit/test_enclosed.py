@@ -7,10 +7,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.lower.enclosed import EnclosedStep, packed
-from builder.lower.steps.base import ALIGNMENT, Buffer
-from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.inner_loops import EnclosedStep, packed
+from builder.compiler.lower.steps.base import ALIGNMENT, Buffer
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
 
 
 @st.composite

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.deliver.compose import compose_template
-from builder.deliver.environments import environment_addons, parameters
-from builder.deliver.template_check import Loader, problems
-from builder.errors import UsageError
-from builder.spec.schema import SECTIONS
+from builder.base.errors import UsageError
+from builder.config.schema import SECTIONS
+from builder.release.compose import compose_template
+from builder.release.environments import environment_addons, parameters
+from builder.release.template_check import Loader, problems
 from tests.conftest import ROOT
 
 SAMCONFIG = ROOT / "samconfig.toml"

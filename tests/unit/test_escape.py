@@ -19,16 +19,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from builder import escape
-from builder.bindings import LANGUAGES, generate
-from builder.console_tables import table
-from builder.emit.header import header_source
-from builder.errors import LowerError
-from builder.lower.program import BoundState
-from builder.progress import Progress
-from builder.report.trying import how_to_try
-from builder.spec import FeedSpec, render
-from builder.spec.tensor import TensorSpec
+from builder.base import escape
+from builder.base.console_tables import table
+from builder.base.errors import LowerError
+from builder.base.progress import Progress
+from builder.compiler.emit.header import header_source
+from builder.compiler.lower.program import BoundState
+from builder.config import FeedSpec, render
+from builder.config.tensor import TensorSpec
+from builder.measure.sample_request import how_to_try
+from builder.release.bindings import LANGUAGES, generate
 from tests.support.abi_library import picture_description
 from tests.support.every_step import EVERY_STEP, SPEC, arena
 from tests.support.hostile import NAMES

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.errors import LowerError
-from builder.lower.compact import compact
-from builder.lower.exchange import exchange_products
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.steps.base import Buffer, Step
-from builder.lower.steps.control_step import WhileStep
-from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.kernel_step import KernelStep
-from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.row_step import RowStep
-from builder.spec.tensor import TensorSpec
+from builder.base.errors import LowerError
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.prune_weights import compact
+from builder.compiler.lower.replace_in_loops import exchange_products
+from builder.compiler.lower.steps.base import Buffer, Step
+from builder.compiler.lower.steps.control_step import WhileStep
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.row_step import RowStep
+from builder.config.tensor import TensorSpec
 from tests.support.hlo import FLOAT32, Module
 
 STEPS, K, N = 8, 48, 64

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from builder.disk import disk_error, disk_errors
-from builder.errors import ColdforgeError, DiskError, LinkError
-from builder.files import locked, replacing, replacing_file, scratch, write_file
+from builder.base.disk import disk_error, disk_errors
+from builder.base.errors import ColdforgeError, DiskError, LinkError
+from builder.base.files import locked, replacing, replacing_file, scratch, write_file
 from tests.conftest import ROOT
 
 STAGE = """
 import sys, time
 from pathlib import Path
-from builder.cache import run_cached
+from builder.base.cache import run_cached
 
 def build(fresh):
     print("building", flush=True)
@@ -182,7 +182,7 @@ def test_every_failure_has_an_exit_code_of_its_own() -> None:
 def test_a_stage_that_the_system_cuts_short(tmp_path: Path) -> None:
     """A real limit, RLIMIT_FSIZE, in a process of its own."""
     code = (
-        "import resource, sys; from pathlib import Path; from builder.cache import run_cached; "
+        "import resource, sys; from pathlib import Path; from builder.base.cache import run_cached; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
         "run_cached(Path(sys.argv[1]), 'k', lambda fresh: (fresh / 'large').write_bytes(bytes(10_000)))"
     )

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import EnvironmentSetupError
-from builder.frameworks import environment
-from builder.frameworks.environment import Framework, environment_of
+from builder.base.errors import EnvironmentSetupError
+from builder.importers.frameworks import framework_environment
+from builder.importers.frameworks.framework_environment import Framework, environment_of
 from tests.support import local_server
 
 
@@ -31,7 +31,7 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frame
     lock = tmp_path / "requirements" / "tiny.txt"
     lock.parent.mkdir()
     lock.write_text(f"tiny==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
-    monkeypatch.setattr(environment, "HOME", tmp_path)
+    monkeypatch.setattr(framework_environment, "HOME", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with local_server.serve(functools.partial(local_server.Files, directory=tmp_path / "web")) as port:
@@ -54,4 +54,4 @@ def test_what_is_fetched_is_told_as_it_comes_and_once(framework: Framework) -> N
 def test_what_a_program_says_last_is_in_the_error(framework: Framework) -> None:
     program = [sys.executable, "-c", "print('Downloading x'); raise SystemExit('no space is left')"]
     with pytest.raises(EnvironmentSetupError, match="no space is left"):
-        environment._run(framework, program, lambda _: None)
+        framework_environment._run(framework, program, lambda _: None)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from builder.errors import SandboxError
+from builder.base.errors import SandboxError
+from builder.config.tensor import IndexRange, TensorSpec
 from builder.importers.graph import FrozenGraph, Port
-from builder.spec.tensor import IndexRange, TensorSpec
 
 GRAPH = {
     "feeds": (Port(TensorSpec("x", "float32", (1, 4), ranges=(IndexRange(0, 1, 4, -3, 9),)), "feed/x:0"),),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from builder.lower.geometry import Geometry
-from builder.lower.hlo import read_dag
-from builder.lower.hlo_index import HloIndex
-from builder.lower.layers import find_cores
-from builder.lower.notes import flop_of_value
-from builder.lower.steps.base import Buffer
-from builder.lower.steps.convolution_step import ConvolutionStep
-from builder.lower.steps.dot_step import DotStep
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.hlo import read_dag
+from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.layers import find_cores
+from builder.compiler.lower.step_info import flop_of_value
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.convolution_step import ConvolutionStep
+from builder.compiler.lower.steps.dot_step import DotStep
 from tests.support.hlo import Module
 
 NOWHERE = Buffer("arena", 0, 0)

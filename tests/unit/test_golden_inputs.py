@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.spec import FeedSpec
-from builder.spec.tensor import IndexRange, TensorSpec
-from builder.verify.inputs import RANDOM_CASES, cases, extremes, random_values
+from builder.config import FeedSpec
+from builder.config.tensor import IndexRange, TensorSpec
+from builder.importers.samples.golden_inputs import RANDOM_CASES, cases, extremes, random_values
 from tests.support.hand_model import model_spec
 
 FLOATS, INDICES = ("float32", "float64"), ("int16", "uint16", "int32", "uint32", "int64", "uint64")

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.importers.tf import tensorflow
-from builder.spec import FeedSpec, FetchSpec
+from builder.base.tf import tensorflow
+from builder.config import FeedSpec, FetchSpec
 from tests.support.models import freeze, run_graph
 
 tf = tensorflow()

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builder.base.tf import reference_session, tensorflow
+from builder.config.tensor import IndexRange, TensorSpec, integer_limits
 from builder.importers.index_ranges import find_index_ranges
-from builder.importers.tf import reference_session, tensorflow
-from builder.spec.tensor import IndexRange, TensorSpec, integer_limits
 
 tf = tensorflow()
 raw = tf.raw_ops

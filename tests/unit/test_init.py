@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
+from builder.config import FeedSpec, FetchSpec, ImageInput, ModelSpec, OutputSpec, Source, load
 from builder.importers.draft import Describe, draft, draft_text, name_of, with_raw_outputs
 from builder.importers.input_scaling import InputScaling
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
-from builder.spec import FeedSpec, FetchSpec, ImageInput, ModelSpec, OutputSpec, Source, load
 
 
 def ports(feeds: list[PortInfo], fetches: list[PortInfo], *signatures: str) -> Describe:

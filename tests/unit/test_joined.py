@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from builder.lower.geometry import MAX_SUM, Geometry
-from builder.lower.joined import join, join_weights, joined_pixels
+from builder.compiler.lower.geometry import MAX_SUM, Geometry
+from builder.compiler.lower.pixel_packing import join, join_weights, joined_pixels
 
 
 @pytest.mark.parametrize(

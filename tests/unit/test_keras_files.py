@@ -11,11 +11,11 @@ import h5py
 import numpy as np
 import pytest
 
-from builder.errors import EnvironmentSetupError, ImportModelError
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.base.tf import tensorflow
+from builder.config import ModelSpec, Source
 from builder.importers.model_description import describe
 from builder.importers.model_import import freeze_model, open_model
-from builder.importers.tf import tensorflow
-from builder.spec import ModelSpec, Source
 from handler.description import Port
 from handler.text.words import read
 from tests.support import keras2

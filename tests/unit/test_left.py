@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from builder.lower import Lowered
-from builder.lower.notes import note_of
-from builder.lower.program import Program
-from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.sort_step import SortStep
-from builder.measure.left import left_by
+from builder.compiler.lower import Lowered
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.step_info import note_of
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.sort_step import SortStep
+from builder.measure.step_outputs import left_by
 from tests.support.every_step import ATTENTION, arena
 
 SORTED = arena(64, 32)

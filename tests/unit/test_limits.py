@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import SizeLimitError
-from builder.pack.limits import CONTAINER_IMAGE, LAMBDA_UNZIPPED, Component, SizeTable, check, require
-from builder.report.text import size_table
-from builder.spec import ModelSpec, Source
+from builder.base.errors import SizeLimitError
+from builder.cli.build_tables import size_table
+from builder.config import ModelSpec, Source
+from builder.package.lambda_limits import (
+    CONTAINER_IMAGE,
+    LAMBDA_UNZIPPED,
+    Component,
+    SizeTable,
+    check,
+    require,
+)
 
 MB = 1_000_000
 SPEC = ModelSpec(

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from builder.errors import EnvironmentSetupError
-from builder.local import http as local_http
-from builder.local.framing import LONGEST_HEAD, MOST_LINES
-from builder.local.http import MAX_BODY, MAX_EVENT, event, response, serving
-from builder.local.origins import LOOPBACK, Allowed
+from builder.base.errors import EnvironmentSetupError
+from builder.measure.local import http_server as local_http
+from builder.measure.local.framing import LONGEST_HEAD, MOST_LINES
+from builder.measure.local.http_server import MAX_BODY, MAX_EVENT, event, response, serving
+from builder.measure.local.origins import LOOPBACK, Allowed
 
 
 def headers(**values: str) -> Message:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.arrays import save_arrays
-from builder.emit.header import header_source
-from builder.emit.metadata import model_json
-from builder.emit.program import program_source
+from builder.base.arrays import save_arrays
+from builder.compiler.emit.header import header_source
+from builder.compiler.emit.metadata import model_json
+from builder.compiler.emit.print_program import program_source
+from builder.compiler.lower.program import BoundPort, Program, Weight
+from builder.compiler.lower.program_state import bind_state, with_state
+from builder.compiler.lower.steps.base import Buffer
+from builder.config import ModelSpec, Source
+from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph, Port
-from builder.lower.program import BoundPort, Program, Weight
-from builder.lower.state import bind_state, with_state
-from builder.lower.steps.base import Buffer
-from builder.spec import ModelSpec, Source
-from builder.spec.tensor import TensorSpec
 
 X = Port(TensorSpec("x", "float32", (2,)), "feed/x:0")
 SUM = Port(TensorSpec("layer/sum", "float32", (3,)), "model/sum")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.run import CACHE, Mount, build_mounts
-from builder.errors import EnvironmentSetupError
-from builder.pack.compiled_in import library_parts
-from builder.project import Project
+from builder.base.errors import EnvironmentSetupError
+from builder.base.project import Project
+from builder.config import AudioInput, ModelSpec, Source
+from builder.package.compiled_in import library_parts
+from builder.pipeline.docker.docker_run import CACHE, Mount, build_mounts
 from builder.sources import miniaudio
-from builder.spec import AudioInput, ModelSpec, Source
 from tests.support.sources import packed, site
 from tests.support.website import Website
 
@@ -82,4 +82,6 @@ def test_no_source_here_is_under_a_licence_of_its_own() -> None:
     files = [path for room in ("builder", "handler", "layers") for path in (ROOT / room).rglob("*.*")]
     code = {".c", ".h", ".inc", ".S", ".py", ".js", ".mjs", ".html"}
     found = [path for path in files if path.suffix in code and OTHERS.search(path.read_text(encoding="utf-8"))]
-    assert found == [ROOT / "builder" / "verify" / "inputs.py"], "its photographs are in the public domain"
+    assert found == [ROOT / "builder" / "importers" / "samples" / "golden_inputs.py"], (
+        "its photographs are in the public domain"
+    )

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.deliver.environments import parameters
-from builder.errors import ColdforgeError
-from builder.spec import load
-from builder.spec.model import TextInput
-from builder.stages.tuning import read_tuning
-from builder.text import prepared
+from builder.base.errors import ColdforgeError
+from builder.config import load
+from builder.config.model_spec import TextInput
+from builder.importers.text import prepared
+from builder.pipeline.read_tuning import read_tuning
+from builder.release.environments import parameters
 
 LISTS = "[" * 100_000 + "]" * 100_000
 

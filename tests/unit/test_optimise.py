@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.errors import LowerError
-from builder.lower.activations import FUNCTIONS
-from builder.lower.assemble import assemble
-from builder.lower.factors import absorb_factor
-from builder.lower.fuse import Layer
-from builder.lower.hlo import Dag, read_dag
-from builder.lower.layers import find_cores
-from builder.lower.options import Options
-from builder.lower.pooling import Pool
-from builder.lower.program import Program
-from builder.lower.replan import PAGE, Storage, WeightStore, pages, place
-from builder.lower.schedule import Schedule, schedule
-from builder.lower.steps.layer_step import LayerStep
-from builder.lower.steps.pool_step import PoolStep
-from builder.lower.steps.quantisation import Quantisation
-from builder.lower.steps.repack_step import RepackStep
+from builder.base.errors import LowerError
+from builder.compiler.lower.activations import FUNCTIONS
+from builder.compiler.lower.build_program import assemble
+from builder.compiler.lower.fuse import Layer
+from builder.compiler.lower.hlo import Dag, read_dag
+from builder.compiler.lower.layers import find_cores
+from builder.compiler.lower.options import Options
+from builder.compiler.lower.planner import PAGE, Storage, WeightStore, pages, place
+from builder.compiler.lower.pooling import Pool
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.schedule import Schedule, schedule
+from builder.compiler.lower.squeeze_excitation import absorb_factor
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.pool_step import PoolStep
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.steps.repack_step import RepackStep
 from tests.support.hlo import Module
 from tests.support.interpret import Interpreter
 from tests.support.places import ports_of

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.cache import KEY_FILE, run_cached
-from builder.errors import EnvironmentSetupError
-from builder.pack.layer import measure, source_date_epoch, write_zip
+from builder.base.cache import KEY_FILE, run_cached
+from builder.base.errors import EnvironmentSetupError
+from builder.package.layer import measure, source_date_epoch, write_zip
 
 # Folders and files have different first letters, so that no path is both.
 NAMES = st.text(st.sampled_from("abc.-_ é雪"), max_size=6)

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.lower.program import Program
-from builder.lower.steps.base import Buffer, Step
-from builder.lower.steps.copy_step import CopyStep
-from builder.lower.steps.kernel_step import KernelStep
+from builder.base.targets import ARM64, X86_64, Target
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import Buffer, Step
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.measure.cost import estimate_sizes, prices_of
-from builder.page.document import document, inline_json
-from builder.page.flow import flow_of
-from builder.page.report import SCRIPTS
-from builder.prices import WHOLE_PROCESSOR_MB
-from builder.targets import ARM64, X86_64, Target
+from builder.measure.html_report.document import document, inline_json
+from builder.measure.html_report.memory_flow import flow_of
+from builder.measure.html_report.report_page import SCRIPTS
+from builder.measure.prices import WHOLE_PROCESSOR_MB
 from tests.conftest import ROOT
 
 JSON = st.recursive(
@@ -54,7 +54,9 @@ def test_the_policy_permits_what_the_page_has_and_nothing_else() -> None:
 
 
 def test_the_pages_load_nothing() -> None:
-    files = [p for p in (ROOT / "builder" / "page").iterdir() if p.suffix in (".js", ".css", ".html")]
+    files = [
+        p for p in (ROOT / "builder" / "measure" / "html_report").iterdir() if p.suffix in (".js", ".css", ".html")
+    ]
     assert {p.name for p in files} >= {*SCRIPTS, "page.css", "report.html"}
     for path in files:
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

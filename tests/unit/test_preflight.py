@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.errors import PreflightError, SizeLimitError
+from builder.base.errors import PreflightError, SizeLimitError
 from builder.importers import xla_ops
-from builder.importers.walk import walk
+from builder.importers.graph_walk import walk
 from builder.importers.xla_ops import HINTS, Unsupported, gap
-from builder.preflight import LIBRARY_OVERHEAD, Preflight, render, require
+from builder.pipeline.preflight import LIBRARY_OVERHEAD, Preflight, render, require
 
 FLOAT, INT32, STRING = 1, 3, 7
 NAMES = {FLOAT: "float32", INT32: "int32", STRING: "string"}

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.docker.run import bundle_in_docker
-from builder.errors import EnvironmentSetupError, ImportModelError, UsageError
-from builder.frameworks.environment import FRAMEWORKS, environment_of
-from builder.frameworks.names import distinct_names
+from builder.base.errors import EnvironmentSetupError, ImportModelError, UsageError
+from builder.base.project import Project
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, environment_of
+from builder.importers.frameworks.framework_names import distinct_names
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.program import Program, open_program
-from builder.project import Project
+from builder.importers.stablehlo_program import Program, open_program
+from builder.pipeline.docker.docker_run import bundle_in_docker
 from tests.conftest import ROOT
 from tests.support.models import spec_for
 

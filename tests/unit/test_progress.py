@@ -17,22 +17,22 @@ from pathlib import Path
 
 import pytest
 
+from builder.base.errors import CompileError
+from builder.base.progress import Progress, screen_of, size
+from builder.base.project import Project
+from builder.base.sandbox import Kernel, Limits, Sandbox
+from builder.base.sandbox.process_output import own_words
+from builder.base.sandbox.sandbox_client import _environment
+from builder.base.screen import Plain
+from builder.base.targets import X86_64
 from builder.cli import main
-from builder.errors import CompileError
-from builder.progress import Progress, screen_of, size
-from builder.project import Project
-from builder.sandbox import Kernel, Limits, Sandbox
-from builder.sandbox.client import _environment
-from builder.sandbox.words import own_words
-from builder.screen import Plain
-from builder.spec import ModelSpec, Source
-from builder.targets import X86_64
-from builder.workspace import Workspace
+from builder.config import ModelSpec, Source
+from builder.pipeline.workspace import Workspace
 from tests.conftest import ROOT
 
 SCRIPT = """
 import sys, time
-from builder.progress import Progress
+from builder.base.progress import Progress
 progress = Progress()
 with progress.stage("verify", "libmodel.so [red]x[/red]") as outcome:
     for case in range(3):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.commands import CHECKOUT, bundle_command, either
-from builder.project import HOME, Project, cache_folder
-from builder.targets import ARM64
+from builder.base.commands import CHECKOUT, bundle_command, either
+from builder.base.project import HOME, Project, cache_folder
+from builder.base.targets import ARM64
 
 
 def test_a_project_elsewhere_gets_what_is_built_and_the_checkout_keeps_its_own(tmp_path: Path) -> None:

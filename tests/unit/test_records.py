@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from builder.records import NOT_A_RECORD, dump_record, read_part, read_record
+from builder.base.records import NOT_A_RECORD, dump_record, read_part, read_record
 
 
 @dataclass(frozen=True)

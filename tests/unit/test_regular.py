@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.run import Mount, _relay, sandbox, scratch_of, take_bundle
-from builder.errors import SandboxError
-from builder.pack.bundle import LIBRARY, BundleFiles
-from builder.project import Project
-from builder.regular import make_folder, require_regular
-from builder.spec import ModelSpec, Source
-from builder.targets import X86_64
+from builder.base.errors import SandboxError
+from builder.base.project import Project
+from builder.base.targets import X86_64
+from builder.base.untrusted_files import make_folder, require_regular
+from builder.config import ModelSpec, Source
+from builder.package.bundle import LIBRARY, BundleFiles
+from builder.pipeline.docker.docker_run import Mount, _relay, sandbox, scratch_of, take_bundle
 
 FILES = BundleFiles.of("evil")
 SECRET = b"aws_secret_access_key = stand-in"

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from builder.deliver.comparison import compare
-from builder.deliver.differences import first_difference
-from builder.errors import BundleError
-from builder.pack.bundle import EVERY_BUNDLE
-from builder.pack.provenance import BUILD_TYPE, STATEMENT, Material, statement_json
-from builder.report.proof import comparison_lines, require_identical
+from builder.base.errors import BundleError
+from builder.cli.proof_summary import comparison_lines, require_identical
+from builder.package.bundle import EVERY_BUNDLE
+from builder.package.provenance import BUILD_TYPE, STATEMENT, Material, statement_json
+from builder.release.compare_bundles import compare
+from builder.release.file_differences import first_difference
 
 MANIFEST = {
     "built_with": {"python": "3.11", "zig": "0"},

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder.errors import UsageError
-from builder.spec import AudioInput, ImageInput, ModelSpec, OutputSpec, Source, TextInput
-from builder.spec.tensor import TensorSpec
-from builder.verify import arrays_file
-from builder.verify.arrays_file import read_arrays
-from builder.verify.inputs import random_values
-from builder.verify.samples import Inputs, samples
+from builder.base.errors import UsageError
+from builder.config import AudioInput, ImageInput, ModelSpec, OutputSpec, Source, TextInput
+from builder.config.tensor import TensorSpec
+from builder.importers.samples import npz_file
+from builder.importers.samples.golden_inputs import random_values
+from builder.importers.samples.npz_file import read_arrays
+from builder.importers.samples.user_samples import Inputs, samples
 from tests.conftest import ROOT
 from tests.support import sounds, vocabulary
 from tests.support.hand_model import model_spec
@@ -180,10 +180,10 @@ def test_a_hostile_file_of_arrays(tmp_path: Path, member: bytes) -> None:
 def test_no_more_than_a_bound_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large.npz"
     np.savez_compressed(path, x=np.zeros(100_000, np.float32))
-    monkeypatch.setattr(arrays_file, "LARGEST", 100_000)
+    monkeypatch.setattr(npz_file, "LARGEST", 100_000)
     with pytest.raises(UsageError, match="has 400,128 bytes of arrays"):
         read_arrays(path)
-    monkeypatch.setattr(arrays_file, "MOST", 0)
+    monkeypatch.setattr(npz_file, "MOST", 0)
     with pytest.raises(UsageError, match="has 1 arrays"):
         read_arrays(path)
 

@@ -23,13 +23,13 @@ from typing import Any
 
 import pytest
 
-from builder.errors import ColdforgeError, CompileError, EnvironmentSetupError, SandboxError, UsageError
-from builder.project import Project
-from builder.sandbox import Kernel, Limits, Sandbox
-from builder.sandbox.client import ANSWER_SIZE, LOG_SIZE, _environment, crashed
-from builder.sandbox.seccomp import program
-from builder.targets import X86_64
-from builder.workspace import Workspace
+from builder.base.errors import ColdforgeError, CompileError, EnvironmentSetupError, SandboxError, UsageError
+from builder.base.project import Project
+from builder.base.sandbox import Kernel, Limits, Sandbox
+from builder.base.sandbox.sandbox_client import ANSWER_SIZE, LOG_SIZE, _environment, crashed
+from builder.base.sandbox.seccomp import program
+from builder.base.targets import X86_64
+from builder.pipeline.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support import attacks
 from tests.support.every_step import SPEC
@@ -473,7 +473,7 @@ def test_a_server_that_loads_for_nobody_ends_with_the_builder(slow: tuple[Path, 
     code = """
 import sys, time, pathlib
 from dataclasses import replace
-from builder.sandbox import Sandbox
+from builder.base.sandbox import Sandbox
 replace(Sandbox.here(), preloaded=(sys.argv[2],)).start()
 loaded = pathlib.Path(sys.argv[1])
 while not (loaded.exists() and loaded.read_text()):

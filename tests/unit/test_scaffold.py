@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from builder import __version__
+from builder.base.errors import UsageError
+from builder.base.project import HOME
 from builder.cli import main
-from builder.deliver.environments import parameters
-from builder.deliver.template_check import Loader, problems
-from builder.errors import UsageError
-from builder.project import HOME
-from builder.scaffold import Service, differences, service_files
-from builder.spec import load
+from builder.config import load
+from builder.release.environments import parameters
+from builder.release.scaffold import Service, differences, service_files
+from builder.release.template_check import Loader, problems
 from tests.support.results import printed
 
 FILES = service_files(Service("my_model"))

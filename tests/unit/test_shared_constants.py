@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from builder.library.abi import CF_ERR_RANGE, STATUS
-from builder.lower import cascade, factors, fft, packing
-from builder.lower.geometry import Algorithm
-from builder.lower.steps.layer_step import ActivationName
-from builder.spec.model import WeightType
+from builder.compiler.abi import CF_ERR_RANGE, STATUS
+from builder.compiler.lower import cascade, fft, packing, squeeze_excitation
+from builder.compiler.lower.geometry import Algorithm
+from builder.compiler.lower.steps.layer_step import ActivationName
+from builder.config.model_spec import WeightType
 from handler.model import OUT_OF_RANGE
 
 RUNTIME = Path(__file__).parents[2] / "builder" / "runtime"
@@ -40,7 +40,7 @@ def _enumerators(name: str, header: str = "fused/fused.h") -> list[str]:
         ("fused/vector.h", "CF_PANEL", packing.PANEL),
         ("fused/integer_dot.h", "CF_QUAD", packing.QUAD),
         ("fused/fused.h", "CF_MAX_TAPS", packing.MAX_TAPS),
-        ("fused/blocking.h", "CF_L2_INPUT_BYTES", factors.BLOCK_BYTES),
+        ("fused/blocking.h", "CF_L2_INPUT_BYTES", squeeze_excitation.BLOCK_BYTES),
         ("fused/blocking.h", "CF_MC", packing.TILED_PIXELS[1]),
         ("abi/cascade.c", "MOST_LAYERS", cascade.MOST_LAYERS),
         ("fused/winograd.h", "CF_WINOGRAD_KC", packing.WINOGRAD_KC),

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import EnvironmentSetupError, ImportModelError
-from builder.project import Project
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.base.project import Project
+from builder.config import ModelSpec, Source, TextInput, load, to_json
+from builder.pipeline.build_inputs import named_files
+from builder.pipeline.resolve_strings import completed
+from builder.pipeline.workspace import Workspace
 from builder.sources import locate, with_text
-from builder.spec import ModelSpec, Source, TextInput, load, to_json
-from builder.stages.completed import completed
-from builder.stages.inputs import named_files
-from builder.workspace import Workspace
 from tests.support.sources import spec_of, write_wheel
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import ImportModelError
+from builder.base.errors import ImportModelError
 from builder.sources.archive import names_in, unpack
-from builder.sources.inside import choose
+from builder.sources.folder_models import choose
 from builder.sources.transfer import Bounds
 
 

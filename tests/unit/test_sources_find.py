@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from builder.base.errors import ImportModelError, UsageError
+from builder.base.project import Project
 from builder.cli import main
-from builder.docker.run import build_mounts
-from builder.errors import ImportModelError, UsageError
+from builder.config import ModelSpec, Source, load
 from builder.importers.draft import draft_text
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.project import Project
+from builder.pipeline.docker.docker_run import build_mounts
 from builder.sources import find, locate, with_text
-from builder.spec import ModelSpec, Source, load
 from tests.support.sources import packed, site
 from tests.support.website import Website, says
 

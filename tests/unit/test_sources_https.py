@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
-from builder.pack.manifest import source_entry
+from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.config import Source, TextInput
+from builder.config.address import parse_address
+from builder.package.manifest import source_entry
+from builder.pipeline.record_provenance import trained_model
 from builder.sources import Bounds, locate, with_text
-from builder.spec import Source, TextInput
-from builder.spec.address import parse_address
-from builder.stages.provenance import trained_model
 from tests.support.sources import QUICK, packed, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.config import Source, TextInput
+from builder.config.address import parse_address
 from builder.sources import locate, with_text
-from builder.spec import Source, TextInput
-from builder.spec.address import parse_address
 from tests.support.sources import QUICK, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 

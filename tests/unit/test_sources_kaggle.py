@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import EnvironmentSetupError
+from builder.base.errors import EnvironmentSetupError
+from builder.config import Source
+from builder.config.address import parse_address
 from builder.sources import locate
-from builder.spec import Source
-from builder.spec.address import parse_address
 from tests.support.sources import QUICK, packed, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 

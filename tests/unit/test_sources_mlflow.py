@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.config import Format, Source
+from builder.config.address import parse_address
 from builder.sources import Bounds, find, locate
 from builder.sources.mlflow import version_at
-from builder.spec import Format, Source
-from builder.spec.address import parse_address
 from tests.support import s3
 from tests.support.sources import QUICK, site, spec_of, unchanged
 from tests.support.website import Website, says, website

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
+from builder.config import Source
+from builder.config.address import parse_address
 from builder.sources import Bounds, locate
-from builder.spec import Source
-from builder.spec.address import parse_address
 from tests.support import s3
 from tests.support.sources import QUICK, spec_of
 

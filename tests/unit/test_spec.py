@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder.errors import SpecError
-from builder.spec import (
+from builder.base.errors import SpecError
+from builder.config import (
     Activations,
     ActivationType,
     AudioInput,
@@ -42,11 +42,11 @@ from builder.spec import (
     render,
     to_json,
 )
-from builder.spec.lines import KeyPath, Lines
-from builder.spec.model import FORMATS, BoxFormat, BoxUnits
-from builder.spec.reference import EXAMPLE, GRAPH_EXAMPLE, document
-from builder.spec.rules import CODE
-from builder.spec.schema import SECTIONS
+from builder.config.model_spec import FORMATS, BoxFormat, BoxUnits
+from builder.config.rules import CODE
+from builder.config.schema import SECTIONS
+from builder.config.toml_lines import KeyPath, Lines
+from builder.config.toml_reference import EXAMPLE, GRAPH_EXAMPLE, document
 
 ROOT = Path(__file__).resolve().parents[2]
 MISTAKES = ROOT / "tests" / "unit" / "golden" / "model_toml_mistakes.txt"
@@ -666,7 +666,7 @@ class TestSamples:
 class TestReference:
     def test_the_page_is_up_to_date(self) -> None:
         page = (ROOT / "docs" / "model-toml.md").read_text(encoding="utf-8")
-        assert page == document(), "run: python -m builder.spec.reference docs/model-toml.md"
+        assert page == document(), "run: python -m builder.config.toml_reference docs/model-toml.md"
 
     def test_every_key_is_in_it(self) -> None:
         rows = [line for line in document().splitlines() if line.startswith("| `")]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.errors import SpecError
-from builder.spec import Format, ModelSpec, Source, load, render, to_json
-from builder.spec.address import Address, is_address, parse_address
+from builder.base.errors import SpecError
+from builder.config import Format, ModelSpec, Source, load, render, to_json
+from builder.config.address import Address, is_address, parse_address
 
 SHA = "59534287fdfb125e30a94400296c25ea9f5d706fca93dd8adbbbed916799ea0e"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

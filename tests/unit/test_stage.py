@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from builder.bindings.describe import describe
+from builder.base.errors import BundleError, UsageError
+from builder.base.project import Project
+from builder.base.targets import ARM64, X86_64
 from builder.cli import main
-from builder.deliver.envelope import opened
-from builder.deliver.stage import Staged, stage, staged_in
-from builder.deliver.template_check import problems
-from builder.diff.facts import Facts
-from builder.errors import BundleError, UsageError
-from builder.pack.bundle import find_bundle
-from builder.pack.provenance import BUILD_TYPE, STATEMENT, statement_json
-from builder.project import Project
-from builder.targets import ARM64, X86_64
+from builder.measure.diff.bundle_facts import Facts
+from builder.package.bundle import find_bundle
+from builder.package.provenance import BUILD_TYPE, STATEMENT, statement_json
+from builder.release.activate_bundle import Staged, stage, staged_in
+from builder.release.bindings.describe import describe
+from builder.release.envelope import opened
+from builder.release.template_check import problems
 from tests.support.results import printed
 
 TEMPLATE = """\

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.emit.steps import Printer
-from builder.lower.program import Program
-from builder.lower.steps.base import Buffer, Step, walk
-from builder.lower.steps.control_step import CallStep
-from builder.lower.steps.thunk_reader import thunk_readers
-from builder.page.flow import flow_of
+from builder.compiler.emit.print_steps import Printer
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import Buffer, Step, walk
+from builder.compiler.lower.steps.control_step import CallStep
+from builder.compiler.lower.steps.thunk_reader import thunk_readers
+from builder.measure.html_report.memory_flow import flow_of
 from tests.support.every_step import EVERY_STEP, FUSED_STEPS, KERNEL, arena
 
 RUNTIME = Path(__file__).resolve().parents[2] / "builder" / "runtime"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.lower.strided import in_common, merged, regroup
+from builder.compiler.lower.strided import in_common, merged, regroup
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.randoms())

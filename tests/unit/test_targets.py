@@ -10,9 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import UsageError, VerifyError
-from builder.link.tables import fused_tables, integer_tables
-from builder.targets import ARM64, DEFAULT, NAMES, TARGETS, WASM32, X86_64, Target, host_target, target_named
+from builder.base.errors import UsageError, VerifyError
+from builder.base.targets import (
+    ARM64,
+    DEFAULT,
+    NAMES,
+    TARGETS,
+    WASM32,
+    X86_64,
+    Target,
+    host_target,
+    target_named,
+)
+from builder.compiler.link.kernel_tables import fused_tables, integer_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / "builder"
@@ -61,13 +71,13 @@ def test_the_makefiles_rely_on_one_name_for_a_target() -> None:
         assert target.option == ("" if target is DEFAULT else f" TARGET={target.name}")
 
 
-SYSTEM_CALLS = [BUILDER / "sandbox" / name for name in ("calls.py", "seccomp.py")]
+SYSTEM_CALLS = [BUILDER / "base" / "sandbox" / name for name in ("forbidden_calls.py", "seccomp.py")]
 """The numbers of system calls on the machine that builds, whatever it builds for."""
 
 
 def test_no_other_module_names_a_processor() -> None:
     files = [p for p in BUILDER.rglob("*") if p.is_file() and p.suffix not in (".pyc", ".jpg")]
-    own = [BUILDER / "targets.py", BUILDER / "prices.json", *SYSTEM_CALLS]
+    own = [BUILDER / "base" / "targets.py", BUILDER / "measure" / "prices.json", *SYSTEM_CALLS]
     others = [p for p in files if p not in own and BUILDER / "runtime" not in p.parents]
     assert len(others) > 100
     for path in others:

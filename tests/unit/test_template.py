@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from builder.base.errors import TemplateError, UsageError
 from builder.cli import main
-from builder.deliver.compose import ADDONS, CORE, NEEDS, PACKAGES, addon_names, compose_template
-from builder.deliver.template_check import Loader, problems, require
-from builder.errors import TemplateError, UsageError
+from builder.release.compose import ADDONS, CORE, NEEDS, PACKAGES, addon_names, compose_template
+from builder.release.template_check import Loader, problems, require
 from tests.conftest import ROOT
 from tests.support.stacks import EVERYTHING, filled
 

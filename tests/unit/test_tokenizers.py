@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from builder.errors import ImportModelError
-from builder.spec import TextInput
-from builder.text import encoder, needs_package, prepared
+from builder.base.errors import ImportModelError
+from builder.config import TextInput
+from builder.importers.text import encoder, needs_package, prepared
 from tests.support import vocabulary
 from tests.support.vocabulary import PIECES, SPECIAL, ids
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.base.errors import EnvironmentSetupError
+from builder.base.project import Project
 from builder.cli.command import load_spec
-from builder.errors import EnvironmentSetupError
-from builder.project import Project
-from builder.trained import SCRIPTS, ensure_trained
+from builder.sources.trained_examples import SCRIPTS, ensure_trained
 from tests.conftest import ROOT
 
 Train = Callable[[], list[str]]

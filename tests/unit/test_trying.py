@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from builder.base.project import HOME
 from builder.cli import make_parser
-from builder.project import HOME
-from builder.report.trying import how_to_try, zeros
+from builder.measure.sample_request import how_to_try, zeros
 
 PICTURE: dict[str, Any] = {"name": "pixels", "dtype": "uint8", "shape": [1, 8, 8, 1], "bytes": 64}
 SERIES: dict[str, Any] = {"name": "series", "dtype": "float32", "shape": [1, 3], "bytes": 12}

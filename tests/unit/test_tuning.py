@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from builder.errors import SpecError
-from builder.lower.geometry import Algorithm, Geometry
-from builder.lower.packing import candidates, choose, decide, scratch_size, thin_block
-from builder.measure.tune import Tuned, best, render, to_dict
-from builder.spec import ModelSpec, Source
-from builder.stages.tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
+from builder.base.errors import SpecError
+from builder.compiler.lower.geometry import Algorithm, Geometry
+from builder.compiler.lower.packing import candidates, choose, decide, scratch_size, thin_block
+from builder.config import ModelSpec, Source
+from builder.measure.tune_layers import Tuned, best, render, to_dict
+from builder.pipeline.read_tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
 from tests.support.results import printed
 
 sides = st.tuples(st.integers(1, 40), st.integers(1, 40))

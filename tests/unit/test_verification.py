@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.errors import VerifyError
-from builder.spec import Tolerance
-from builder.spec.tensor import TensorSpec
+from builder.base.errors import VerifyError
+from builder.config import Tolerance
+from builder.config.tensor import TensorSpec
 from builder.verify.agreement import OutputAgreement, agree
+from builder.verify.failure_report import reason, require
 from builder.verify.rounding import Rounding
-from builder.verify.verdict import reason, require
 from builder.verify.verification import Verification, merged
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.cache import file_digest
-from builder.errors import EnvironmentSetupError
-from builder.pack.layer import files_of
-from builder.pack.parts import OURS, function_part, our_text
-from builder.pack.wheels import wheel_parts
+from builder.base.cache import file_digest
+from builder.base.errors import EnvironmentSetupError
+from builder.package.components import OURS, function_part, our_text
+from builder.package.layer import files_of
+from builder.package.wheels import wheel_parts
 from tests.conftest import ROOT
 from tests.support.wheels import install
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.docker.image import BuilderImage
-from builder.docker.route import Route, choose_route
-from builder.errors import EnvironmentSetupError, UsageError
-from builder.spec import ModelSpec
-from builder.spec.parser import load
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.config import ModelSpec
+from builder.config.parser import load
+from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.route import Route, choose_route
 from tests.conftest import ROOT
 
 IMAGE = BuilderImage.configured(ROOT / "requirements" / "build.txt", {})

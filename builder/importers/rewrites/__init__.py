@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrites import (
     audio,
     casts,
@@ -16,8 +17,8 @@ from builder.importers.rewrites import (
     linalg,
     lists,
     ragged,
-    recurrent,
     resize,
+    rnn_blocks,
     segments,
     selection,
     sparse,
@@ -28,7 +29,6 @@ from builder.importers.rewrites import (
     windows,
 )
 from builder.importers.rewrites.op import NotRewritten, Only, Op, Rewrite
-from builder.importers.tf import tf
 
 __all__ = ["OPEN", "REWRITES", "NotRewritten", "Op", "Rewrite", "rewrite_of"]
 
@@ -43,7 +43,7 @@ _FAMILIES = (
     linalg,
     lists,
     ragged,
-    recurrent,
+    rnn_blocks,
     resize,
     segments,
     selection,

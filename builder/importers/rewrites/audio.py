@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tf
 
 _FLOOR = 1e-12
 """The least that a logarithm is taken of."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import with_room
-from builder.importers.tf import tf
 
 
 def dense_bincount(op: Op, values: Any, size: Any, weights: Any) -> Any:

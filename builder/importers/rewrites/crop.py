@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tf
 
 
 def crop_and_resize(op: Op, image: Any, boxes: Any, box_index: Any, crop_size: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import tf
 
 _TIMES = 0xC6A4A7935BD1E995
 _MOST = 2**63 - 1

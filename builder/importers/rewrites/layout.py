@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tf
 
 _DEPTHWISE = "DepthwiseConv2dNative"
 _LAST = {"NCHW": "NHWC", "NCDHW": "NDHWC"}

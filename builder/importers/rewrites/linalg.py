@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import tf
 
 
 def lu(op: Op, matrix: Any) -> Any:

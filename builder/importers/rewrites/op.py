@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from builder.importers.rewrites.limits import Rows
+from builder.importers.rewrites.input_limits import Rows
 
 Rewrite = Callable[..., Any]
 """``rewrite(op, *inputs)``: the same as TensorFlow's ``op`` gives, in other ops.

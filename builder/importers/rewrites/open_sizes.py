@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.importers.tf import tensorflow, tf
+from builder.base.tf import tensorflow, tf
 
 
 def with_room(tensor: Any) -> tuple[Any, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import numbers, with_room
-from builder.importers.tf import tf
 
 _FIRST_PARTITION = 3
 """RaggedTensorToTensor's input of that number: after the shape, the values and the default."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from builder.base.tf import reference_session, tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import reference_session, tf
 
 Weights = npt.NDArray[np.float32]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
 from builder.importers.rewrites.open_sizes import first
-from builder.importers.tf import tf
 
 
 def segment(op: Op, data: Any, ids: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import FLOATS, Only, Op, Rewrite
-from builder.importers.tf import tf
 
 
 def nth_element(op: Op, values: Any, n: Any) -> Any:

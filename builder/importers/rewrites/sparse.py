@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from builder.importers.rewrites.constant import resolved
+from builder.base.tf import tf
+from builder.importers.rewrites.constant_nodes import resolved
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import first, numbers, with_room
-from builder.importers.tf import tf
 
 
 def matmul(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tf
 
 # The inverse of the normal distribution: quotients of polynomials, the highest power first, for the middle, for both
 # tails, and for their ends. Coefficients: Cephes' ndtri.c (S. L. Moshier, netlib.org/cephes; its README: "may be used

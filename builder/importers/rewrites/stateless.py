@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
-from builder.importers.tf import tf
 
 _MANTISSA, _ONE = 0x7FFFFF, 0x3F800000
 _LEAST = 1e-7

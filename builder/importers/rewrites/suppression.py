@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import tf
+from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, cut, step
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 from builder.importers.rewrites.open_sizes import numbers, with_room
-from builder.importers.rewrites.steps import COMBINED_NMS, NMS, cut, step
-from builder.importers.tf import tf
 
 _PADDABLE = ("NonMaxSuppressionV4", "NonMaxSuppressionV5")
 _LOWEST = float(np.finfo(np.float32).min)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from builder.base.tf import tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.tf import tf
 
 _MOST = 1024
 """Places of a window: each is some nodes of the graph."""

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    MOST_LAYERS = 16, /* MOST_LAYERS in builder/lower/cascade.py */
+    MOST_LAYERS = 16, /* MOST_LAYERS in builder/compiler/lower/cascade.py */
     LEAST_STRIPES = 3 /* of a thread, where there are several: nobody can take what has begun */
 };
 

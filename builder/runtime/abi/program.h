@@ -84,14 +84,14 @@ typedef struct {
 
 /* What weights that are not in the library must be. `open` is cf_open: with the file beside the library. */
 typedef struct {
-    uint8_t layout[32]; /* SHA-256 of the program that reads them; see builder/emit/outside.py */
+    uint8_t layout[32]; /* SHA-256 of the program that reads them; see builder/compiler/emit/outside_weights.py */
     uint64_t size;      /* bytes */
     cf_status (*open)(uint32_t threads, cf_model **model);
     void (*unmap)(void *mapping, size_t size);
 } cf_outside;
 
 #ifdef CF_PARTS
-/* Layers that a batch in parts runs for all inputs together: see builder/lower/dense_end.py. All sizes are bytes. */
+/* Layers that a batch in parts runs for all inputs together: see builder/compiler/lower/dense_end.py. All sizes are bytes. */
 typedef struct {
     cf_status (*head)(cf_context *context), (*tail)(cf_context *context); /* the steps before and behind, of one input */
     void (*layers)(cf_context *context, size_t inputs, uint8_t *values);
@@ -184,7 +184,7 @@ void cf_call_dot(cf_context *context, const cf_dot *dot, const void *lhs, const 
 void cf_call_broadcast(cf_context *context, const cf_broadcast *broadcast, const void *source, const void *other,
                        void *target);
 
-/* Layers that run a stripe of rows at a time: see CascadeStep in builder/lower/steps/cascade_step.py. */
+/* Layers that run a stripe of rows at a time: see CascadeStep in builder/compiler/lower/steps/cascade_step.py. */
 typedef struct {
     int64_t count, rows; /* layers, and rows of the last one's output in a stripe */
     const cf_layer *layers;

@@ -247,7 +247,7 @@ static void depthwise_row(const cf_depthwise *d, cf_strip_function run, int64_t 
         for (int64_t at = channel; at < channel + channels; at += step) {
             s.channels = min64(step, channel + channels - at);
             s.input = start + column * s.step + at;
-            s.weights = (const float *)data->weights + at * taps; /* always float32: see builder/lower/assemble.py */
+            s.weights = (const float *)data->weights + at * taps; /* always float32: see builder/compiler/lower/build_program.py */
             s.bias = data->bias + at;
             s.output = !simple ? sums : stores_floats(data) ? pointers.output[0] + at : NULL;
             s.bytes = simple && stored_bytes(data) != NULL ? pointers.rounded[0] + at : NULL;

@@ -12,7 +12,7 @@ enum { CF_MAX_TAPS = 1024 };
 
 /* What no step of a program has, its kernels know nothing of, and take less room: layers of CF_INTEGER, and so bytes
  * between layers; weights that are not float32; algorithms that only convolutions have; hard_swish in the micro-kernels
- * of GEMM; norms; recurrent layers; layers of a batch's images one by one. See kernel_kinds in builder/emit/program.py.
+ * of GEMM; norms; recurrent layers; layers of a batch's images one by one. See kernel_kinds in builder/compiler/emit/print_program.py.
  */
 #ifndef CF_HAS_INTEGER
 #define CF_HAS_INTEGER 0
@@ -68,7 +68,7 @@ typedef enum {
     CF_ELU
 } cf_activation;
 
-/* See LayerStep and Epilogue in builder/lower/steps/layer_step.py. */
+/* See LayerStep and Epilogue in builder/compiler/lower/steps/layer_step.py. */
 typedef struct {
     cf_algorithm algorithm;
     cf_activation activation;
@@ -80,7 +80,7 @@ typedef struct {
     int64_t band;     /* Winograd: tiles that are transformed together */
     int64_t block[2]; /* CF_THIN: rows and columns of the output that a task computes at most */
     cf_weight_type weight_type;
-    float input_scale;  /* this and input_zero, for both CF_INTEGERs: see builder/lower/steps/quantisation.py */
+    float input_scale;  /* this and input_zero, for both CF_INTEGERs: see builder/compiler/lower/steps/quantisation.py */
     int32_t input_zero;
     int32_t input_rounded; /* for them: the input is stored as bytes, and its view is in bytes */
     int64_t joined;        /* of CF_INTEGER: output pixels side by side that are computed as one; 0 is 1 */
@@ -108,7 +108,7 @@ typedef struct {
     const float *weight_scale; /* int8: [panels][16], the scale of each output channel */
 } cf_layer_data;
 
-/* See PoolStep in builder/lower/steps/pool_step.py. The largest element (NaN if any is NaN), or scale * sum, of those
+/* See PoolStep in builder/compiler/lower/steps/pool_step.py. The largest element (NaN if any is NaN), or scale * sum, of those
  * inside the picture. */
 typedef struct {
     int32_t maximum;
@@ -120,14 +120,14 @@ typedef struct {
     int32_t rounded, zero; /* of a maximum: both pictures are of bytes, whose zero this is */
 } cf_pooling;
 
-/* See RepackStep in builder/lower/steps/repack_step.py. */
+/* See RepackStep in builder/compiler/lower/steps/repack_step.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
     cf_halo halo;
 } cf_repack;
 
-/* See NormStep in builder/lower/steps/norm_step.py. */
+/* See NormStep in builder/compiler/lower/steps/norm_step.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
@@ -144,13 +144,13 @@ typedef struct {
 
 typedef enum { CF_LSTM, CF_GRU } cf_recurrence;
 
-/* See RecurrentStep in builder/lower/steps/recurrent_step.py. */
+/* See RecurrentStep in builder/compiler/lower/steps/recurrent_step.py. */
 typedef struct {
     cf_recurrence kind;
     int64_t steps, batch, units;
     int64_t output_step; /* floats from step to step of the output */
     int32_t backwards;
-    int32_t by_units; /* the weights, float32, as pack_units of builder/lower/packing.py has them; batch is 1 */
+    int32_t by_units; /* the weights, float32, as pack_units of builder/compiler/lower/packing.py has them; batch is 1 */
     cf_layer product; /* of the state: a dense layer of `batch` rows, without activation */
     int64_t product_scratch; /* floats of a task, for a product of bytes */
 } cf_recurrent;
@@ -168,7 +168,7 @@ typedef struct {
 
 enum { CF_MOST_HEAD = 256 }; /* numbers of a query, key or value of one head */
 
-/* See Rows in builder/lower/steps/attention_step.py. */
+/* See Rows in builder/compiler/lower/steps/attention_step.py. */
 typedef struct {
     int64_t first, outer[3], row;
 } cf_rows;
@@ -182,7 +182,7 @@ typedef enum {
 
 typedef enum { CF_MASK_F32, CF_MASK_S32, CF_MASK_SET, CF_MASK_U8 } cf_mask_type;
 
-/* See AttentionStep and Mask in builder/lower/steps/attention_step.py. */
+/* See AttentionStep and Mask in builder/compiler/lower/steps/attention_step.py. */
 typedef struct {
     int64_t outer[3], queries, keys, size, value_size; /* the last two at most CF_MOST_HEAD */
     cf_rows query, key, value, output;
@@ -203,7 +203,7 @@ typedef struct {
 
 /*
  * The kernels for one instruction set. They read padding as zeros from the input's halo, and write the zeros of the
- * output's halo. No function allocates. Weights and channel vectors are packed by builder/lower/packing.py. The answer
+ * output's halo. No function allocates. Weights and channel vectors are packed by builder/compiler/lower/packing.py. The answer
  * does not depend on the number of threads. A residual may be the output itself.
  */
 typedef struct {

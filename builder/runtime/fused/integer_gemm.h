@@ -50,7 +50,7 @@ static void plan_indirection(cf_indirection *indirection, const cf_layer *layer,
     indirection->k = indirection->segments * indirection->segment_length;
 }
 
-/* The layer that computes `joined` output pixels as one: see builder/lower/joined.py. */
+/* The layer that computes `joined` output pixels as one: see builder/compiler/lower/pixel_packing.py. */
 static cf_layer join_pixels(const cf_layer *layer) {
     cf_layer wide = *layer;
     const int64_t joined = max64(layer->joined, 1);

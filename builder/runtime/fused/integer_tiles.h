@@ -81,7 +81,7 @@ typedef struct {
     const int64_t *offsets[CF_MC / CF_TILE]; /* of the segments of a row, in quads */
 } cf_tile_rows;
 
-/* Plan the tiles of m, whose pixels are counted, and rows in `scratch`. See _tile_rows in builder/lower/packing.py. */
+/* Plan the tiles of m, whose pixels are counted, and rows in `scratch`. See _tile_rows in builder/compiler/lower/packing.py. */
 static void plan_tiles(cf_integer_gemm *m, float *scratch) {
     cf_tiling *tiling = &m->tiling;
     const cf_indirection *indirection = &m->indirection;

@@ -7,7 +7,7 @@
 typedef int8_t byte_vec __attribute__((vector_size(CF_LANES)));
 typedef int8_t loose_byte_vec __attribute__((vector_size(CF_LANES), aligned(1), may_alias));
 
-/* How floats are rounded: Quantisation in builder/lower/steps/quantisation.py, as vectors. */
+/* How floats are rounded: Quantisation in builder/compiler/lower/steps/quantisation.py, as vectors. */
 typedef struct {
     vec inverse, low, high, magic; /* 1 / scale; the range of byte - zero */
     ivec offset;

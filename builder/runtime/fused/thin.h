@@ -279,7 +279,7 @@ static void thin_task(void *argument, int64_t task, uint32_t thread) {
         const int64_t first = part_start(t->group_out_channels, tile, tiles);
         const int64_t count = part_start(t->group_out_channels, tile + 1, tiles) - first;
         const int64_t channel = b.group * t->group_out_channels + first;
-        /* Always float32: see builder/lower/packing.py. */
+        /* Always float32: see builder/compiler/lower/packing.py. */
         p.weights = (const float *)t->data->weights + channel * p.taps * p.channels;
         p.bias = t->data->bias + channel;
         p.weights_row = count;

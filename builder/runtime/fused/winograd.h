@@ -11,7 +11,7 @@
  * Where the layer rounds its input to bytes, tiles of the rounded numbers are transformed.
  *
  * Scratch: the band's input [points][tiles][channels + 16]; then, with more tiles, for each thread weights
- * [points][panels][channels][16] and products [points][tiles][CF_NR]. See scratch_size in builder/lower/packing.py.
+ * [points][panels][channels][16] and products [points][tiles][CF_NR]. See scratch_size in builder/compiler/lower/packing.py.
  */
 #ifndef COLDFORGE_WINOGRAD_H
 #define COLDFORGE_WINOGRAD_H

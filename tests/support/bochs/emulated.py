@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from builder.project import RUNTIME
+from builder.base.project import RUNTIME
 from tests.support.bochs.machine import DATA, Machine, link_program
 from tests.support.fused import CACHE, TABLES, Kernels, Prepared, build
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.link.toolchain import run_compiler, run_zig
+from builder.compiler.link.toolchain import run_compiler, run_zig
 from tests.support.needs import needs
 
 SOURCES = Path(__file__).parent

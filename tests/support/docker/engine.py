@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from builder.docker.client import why_no_engine
+from builder.pipeline.docker.docker_client import why_no_engine
 from tests.support.process import stop
 
 CLIENT = "/usr/bin/docker"  # Debian's has BuildKit built in; another one on PATH may lack its plugin

@@ -16,11 +16,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from builder.cache import digest
-from builder.docker.client import client, docker
-from builder.docker.image import ca_secret
-from builder.local import parts
-from builder.project import cache_folder
+from builder.base.cache import digest
+from builder.base.project import cache_folder
+from builder.measure.local import emulator_parts
+from builder.pipeline.docker.builder_image import ca_secret
+from builder.pipeline.docker.docker_client import client, docker
 
 HERE = Path(__file__).parent / "stand_ins"
 CACHE = cache_folder() / "local"
@@ -46,13 +46,13 @@ def floor() -> str:
 def lambda_runtime() -> str:
     """The python3.13 runtime as SAM and the emulator look for it; the tag that SAM asks for."""
     base = _debian("trixie", "ca-certificates", "python3", "python3-venv")
-    emulator = parts.emulator(CACHE)
-    tag = f"coldforge/lambda-stand-in:{digest(HERE, emulator, parts.RUNTIME_LOCK, base, BOTO3)[:12]}"
+    emulator = emulator_parts.emulator(CACHE)
+    tag = f"coldforge/lambda-stand-in:{digest(HERE, emulator, emulator_parts.RUNTIME_LOCK, base, BOTO3)[:12]}"
     if not exists(tag):
         with tempfile.TemporaryDirectory(prefix="coldforge-image-") as context:
             for path in HERE.iterdir():
                 shutil.copy(path, context)
-            shutil.copy(parts.RUNTIME_LOCK, Path(context, "runtime.txt"))
+            shutil.copy(emulator_parts.RUNTIME_LOCK, Path(context, "runtime.txt"))
             shutil.copy(emulator, Path(context, "aws-lambda-rie"))
             _build(Path(context), "lambda.Dockerfile", tag, {"BASE": base, "BOTO3": BOTO3})
     for name in LAMBDA_TAGS:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.frameworks.channels_last import channels_last
+from builder.importers.frameworks.channels_last import channels_last
 
 RANDOM = np.random.default_rng(0)
 FIRST = ("NCHW", "OIHW", "NCHW")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from builder.frameworks.torch_model import open_torch
+from builder.importers.frameworks.torch_model import open_torch
 
 TABLE = torch.arange(30.0).reshape(10, 3)
 LOOKED_UP: dict[str, Callable[[Tensor], Tensor]] = {

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from builder.frameworks.torch_program import as_jax
+from builder.importers.frameworks.torch_program import as_jax
 
 torch.manual_seed(0)
 WHOLE = torch.tensor([[-7, 5, 0, 9], [3, -1, 2, 100]], dtype=torch.int32)

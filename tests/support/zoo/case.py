@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from builder.spec.tensor import TensorSpec
+from builder.config.tensor import TensorSpec
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Any]

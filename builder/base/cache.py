@@ -1,0 +1,112 @@
+"""Stage outputs in folders, built once for the same input.
+
+A stage's key is the hash of everything that goes in: the bytes of its input files, its options and
+coldforge's own code. A folder is built beside its place and moved there whole (``builder.base.files``), so that
+an interrupted or failed stage leaves the previous output as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import builder
+from builder.base.files import Say, locked, replacing_held, settled, silent
+
+KEY_FILE = ".key"
+"""In a stage's folder: what it was made for and how long that took. It is no part of what was made."""
+
+
+def digest(*parts: str | Path) -> str:
+    """SHA-256 (hex) over texts and over the content of files and folders; names within folders count."""
+    total = hashlib.sha256()
+    for part in parts:
+        piece = hashlib.sha256()
+        if isinstance(part, str):
+            piece.update(part.encode())
+        elif part.is_dir():
+            for path in sorted(p for p in part.rglob("*") if p.is_file() and p.name != KEY_FILE):
+                piece.update(f"{path.relative_to(part).as_posix()}\0{file_digest(path)}\n".encode())
+        else:
+            piece.update(file_digest(part).encode())
+        total.update(piece.digest())
+    return total.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def content_digest(path: Path) -> dict[str, str]:
+    """A digest that others can compute too, under the name that in-toto gives its kind.
+
+    ``sha256`` of a file. ``dirHash`` of a folder: the SHA-256 over a line for each file, with its SHA-256 and its name,
+    which is Hash1 of https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash in hex. Bytecode does not count.
+    """
+    if path.is_file():
+        return {"sha256": file_digest(path)}
+    files = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
+    lines = [f"{file_digest(p)}  {name}\n" for name, p in files if "__pycache__" not in name and p.name != KEY_FILE]
+    return {"dirHash": hashlib.sha256("".join(lines).encode()).hexdigest()}
+
+
+def place_file(source: str | Path, target: str | Path) -> None:
+    """Have ``target`` hold what ``source`` does: a hard link where the file system has them, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+@functools.cache
+def code_digest() -> str:
+    """SHA-256 (hex) of coldforge's own builder and runtime sources."""
+    root = Path(builder.__file__).parent
+    sources = sorted(p for p in root.rglob("*") if p.suffix in {".py", ".c", ".h", ".inc", ".mjs", ".json"})
+    return digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
+
+
+def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say = silent) -> bool:
+    """Have ``folder`` hold what ``build`` makes for ``key``; True if it was there already.
+
+    ``build`` gets an empty folder to write into. What it raises passes through, as a DiskError where the disk is at
+    fault, and the previous content of ``folder`` stays. Of several processes one builds, and the others wait for it:
+    ``say`` then gets the line that says so.
+    """
+    if _holds(folder, key) and settled(folder):
+        return True
+    with locked(folder, say):
+        if _holds(folder, key):  # since another process has built it
+            return True
+        with replacing_held(folder) as fresh:
+            begin = time.monotonic()
+            build(fresh)
+            seconds = time.monotonic() - begin
+            files = {p.relative_to(fresh).as_posix(): p.stat().st_size for p in fresh.rglob("*") if p.is_file()}
+            (fresh / KEY_FILE).write_text(json.dumps({"key": key, "files": files, "seconds": seconds}, sort_keys=True))
+    return False
+
+
+def made_in(folder: Path) -> float | None:
+    """How many seconds it took to make what ``run_cached`` has in ``folder``; None where that is not known."""
+    try:
+        return float(json.loads((folder / KEY_FILE).read_text())["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _holds(folder: Path, key: str) -> bool:
+    """Whether ``folder`` was made for ``key`` and still has every file, as long as it was."""
+    try:
+        made = json.loads((folder / KEY_FILE).read_text())
+        return bool(made["key"] == key) and all((folder / f).stat().st_size == n for f, n in made["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False

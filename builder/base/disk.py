@@ -1,0 +1,127 @@
+"""What the disk says when it cannot go on, as an error that names the folder and the next step."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from builder.base.commands import CLEANING
+from builder.base.errors import ColdforgeError, DiskError
+
+_FULL = f"Free some space there ({CLEANING} all that builds keep), then run the same command again."
+
+_FAULTS = {
+    errno.ENOSPC: ("no space is left for {place} ({free} free)", _FULL),
+    errno.EDQUOT: ("your disk quota is used up at {place} ({free} free)", _FULL),
+    errno.EROFS: ("{place} is on a read-only file system", "Work in a checkout on a file system that can be written."),
+    errno.EACCES: (
+        "{user} may not use {place}",
+        "`ls -ld {folder}` says whose it is: a build by another user, such as root, may have made it. Give it to "
+        "{user}, or delete it; then run the same command again.",
+    ),
+    errno.EFBIG: (
+        "a file in {place} would be larger than its file system or `ulimit -f` allows",
+        "Raise the limit with `ulimit -f unlimited`, then run the same command again.",
+    ),
+    errno.EMFILE: (
+        "too many files are open in this process (at {place}; the limit is {files})",
+        "Raise the limit with `ulimit -n 4096`, then run the same command again.",
+    ),
+    errno.ENFILE: (
+        "too many files are open on this machine (at {place})",
+        "End other programs, or raise `sysctl fs.file-max`; then run the same command again.",
+    ),
+    errno.EIO: ("the disk of {place} fails", "Look into the system's log (`dmesg`), and at the disk's health."),
+}
+_FAULTS[errno.EPERM] = _FAULTS[errno.EACCES]
+"""What it means, and what to do."""
+
+_SAID = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO)
+_WORDS = {os.strerror(number): number for number in _SAID} | {
+    "NoSpaceLeft": errno.ENOSPC,
+    "DiskQuota": errno.EDQUOT,
+    "ReadOnlyFileSystem": errno.EROFS,
+    "ProcessFdQuotaExceeded": errno.EMFILE,
+    "SystemFdQuotaExceeded": errno.ENFILE,
+}
+"""How other programs' messages name them: as the C library does, or zig."""
+
+_NOTHING, _LITTLE = 64 << 10, 16 << 20
+"""Bytes. Whoever has less than the first free, and fails without a reason, fails for want of space. So does a program
+that has less than the second and dies without a word: what it had written so far may be gone already."""
+
+SAID_NOTHING = "and said nothing"
+"""In the error for such a program."""
+
+
+def disk_error(error: BaseException, folder: Path) -> DiskError | None:
+    """The DiskError that ``error`` stands for, met while ``folder`` was written; None if it is another kind of error.
+
+    Programs that a build runs, and some libraries, say what the disk said only in their messages: those count too.
+    """
+    if isinstance(error, DiskError):
+        return error
+    number = error.errno if isinstance(error, OSError) else None
+    said = "" if number in _FAULTS else str(error).strip()
+    if number not in _FAULTS:
+        number = next((number for words, number in _WORDS.items() if words in said), None)
+    if number is None and isinstance(error, OSError | ColdforgeError):
+        number = errno.ENOSPC if _free(folder) < (_LITTLE if SAID_NOTHING in said else _NOTHING) else None
+    if number is None:
+        return None
+    place = _named(error) or folder
+    words = {
+        "place": place,
+        "folder": _existing(place),
+        "free": f"{_free(place) / 1e6:,.1f} MB",
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "user": _user(),
+    }
+    what, step = _FAULTS[number]
+    also = f"\n{said[-1000:]}" if said else ""
+    return DiskError(f"{what.format(**words)}. {step.format(**words)} The last good result is unchanged.{also}")
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """What the disk refuses while the block writes below ``folder`` becomes a DiskError; all else passes through."""
+    try:
+        yield
+    except Exception as error:
+        found = disk_error(error, folder)
+        if found is None or found is error:
+            raise
+        raise found from error
+
+
+def _named(error: BaseException) -> Path | None:
+    """The file that an OSError names; a name within a folder that is open, and no path, does not count."""
+    names = [getattr(error, "filename2", None), getattr(error, "filename", None)]
+    paths = [Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes | os.PathLike)]
+    return next((path for path in paths if path.is_absolute()), None)
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above ``path``, or itself, that is there."""
+    return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+
+
+def _free(path: Path) -> int:
+    """Bytes that this user can still write to the file system of ``path``."""
+    try:
+        about = os.statvfs(_existing(path))
+    except OSError:
+        return 1 << 62
+    return about.f_bavail * about.f_frsize
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        return f"user {os.getuid()}"

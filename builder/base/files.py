@@ -1,0 +1,239 @@
+"""Files and folders that appear whole or not at all, whatever stops the process, and for one maker at a time.
+
+What is delivered is made under another name beside its place, written to the disk (fsync), and renamed. Readers of
+the place find the old content or the new. A lock, the file ``.<name>.lock`` beside the place, keeps other processes
+from making the same meanwhile. It goes with the process that holds it, so its holder may delete whatever others left
+behind: their names begin with ``<name>.tmp-``, and nobody else can be at them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from builder.base.disk import disk_errors
+
+Say = Callable[[str], object]
+"""Gets the one line that a person reads while this process waits for another."""
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
+
+
+def silent(_: str) -> None:
+    """For whom nobody watches."""
+
+
+@contextmanager
+def locked(target: Path, say: Say = silent) -> Iterator[None]:
+    """No other process is in such a block for ``target`` meanwhile. Not reentrant.
+
+    Leftovers of those that were killed in one are gone when the block begins. Raises DiskError.
+    """
+    with disk_errors(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path = _lock_of(target)
+        file = _acquire(path, target, say)
+    try:
+        with disk_errors(target.parent):
+            with suppress(OSError):  # a full disk takes no number: whoever waits can do without
+                os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            _sweep(target)
+        yield
+    finally:
+        try:
+            with suppress(OSError):
+                path.unlink()  # while it is held: whoever waits for it then sees that it has gone, and makes his own
+        finally:
+            os.close(file)
+
+
+@contextmanager
+def replacing(target: Path, say: Say = silent) -> Iterator[Path]:
+    """An empty folder beside ``target``, which takes its place when the block ends well.
+
+    When the block raises, or the process is killed, ``target`` stays as it was. Readers of ``target`` see the old
+    content or the new, never a mixture, and on Linux never nothing. Raises DiskError for what the disk refuses.
+    """
+    with locked(target, say), replacing_held(target) as fresh:
+        yield fresh
+
+
+@contextmanager
+def replacing_held(target: Path) -> Iterator[Path]:
+    """``replacing``, for whoever is in a ``locked`` block for ``target``."""
+    with disk_errors(target.parent), _scratch(target) as fresh:
+        yield fresh
+        # Whatever the umask is here, Lambda's user must be able to look inside.
+        for folder in (fresh, *(p for p in fresh.rglob("*") if p.is_dir())):
+            folder.chmod(0o755)
+        sync(fresh)
+        swap(fresh, target)
+        _sync_one(target.parent)
+
+
+@contextmanager
+def scratch(target: Path) -> Iterator[Path]:
+    """A folder beside ``target`` that is gone when the block ends, or the next one for ``target`` begins."""
+    with locked(target), disk_errors(target.parent), _scratch(target) as fresh:
+        yield fresh
+
+
+@contextmanager
+def replacing_file(target: Path) -> Iterator[Path]:
+    """A path beside ``target``; the file written there takes its place when the block ends well. Raises DiskError.
+
+    Where ``target`` is a link, what it leads to is replaced. A device or a pipe is written to as it is.
+    """
+    target = Path(os.path.realpath(target))
+    if target.exists() and not target.is_file():
+        with disk_errors(target.parent):
+            yield target
+        return
+    with locked(target), disk_errors(target.parent):
+        fresh = target.with_name(f"{target.name}.tmp-{os.getpid()}")
+        try:
+            yield fresh
+            _sync_one(fresh)
+            fresh.replace(target)
+            _sync_one(target.parent)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+def write_file(target: Path, content: str | bytes) -> None:
+    """Have ``target`` hold ``content`` (UTF-8), whole or as before. Raises DiskError."""
+    with replacing_file(target) as fresh:
+        fresh.write_bytes(content.encode() if isinstance(content, str) else content)
+        if target.is_file():
+            shutil.copymode(target, fresh)
+
+
+def sync(folder: Path) -> None:
+    """Have the disk hold all that is below ``folder``, the folders themselves last."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                _sync_one(path)
+        _sync_one(Path(parent))
+
+
+def swap(fresh: Path, target: Path) -> None:
+    """Move the folder ``fresh`` to ``target``; what was there is deleted. Both must be in one file system."""
+    if not os.path.lexists(target):
+        fresh.rename(target)
+    elif not _exchange(fresh, target):
+        aside = _aside(target)
+        try:
+            target.rename(aside)
+            fresh.rename(target)
+        except BaseException:
+            if not os.path.lexists(target):
+                aside.rename(target)
+            raise
+        remove(aside)
+    remove(fresh)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link or a folder with all that is in it, as far as that is possible."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _acquire(path: Path, target: Path, say: Say) -> int:
+    """A descriptor of the file ``path``, locked."""
+    told = False
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not told:
+                    say(f"waiting for {_holder(file)}, which is working on {target}")
+                    told = True
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                say(f"{target.parent} is on a file system without locks: run one build at a time there")
+            if os.path.lexists(path) and os.path.samestat(os.fstat(file), path.lstat()):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # whoever held it has deleted it
+
+
+def _holder(file: int) -> str:
+    number = os.pread(file, 20, 0).decode(errors="replace").strip()
+    return f"process {number}" if number.isdigit() else "another process"
+
+
+def settled(target: Path) -> bool:
+    """Whether nobody makes ``target`` now, and nobody who was killed left anything beside it."""
+    return not _leftovers(target) and not os.path.lexists(_lock_of(target))
+
+
+def _leftovers(target: Path) -> list[Path]:
+    return [path for path in target.parent.iterdir() if path.name.startswith(f"{target.name}.tmp-")]
+
+
+def _sweep(target: Path) -> None:
+    """Delete what others left that were killed while they held the lock."""
+    aside = _aside(target)
+    if os.path.lexists(aside) and not os.path.lexists(target):
+        aside.rename(target)  # killed between the two renames of ``swap``
+    for path in _leftovers(target):
+        remove(path)
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    fresh = Path(tempfile.mkdtemp(prefix=f"{target.name}.tmp-", dir=target.parent))
+    try:
+        yield fresh
+    finally:
+        remove(fresh)
+
+
+def _lock_of(target: Path) -> Path:
+    return target.with_name(f".{target.name}.lock")
+
+
+def _aside(target: Path) -> Path:
+    """Where the old content is for a moment on file systems that cannot exchange two folders."""
+    return target.with_name(f"{target.name}.tmp-old")
+
+
+def _sync_one(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot
+            raise
+    finally:
+        os.close(file)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Let two paths change places at once; False where the system or the file system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    result: int = rename(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), ctypes.c_uint(_RENAME_EXCHANGE))
+    return result == 0

@@ -1,0 +1,96 @@
+"""Lines that live, on a terminal: rich's spinners and bars. ``builder.base.progress`` says what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+from rich.progress import Task as Row
+from rich.table import Column
+from rich.text import Text
+
+from builder.base.screen import Style, Task
+
+STYLES: dict[Style, str] = {"plain": "", "name": "bold", "soft": "dim", "bad": "bold red"}
+
+
+class Live:
+    """A terminal whose last lines are what goes on now."""
+
+    def __init__(self, stream: TextIO, *, colour: bool) -> None:
+        self.console = Console(file=stream, no_color=not colour, highlight=False, force_terminal=True)
+        self.rows = Progress(
+            SpinnerColumn(),
+            TextColumn(
+                "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+            ),
+            _Bar(bar_width=20),
+            _Amount(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            console=self.console,
+            transient=True,
+            expand=True,  # the description has what the others leave
+            redirect_stdout=False,  # a result may be piped on
+        )
+
+    def line(self, *pieces: tuple[str, Style]) -> None:
+        text = Text.assemble(*((piece, STYLES[style]) for piece, style in pieces))
+        self.console.print(text, soft_wrap=True)
+
+    @contextmanager
+    def running(self, text: str, *, in_bytes: bool = False) -> Iterator[Task]:
+        if not self.rows.task_ids:
+            self.rows.start()
+        row = self.rows.add_task(text, total=None, in_bytes=in_bytes)
+        try:
+            yield _Live(self.rows, row, text)
+        finally:
+            self.rows.remove_task(row)
+            if not self.rows.task_ids:
+                self.rows.stop()
+
+
+@dataclass(frozen=True)
+class _Live:
+    rows: Progress
+    row: TaskID
+    text: str
+
+    def at(self, done: int, total: int | None, what: str) -> None:
+        self.rows.update(
+            self.row, completed=done, total=total, description=f"{self.text}: {what}" if what else self.text
+        )
+
+
+class _Bar(BarColumn):
+    """Only for what is counted."""
+
+    def render(self, task: Row) -> Text:  # type: ignore[override]
+        return super().render(task) if task.total else Text()  # type: ignore[return-value]
+
+
+class _Amount(ProgressColumn):
+    """``3 of 8``, or bytes and how fast they come."""
+
+    def __init__(self, table_column: Column) -> None:
+        super().__init__(table_column)
+        self.came, self.speed = DownloadColumn(), TransferSpeedColumn()
+
+    def render(self, task: Row) -> Text:
+        if task.fields["in_bytes"]:
+            return Text.assemble(self.came.render(task), "  ", self.speed.render(task))
+        return Text(f"{int(task.completed)} of {int(task.total)}") if task.total else Text()

@@ -1,0 +1,103 @@
+"""The fork server: a process with TensorFlow loaded, whose children each do one job in the sandbox.
+
+    python -P -m builder.base.sandbox.fork_server <descriptor of a socket to the builder> <folder> <modules to load>
+
+The folder is empty, and for the jobs' temporary files. It goes with the server.
+
+TensorFlow takes 2 s to load, and a fork of a process that has it 0.1 s. The server itself never sees a model: it
+passes a request on to a child, unopened, waits for the child, and says how it ended. It ends, and its child with it,
+when the builder does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder.base.sandbox import sandbox_child
+from builder.base.sandbox.sandbox_job import Request, Status, receive, send_status
+
+
+def serve(client: socket.socket, folder: Path) -> None:
+    """Do what ``client`` asks for, one request after the other, until it hangs up. ``folder``: for temporary files."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    while request := receive(client):
+        scratch = tempfile.mkdtemp(dir=folder)
+        try:
+            status = _run(request, Path(scratch), client, woken)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+            os.close(request.log)
+            os.close(request.answer)
+        if status is None:
+            return
+        send_status(client, status)
+
+
+def _run(request: Request, scratch: Path, client: socket.socket, woken: int) -> Status | None:
+    """None where the client has hung up."""
+    server = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        sandbox_child.main(request, scratch, server)
+    end = time.monotonic() + request.seconds
+    ended = False
+    try:
+        while True:
+            left = end - time.monotonic()
+            ready, _, _ = select.select([client.fileno(), woken], [], [], max(left, 0.0))
+            if woken in ready:
+                os.read(woken, 64)
+                found, raw = os.waitpid(pid, os.WNOHANG)
+                if ended := found == pid:
+                    return Status(os.waitstatus_to_exitcode(raw), too_long=False)
+            if client.fileno() in ready:  # nothing is sent before the answer: this is the end
+                return None
+            if left <= 0:
+                return Status(-signal.SIGKILL, too_long=True)
+    finally:
+        if not ended:
+            _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    """The child, and what it started where the system let it."""
+    for end in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            end(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _main(descriptor: int, folder: Path, modules: Sequence[str]) -> None:
+    try:
+        gc.disable()  # what is imported stays: looking through it again and again would take a third of the time
+        # Python lists a folder anew once it has changed, and a job may not list the one that "handler" lies in.
+        for name in ("handler", *modules):
+            importlib.import_module(name)
+        gc.freeze()  # a child's collector does not touch, and so copy, what was there before
+        gc.enable()
+        with socket.socket(fileno=descriptor) as client:
+            serve(client, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

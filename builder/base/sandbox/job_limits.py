@@ -1,0 +1,65 @@
+"""How much memory, time and disk a job may have."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from builder.base.errors import UsageError
+
+MEMORY_SHARE = 0.75
+"""Of the machine's memory, so that the machine outlives a job."""
+SECONDS = 3600.0
+FILE_SIZE = 16 << 30
+"""Bytes of one file: tfcompile's constants take up to twice a graph's 2 GB, each rounded up to a power of two."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``memory``: bytes of what a job allocates; ``seconds``: of wall-clock time, and of each processor."""
+
+    memory: int
+    seconds: float = SECONDS
+
+    @classmethod
+    def of_machine(cls, environment: Mapping[str, str] = os.environ) -> Limits:
+        """Three quarters of the machine's memory and an hour, unless COLDFORGE_MEMORY_GB or COLDFORGE_SECONDS says
+        otherwise. Raises UsageError."""
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = _number(environment, "COLDFORGE_MEMORY_GB", whole * MEMORY_SHARE / 1e9)
+        return cls(int(memory * 1e9), _number(environment, "COLDFORGE_SECONDS", SECONDS))
+
+    def apply(self) -> None:
+        """To this process and all that it starts, for good."""
+        processor_seconds = int(self.seconds * (os.cpu_count() or 1)) + 1
+        _limit(resource.RLIMIT_DATA, self.memory)
+        _limit(resource.RLIMIT_CPU, processor_seconds)
+        _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
+        _limit(resource.RLIMIT_CORE, 0)
+
+
+def out_of_memory(limits: Limits) -> str:
+    """The message for a job that needs more."""
+    return (
+        f"the model needs more than {limits.memory / 1e9:.1f} GB, which is what reading or compiling one may have; "
+        "COLDFORGE_MEMORY_GB=... gives it more."
+    )
+
+
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _number(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise UsageError(f"{name}={text} is not a number above 0.")
+    return value

@@ -1,0 +1,55 @@
+"""What this system has to confine a process with, and what to say where something is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.base.sandbox import landlock, seccomp
+
+DEMAND = "COLDFORGE_SANDBOX"
+"""In the environment: ``require`` ends a build where the sandbox is incomplete."""
+CONTAINED = "COLDFORGE_CONTAINED"
+"""In the environment of a build in Docker: the container confines it, whatever the kernel lets it do itself."""
+
+WHOLE = 3
+"""The first version of Landlock that keeps files from being emptied."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """``landlock``: its version, 0 where there is none; ``seccomp``: whether there are filters."""
+
+    landlock: int
+    seccomp: bool
+
+    @classmethod
+    def here(cls) -> Kernel:
+        return cls(landlock.version(), seccomp.available())
+
+    def __str__(self) -> str:
+        version = f"Landlock {self.landlock}" if self.landlock else "no Landlock"
+        return f"{version}, {'seccomp' if self.seccomp else 'no seccomp'}"
+
+    def require_demanded(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Raise EnvironmentSetupError where DEMAND asks for a complete sandbox, and this one is not."""
+        demand = environment.get(DEMAND, "")
+        if demand not in ("", "require"):
+            raise UsageError(f"{DEMAND}={demand} is not known: it is `require`, or not set.")
+        if demand and (line := self.missing(environment)):
+            raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model is read or run.\n{line}")
+
+    def missing(self, environment: Mapping[str, str] = os.environ) -> str:
+        """One line for the screen; empty where nothing is missing, and in a container of coldforge's own."""
+        lacks = [
+            *([] if self.landlock >= WHOLE else ["Landlock, so a model's code can reach this user's files"]),
+            *([] if self.seccomp else ["seccomp filters, so a model's code can use the network and run programs"]),
+        ]
+        if not lacks or environment.get(CONTAINED):
+            return ""
+        return (
+            f"SANDBOX INCOMPLETE: this system lacks {'; and '.join(lacks)}. Build in Docker, or on "
+            "Linux 6.2 or newer, unless you trust the model."
+        )

@@ -1,0 +1,71 @@
+"""A child of the fork server: gives up everything that a job does not need, then does the job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from builder.base.errors import ColdforgeError, EnvironmentSetupError
+from builder.base.sandbox import privileges
+from builder.base.sandbox.confinement import confine
+from builder.base.sandbox.job_limits import out_of_memory
+from builder.base.sandbox.sandbox_job import Job, Request, error_answer, value_answer
+
+_ANSWER = 3
+FAILED = 1
+"""Exit code of a job that raised anything but a ColdforgeError; the log has its traceback."""
+
+
+def main(request: Request, scratch: Path, server: int) -> NoReturn:
+    """Do the job of ``request`` and end. ``scratch``: an empty folder for temporary files; ``server``: who forked."""
+    code = FAILED
+    try:
+        os.setsid()
+        privileges.die_with_parent(server)
+        _keep_only(request.log, request.answer)
+        job: Job = pickle.loads(request.pickled)  # the builder's own; nothing of a model has been read yet
+        _move_in(job, scratch)
+        confine(job.limits, job.kernel, job.reads, [job.writes, scratch])
+        _answer(job)
+        sys.stdout.flush()
+        code = 0
+    except BaseException:
+        with contextlib.suppress(OSError):  # the log's disk is full
+            traceback.print_exc()
+            sys.stdout.flush()
+    finally:
+        os._exit(code)
+
+
+def _answer(job: Job) -> None:
+    try:
+        answer = value_answer(job.function(*job.arguments))
+    except ColdforgeError as error:
+        answer = error_answer(error.exit_code, str(error))
+    except MemoryError:
+        answer = error_answer(EnvironmentSetupError.exit_code, out_of_memory(job.limits))
+    with os.fdopen(_ANSWER, "wb") as file:
+        file.write(answer)
+
+
+def _keep_only(log: int, answer: int) -> None:
+    """Standard output and error in ``log``, ``answer`` as the only other descriptor."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log, answer, nothing = (os.dup2(d, 64 + i, inheritable=False) for i, d in enumerate((log, answer, nothing)))
+    for descriptor, wanted in ((nothing, 0), (log, 1), (log, 2), (answer, _ANSWER)):
+        os.dup2(descriptor, wanted)
+    os.closerange(_ANSWER + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _move_in(job: Job, scratch: Path) -> None:
+    """Everything that finds a folder by the environment finds the private one."""
+    places = ("TMPDIR", "HOME", "KERAS_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
+    os.environ.update(dict.fromkeys(places, str(scratch)))
+    tempfile.tempdir = None
+    os.chdir(job.writes)

@@ -1,0 +1,250 @@
+"""The processors that libraries are built for: all that is known of each, and nowhere else.
+
+Data only, of the standard library's types. docs/targets.md lists what a new target needs besides its entry here.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, replace
+
+from builder.base.errors import UsageError, VerifyError
+
+GLIBC_FLOOR = "2.34"
+"""The newest glibc that a library may ask for: Amazon Linux 2023's. It ends the triples, and the audit checks it."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One copy of some kernels: the C name of its table, the compiler's name of the CPU, more flags.
+
+    For integer GEMM and attention, ``table`` is the function's own name.
+    """
+
+    table: str
+    cpu: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Level:
+    """What runs on a processor that ``cf_cpu_level()`` gives this number: the place in ``Target.levels``.
+
+    ``isa``: the instruction set's name in model.json. ``fused``, ``integer``: the copies of the kernels; two levels
+    may share one.
+    """
+
+    isa: str
+    fused: Copy
+    integer: Copy
+
+    @property
+    def attention(self) -> Copy:
+        """Compiled as the fused kernels are."""
+        return replace(self.fused, table=self.fused.table.replace("fused", "attention"))
+
+
+@dataclass(frozen=True)
+class Xla:
+    """What XLA's compiler is told: LLVM's triple and CPU.
+
+    ``leaves_ir``: it is to keep the kernels' LLVM IR, which another compiler makes the library of.
+    """
+
+    triple: str
+    cpu: str
+    leaves_ir: bool = False
+
+
+@dataclass(frozen=True)
+class Elf:
+    """What an ELF header says of the machine: pyelftools' name and the number of e_machine, and the data's layout.
+
+    ``stack_guard``: the library in which glibc keeps the stack protector's guard; none if it is in the thread's block.
+    """
+
+    machine: str
+    number: int
+    bits: int = 64
+    little_endian: bool = True
+    stack_guard: str = ""
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """QEMU's user mode for one target; of ``programs`` and ``cpus`` the first that is there is taken."""
+
+    programs: tuple[str, ...]
+    cpus: tuple[str, ...]
+    root: str  # folder of the target's C library
+    packages: str  # Debian's and Ubuntu's
+
+
+@dataclass(frozen=True)
+class PinnedFile:
+    """A file in a package that is fetched: its path there, and its SHA-256 (hex)."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor to build for.
+
+    ``name``: in model.toml, on the command line and in every JSON file. ``suffix``: ends the name of every folder made
+    for it; Lambda's default has none. ``triple``, ``baseline_cpu``, ``kernel_cpu``: clang's names, of code that runs on
+    any processor of the architecture and of code that needs the first level. The fields from ``levels`` on are empty
+    where a target has nothing of the kind: WebAssembly is no processor of Lambda's.
+    """
+
+    name: str
+    suffix: str
+    triple: str
+    baseline_cpu: str
+    kernel_cpu: str
+    xla: Xla
+    flags: tuple[str, ...] = ()  # of the C compiler, for this architecture alone
+    levels: tuple[Level, ...] = ()
+    elf: Elf | None = None
+    machines: tuple[str, ...] = ()  # what platform.machine() calls it, in lower case
+    emulator: Emulator | None = None
+    architecture: str = ""  # Lambda's and SAM's name
+    wheels: tuple[str, ...] = ()  # pip's platform tags of Lambda's packages
+    lambda_emulator: PinnedFile | None = None  # AWS's Runtime Interface Emulator, in the SAM CLI's wheel
+
+    @property
+    def option(self) -> str:
+        """What a `make` command says to be for it: " TARGET=arm64", and nothing for Lambda's default."""
+        return f" TARGET={self.name}" if self.suffix else ""
+
+    @property
+    def fused_copies(self) -> tuple[Copy, ...]:
+        """Every copy of the fused kernels, once."""
+        return tuple(dict.fromkeys(level.fused for level in self.levels))
+
+    @property
+    def attention_copies(self) -> tuple[Copy, ...]:
+        """Every copy of attention, once."""
+        return tuple(dict.fromkeys(level.attention for level in self.levels))
+
+    @property
+    def integer_copies(self) -> tuple[Copy, ...]:
+        """Every copy of integer GEMM, once."""
+        return tuple(dict.fromkeys(level.integer for level in self.levels))
+
+    def isas(self, *, fused: bool, integer: bool) -> list[str]:
+        """The instruction sets that a library holds kernels for, by ``cf_cpu_level()``.
+
+        ``fused``, ``integer``: whether it has steps of these kinds. Without either there is one: XLA's own.
+        """
+        if integer:
+            return [level.isa for level in self.levels]
+        found = {level.fused: level.isa for level in reversed(self.levels)}
+        return [found[copy] for copy in self.fused_copies][: None if fused else 1]
+
+
+_WIDE = ("-mprefer-vector-width=512",)
+"""Without the flag, clang keeps to 256-bit vectors."""
+
+_FUSED_V4 = Copy("cf_fused_v4", "x86_64_v4", _WIDE)
+
+X86_64 = Target(
+    name="x86_64",
+    suffix="",
+    triple=f"x86_64-linux-gnu.{GLIBC_FLOOR}",
+    baseline_cpu="x86_64",
+    kernel_cpu="x86_64_v3",
+    # LLVM's "x86-64-v3" is that level and no more; "haswell" would add AES, PCLMUL and others to it.
+    xla=Xla("x86_64-unknown-linux-gnu", "x86-64-v3"),
+    levels=(
+        Level("x86-64-v3", Copy("cf_fused_v3", "x86_64_v3"), Copy("cf_integer_v3", "x86_64_v3")),
+        Level("x86-64-v4", _FUSED_V4, Copy("cf_integer_v4", "x86_64_v4", _WIDE)),
+        Level("x86-64-v4+avx512vnni", _FUSED_V4, Copy("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE)),
+        Level(
+            "x86-64-v4+avx512vnni+amx-int8",
+            _FUSED_V4,
+            Copy(
+                "cf_integer_amx",
+                "x86_64_v4+avx512vnni+amx_tile+amx_int8",
+                (*_WIDE, "-DCF_WITHOUT_TILES=cf_integer_vnni"),
+            ),
+        ),
+    ),
+    elf=Elf("EM_X86_64", 62),
+    machines=("x86_64", "amd64"),
+    architecture="x86_64",
+    wheels=("manylinux2014_x86_64", "manylinux_2_28_x86_64"),
+    lambda_emulator=PinnedFile(
+        "samcli/local/rapid/aws-lambda-rie-x86_64", "6b1e686e62ab2baf5759c412c4864276ef2a88b094fca53ec070637ccba9b9a5"
+    ),
+)
+
+_FUSED_N1 = Copy("cf_fused_n1", "neoverse_n1")
+
+ARM64 = Target(
+    name="arm64",
+    suffix="-arm64",
+    triple=f"aarch64-linux-gnu.{GLIBC_FLOOR}",
+    baseline_cpu="generic",
+    kernel_cpu="neoverse_n1",
+    # Graviton2. A newer one would bring SVE, which Graviton2 has not.
+    xla=Xla("aarch64-unknown-linux-gnu", "neoverse-n1"),
+    # Return addresses are signed where the processor can (Graviton3); on Graviton2 these instructions do nothing.
+    flags=("-mbranch-protection=pac-ret",),
+    # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/notes/kernels.md.
+    levels=(
+        Level("neoverse-n1", _FUSED_N1, Copy("cf_integer_n1", "neoverse_n1")),
+        Level("neoverse-n1+i8mm", _FUSED_N1, Copy("cf_integer_i8mm", "neoverse_n1+i8mm")),
+    ),
+    elf=Elf("EM_AARCH64", 183, stack_guard="ld-linux-aarch64.so.1"),
+    machines=("aarch64", "arm64"),
+    emulator=Emulator(
+        programs=("qemu-aarch64", "qemu-aarch64-static"),
+        # QEMU before 7 knows no Neoverse. "max" would offer the library more than Graviton2 has.
+        cpus=("neoverse-n1", "max,sve=off"),
+        root="/usr/aarch64-linux-gnu",
+        packages="qemu-user libc6-arm64-cross",
+    ),
+    architecture="arm64",
+    wheels=("manylinux2014_aarch64", "manylinux_2_28_aarch64"),
+    lambda_emulator=PinnedFile(
+        "samcli/local/rapid/aws-lambda-rie-arm64", "ec2e5d09633d853834c008b1ef264bf834b258a94d551d2b2074966494b39a21"
+    ),
+)
+
+WASM32 = Target(
+    name="wasm32",
+    suffix="-wasm32",
+    triple="wasm32-wasi",
+    baseline_cpu="generic",
+    kernel_cpu="generic+simd128",
+    # XLA has no back end for WebAssembly. For this CPU its kernels have vectors of 128 bits, as WebAssembly has.
+    xla=Xla(X86_64.xla.triple, "x86-64", leaves_ir=True),
+)
+"""No target of a bundle: ``builder.release.wasm`` makes modules for it."""
+
+TARGETS = (X86_64, ARM64)
+"""Those that a bundle can be for."""
+
+DEFAULT = TARGETS[0]
+"""Lambda's own, and a model.toml's that names none."""
+
+NAMES = tuple(target.name for target in TARGETS)
+
+
+def target_named(name: str) -> Target:
+    """The target of a bundle called ``name``. Raises UsageError for another word."""
+    for target in TARGETS:
+        if target.name == name:
+            return target
+    raise UsageError(f"there is no target {name!r}; use {', '.join(NAMES)} or all.")
+
+
+def host_target() -> Target:
+    """The target that this machine runs libraries of. Raises VerifyError where there is none."""
+    machine = platform.machine()
+    for target in TARGETS:
+        if machine.lower() in target.machines:
+            return target
+    raise VerifyError(f"this machine ({machine}) is not a target; libraries are made for {', '.join(NAMES)}.")

@@ -1,0 +1,123 @@
+"""Files that a process left which is not trusted: regular ones alone, and no link is followed.
+
+A link in a folder that a hostile process may write leads wherever its author likes. So a path is opened folder by
+folder, each without following a link, and what is read is what was looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from builder.base.errors import SandboxError
+
+_CHUNK = 1 << 20
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def exists(root: Path, name: str) -> bool:
+    """Whether ``name`` (with slashes) is anything at all below ``root``. Raises SandboxError for a link on the way."""
+    try:
+        with _folder_of(root, name) as (folder, last):
+            os.stat(last, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def open_regular(root: Path, name: str) -> Iterator[IO[bytes]]:
+    """The file ``name`` (with slashes) below the folder ``root``, to be read; ``root`` itself is trusted.
+
+    Raises SandboxError where it, or a folder on the way, is a link, where it is no regular file or has another name
+    besides, and FileNotFoundError.
+    """
+    with _folder_of(root, name) as (folder, last):
+        _require_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)  # a device is not even opened
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(last, flags, dir_fd=folder), "rb") as file:
+            _require_regular(os.fstat(file.fileno()), name)
+            yield file
+
+
+def copy_regular(root: Path, name: str, target: Path, limit: int) -> int:
+    """Copy the file ``name`` below ``root`` to ``target`` and return its bytes, at most ``limit``.
+
+    Folders on the way to ``target`` are made; its mode is 0644. Raises as ``open_regular``, and SandboxError for a
+    larger file.
+    """
+    with open_regular(root, name) as source:
+        if os.fstat(source.fileno()).st_size > limit:
+            raise SandboxError(f"{name} is larger than a build's result can be (more than {limit:,} bytes left).")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copied = 0
+        with target.open("xb") as file:
+            while chunk := source.read(min(_CHUNK, limit - copied)):
+                file.write(chunk)
+                copied += len(chunk)
+        target.chmod(0o644)
+    return copied
+
+
+def require_regular(root: Path) -> None:
+    """Raises SandboxError where there is anything below ``root`` but folders and regular files of one name each."""
+    for folder, folders, files in os.walk(root, followlinks=False):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            found = path.lstat()
+            if not stat.S_ISDIR(found.st_mode):
+                _require_regular(found, str(path.relative_to(root)))
+
+
+def make_folder(root: Path, name: str) -> Path:
+    """The folder ``name`` (with slashes) below ``root``, made where it is not there. Raises SandboxError for a link."""
+    path = root
+    for part in PurePosixPath(name).parts:
+        path = path / part
+        try:
+            path.mkdir()
+        except FileExistsError:
+            if not stat.S_ISDIR(mode := path.lstat().st_mode):
+                raise SandboxError(f"{path} is {_kind(mode)}, not a folder: an earlier build put it there.") from None
+    return path
+
+
+@contextmanager
+def _folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
+    """The descriptor of the folder that ``name`` is in, and its last part."""
+    *folders, last = PurePosixPath(name).parts
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    here = os.open(root, flags)
+    try:
+        for part in folders:
+            found = os.stat(part, dir_fd=here, follow_symlinks=False)
+            if not stat.S_ISDIR(found.st_mode):
+                raise SandboxError(f"{name}: {part} is {_kind(found.st_mode)}, not a folder.")
+            inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = inner
+        yield here, last
+    finally:
+        os.close(here)
+
+
+def _require_regular(found: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise SandboxError(f"{name} is {_kind(found.st_mode)}; a build leaves regular files only.")
+    if found.st_nlink > 1:  # 0: it was replaced while it was opened
+        raise SandboxError(f"{name} has a hard link elsewhere; a build's files have none.")
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "a file")

@@ -1,0 +1,27 @@
+"""What a person reads of a build: before it, and when it has ended."""
+
+from __future__ import annotations
+
+from builder import __version__
+from builder.cli.build_tables import agreement_table, audit_line, lowering_line, size_table
+from builder.pipeline.build_bundle import Built
+from builder.pipeline.workspace import Workspace
+
+
+def begins(ws: Workspace) -> str:
+    """One line: which model, for what."""
+    spec = ws.spec
+    batches, sizes = ", ".join(map(str, spec.buckets)), len(spec.variants) // len(spec.buckets)
+    several = f", in {sizes} sizes" if sizes > 1 else ""
+    return f"coldforge {__version__}: {spec.name} {spec.version} for {ws.target.name}, batch {batches}{several}"
+
+
+def finished(built: Built) -> str:
+    """Sizes, agreement with TensorFlow, lowering and audit; and the state that the model keeps, if it does."""
+    library = built.library
+    parts = [size_table(built.bundle.sizes), "", agreement_table(library.verification), ""]
+    parts += [lowering_line(library.lowering), audit_line(library.audit)]
+    if library.states:
+        names = ", ".join(library.states)
+        parts.append(f"state: {names}; each opened model has its own, and the function resets it before every request")
+    return "\n".join(parts)

@@ -1,0 +1,104 @@
+"""Results of a build as plain text: its sizes, its agreement with TensorFlow, its lowering and its audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from builder.base.commands import DEPLOYING
+from builder.base.console_tables import RULE, table
+from builder.package.lambda_limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
+
+if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
+    from builder.compiler.audit import AuditReport
+    from builder.compiler.lower.decisions import LoweringReport
+    from builder.verify.agreement import OutputAgreement
+    from builder.verify.verification import Verification
+
+
+def size_table(sizes: SizeTable) -> str:
+    """Each component's bytes, the total, and how much of each limit is used."""
+    rows: list[Sequence[str] | None] = [(c.name, f"{c.unzipped:,}", f"{c.zipped:,}") for c in sizes.components]
+    rows += [
+        RULE,
+        ("together", f"{sizes.unzipped:,}", f"{sizes.zipped:,}"),
+        ("largest zip", "", f"{sizes.largest_zip:,}"),
+        ("limit", f"{sizes.max_unzipped:,}", f"{sizes.max_zipped:,}"),
+        ("used", _share(sizes.unzipped, sizes.max_unzipped), _share(sizes.largest_zip, sizes.max_zipped)),
+    ]
+    text = table(("bytes", "unzipped", "zipped"), rows, right=(1, 2))
+    if sizes.largest_zip > DIRECT_UPLOAD_ZIPPED and sizes.max_zipped != CONTAINER_IMAGE:
+        text += f"\n  The largest zip is over 50 MB: deploy it through S3, as {DEPLOYING} do."
+    return text
+
+
+def _share(used: int, limit: int) -> str:
+    return f"{100 * used / limit:.1f} %" if limit else "–"
+
+
+def agreement_table(verification: Verification) -> str:
+    """Each output's worst error against TensorFlow's answers and its tolerance, then warnings and failures."""
+    rows = [_agreement_row(row) for row in verification.outputs]
+    rows += [(f"{row.output}, same weights", *_agreement_row(row)[1:]) for row in verification.same_weights]
+    if not verification.machine:
+        return "\n".join(f"  WARNING: {text}" for text in verification.warnings)
+    headers = ("output", "type", "worst absolute", "worst relative", "allowed", "top-1", "")
+    lines = [
+        table(headers, rows, right=(2, 3)),
+        f"  over {len(verification.cases)} golden inputs, run by {verification.machine}",
+    ]
+    lines += [f"  warning: {text}" for text in verification.warnings]
+    lines += [f"  FAILS: {text}" for text in verification.failures]
+    return "\n".join(lines)
+
+
+def _agreement_row(row: OutputAgreement) -> tuple[str, ...]:
+    allowed = "equal" if row.exact else row.rule("|y|")
+    ties = f", {row.top1_ties} ties" if row.top1_ties else ""
+    top1 = f"{row.top1_rows - row.top1_wrong} of {row.top1_rows}{ties}" if row.top1_rows else "–"
+    verdict = "agrees" if row.passed else "DISAGREES"
+    return row.output, row.dtype, f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}", allowed, top1, verdict
+
+
+def lowering_line(lowering: LoweringReport) -> str:
+    """Which lowering the library has, how many steps are fused, and what was given up for it and why."""
+    fused, tuned = len(lowering.decisions), lowering.to_dict()["tuned"]
+    steps = f"{fused} of {lowering.steps} steps fused" if fused else f"{lowering.steps} steps, none fused"
+    parts = [f"  lowering: {lowering.path}; {steps}" + (f", {tuned} as tuned" if tuned else "")]
+    parts += [f"  {weights_line(lowering)}"] if lowering.compressed else []
+    if lowering.reason:
+        parts.append(f"  not optimised: {lowering.reason}")
+    parts += [f"  gave up {path}: {why}" for path, why in lowering.given_up]
+    return "\n".join(parts)
+
+
+def weights_line(lowering: LoweringReport) -> str:
+    """What the weights take, of which types they are, and how many layers keep theirs."""
+    sizes = lowering.sizes
+    kinds = dict.fromkeys(layer.type for layer in lowering.weights if layer.type != "float32")
+    names = " and ".join(kinds) or "none"
+    line = f"weights: {sizes.bytes:,} bytes, {sizes.as_float32:,} as float32; {100 * sizes.compressed_share:.1f} % "
+    line += f"of them {names}"
+    kept = sum(bool(layer.kept) for layer in lowering.weights)
+    rounded = sum(layer.input is not None for layer in lowering.weights)
+    if rounded or any(layer.input_kept for layer in lowering.weights):
+        line += f"; {rounded} of {len(lowering.weights)} layers round their input to int8"
+    return line + (f"; {kept} {'layer keeps' if kept == 1 else 'layers keep'} float32" if kept else "")
+
+
+def audit_line(report: AuditReport) -> str:
+    """The audit in one line, and one more for each violation."""
+    facts = report.facts
+    relro = f"{facts.relro} RELRO"
+    parts = [
+        report.target,
+        f"needs {', '.join(facts.needed) or 'nothing'}",
+        f"glibc {facts.glibc} of {report.glibc_floor}" if facts.glibc else "no glibc version",
+        f"{len(facts.exports)} exports",
+        relro,
+        "NX stack" if facts.nx_stack else "executable stack",
+        f"{facts.size:,} bytes",
+    ]
+    lines = [f"  {report.file}: {'; '.join(parts)}: {'passes' if report.passed else 'DOES NOT PASS'}"]
+    lines += [f"  FAILS {v.rule}: it {v.found}" for v in report.violations]
+    return "\n".join(lines)

@@ -1,0 +1,239 @@
+"""What this machine has of what the commands need, and the one line that gets what it lacks.
+
+Nothing here is installed, built or sent: each check looks. All of it runs without a package, so that it can be asked
+before anything is set up.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.base.commands import CHECKOUT, CLEANING, bundle_command, either, route_option, setup_command
+from builder.base.console_tables import table
+from builder.base.project import Project
+from builder.base.sandbox.kernel import Kernel
+from builder.base.targets import TARGETS
+from builder.measure.local.emulator_parts import LAMBDA_PYTHON, find_python
+from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import why_no_buildkit, why_no_engine
+from builder.verify.target_runner import find_emulator, has_c_library
+
+PYTHONS = (3, 11), (3, 13)
+"""The first and the last version that TensorFlow's wheel and the locks support."""
+
+LEAST_MEMORY, LEAST_DISK = 3_000_000_000, 4_000_000_000
+"""Bytes that a build of a middling network has used, TensorFlow's packages included."""
+
+PACKAGES = ("tensorflow-cpu", "keras", "ziglang")
+BUNDLE = bundle_command()
+FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni")
+"""Of a processor with a list of flags: the kernels need the first two and are faster with the others."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``found``: what is there, or why not. ``needed_for``: commands. ``remedy``: the line that gets what is not."""
+
+    name: str
+    there: bool
+    found: str
+    needed_for: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    findings: tuple[Finding, ...]
+
+    @property
+    def can_build(self) -> bool:
+        """True if `make bundle` finds a way: all that Docker needs, or a Python for which it installs the packages."""
+        there = {finding.name: finding.there for finding in self.findings}
+        in_docker = there["Docker"] and there["builder image"]
+        return there["make"] and (in_docker or there["Python"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result for JSON."""
+        return {"can_build": self.can_build, "findings": [asdict(finding) for finding in self.findings]}
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """A row for each thing, then how to get what is missing, and whether a model can be built as it is."""
+    rows = [("ok" if f.there else "--", f.name, f.found, f.needed_for) for f in diagnosis.findings]
+    lines = [table(("", "what", "found", "needed for"), rows), ""]
+    lines += [f"{f.name}: {f.remedy}" for f in diagnosis.findings if f.remedy]
+    lines.append(f"{BUNDLE} works here." if diagnosis.can_build else f"{BUNDLE} does not work here yet.")
+    return "\n".join(lines)
+
+
+def examine(project: Project) -> Diagnosis:
+    """Every check, in the order in which a new user meets what they look for."""
+    return Diagnosis(tuple(_findings(project)))
+
+
+def _findings(project: Project) -> Iterator[Finding]:
+    yield python(sys.version_info[:2], _can_make_environments())
+    yield packages(importlib.metadata.version)
+    yield _program("make", BUNDLE, "apt-get install make")
+    yield from docker(BuilderImage.configured(project.lock))
+    yield sandbox(Kernel.here())
+    yield memory(Path("/proc/meminfo"))
+    yield disk(project.root)
+    yield processor(Path("/proc/cpuinfo"))
+    yield from emulators()
+    yield lambda_python()
+    yield _program(
+        "sam",
+        "deploying, and sam local invoke",
+        either("make sam", "pip install aws-sam-cli"),
+        project.root / ".venv-sam" / "bin" / "sam",
+    )
+    yield _program("node", "wasm, bindings --lang node", "apt-get install nodejs")
+    yield aws(os.environ, Path.home() / ".aws")
+
+
+def python(version: tuple[int, int], has_venv: bool) -> Finding:
+    """Judge the Python that runs this. ``has_venv``: it can make a virtual environment, or runs in one."""
+    first, last = PYTHONS
+    supported = first <= version <= last
+    text = ".".join(map(str, version))
+    if supported and not has_venv and CHECKOUT:
+        return Finding("Python", False, f"{text} without venv", "everything", f"apt-get install python{text}-venv")
+    remedy = (
+        ""
+        if supported
+        else either(f"make PYTHON=python{last[0]}.{last[1]} setup", f"uvx --python {last[0]}.{last[1]} coldforge")
+    )
+    return Finding("Python", supported, text, "everything", remedy)
+
+
+def _can_make_environments() -> bool:
+    return sys.prefix != sys.base_prefix or importlib.util.find_spec("ensurepip") is not None
+
+
+def packages(version_of: Callable[[str], str]) -> Finding:
+    """``version_of`` gives an installed package's version, or raises PackageNotFoundError."""
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version_of(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    text = ", ".join(found) if not missing else f"no {', '.join(missing)}"
+    return Finding("packages", not missing, text, "every command outside Docker", setup_command() if missing else "")
+
+
+def docker(image: BuilderImage) -> Iterator[Finding]:
+    """Check for an engine; where one answers, also for what ``image`` is made with and from."""
+    needed_for = "bundle --in docker"
+    instead = f"or build with {route_option('host')}"
+    engine = why_no_engine()
+    yield Finding(
+        "Docker",
+        not engine,
+        engine or "an engine answers",
+        f"{needed_for}, make local-invoke",
+        f"start Docker, {instead}" if engine else "",
+    )
+    if engine:
+        yield Finding("builder image", False, "needs an engine", needed_for)
+        return
+    buildkit, missing = why_no_buildkit(), image.why_unavailable()
+    remedy = f"install that package, {instead}" if buildkit else ""
+    yield Finding("buildx", not buildkit, buildkit or "builds images", needed_for, remedy)
+    text = (
+        ("needs buildx" if buildkit else "its base is out of reach") if missing else f"here, or made from {image.base}"
+    )
+    remedy = f"{missing}: name another base with COLDFORGE_BASE_IMAGE, {instead}" if missing and not buildkit else ""
+    yield Finding("builder image", not missing, text, needed_for, remedy)
+
+
+def sandbox(kernel: Kernel) -> Finding:
+    line = kernel.missing({})
+    remedy = "build in Docker, or on Linux 6.2 or newer" if line else ""
+    return Finding("sandbox", not line, str(kernel), "models of others", remedy)
+
+
+def memory(meminfo: Path) -> Finding:
+    """``meminfo``: as Linux writes it, in kB."""
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, LookupError, ValueError):
+        return Finding("memory", True, "not known here", "bundle")
+    remedy = "" if free >= LEAST_MEMORY else f"close other programs: a build takes about {_size(LEAST_MEMORY)}"
+    return Finding("memory", not remedy, f"{_size(free)} available", "bundle", remedy)
+
+
+def disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    remedy = "" if free >= LEAST_DISK else f"free {_size(LEAST_DISK)} there; {CLEANING} what builds keep"
+    return Finding("disk", not remedy, f"{_size(free)} free in {folder}", "setup, bundle", remedy)
+
+
+def processor(cpuinfo: Path) -> Finding:
+    """``cpuinfo``: as Linux writes it."""
+    try:
+        words = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
+    except OSError:
+        words = []
+    if not words:
+        return Finding("processor", True, platform.machine(), "verifying")
+    has = [feature for feature in FEATURES if feature in words]
+    there = set(FEATURES[:2]) <= set(has)
+    remedy = "" if there else "build on a processor of 2013 or later: the library cannot be run here"
+    return Finding(
+        "processor", there, f"{platform.machine()} with {', '.join(has) or 'none of its kernels'}", "verifying", remedy
+    )
+
+
+def emulators() -> Iterator[Finding]:
+    """QEMU for each target that this machine is not."""
+    for target in TARGETS:
+        if target.emulator and platform.machine().lower() not in target.machines:
+            program, root = find_emulator(target.emulator)
+            there = program is not None and has_c_library(root)
+            remedy = "" if there else f"apt-get install {target.emulator.packages}"
+            found = str(program) if there else "no QEMU for it, so its libraries are built and not run"
+            yield Finding(f"{target.name} here", there, found, f"bundle --target {target.name}", remedy)
+
+
+def lambda_python() -> Finding:
+    found = find_python()
+    remedy = "" if found.matches_lambda else f"pyenv install {LAMBDA_PYTHON}, or uv python install {LAMBDA_PYTHON}"
+    text = str(found.path) if found.matches_lambda else f"invoke and serve run on Python {found.version} instead"
+    return Finding(
+        f"Lambda's Python {LAMBDA_PYTHON}", found.matches_lambda, text, "invoke and serve as in Lambda", remedy
+    )
+
+
+def aws(environment: Mapping[str, str], folder: Path) -> Finding:
+    """Whether there are credentials and a region; neither is read further, nor shown."""
+    profile = environment.get("AWS_PROFILE", "default")
+    named = "AWS_ACCESS_KEY_ID" in environment or "AWS_WEB_IDENTITY_TOKEN_FILE" in environment
+    text = "".join(
+        path.read_text(errors="replace") for name in ("credentials", "config") if (path := folder / name).is_file()
+    )
+    credentials = named or f"[{profile}]" in text or f"[profile {profile}]" in text
+    region = "AWS_REGION" in environment or "AWS_DEFAULT_REGION" in environment or "region" in text
+    found = f"{'credentials' if credentials else 'no credentials'}, {'a region' if region else 'no region'}"
+    there = credentials and region
+    return Finding("AWS", there, found, "deploying, publish", "" if there else "aws configure")
+
+
+def _program(name: str, needed_for: str, remedy: str, own: Path | None = None) -> Finding:
+    path = str(own) if own and own.exists() else shutil.which(name)
+    return Finding(name, path is not None, path or "not on PATH", needed_for, "" if path else remedy)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"

@@ -1,0 +1,190 @@
+"""``docs/ops.md``: every op of TensorFlow, and what becomes of it. ``python -m builder.cli.ops_page`` writes it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from builder.base.documentation import link_pages
+from builder.base.escape import markdown
+from builder.base.files import write_file
+from builder.base.project import HOME
+from builder.base.tf import tensorflow, tf
+from builder.importers.rewrites import REWRITES
+from builder.importers.strings.frontier import PICTURE_OPS
+from builder.importers.strings.string_ops import STEPS
+from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
+
+PAGE = HOME / "docs" / "ops.md"
+SPECIAL_VALUES = PAGE.with_name("special-values.json")
+"""Results of calling ops with special values; ``make conformance GROUPS=special`` writes them."""
+
+_HEAD = """\
+# Ops
+
+<!-- Made by `python -m builder.cli.ops_page` from TensorFlow's registry and builder/importers/rewrites; edit those. -->
+
+TensorFlow {version} has {count:,} ops that a model's file can name, {without} of them without a kernel for a CPU. This
+page says of each of the others what becomes of it in a build. `coldforge inspect` says it of a model, with the types
+and the places of the nodes. Which layers of Keras and which whole networks agree: [conformance](conformance.md).
+"""
+
+_REWRITTEN = """
+## Rewritten
+
+XLA has no kernel for these {count}, none for some of their types and attributes, a slow one, or one that has other
+answers to NaN, zeros of both signs and numbers that do not fit. The build rewrites them as other ops, in loops,
+branches and functions too. TensorFlow runs the graph as it was, and the library has to agree
+with that.
+
+| op | |
+|---|---|
+"""
+
+_COMPILED = """
+## Compiled
+
+XLA has a kernel for these {count}, for some types at least.
+"""
+
+_FUNCTION = """
+## In the function
+
+Where a model's inputs are strings, the function does what these do: [strings.md](strings.md). Anywhere else a graph
+that has them is refused.
+
+These {pictures} decode pictures. They and the resizing behind them become [`[image]`](model-toml.md) settings.
+
+"""
+
+_STRINGS = """
+
+These {strings} work on words. With the attributes that are not known here, they are refused by name. Hashes of
+whole numbers that are written as strings first, as Keras' `Hashing` makes them, are compiled in any graph.
+
+"""
+
+_REFUSED = """
+## Refused
+
+A model whose answers depend on one of these {count} is refused, with the op's name and its place.
+"""
+
+_SPECIAL = """
+## Special values
+
+NaN, infinities, zeros of both signs, ids out of range and the ends of integer types: for each op that is
+[called with them](conformance.md#special-values) and answers otherwise than TensorFlow, the first answer that differs.
+
+| op | |
+|---|---|
+"""
+
+_REASONS: Mapping[str, str] = {
+    "They train, or make a gradient.": r"Grad|Apply|Sdca|Backprop|CandidateSampler|Accumulator|KMC2|Kmeans|NegTrain|"
+    r"Skipgram|ComputeAccidentalHits|DistortedBoundingBox|BoostedTrees",
+    "They run on several machines, on TPUs, or outside the model.": r"Collective|Nccl|Rpc|Send|Recv|TPU|Infeed|Outfeed|"
+    r"DTensor|AllReduce|ReduceScatter|Xla|CrossReplica|SymbolicGradient|RemoteCall|Session|SparseCore",
+    "They read or write files, or a stream of data.": r"Dataset|Iterator|Reader|File|Save|Restore|Queue|Stage|Barrier|"
+    r"RecordInput|Checkpoint|Optional|Batch$|BatchFunction|MapIncompleteSize|^(Ordered)?Map(Clear|Peek|Size|Stage)|"
+    r"MemoryCache|ImmutableConst|WeightedFlatMap|Expand?Files|LoadAndRemap|GenerateVocab",
+    "They are Python code.": r"PyFunc",
+    "They work on strings, or look words up.": r"String|Regex|Unicode|Base64|Substr|ReduceJoin|SegmentJoin|Lookup|"
+    r"HashTable|InitializeTable|ToNumber|EditDistance|Fingerprint|Sharded|SparseCross|RaggedCross",
+    "They decode or encode something that is no picture to be classified.": r"^(Decode|Encode|Parse|Serialize|"
+    r"Deserialize|Extract)(?!Glimpse|Volume|Image)|Compress|DrawBounding",
+    "They tell a person something while a model is developed.": r"Summary|Debug|Print|Dump|Timestamp|Statistics|"
+    r"ImportEvent|Calibration|CustomAggregator",
+    "They draw random numbers, so no two answers are alike.": r"Random|Sobol|Seed|NonDeterministic|Shuffle|Binomial|"
+    r"StatefulStandardNormal|Multinomial",
+    "They calculate with bytes as a converter arranged it: convert from the float model, and give `[weights] type`.": (
+        r"Quantize|Requantiz|Mkl"
+    ),
+    "They change variables of TensorFlow 1 in place.": r"^(Assign|Scatter(?!Nd$)|Ref[A-Z]|Variable|TemporaryVariable|"
+    r"DestroyTemporary|CountUpTo|ResourceCountUpTo|ResourceScatterNdM|ResourceGatherNd|IsVariableInit|Inplace|"
+    r"StridedSliceAssign|Mutex|ConsumeMutex|Stack|TensorArray)",
+    "They take sparse or ragged tensors.": r"Sparse|Ragged|CSR|SetOperation|SetSize",
+}
+
+_OTHERS = "XLA has no kernel for them, and nobody has written a rewrite."
+
+
+def page() -> str:
+    """The page's text, for the TensorFlow that is installed (about 5 s)."""
+    names = op_names()
+    runnable = [name for name in names if _runs(name)]
+    rewritten = [name for name in runnable if name in REWRITES]
+    rest = [name for name in runnable if name not in REWRITES]
+    compiled = [n for n in rest if n in TAKEN or (n not in BEYOND_RUNTIME and kernels(n))]
+    pictures = [n for n in rest if n in PICTURE_OPS]
+    strings = [n for n in rest if n in STEPS | {"HashTableV2", "LookupTableSizeV2"} and n not in compiled]
+    refused = [n for n in rest if n not in {*compiled, *pictures, *strings}]
+    head = _HEAD.format(version=tf.__version__, count=len(names), without=len(names) - len(runnable))
+    parts = [head, _REWRITTEN.format(count=len(rewritten))]
+    parts += _rewrites(rewritten)
+    parts += [_COMPILED.format(count=len(compiled)), _listed(compiled)]
+    parts += [_FUNCTION.format(pictures=len(pictures)), _listed(pictures)]
+    parts += [_STRINGS.format(strings=len(strings)), _listed(strings)]
+    parts += [_REFUSED.format(count=len(refused)), *_refusals(refused)]
+    parts += [_SPECIAL, *_differences()]
+    return link_pages("".join(parts))
+
+
+def op_names() -> list[str]:
+    """Every op of TensorFlow's registry that a file may name, sorted."""
+    tensorflow()
+    from tensorflow.core.framework import op_def_pb2
+    from tensorflow.python.client import pywrap_tf_session
+
+    found = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
+    return sorted(op.name for op in found.op if not op.name.startswith("_"))
+
+
+def _runs(name: str) -> bool:
+    """Whether TensorFlow has a kernel for a CPU, or XLA has."""
+    from tensorflow.python.framework.kernels import get_registered_kernels_for_op
+
+    on = {kernel.device_type for kernel in get_registered_kernels_for_op(name).kernel}
+    return bool(kernels(name)) or "CPU" in on or name in REWRITES
+
+
+def _rewrites(names: list[str]) -> Iterator[str]:
+    """A row for each rewrite, with what it says of itself."""
+    for rewrite in dict.fromkeys(REWRITES[name] for name in names):
+        ops = ", ".join(f"`{name}`" for name in names if REWRITES[name] is rewrite)
+        says = " ".join((inspect.getdoc(rewrite) or "").split()).replace("``", "`").replace("|", "\\|")
+        yield f"| {ops} | {says} |\n"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "\n" + textwrap.fill(", ".join(f"`{name}`" for name in names), 119, break_long_words=False) + "\n"
+
+
+def _refusals(names: list[str]) -> Iterator[str]:
+    left = list(names)
+    for reason, pattern in _REASONS.items():
+        here = [name for name in left if re.search(pattern, name)]
+        left = [name for name in left if name not in here]
+        if here:
+            yield f"\n### {len(here)}: {reason.rstrip('.')}\n{_listed(here)}"
+    yield f"\n### {len(left)}: {_OTHERS.rstrip('.')}\n{_listed(left)}"
+    if hints := [name for name in names if name in HINTS]:
+        yield "\n### What to do instead\n\n| op | |\n|---|---|\n"
+        yield from (f"| `{name}` | {HINTS[name]} |\n" for name in hints)
+
+
+def _differences() -> Iterator[str]:
+    """Yield a row for each op that answers special values otherwise than TensorFlow."""
+    differences: dict[str, list[str]] = {}
+    for row in json.loads(SPECIAL_VALUES.read_text(encoding="utf-8")):
+        if row["outcome"] == "differs":
+            differences.setdefault(row["op"], []).append(markdown(row["how"]))
+    for op, texts in differences.items():
+        yield f"| {markdown(op)} | {'<br>'.join(dict.fromkeys(texts))} |\n"
+
+
+if __name__ == "__main__":
+    write_file(PAGE, page())

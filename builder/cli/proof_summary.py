@@ -1,0 +1,53 @@
+"""What a person reads of a bundle that was checked, or built again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from builder.base.errors import BundleError
+from builder.base.escape import visible
+from builder.release.bundle_check import Checked
+from builder.release.compare_bundles import Comparison
+
+
+def checked_lines(checked: Checked) -> Iterator[str]:
+    """What was checked, and what was not."""
+    predicate = checked.statement["predicate"]
+    definition, builder = predicate["buildDefinition"], predicate["runDetails"]["builder"]
+    yield f"{checked.name} {checked.version}"
+    yield f"{len(checked.subjects)} files are those that the statement names."
+    yield f"built by {visible(builder['id'])} from {len(definition['resolvedDependencies'])} recorded inputs:"
+    for entry in definition["resolvedDependencies"]:
+        digest = next(iter(entry.get("digest", {}).items()), ("", entry.get("uri", "")))
+        yield visible(f"  {entry['name']}  {':'.join(map(str, filter(None, digest)))}")
+    for name in checked.beside:
+        yield f"made later, NOT CHECKED: {visible(name)}"
+    if checked.key:
+        yield f"The signature is right: key {checked.key}"
+    elif checked.signers:
+        yield f"NOT CHECKED: it is signed by key {visible(', '.join(checked.signers))}; check that with --key."
+    else:
+        yield "It is not signed: this shows that nothing was changed by mistake, and not who built it."
+
+
+def comparison_lines(done: Comparison) -> Iterator[str]:
+    """What differs, and which recorded input is another now."""
+    for name, where in done.differing.items():
+        yield visible(f"differs: {name}, first in {where}")
+    for name, where in done.measured.items():
+        yield visible(f"measured anew: {name}, first in {where}")
+    for line in done.inputs:
+        yield visible(f"another input: {line}")
+    if done.identical:
+        yield f"identical: {done.files} files"
+
+
+def require_identical(done: Comparison) -> None:
+    """Raises BundleError when a file differs."""
+    if not done.identical:
+        cause = (
+            "Bring back the inputs that are another now, and try again."
+            if done.inputs
+            else "No recorded input is another now, so the build is at fault: please report it (SECURITY.md)."
+        )
+        raise BundleError(f"{len(done.differing)} of {done.files} files differ from those that were built. {cause}")

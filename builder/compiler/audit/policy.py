@@ -1,0 +1,185 @@
+"""The portability policy (``policy.json``) and where a library's facts break it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from builder.base.errors import AuditError
+from builder.base.targets import GLIBC_FLOOR, NAMES, TARGETS, Target
+from builder.compiler.audit.elf_facts import ElfFacts, version_key
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a library for ``target`` may be and ask for."""
+
+    target: str
+    machine: str
+    bits: int
+    little_endian: bool
+    glibc_floor: str
+    glibc_floor_why: str
+    needed: tuple[str, ...]
+    stack_guard: str  # the further library that may be needed, for the stack protector's guard alone
+    exports: tuple[str, ...]
+    exports_of_outside_weights: tuple[str, ...]  # all or none, besides
+    exports_of_several_signatures: tuple[str, ...]  # the same
+    exports_of_sound: tuple[str, ...]  # the same
+    require: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: what was found, and what to do about it."""
+
+    rule: str
+    found: str
+    remedy: str
+
+
+@cache
+def load_policy(target: Target) -> Policy:
+    """The policy of ``target``. Raises AuditError for one whose libraries are no ELF files."""
+    elf = target.elf
+    if elf is None:
+        known = ", ".join(sorted(NAMES))
+        raise AuditError(f"no audit policy for target {target.name!r}; there is one for {known}.")
+    rules = json.loads(resources.files("builder.compiler.audit").joinpath("policy.json").read_text(encoding="utf-8"))
+    unknown = set(rules["require"]) - set(_REQUIREMENTS)
+    if unknown:
+        raise AuditError(f"audit policy: unknown requirements {', '.join(sorted(unknown))}.")
+    lists = {key: tuple(value) for key, value in rules.items() if isinstance(value, list)}
+    rules |= lists
+    return Policy(
+        target.name, elf.machine, elf.bits, elf.little_endian, GLIBC_FLOOR, stack_guard=elf.stack_guard, **rules
+    )
+
+
+def target_of(path: Path) -> Target | None:
+    """The target whose machine the ELF file ``path`` is for; None when it is no ELF file or for none of them."""
+    with path.open("rb") as stream:
+        head = stream.read(20)  # e_ident, e_type, e_machine: the gABI's ELF header
+    if not head.startswith(b"\x7fELF"):
+        return None
+    number = int.from_bytes(head[18:20], "little")
+    return next((target for target in TARGETS if target.elf and target.elf.number == number), None)
+
+
+def violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    """Every rule that ``facts`` breaks, in a fixed order."""
+    yield from _machine(facts, policy)
+    yield from _glibc(facts, policy)
+    yield from _needed(facts, policy)
+    yield from _exports(facts, policy)
+    for name in policy.require:
+        found, remedy = _REQUIREMENTS[name](facts), _REMEDIES[name]
+        if found:
+            yield Violation(name, found, remedy)
+
+
+def _machine(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    ours = (facts.machine, facts.bits, facts.little_endian)
+    theirs = (policy.machine, policy.bits, policy.little_endian)
+    if ours != theirs:
+        yield Violation(
+            "machine",
+            f"built for {_machine_text(*ours)}, not for {_machine_text(*theirs)} ({policy.target})",
+            f"build it with the toolchain's triple for {policy.target}",
+        )
+
+
+def _machine_text(machine: str, bits: int, little_endian: bool) -> str:
+    return f"{machine.removeprefix('EM_')} {bits}-bit {'little' if little_endian else 'big'}-endian"
+
+
+def _glibc(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    for entry in facts.versions:
+        library, _, version = entry.partition(":")
+        number = re.fullmatch(r"GLIBC_([0-9]+(?:\.[0-9]+)*)", version)
+        if number and version_key(number[1]) <= version_key(policy.glibc_floor):
+            continue
+        if not number and not version.startswith("GLIBC_"):
+            continue  # another library's version: the rule on NEEDED speaks of it
+        users = sorted({s.name for s in facts.undefined if (s.library, s.version) == (library, version)})
+        asked = f" for {', '.join(users)}" if users else ""
+        yield Violation(
+            "glibc",
+            f"asks {library} for {version}{asked}; {policy.glibc_floor_why} have glibc {policy.glibc_floor}",
+            f"compile with the glibc floor in the target triple (…-linux-gnu.{policy.glibc_floor}) "
+            "and avoid the newer functions",
+        )
+
+
+def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    for library in facts.needed:
+        if library in policy.needed:
+            continue
+        users = sorted({s.name for s in facts.undefined if s.library == library})
+        if library == policy.stack_guard and users == ["__stack_chk_guard"]:
+            continue
+        used = f" (for {', '.join(users)})" if users else ""
+        remedy = f"link it statically or do without; only {' and '.join(policy.needed)} are sure to be there"
+        if library.startswith("ld-linux"):
+            remedy = "thread-local variables pull in the dynamic loader: do without them"
+        yield Violation("needed", f"needs {library}{used}", remedy)
+
+
+def _exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+    wanted = set(policy.exports)
+    optional_sets = policy.exports_of_outside_weights, policy.exports_of_several_signatures, policy.exports_of_sound
+    for optional in optional_sets:
+        wanted |= set(optional) if set(optional) & set(facts.exports) else set()
+    extra = sorted(set(facts.exports) - wanted)
+    missing = sorted(wanted - set(facts.exports))
+    if extra:
+        yield Violation(
+            "exports",
+            f"exports {_some(extra)}, which are not part of the ABI",
+            "link with the version script that keeps everything else local",
+        )
+    if missing:
+        yield Violation(
+            "exports",
+            f"does not export {_some(missing)}",
+            'mark them visibility("default") and list them in the version script',
+        )
+
+
+def _some(names: list[str], limit: int = 8) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _unresolved(facts: ElfFacts) -> str:
+    names = [s.name for s in facts.undefined if not s.weak and not s.version]
+    return f"uses {_some(names)}, which no needed library is known to have" if names else ""
+
+
+# Each tells what is wrong, or "" if nothing is.
+_REQUIREMENTS: dict[str, Callable[[ElfFacts], str]] = {
+    "shared_object": lambda f: "" if f.kind == "ET_DYN" else f"is {f.kind}, not a shared object",
+    "nx_stack": lambda f: "" if f.nx_stack else "asks for an executable stack",
+    "no_writable_code": lambda f: "has a segment that is writable and executable" if f.writable_code else "",
+    "full_relro": lambda f: "" if f.relro == "full" else f"has {f.relro} RELRO, not full",
+    "stays_loaded": lambda f: "" if f.stays_loaded else "can be unloaded while threads of its own run in it",
+    "no_text_relocations": lambda f: "has text relocations" if f.text_relocations else "",
+    "no_search_path": lambda f: f"has the search path {':'.join(f.search_path)}" if f.search_path else "",
+    "resolved_symbols": _unresolved,
+}
+
+_REMEDIES = {
+    "shared_object": "link with -shared",
+    "nx_stack": "link with -z noexecstack, and give assembly files a .note.GNU-stack section",
+    "no_writable_code": "keep code and writable data in sections of their own",
+    "full_relro": "link with -z relro -z now",
+    "stays_loaded": "link with -z nodelete",
+    "no_text_relocations": "compile everything with -fPIC",
+    "no_search_path": "link without -rpath",
+    "resolved_symbols": "link with -z defs, and give each symbol a definition",
+}

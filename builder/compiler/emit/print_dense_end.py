@@ -1,0 +1,68 @@
+"""Print the dense end of a program for all inputs of a batch that runs in parts."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from builder.base.escape import comment
+from builder.compiler.lower.buffers import SLACK, align
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import View
+from builder.compiler.lower.steps.layer_step import LayerStep
+
+
+def dense_end_source(program: Program) -> str:
+    """The C of ``dense_end``, whose head and tail are ``run_head`` and ``run_tail``; "" where ``program`` has none."""
+    layers = _layers(program)
+    if not layers:
+        return ""
+    blocks, before = [], _before(layers)
+    for step, (source, target) in zip(layers, itertools.pairwise(before), strict=True):
+        all_inputs = _images(step.input, step.geometry.in_channels), _images(step.stored, step.geometry.out_channels)
+        lines = replace(step, input=all_inputs[0], output=all_inputs[1]).shared_c_lines(
+            {"input": f"values + inputs * {source}u", "output": f"values + inputs * {target}u"}
+        )
+        blocks += [f"    {{ /* {comment(step.name)} */", *(f"        {line}" for line in lines), "    }"]
+    first, last = layers[0].input, layers[-1].stored
+    ends = (first.buffer.offset + 4 * first.first, before[1], last.buffer.offset + 4 * last.first)
+    sizes = (*ends, 4 * layers[-1].geometry.out_channels, before[-1])
+    return "\n".join(
+        [
+            "static void run_dense_end(cf_context *context, size_t inputs, uint8_t *values) {",
+            *blocks,
+            "}\n",
+            "static const cf_dense_end dense_end = {",
+            f"    run_head, run_tail, run_dense_end, {', '.join(f'{size}u' for size in sizes)},",
+            "};\n",
+        ]
+    )
+
+
+def values_offset(program: Program) -> int:
+    """Where in the arena the values of a dense end begin, behind all of one part."""
+    return align(program.arena_size)
+
+
+def arena_size(program: Program) -> int:
+    """Bytes of the arena, those for all inputs of a batch in parts included."""
+    layers = _layers(program) if program.parts else ()
+    if not layers:
+        return program.arena_size
+    of_one = _before(layers)[-1] + 4 * layers[-1].geometry.out_channels
+    return values_offset(program) + program.parts * of_one + SLACK
+
+
+def _layers(program: Program) -> tuple[LayerStep, ...]:
+    first, end = program.dense_end or (0, 0)
+    return tuple(step for step in program.steps[first:end] if isinstance(step, LayerStep))
+
+
+def _before(layers: tuple[LayerStep, ...]) -> list[int]:
+    """Bytes of an input's values before what each layer reads, and before what the last one leaves: one more number."""
+    return list(itertools.accumulate((4 * step.geometry.in_channels for step in layers), initial=0))
+
+
+def _images(view: View, channels: int) -> View:
+    """All inputs' values, as images of one pixel each."""
+    return View(view.buffer, 0, channels, channels, channels)

@@ -1,0 +1,47 @@
+"""Print steps as C: one function per sequence of steps, one block per step."""
+
+from __future__ import annotations
+
+from builder.base.escape import comment
+from builder.compiler.emit.print_dense_end import dense_end_source
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import Step, Steps
+
+
+class Printer:
+    """Numbers the functions as it prints them, innermost first, so that none needs a prototype.
+
+    ``probed``: step numbers by id(), of steps that tell when they begin.
+    """
+
+    def __init__(self, probed: dict[int, int]) -> None:
+        self.functions: list[str] = []
+        self.probed = probed
+
+    def program(self, steps: Steps) -> str:
+        self.function(steps, "run_program")
+        return "\n".join(self.functions)
+
+    def program_with_end(self, program: Program) -> str:
+        """Of a program with a dense end that a batch in parts runs for all inputs."""
+        first, end = program.dense_end or (0, 0)
+        head = self.function(program.steps[:first], "run_head")
+        tail = self.function(program.steps[end:], "run_tail")
+        layers = "".join(map(self.step, program.steps[first:end]))
+        body = f"    TRY({head}(context));\n{layers}    return {tail}(context);\n"
+        self.functions.append(f"static cf_status run_program(cf_context *context) {{\n{body}}}\n")
+        return "\n".join([*self.functions, dense_end_source(program)])
+
+    def function(self, steps: Steps, name: str | None = None) -> str:
+        blocks = [self.step(step) for step in steps]
+        name = name or f"sequence_{len(self.functions)}"
+        body = "".join(blocks) or "    (void)context;\n"
+        if self.probed and name == "run_program":
+            body += "    cf_step(context, CF_STEPS);\n"
+        self.functions.append(f"static cf_status {name}(cf_context *context) {{\n{body}    return CF_OK;\n}}\n")
+        return name
+
+    def step(self, step: Step) -> str:
+        tell = [f"cf_step(context, {self.probed[id(step)]});"] if self.probed else []
+        lines = "\n".join(f"        {line}" for line in [*tell, *step.c_lines(self)])
+        return f"    {{ /* {comment(step.name)} */\n{lines}\n    }}\n"

@@ -1,0 +1,215 @@
+"""Compile the emitted sources and the runtime, and link them with XLA's kernels into libmodel.so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.cache import place_file
+from builder.base.project import RUNTIME, cache_folder
+from builder.base.targets import Copy, Target
+from builder.compiler.emit import GeneratedSources, Probe
+from builder.compiler.link.kernel_tables import attention_tables, fused_tables, integer_tables
+from builder.compiler.link.toolchain import Toolchain, at_a_time
+from builder.compiler.weights_file import FILE
+from builder.sources.miniaudio import unpack_miniaudio
+
+KERNEL_SOURCES = tuple(
+    f"ops/{name}.c" for name in ("convolution", "dot", "copy", "broadcast", "gather", "sort", "topk", "fft", "nms")
+)
+"""Runtime files compiled for the model's CPU."""
+
+THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c", "platform/bfloat16.c")
+"""Runtime files compiled for any CPU of the architecture, beside model.c."""
+
+FUSED_SOURCE = "fused/kernels.c"
+"""The fused kernels: one file, compiled for each instruction set."""
+
+AUDIO_SOURCES = ("audio/compressed.c", "audio/samples.c", "audio/resample.c")
+"""Of a model that takes sound: what the function reads recordings with."""
+
+ATTENTION_SOURCE = "fused/attention.c"
+"""Attention, compiled likewise where a program has any."""
+
+INTEGER_SOURCE = "fused/integer.c"
+"""Integer GEMM, compiled likewise where a program has layers of it."""
+
+FUSED_FLAGS = ("-falign-loops=32",)
+"""A loop that begins in the middle of a fetch costs an LSTM's products 7 %, and where it begins changes with every
+edit of the kernels."""
+
+
+FORTIFY = ("-D_FORTIFY_SOURCE=3",)
+"""glibc's checked functions, where the compiler knows an object's size. Not for libmodel.a: it may be linked with
+another C library, which lacks them."""
+
+PUBLIC = (
+    *("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_reset", "cf_get_state", "cf_set_state"),
+    *("cf_close", "cf_last_error", "run"),
+)
+"""The ABI's functions: all that a library lets others see."""
+
+PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
+"""The further functions of a library whose weights are a separate file."""
+
+PUBLIC_SIGNATURES = ("cf_set_signature",)
+"""The further function of a library with several signatures."""
+
+PUBLIC_AUDIO = ("cf_flac_read", "cf_mono", "cf_mp3_read", "cf_resample")
+"""The further functions of a library of a model that takes sound; see runtime/audio/audio.h."""
+
+PUBLIC_PROBES: dict[Probe, tuple[str, ...]] = {
+    "profile": ("cf_step_times", "cf_step_level"),
+    "observe": ("cf_observe",),
+}
+"""And of those that are made to be looked into."""
+
+
+def public_names(sources: GeneratedSources) -> tuple[str, ...]:
+    """The functions that a library of these sources lets others see."""
+    names = [*PUBLIC]
+    if sources.outside:
+        names += PUBLIC_OUTSIDE
+    if sources.several_signatures:
+        names += PUBLIC_SIGNATURES
+    if sources.audio:
+        names += PUBLIC_AUDIO
+    if sources.probe:
+        names += PUBLIC_PROBES[sources.probe]
+    return tuple(names)
+
+
+def exports_map(names: Iterable[str]) -> str:
+    """A linker's version script that hides all others."""
+    return f"{{ global: {' '.join(f'{name};' for name in names)} local: *; }};\n"
+
+
+def audio_flags(cache: Path) -> tuple[str, ...]:
+    """Return the flags that ``AUDIO_SOURCES`` are compiled with, once miniaudio is in ``cache``.
+
+    miniaudio adds up what a file says, and a damaged one may say too much for an integer. Raises as
+    ``fetch_miniaudio`` does.
+    """
+    return "-fwrapv", "-isystem", str(unpack_miniaudio(cache).resolve())
+
+
+@dataclass(frozen=True)
+class SharedLibrary:
+    """``libmodel.so`` in ``folder``, with the header and the description it was built with."""
+
+    folder: Path
+    target: Target
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "libmodel.so"
+
+    @property
+    def weights(self) -> Path:
+        """Where the weights are, if they are no part of the library."""
+        return self.folder / FILE
+
+
+def link_library(
+    sources: GeneratedSources,
+    kernels: Sequence[Path],
+    target: Target,
+    folder: Path,
+    cache: Path,
+) -> SharedLibrary:
+    """Build ``libmodel.so`` in ``folder`` from the emitted sources and XLA's object files ``kernels``, one per batch.
+
+    Raises LinkError with the compiler's or linker's message; undefined symbols are errors.
+    """
+    toolchain = Toolchain(target, cache)
+    objects = compile_objects(sources, toolchain, folder, FORTIFY)
+    exports = folder / "exports.map"
+    exports.write_text(exports_map(public_names(sources)))
+    library = SharedLibrary(folder, target)
+    toolchain.link([*objects, *kernels], exports, library.path)
+    if sources.outside:  # as large as the model is: a second name for it, where there can be one
+        place_file(sources.outside, library.weights)
+    for path in objects:
+        path.unlink()
+    return library
+
+
+def compile_objects(
+    sources: GeneratedSources, toolchain: Toolchain, folder: Path, flags: tuple[str, ...] = ()
+) -> list[Path]:
+    """Objects in ``folder`` of the emitted sources and the runtime. ``flags``: more of the compiler's.
+
+    Several are made at a time; their order is the same each time. Raises LinkError with the compiler's message.
+    """
+    units = list(_units(sources, toolchain.target, folder))
+
+    def compile(unit: _Unit) -> Path:
+        own = (*unit.flags, *flags)
+        toolchain.compile(unit.source, unit.output, include=(RUNTIME,), baseline=unit.baseline, cpu=unit.cpu, flags=own)
+        if unit.generated:
+            unit.source.unlink()
+        return unit.output
+
+    with ThreadPoolExecutor(at_a_time()) as pool:
+        return list(pool.map(compile, units))
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What an object is made of. ``baseline``, ``cpu``, ``flags``: as ``Toolchain.compile`` has them. ``generated``:
+    the source goes when the object is there."""
+
+    source: Path
+    output: Path
+    baseline: bool = False
+    cpu: str | None = None
+    flags: tuple[str, ...] = ()
+    generated: bool = False
+
+
+def _units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[_Unit]:
+    """In the order in which they are linked."""
+
+    def unit(source: Path, baseline: bool = False, own: tuple[str, ...] = (), generated: bool = False) -> _Unit:
+        output = folder / f"{source.stem}_{source.suffix[1:]}.o"
+        return _Unit(source, output, baseline, flags=own, generated=generated)
+
+    def copies(source: str, of: Iterable[Copy]) -> Iterator[_Unit]:
+        for copy in of:
+            own = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}", *sources.kernel_flags)
+            yield _Unit(RUNTIME / source, folder / f"{copy.table}.o", cpu=copy.cpu, flags=own)
+
+    def tables(name: str, text: str) -> _Unit:
+        source = folder / f"{name}.c"
+        source.write_text(text)
+        return unit(source, baseline=True, generated=True)
+
+    yield unit(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
+    for name in (f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
+        yield unit(RUNTIME / name, baseline=True)
+    yield tables("fused_tables", fused_tables(target))
+    yield from copies(FUSED_SOURCE, target.fused_copies)
+    if sources.attention:
+        yield tables("attention_tables", attention_tables(target))
+        yield from copies(ATTENTION_SOURCE, target.attention_copies)
+    if sources.integer:
+        yield tables("integer_tables", integer_tables(target))
+        yield from copies(INTEGER_SOURCE, target.integer_copies)
+    for name in KERNEL_SOURCES:
+        yield unit(RUNTIME / name)
+    for program in sources.programs:
+        yield unit(program, own=sources.flags)
+    if sources.dynamic:
+        yield unit(RUNTIME / "abi" / "dynamic.c", baseline=True, own=sources.flags)
+    if sources.parts:
+        yield unit(RUNTIME / "abi" / "parts.c", baseline=True, own=sources.flags)
+    if sources.cascades:
+        yield unit(RUNTIME / "abi" / "cascade.c", baseline=True)
+    for name in AUDIO_SOURCES if sources.audio else ():
+        yield unit(RUNTIME / name, own=audio_flags(cache_folder()))
+    if sources.outside:
+        yield unit(RUNTIME / "abi" / "weights.c", baseline=True, own=sources.flags)
+    else:
+        yield unit(sources.folder / "weights.S")

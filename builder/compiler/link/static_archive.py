@@ -1,0 +1,57 @@
+"""libmodel.a: the model to be linked into a program, with no name in it but those of the ABI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder.base.targets import Target
+from builder.compiler.audit.elf_facts import read_facts
+from builder.compiler.emit import GeneratedSources
+from builder.compiler.link.link_library_file import compile_objects, exports_map, public_names
+from builder.compiler.link.symbols import global_symbols, keep_global
+from builder.compiler.link.toolchain import Toolchain
+
+ARCHIVE = "libmodel.a"
+TRIAL = "trial.so"
+"""What the archive gives when it is linked alone: for `verify`, not for delivery."""
+
+WEAK = ("run",)
+"""A program may well have a function of that name: then it is its own that counts."""
+
+
+def link_archive(sources: GeneratedSources, kernels: Sequence[Path], target: Target, folder: Path, cache: Path) -> Path:
+    """Build ``libmodel.a`` in ``folder``, of the same sources as ``libmodel.so``, and ``trial.so`` from it.
+
+    The archive's one member defines the ABI's functions and hides everything else, so that it clashes with no
+    program's names; ``run`` is weak. It needs the C library and its libm, and no compiler's own.
+    Raises LinkError with the compiler's or linker's message.
+    """
+    toolchain = Toolchain(target, cache)
+    objects = compile_objects(sources, toolchain, folder)
+    whole, trial, exports = folder / "model.o", folder / TRIAL, folder / "exports.map"
+    public = public_names(sources)
+    exports.write_text(exports_map(public))
+
+    def combine() -> set[str]:
+        """What is then still wanted of a compiler's own library."""
+        toolchain.combine([*objects, *kernels], whole)
+        whole.write_bytes(keep_global(whole.read_bytes(), public, WEAK))
+        toolchain.link([whole], exports, trial)
+        # The trial's linker brought that along, all in one piece: also a memcpy, which the C library has as well.
+        imports = {symbol.name for symbol in read_facts(trial).undefined}
+        wanted = set(global_symbols(whole.read_bytes()).undefined) - imports
+        return {name for name in wanted if name.startswith("__")}
+
+    if missing := combine():
+        builtins = folder / "builtins.o"
+        toolchain.builtins(builtins)
+        # Nothing else of it: the C library's memcpy and expf are the better ones.
+        builtins.write_bytes(keep_global(builtins.read_bytes(), missing))
+        objects.append(builtins)
+        combine()
+    archive = folder / ARCHIVE
+    toolchain.archive([whole], archive)
+    for path in (*objects, whole, exports):
+        path.unlink()
+    return archive

@@ -1,0 +1,102 @@
+"""Make a relocatable object keep its names to itself: every symbol local but those of the public ABI.
+
+This is ``objcopy --keep-global-symbols``, which zig's objcopy does not have. pyelftools reads the object; where a
+field is written, its place is that of the System V ABI, chapter 4 (ELF64): https://gabi.xinuos.com
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from builder.base.errors import LinkError
+
+_NUMBER = struct.Struct("<I")
+_LINK, _INFO, _SYMBOL_OF_RELOCATION = 40, 44, 12
+"""Bytes before a section header's sh_link and sh_info, and before a relocation's symbol."""
+_ADDRSIG = 0x6FFF4C03
+"""The type of LLVM's section of symbols whose address matters, which pyelftools has no name for."""
+_BINDINGS = {"STB_LOCAL": 0, "STB_GLOBAL": 1, "STB_WEAK": 2}
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Names of an object's symbols that other objects can see, sorted."""
+
+    defined: tuple[str, ...]
+    undefined: tuple[str, ...]
+
+
+def global_symbols(data: bytes) -> Symbols:
+    """List the symbols of the object in ``data``. Raises LinkError if it is none for a 64-bit little-endian machine."""
+    seen = [symbol for symbol in _read_symbols(data)[1].iter_symbols() if symbol["st_info"]["bind"] != "STB_LOCAL"]
+    undefined = {symbol.name for symbol in seen if symbol["st_shndx"] == "SHN_UNDEF"}
+    defined = {symbol.name for symbol in seen if symbol["st_shndx"] != "SHN_UNDEF"}
+    return Symbols(tuple(sorted(defined)), tuple(sorted(undefined)))
+
+
+def keep_global(data: bytes, public: Collection[str], weak: Collection[str] = ()) -> bytes:
+    """Make all that the object in ``data`` defines local but ``public``, of which ``weak`` yield to another's.
+
+    Raises LinkError for an object of another kind, and for a public name that it does not define.
+    """
+    elf, table = _read_symbols(data)
+    entries, locals_, globals_, missing = table.data(), list[int](), list[int](), set(public)
+    rows = [entries[at : at + table["sh_entsize"]] for at in range(0, len(entries), table["sh_entsize"])]
+    for index, symbol in enumerate(table.iter_symbols()):
+        binding = symbol["st_info"]["bind"]
+        if symbol["st_shndx"] == "SHN_COMMON":
+            raise LinkError(f"{symbol.name} is a common symbol; compile it with -fno-common.")
+        if binding != "STB_LOCAL" and symbol["st_shndx"] != "SHN_UNDEF":
+            missing.discard(symbol.name)
+            exported = "STB_WEAK" if symbol.name in weak else "STB_GLOBAL"
+            binding = exported if symbol.name in public else "STB_LOCAL"
+            # A local symbol has no visibility; a public one may be exported by whoever links it.
+            info = bytes([_BINDINGS[binding] << 4 | rows[index][4] & 0xF, 0])
+            rows[index] = rows[index][:4] + info + rows[index][6:]
+        (locals_ if binding == "STB_LOCAL" else globals_).append(index)
+    if missing:
+        raise LinkError(f"the object does not define {', '.join(sorted(missing))}.")
+
+    order = [*locals_, *globals_]  # the format has all local ones first, and sh_info says how many
+    moved = {old: new for new, old in enumerate(order)}
+    result = bytearray(data)
+    for index, section in enumerate(elf.iter_sections()):
+        header, start, size = elf["e_shoff"] + index * elf["e_shentsize"], section["sh_offset"], section["sh_size"]
+        match section["sh_type"]:
+            case "SHT_SYMTAB":
+                result[start : start + size] = b"".join(rows[index] for index in order)
+                _NUMBER.pack_into(result, header + _INFO, len(locals_))
+            case "SHT_RELA":
+                for place in range(start, start + size, section["sh_entsize"]):
+                    (old,) = _NUMBER.unpack_from(data, place + _SYMBOL_OF_RELOCATION)
+                    _NUMBER.pack_into(result, place + _SYMBOL_OF_RELOCATION, moved[old])
+            case "SHT_GROUP":  # sh_info is the symbol that names it
+                _NUMBER.pack_into(result, header + _INFO, moved[section["sh_info"]])
+            case kind if kind == _ADDRSIG:  # without a link to the symbols it is out of date, and linkers pass it over
+                _NUMBER.pack_into(result, header + _LINK, 0)
+            case "SHT_REL" | "SHT_SYMTAB_SHNDX" if size:
+                raise LinkError(f"the object has a section of type {section['sh_type']}, which cannot be edited.")
+    return bytes(result)
+
+
+def _read_symbols(data: bytes) -> tuple[Any, Any]:
+    """Return the object in ``data`` and its table of symbols. Raises LinkError."""
+    try:
+        elf = ELFFile(io.BytesIO(data))
+    except ELFError:
+        elf = None
+    if elf is None or elf.elfclass != 64 or not elf.little_endian:
+        raise LinkError("this is not a 64-bit little-endian ELF object.")
+    if elf["e_type"] != "ET_REL" or elf.num_sections() == 0:
+        raise LinkError("this is not a relocatable object, or it has too many sections.")
+    tables = list(elf.iter_sections("SHT_SYMTAB"))
+    if len(tables) != 1:
+        raise LinkError("the object has no symbols.")
+    return elf, tables[0]

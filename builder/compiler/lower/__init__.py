@@ -1,0 +1,72 @@
+"""Turn a compiled graph into a Program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from builder.compiler.lower.compress import Array, RoundedInput
+from builder.compiler.lower.faithful import lower_faithfully
+from builder.compiler.lower.optimise import optimise
+from builder.compiler.lower.options import Options
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.program_state import bind_state, with_state
+from builder.compiler.lower.step_info import Note, note_of
+from builder.compiler.xla.compilation_result import read_result
+from builder.importers.graph import FrozenGraph
+
+LoweringPath = Literal["optimised", "faithful"]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A Program and the path that made it; ``notes`` has one for each of its steps.
+
+    ``reason``: why the optimised path was not to be had, where it was asked for.
+    """
+
+    program: Program
+    path: LoweringPath
+    notes: tuple[Note, ...]
+    reason: str = ""
+    restored: Mapping[str, Array] = field(default_factory=dict)
+    """Constants of the graph as the library has them, where they are rounded, by digest. Empty on the faithful path."""
+    rounded: tuple[RoundedInput, ...] = ()
+    """The layers that read such constants, and how their input is rounded."""
+    straight: bool = True
+    """Whether the graph is one straight line of steps, which can be rearranged."""
+
+
+def lower(
+    metadata: Path,
+    graph: FrozenGraph,
+    cache: Path,
+    path: LoweringPath = "optimised",
+    options: Options | None = None,
+) -> Lowered:
+    """The Program of a ``graph_metadata.o``; ``cache`` keeps TensorFlow's recovered schema.
+
+    "optimised" fuses what it can prove and falls back to "faithful", one step per XLA thunk, where that is nothing.
+    """
+    result = read_result(metadata, cache)
+    feeds, fetches = with_state(graph)
+    first = graph.first_state()
+    reason = ""
+    if path == "optimised":
+        outcome = optimise(result, feeds, fetches, options, len(graph.states))
+        if outcome.program is not None:
+            bound = bind_state(outcome.program, graph.states, first)
+            return Lowered(
+                bound,
+                "optimised",
+                outcome.notes,
+                restored=outcome.restored,
+                rounded=outcome.rounded,
+                straight=not outcome.reason,
+            )
+        reason = outcome.reason
+    share = options is None or options.share
+    program = bind_state(lower_faithfully(result, feeds, fetches, share), graph.states, first)
+    return Lowered(program, "faithful", tuple(note_of(step) for step in program.steps), reason)

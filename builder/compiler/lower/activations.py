@@ -1,0 +1,151 @@
+"""The activations an epilogue can have, and how a scalar function of the graph is recognised as one.
+
+XLA writes the same function in many ways (gelu alone is 70 operations), so beyond clamps, which are matched by
+structure, a function is told by its values: it is evaluated in float32 where activations differ, around every
+constant that occurs in it and far out, and must be one of these everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.lower.hlo import Value, scalar
+from builder.compiler.lower.steps.layer_step import ActivationName
+
+Array = NDArray[np.float64]
+
+_erf, _erfc = (np.vectorize(f, otypes=[np.float64]) for f in (math.erf, math.erfc))
+
+
+def _sigmoid(x: Array) -> Array:
+    small: Array = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1, small) / (1 + small))
+
+
+FUNCTIONS: dict[ActivationName, Callable[[Array], Array]] = {
+    "identity": lambda x: x,
+    "sigmoid": _sigmoid,
+    "swish": lambda x: x * _sigmoid(x),
+    "hard_sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "gelu": lambda x: 0.5 * x * _erfc(-x / math.sqrt(2)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "tanh": np.tanh,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+}
+"""What each activation computes, in float64; "clamp" has parameters and stands apart."""
+
+
+_CANCELLING = {"hard_sigmoid", "hard_swish", "gelu", "gelu_tanh"}
+"""Small values of these are differences of larger ones, and inexact in float32; zeros are not."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    name: ActivationName = "identity"
+    low: float = -math.inf
+    high: float = math.inf
+
+
+_Floats = NDArray[Any]
+
+_UNARY: dict[str, Callable[..., _Floats]] = {
+    "negate": np.negative, "abs": np.abs, "exponential": np.exp, "exponential-minus-one": np.expm1, "log": np.log,
+    "log-plus-one": np.log1p, "tanh": np.tanh, "sqrt": np.sqrt, "sign": np.sign, "floor": np.floor, "not": np.invert,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "erf": lambda x: _erf(x).astype(np.float32),
+}  # fmt: skip
+_BINARY: dict[str, Callable[..., _Floats]] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "maximum": np.maximum,
+    "minimum": np.minimum, "power": np.power, "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+_COMPARISONS = {
+    "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
+}  # fmt: skip
+ELEMENTWISE = {*_UNARY, *_BINARY, "clamp", "select", "compare"}
+"""Opcodes that ``recognise`` can evaluate."""
+
+
+def as_clamp(value: Value, of: Value) -> Activation | None:
+    """``value`` as one maximum, minimum or clamp of ``of`` by scalars, else None."""
+    if value.op == "clamp" and value.operands[1] is of:
+        low, high = scalar(value.operands[0]), scalar(value.operands[2])
+        return None if low is None or high is None or low > high else Activation("clamp", low, high)
+    if value.op in ("maximum", "minimum") and of in value.operands:
+        other = value.operands[value.operands[0] is of]
+        limit = scalar(other)
+        if limit is None:
+            return None
+        return Activation("clamp", limit) if value.op == "maximum" else Activation("clamp", high=limit)
+    return None
+
+
+def recognise(value: Value, of: Value, region: set[Value]) -> Activation | None:
+    """Which activation turns ``of`` into ``value`` through the elementwise values of ``region``, if any does."""
+    clamp = as_clamp(value, of)
+    if clamp is not None:
+        return clamp
+    numbers = [c for v in region for o in v.operands if o not in region and (c := scalar(o)) is not None]
+    x = _samples(tuple(sorted({c for c in numbers if math.isfinite(c) and abs(c) < 1e4})))
+    with np.errstate(all="ignore"):
+        y = _evaluate(value, of, region, x)
+    if y is None or not np.isfinite(y).all():
+        return None
+    for name, function in FUNCTIONS.items():
+        if name == "identity":
+            continue  # x + 1e-7 is nearly that, and before a logarithm it is not
+        expected = function(x.astype(np.float64))
+        allowed = 1e-5 * np.abs(expected) + 1e-30
+        if name in _CANCELLING:
+            allowed += np.where(expected == 0, 0, 1e-6 * np.abs(x))
+        if np.all(np.abs(y - expected) <= allowed):
+            return Activation(name)
+    return None
+
+
+@functools.cache
+def _samples(constants: tuple[float, ...]) -> NDArray[np.float32]:
+    near = [sign * c + e for c in constants for sign in (1, -1) for e in (-1e-3, 0.0, 1e-3)]
+    grid = [np.linspace(-12, 12, 1201), np.linspace(-80, 80, 161), np.array([-1e4, -1e3, 1e3, 1e4]), np.array(near)]
+    return np.concatenate(grid).astype(np.float32)
+
+
+def _evaluate(value: Value, of: Value, region: set[Value], x: _Floats) -> _Floats | None:
+    found: dict[Value, _Floats] = {of: x}
+    for step in sorted(region - {of}, key=lambda v: v.number):
+        operands: list[_Floats] = []
+        for operand in step.operands:
+            if operand in found:
+                operands.append(found[operand])
+            elif (number := scalar(operand)) is not None:
+                operands.append(np.full_like(x, number))
+            else:
+                return None
+        result = operands[0] if step.op == "bitcast" else apply(step, operands)
+        if result is None:
+            return None
+        found[step] = result
+    return found[value]
+
+
+def apply(value: Value, operands: Sequence[_Floats]) -> _Floats | None:
+    """The elementwise operation of ``value`` on arrays; None for one that is not in ``ELEMENTWISE``."""
+    match value.op:
+        case "clamp":
+            return np.minimum(np.maximum(operands[1], operands[0]), operands[2])
+        case "select":
+            return np.where(*operands)
+        case "compare":
+            return _COMPARISONS[value.instruction.comparison_direction](*operands)
+        case op if op in _UNARY:
+            return _UNARY[op](*operands)
+        case op if op in _BINARY:
+            return _BINARY[op](*operands)
+    return None

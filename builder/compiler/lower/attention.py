@@ -1,0 +1,272 @@
+"""Scaled dot-product attention: two products without constant weights and the softmax between them, as one step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from builder.compiler.lower.geometry import flop
+from builder.compiler.lower.hlo import Dag, Value, scalar
+from builder.compiler.lower.masks import FoundMask, find_mask
+from builder.compiler.lower.softmax import softmax_of
+from builder.compiler.lower.strided import Part, Parts, in_common, regroup, strided, strides_of
+
+_LARGEST = 256
+"""CF_MOST_HEAD of runtime/fused/fused.h: numbers of a query, key or value of one head."""
+
+_FEWEST_QUERIES = 4
+"""The kernel has a query in every lane: with fewer, most are idle."""
+
+
+Outer = tuple[int, int, int]
+"""Sizes or strides of the dimensions of matrices."""
+
+
+@dataclass(frozen=True)
+class RowsAt:
+    """Rows in the memory of ``base``, as ``Rows``."""
+
+    base: Value
+    first: int
+    outer: Outer
+    row: int
+
+
+@dataclass(frozen=True)
+class Attention:
+    """``value`` is what is stored, in its own order; ``inside``: what is computed on the way to it.
+
+    ``mask_outer``: the mask's strides from matrix to matrix. ``safe``: see ``AttentionStep``.
+    """
+
+    value: Value
+    query: RowsAt
+    key: RowsAt
+    values: RowsAt
+    output: RowsAt
+    outer: Outer
+    queries: int
+    keys: int
+    size: int
+    value_size: int
+    scale: float
+    mask: FoundMask | None
+    mask_outer: Outer
+    safe: bool
+    inside: tuple[Value, ...]
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return (self.value.base,)
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """What has to be stored before it."""
+        found = [self.query.base, self.key.base, self.values.base]
+        if self.mask is not None and self.mask.source is not None:
+            found.append(self.mask.source)
+        return tuple(found)
+
+    @property
+    def flop(self) -> int:
+        return flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """``factor`` times an operand of a product: by what is outside and by row. A row's numbers lie side by side."""
+
+    base: Value
+    first: int
+    outer: Parts
+    row: int
+    factor: float = 1.0
+
+
+def find_attentions(dag: Dag, unstored: AbstractSet[Value] = frozenset()) -> list[Attention]:
+    """Every live attention whose operands can be read where they are stored, which the ``unstored`` are not."""
+    stored = {output.base for output in dag.outputs}
+    found = [_attention(value, dag, stored, unstored) for value in dag.live if value.op == "dot"]
+    return [attention for attention in found if attention is not None]
+
+
+def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: AbstractSet[Value]) -> Attention | None:
+    """The one that ends with a product of weights, on the left, and values."""
+    numbers = product.instruction.dot_dimension_numbers
+    outer = _outer(product)
+    weights, values = product.operands[:2]
+    if outer is None or list(numbers.lhs_contracting_dimensions) != [outer + 1]:
+        return None
+    softmax = softmax_of(weights.base)
+    if softmax is None or not weights.row_major:
+        return None
+    *rest, queries, keys = weights.dims
+    if softmax.source.dims[-1] != keys:
+        return None
+    scores = _scores(softmax.source, (math.prod(rest), queries, keys), unstored)
+    if scores is None:
+        return None
+    first, scale, mask, between = scores
+    first_numbers = first.instruction.dot_dimension_numbers
+    if first.elements != weights.elements or first.dims[-2:] != (queries, keys) or _outer(first) is None:
+        return None
+    query = _matrix(
+        first.operands[0], first_numbers.lhs_batch_dimensions, first_numbers.lhs_contracting_dimensions, unstored
+    )
+    key = _matrix(
+        first.operands[1], first_numbers.rhs_batch_dimensions, first_numbers.rhs_contracting_dimensions, unstored
+    )
+    # Of the values, the dimension that is summed over is that of the rows.
+    inner = [
+        axis
+        for axis in range(len(values.dims))
+        if axis not in (*numbers.rhs_batch_dimensions, *numbers.rhs_contracting_dimensions)
+    ]
+    value = _matrix(values, numbers.rhs_batch_dimensions, inner, unstored)
+    end, inside = _end(product, dag, stored)
+    output = _written(end, product)
+    if query is None or key is None or value is None or output is None or value.factor != 1:
+        return None
+    scale *= query.factor * key.factor
+    size = first.operands[0].dims[first_numbers.lhs_contracting_dimensions[0]]
+    value_size = product.dims[-1]
+    matrices = (query, key, value, output)
+    count = math.prod(rest)
+    common = in_common([*(m.outer for m in matrices), mask.outer if mask is not None else ((count, 0),)])
+    if common is None or len(common[0]) > 3 or max(size, value_size) > _LARGEST or queries < _FEWEST_QUERIES:
+        return None
+    sizes, strides = common
+    padded = [_three(s, 0) for s in strides]
+    rows = [RowsAt(m.base, m.first, s, m.row) for m, s in zip(matrices, padded, strict=False)]
+    return Attention(
+        end,
+        rows[0],
+        rows[1],
+        values=rows[2],
+        output=rows[3],
+        outer=_three(sizes, 1),
+        queries=queries,
+        keys=keys,
+        size=size,
+        value_size=value_size,
+        scale=scale,
+        mask=mask,
+        mask_outer=padded[4],
+        safe=softmax.safe,
+        inside=(*inside, weights, *softmax.inside, softmax.source, *between, first),
+    )
+
+
+def _three(numbers: tuple[int, ...], fill: int) -> Outer:
+    first, second, third = (fill,) * (3 - len(numbers)) + numbers
+    return first, second, third
+
+
+def _outer(product: Value) -> int | None:
+    """How many dimensions of a float32 product come before its rows and columns; None if it is not so simple."""
+    numbers = product.instruction.dot_dimension_numbers
+    count = len(product.dims) - 2
+    leading = list(range(count))
+    simple = list(numbers.lhs_batch_dimensions) == leading and len(numbers.lhs_contracting_dimensions) == 1
+    if count < 1 or not simple or not product.row_major or product.dtype != "float32" or len(product.operands) != 2:
+        return None
+    return count if all(len(o.dims) == count + 2 and o.dtype == "float32" for o in product.operands) else None
+
+
+def _matrix(value: Value, outer: list[int], inner: list[int], unstored: AbstractSet[Value]) -> _Matrix | None:
+    """``value`` with the dimension ``inner`` as its rows' numbers, and the one that is left as its rows."""
+    view = strided(value, unstored)
+    if view is None or len(inner) != 1 or view.base.dtype != "float32" or view.base.is_constant:
+        return None
+    rows = next(axis for axis in range(len(value.dims)) if axis not in (*outer, *inner))
+    parts = [_single(view.dims[axis]) for axis in (rows, inner[0])]
+    if parts[0] is None or parts[1] not in (0, 1):
+        return None
+    if parts[1] == 0 and value.dims[inner[0]] > 1:
+        return None
+    across = tuple(part for axis in outer for part in view.dims[axis])
+    return _Matrix(view.base, view.first, across, parts[0], view.factor)
+
+
+def _single(parts: Parts) -> int | None:
+    """The stride of an index of one part."""
+    wanted = [part for part in parts if part[0] != 1]
+    return None if len(wanted) > 1 else wanted[0][1] if wanted else 0
+
+
+def _scores(
+    value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
+) -> tuple[Value, float, FoundMask | None, tuple[Value, ...]] | None:
+    """(the product, its factor, the mask, the values between) of which softmax is taken."""
+    if not value.row_major:
+        return None
+    if value.op == "dot":
+        return value, 1.0, None, ()
+    if value.op == "bitcast":
+        inner = _scores(value.operands[0], sizes, unstored)
+        return None if inner is None else (*inner[:3], (value, *inner[3]))
+    if value.op in ("multiply", "divide"):
+        for source, other in (value.operands, value.operands[::-1] if value.op == "multiply" else value.operands):
+            factor = scalar(other)
+            inner = _scores(source, sizes, unstored) if factor else None
+            if factor and inner is not None and inner[2] is None:
+                return inner[0], inner[1] * (factor if value.op == "multiply" else 1 / factor), None, (value, *inner[3])
+        return None
+    if value.op == "add":
+        for source, other in (value.operands, value.operands[::-1]):
+            inner = _scores(source, sizes, unstored)
+            mask = find_mask("added", other, 0.0, sizes, unstored) if inner is not None and inner[2] is None else None
+            if inner is not None and mask is not None:
+                return inner[0], inner[1], mask, (value, *inner[3])
+        return None
+    if value.op == "select":
+        return _chosen(value, sizes, unstored)
+    return None
+
+
+def _chosen(
+    value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
+) -> tuple[Value, float, FoundMask | None, tuple[Value, ...]] | None:
+    condition, yes, no = value.operands
+    inverted = scalar(no) is None
+    source, fill = (no, scalar(yes)) if inverted else (yes, scalar(no))
+    inner = _scores(source, sizes, unstored)
+    if inner is None or inner[2] is not None or fill is None:
+        return None
+    mask = find_mask("chosen", condition, fill, sizes, unstored, inverted=inverted)
+    return None if mask is None else (inner[0], inner[1], mask, (value, *inner[3]))
+
+
+def _end(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tuple[Value, tuple[Value, ...]]:
+    """The last copy that is nothing but the product in another order, and what is no longer stored for it."""
+    end, inside, passed, at = product, tuple[Value, ...](), list[Value](), product
+    while at.base not in stored and len(dag.users[at]) == 1 and dag.users[at][0].op in ("bitcast", "transpose", "copy"):
+        passed.append(at)
+        at = dag.users[at][0]
+        if at.op == "copy":
+            end, inside = at, tuple(passed)
+    return end, inside
+
+
+def _written(end: Value, product: Value) -> _Matrix | None:
+    """Where the product's rows lie in ``end``."""
+    if end is product:
+        *outer, rows, _ = zip(product.dims, strides_of(product), strict=True)
+        return _Matrix(end, 0, tuple(outer), rows[1])
+    view = strided(end, frozenset())
+    if view is None or view.base is not product.base:
+        return None
+    found: list[tuple[int, Part]] = []  # stride in the product, and the same index in ``end``
+    for parts, stride in zip(view.dims, strides_of(end), strict=True):
+        for size, inner in reversed(parts):
+            found.append((inner, (size, stride)))
+            stride *= size
+    in_order = [part for _, part in sorted((f for f in found if f[1][0] != 1), key=lambda f: -f[0])]
+    dims = regroup(in_order, product.dims)
+    if dims is None:
+        return None
+    row, number = _single(dims[-2]), _single(dims[-1])
+    if row is None or number not in (0, 1):
+        return None
+    return _Matrix(end, 0, tuple(part for dim in dims[:-2] for part in dim), row)

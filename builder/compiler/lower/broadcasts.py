@@ -1,0 +1,122 @@
+"""XLA's kernels that add or multiply two arrays, one of them repeated, or change a layout: as steps of our own.
+
+XLA's kernel for such a step runs on one thread, and one that transposes reads a cache line for every number. The same
+arithmetic, so the same bits: ``target = source``, ``source + other`` or ``source * other``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder.compiler.lower.hlo import Value
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.broadcast_step import BroadcastOp, BroadcastStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
+
+LEAST = 4096
+"""Smaller arrays are as fast in XLA's kernel."""
+
+RANK = 4
+"""Dimensions the runtime has, after those that lie behind each other have become one."""
+
+Strides = tuple[int, ...]
+
+
+def find_broadcast(
+    step: KernelStep, reads: Sequence[Buffer], sources: Sequence[Value | Buffer], write: Buffer, output: Value | None
+) -> BroadcastStep | None:
+    """The step that stores ``output`` into ``write`` as ``step`` does, or None if it is anything else.
+
+    ``sources`` says what each of ``reads`` holds.
+    """
+    if output is None or output.dtype != "float32" or output.elements < LEAST or write.size != 4 * output.elements:
+        return None
+    value, target = output, strides(output)
+    while value.op in ("copy", "transpose"):
+        if value.op == "transpose":
+            order = list(value.instruction.dimensions)
+            target = tuple(target[order.index(d)] for d in range(len(order)))
+        value = value.operands[0]
+    op: BroadcastOp = "copy"
+    operands: tuple[Value, ...] = (value,)
+    if value.op in ("add", "multiply") and not any(source is value for source in sources):
+        op = "add" if value.op == "add" else "multiply"
+        operands = value.operands
+    elif value is output:
+        return None
+    found = [_operand(o, value.dims, reads, sources) for o in operands]
+    if len(found) != len(reads) or any(f is None for f in found):
+        return None
+    arrays = sorted((f for f in found if f is not None), key=lambda f: -f[0].size)  # the repeated one last
+    if len({buffer for buffer, _ in arrays}) != len(reads) or arrays[0][0].size != write.size:
+        return None
+    if any(buffer == write and own != target for buffer, own in arrays):
+        return None  # in place, but not where each number was
+    merged = _merge(value.dims, [target, *(own for _, own in arrays)])
+    if merged is None:
+        return None
+    dims, (target, source, *others) = merged
+    other = arrays[1][0] if others else None
+    return BroadcastStep(
+        step.name,
+        op,
+        arrays[0][0],
+        other=other,
+        target=write,
+        dims=dims,
+        source_strides=source,
+        other_strides=others[0] if others else None,
+        target_strides=target,
+    )
+
+
+def strides(value: Value) -> Strides:
+    """The stride of each dimension of a value as it lies in memory, in elements."""
+    found, step = [0] * len(value.dims), 1
+    for dimension in value.layout:
+        found[dimension] = step
+        step *= value.dims[dimension]
+    return tuple(found)
+
+
+def _operand(
+    value: Value, dims: tuple[int, ...], reads: Sequence[Buffer], sources: Sequence[Value | Buffer]
+) -> tuple[Buffer, Strides] | None:
+    """The buffer of an operand and its strides over ``dims``, 0 where it is repeated."""
+    if value.dims != dims or value.dtype != "float32":
+        return None
+    own = strides(value)
+    if value.op == "broadcast":
+        value, axes = value.operands[0], list(value.instruction.dimensions)
+        inner, repeated = strides(value), [0] * len(dims)
+        for axis, size, step in zip(axes, value.dims, inner, strict=True):
+            repeated[axis] = step if size > 1 else 0
+        own = tuple(repeated)
+    if value.is_constant:
+        possible = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Buffer)]
+    else:
+        possible = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Value) and s.base is value.base]
+    if len(possible) != 1 or possible[0].size != 4 * value.elements:
+        return None
+    return possible[0], own
+
+
+def _merge(dims: Sequence[int], arrays: Sequence[Strides]) -> tuple[tuple[int, ...], list[Strides]] | None:
+    """``dims`` in the order of the first array, those of size 1 dropped and those that lie behind each other in every
+    array made one, with ones in front up to RANK; None if they are more, or the first array has gaps at its end."""
+    order = sorted((d for d in range(len(dims)) if dims[d] > 1), key=lambda d: -arrays[0][d])
+    sizes: list[int] = []
+    steps: list[list[int]] = []
+    for d in order:
+        own = [array[d] for array in arrays]
+        if sizes and all(before == step * dims[d] for before, step in zip(steps[-1], own, strict=True)):
+            sizes[-1] *= dims[d]
+            steps[-1] = own
+        else:
+            sizes.append(dims[d])
+            steps.append(own)
+    if not sizes or len(sizes) > RANK or steps[-1][0] != 1:
+        return None
+    missing = RANK - len(sizes)
+    front = [[0] * len(arrays)] * missing
+    return (*[1] * missing, *sizes), [tuple(s) for s in zip(*front, *steps, strict=True)]

@@ -1,0 +1,232 @@
+"""What was decided about each fused step of a program, for the manifest and for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.base.records import read_record
+from builder.compiler.lower.compress import ITEM_SIZES
+from builder.compiler.lower.geometry import THIN_CHANNELS, Algorithm
+from builder.compiler.lower.packing import PANEL, TILED, choose, thin_block, winograd_band
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.step_info import Note
+from builder.compiler.lower.steps.base import Step, walk
+from builder.compiler.lower.steps.cascade_step import CascadeStep
+from builder.compiler.lower.steps.gather_step import GatherStep
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.steps.recurrent_step import RecurrentStep
+from builder.config.model_spec import WeightType
+
+Chooser = Literal["rule", "tuning"]
+
+LAYOUTS = {
+    "direct": "[OC/16][KH*KW*C][16]",
+    "depthwise": "[C/16][KH*KW][16]",
+    "winograd2": "[OC/16][C][9][16]",
+    "winograd4": "[OC/16][C][9][16]",
+    "integer": "[OC/16][KH*KW][C/4][16][4]",
+    "integer_winograd4": "[OC/16][9][C/4][16][4]",
+    "thin": "[OC/8][KH*KW][C][8]",
+}
+"""How the weights for each algorithm lie in the library; see builder/compiler/lower/packing.py."""
+
+_NOT_FUSED = ("xla", "copy", "repack")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One fused step: ``geometry`` and ``packing`` are those of a layer, None of anything else.
+
+    ``packing``: ``layout`` of the weights, ``panel`` (output channels side by side), for Winograd ``band`` (tiles of
+    output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time), for
+    integer layers of few channels ``joined`` (pixels computed as one), and for all three ``scratch`` (bytes). Of a
+    cascade, whose layers come after it: ``rows`` of a stripe.
+    """
+
+    step: str
+    kind: str
+    algorithm: str
+    fused: tuple[str, ...]
+    geometry: str | None = None
+    packing: dict[str, Any] | None = None
+    chosen_by: Chooser | None = None
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """The weights of one layer, or of a table that rows are gathered from: ``count`` of them, in ``bytes`` with their
+    scales; ``as_float32``: bytes as such.
+
+    Both sizes are with the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they
+    are not of the type that was asked for. ``input``: how the layer's input is rounded to bytes, if it is;
+    ``input_kept``: why not, where that was asked for.
+    """
+
+    step: str
+    layer: str
+    type: WeightType
+    count: int
+    bytes: int
+    as_float32: int
+    kept: str = ""
+    input: Quantisation | None = None
+    input_kept: str = ""
+
+
+def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
+    """The weights of every layer and table, also inside loops and branches, in the order they run.
+
+    ``kept``: why a layer's input is not rounded although that was asked for, by the layer's name.
+    """
+    found = []
+    tables: set[tuple[str, int]] = set()
+    for step in walk(program.steps):
+        if isinstance(step, LayerStep | RecurrentStep):
+            found.append(_weights(step, kept or {}))
+        elif isinstance(step, GatherStep) and (step.layer, step.table.offset) not in tables:
+            tables.add((step.layer, step.table.offset))
+            found.append(_table(step))
+    return tuple(found)
+
+
+def _table(step: GatherStep) -> LayerWeights:
+    size = step.table.size + (step.weight_scale.size if step.weight_scale else 0)
+    count = step.rows * step.width
+    return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, kept=step.kept)
+
+
+def _weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) -> LayerWeights:
+    size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
+    count = step.geometry.weights
+    stored = step.weights.size // ITEM_SIZES[step.weight_type]
+    if isinstance(step, LayerStep) and step.weight_type != "float32" and choose(step.geometry) == "thin":
+        stored = count  # without panels to fill
+    as_float32 = stored * ITEM_SIZES["float32"]
+    why = "" if step.quantisation else kept.get(step.layer, "")
+    return LayerWeights(
+        step.name,
+        step.layer,
+        step.weight_type,
+        count=count,
+        bytes=size,
+        as_float32=as_float32,
+        kept=step.kept,
+        input=step.quantisation,
+        input_kept=why,
+    )
+
+
+@dataclass(frozen=True)
+class WeightSizes:
+    """Bytes of all constants in the library, and what they would be as float32; ``types``: of the layers, by type."""
+
+    bytes: int
+    as_float32: int
+    types: Mapping[str, int]
+
+    @classmethod
+    def of(cls, total: int, layers: Iterable[LayerWeights]) -> WeightSizes:
+        types: dict[str, int] = {}
+        saved = 0
+        for layer in layers:
+            types[layer.type] = types.get(layer.type, 0) + layer.bytes
+            saved += layer.as_float32 - layer.bytes
+        return cls(total, total + saved, types)
+
+    @property
+    def compressed_share(self) -> float:
+        """The share of compressed layers in the bytes that all constants would have as float32."""
+        kept = self.bytes - sum(size for kind, size in self.types.items() if kind != "float32")
+        return 1 - kept / self.as_float32 if self.as_float32 else 0.0
+
+
+@dataclass(frozen=True)
+class LoweringReport:
+    """How a graph was lowered: ``path`` is the name of the pipeline's attempt, ``steps`` how many it came to.
+
+    ``reason``: why the optimised path was not to be had, where it was asked for. ``given_up``: the attempts before
+    this one and why each was not good enough. ``weights``: of the layers; ``weights_size``: bytes of all constants.
+    """
+
+    path: str
+    steps: int
+    decisions: tuple[Decision, ...]
+    reason: str = ""
+    given_up: tuple[tuple[str, str], ...] = ()
+    weights: tuple[LayerWeights, ...] = ()
+    weights_size: int = 0
+
+    @property
+    def sizes(self) -> WeightSizes:
+        return WeightSizes.of(self.weights_size, self.weights)
+
+    @property
+    def compressed(self) -> bool:
+        return any(layer.type != "float32" for layer in self.weights)
+
+    @property
+    def geometries(self) -> frozenset[str]:
+        """The geometry of every layer, as ``Geometry.label``."""
+        return frozenset(d.geometry for d in self.decisions if d.geometry)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The manifest's ``lowering``."""
+        return {
+            "path": self.path,
+            "steps": self.steps,
+            "fused": len(self.decisions),
+            "tuned": sum(d.chosen_by == "tuning" for d in self.decisions),
+            "reason": self.reason or None,
+            "given_up": [{"path": path, "because": why} for path, why in self.given_up],
+            "weights": asdict(self.sizes)
+            | {
+                "compressed_share": round(self.sizes.compressed_share, 4),
+                "layers": [{k: v for k, v in asdict(w).items() if v not in ("", None)} for w in self.weights],
+            },
+            "fused_steps": [{k: v for k, v in asdict(d).items() if v is not None} for d in self.decisions],
+        }
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> LoweringReport:
+        """What ``save`` wrote."""
+        return read_record(cls, json.loads(path.read_text(encoding="utf-8")))
+
+
+def decisions(
+    program: Program, notes: Iterable[Note], tuned: Mapping[str, Algorithm] | None = None
+) -> tuple[Decision, ...]:
+    """One for each fused step; ``notes`` are those of all steps, ``tuned`` what a tuner decided, by geometry."""
+    tuned = tuned or {}
+    pairs: list[tuple[Step, Note]] = []
+    for step, note in zip(program.steps, notes, strict=True):
+        pairs.append((step, note))
+        if isinstance(step, CascadeStep):
+            pairs += zip(step.layers, note.inside, strict=True)
+    return tuple(_decision(step, note, tuned) for step, note in pairs if note.kind not in _NOT_FUSED)
+
+
+def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decision:
+    if isinstance(step, CascadeStep):
+        return Decision(note.name, note.kind, "", note.matched, packing={"rows": step.rows})
+    if not isinstance(step, LayerStep):
+        return Decision(note.name, note.kind, note.algorithm, note.matched)
+    shape = step.geometry
+    packing: dict[str, Any] = {"layout": LAYOUTS[step.algorithm], "panel": PANEL}
+    if step.scratch is not None:
+        packing["scratch"] = step.scratch.size
+    if step.joined > 1:
+        packing["joined"] = step.joined
+    if step.algorithm in TILED:
+        packing["band"] = winograd_band(shape, step.algorithm)
+    if step.algorithm == "thin":
+        packing |= {"panel": min(THIN_CHANNELS, shape.out_channels // shape.groups), "block": list(thin_block(shape))}
+    chooser: Chooser = "tuning" if tuned.get(shape.label) == step.algorithm else "rule"
+    return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chosen_by=chooser)

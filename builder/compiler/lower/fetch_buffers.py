@@ -1,0 +1,66 @@
+"""Find the buffer that holds each fetch: the leaves of the HLO module's root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builder.base.errors import LowerError
+from builder.compiler.lower.buffers import BufferPlan
+from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.steps.base import Buffer
+
+_TRANSPARENT = {"bitcast", "while", "optimization-barrier", "domain"}
+"""Opcodes whose result lies where their operand lies, when XLA defines no value of their own."""
+
+
+class Resolver:
+    """Follow an HLO value to the instruction that XLA's buffer assignment says defines it."""
+
+    def __init__(self, result: Any, plan: BufferPlan) -> None:
+        self.index = index = HloIndex(result)
+        self.plan = plan
+        self.callers = {
+            called: i for i in index.instructions.values() if i.opcode == "call" for called in i.called_computation_ids
+        }
+        defined = {
+            b.id: (b.defined_at.instruction_id, tuple(b.defined_at.shape_index))
+            for b in result.buffer_assignment.logical_buffers
+        }
+        self.values = {
+            defined[a.logical_buffer_id]: (allocation.index, a)
+            for allocation in result.buffer_assignment.buffer_allocations
+            for a in allocation.assigned
+        }
+
+    def find(self, instruction: Any, index: tuple[int, ...]) -> Buffer:
+        """The buffer of the leaf ``index`` of an instruction's (tuple) result."""
+        if (instruction.id, index) in self.values:
+            allocation, assigned = self.values[instruction.id, index]
+            space, offset, _ = self.plan.allocations[allocation]
+            return Buffer(space, offset + assigned.offset, assigned.size)
+        operands = self.index.operands(instruction)
+        match instruction.opcode:
+            case "tuple":
+                return self.find(operands[index[0]], index[1:])
+            case "get-tuple-element":
+                return self.find(operands[0], (instruction.tuple_index, *index))
+            case "call" | "conditional":
+                return self.find(self.index.root(self.index.called(instruction)[0]), index)
+            case "parameter" if (owner := self.index.owners[instruction.id].id) in self.callers:
+                operand = self.index.operands(self.callers[owner])[instruction.parameter_number]
+                return self.find(operand, index)
+            case opcode if opcode in _TRANSPARENT:
+                return self.find(operands[0], index)
+        raise LowerError(
+            f"fetch {instruction.name} ({instruction.opcode}) has no buffer of its own; report this model."
+        )
+
+
+def result_buffers(result: Any, plan: BufferPlan) -> list[tuple[Any, Buffer]]:
+    """(ShapeProto, buffer) of every output, in the order of the fetches."""
+    resolver = Resolver(result, plan)
+    root = resolver.index.root(resolver.index.entry)
+    shapes = list(root.shape.tuple_shapes)
+    if not shapes:
+        return [(root.shape, resolver.find(root, ()))]
+    return [(shape, resolver.find(root, (i,))) for i, shape in enumerate(shapes)]

@@ -1,0 +1,69 @@
+"""Per-channel scales and shifts (BatchNorm, bias, negation ...) folded into one scale and one shift, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.lower.hlo import Value, channel_vector, split_channel_vector
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``sums * scale + shift + residual * residual_scale``, each per channel."""
+
+    scale: Vector
+    shift: Vector
+    residual: Value | None = None
+    residual_scale: Vector | None = None
+
+    @classmethod
+    def identity(cls, channels: int) -> Affine:
+        return cls(np.ones(channels), np.zeros(channels))
+
+    def times(self, factor: Vector) -> Affine:
+        scaled = None if self.residual_scale is None else self.residual_scale * factor
+        return replace(self, scale=self.scale * factor, shift=self.shift * factor, residual_scale=scaled)
+
+    def plus(self, term: Vector) -> Affine:
+        return replace(self, shift=self.shift + term)
+
+    def plus_residual(self, residual: Value, sign: float) -> Affine:
+        return replace(self, residual=residual, residual_scale=np.full(self.scale.size, sign))
+
+    @property
+    def finite(self) -> bool:
+        """Whether it can be folded: the result in float32 has neither infinities nor NaN."""
+        vectors = [self.scale, self.shift, *([] if self.residual_scale is None else [self.residual_scale])]
+        return all(np.isfinite(v).all() and (np.abs(v) < 1e30).all() for v in vectors)
+
+
+def fold(user: Value, current: Value, so_far: Affine) -> Affine | None:
+    """``so_far``, which computes ``current``, with the arithmetic of ``user`` added. None where that is not affine."""
+    if user.op == "negate":
+        return so_far.times(np.full(so_far.scale.size, -1.0))
+    if user.op not in ("add", "subtract", "multiply", "divide") or len({*user.operands}) != 2:
+        return None
+    first = user.operands[0] is current
+    other = user.operands[1 if first else 0]
+    vector = channel_vector(other)
+    if vector is None:
+        vector = split_channel_vector(other, so_far.scale.size)
+    if vector is None or vector.size not in (1, so_far.scale.size):
+        return None
+    vector = np.broadcast_to(vector, so_far.scale.shape)
+    folded = None
+    match user.op:
+        case "add":
+            folded = so_far.plus(vector)
+        case "multiply":
+            folded = so_far.times(vector)
+        case "subtract":
+            folded = so_far.plus(-vector) if first else so_far.times(-np.ones_like(vector)).plus(vector)
+        case "divide" if first and (vector != 0).all():
+            folded = so_far.times(1 / vector)
+    return folded if folded is not None and folded.finite else None

@@ -1,0 +1,175 @@
+"""Tables that rows are gathered from, in fewer bits: a step of our own before the kernel that gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from builder.compiler.lower.compress import LEAST_WEIGHTS, Array, Compressor, Rules, encode
+from builder.compiler.lower.fuse import Layer
+from builder.compiler.lower.gathers import Gather, find_gathers
+from builder.compiler.lower.hlo import Value, intermediate
+from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.schedule import Task
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.gather_step import GatherStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.thunks import Thunk
+from builder.config.model_spec import WeightType
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is stored of a table: ``numbers`` and int8's ``scales``, as bytes. ``kept``: why it is still float32."""
+
+    type: WeightType
+    numbers: bytes
+    scales: bytes | None
+    kept: str
+
+
+def store_table(name: str, table: Array, compressor: Compressor, *, alone: bool) -> Table:
+    """``table`` [rows, width] as the rules want it for the op ``name``: int8 has a scale for each row.
+
+    ``alone``: nothing reads it but gathers and layers whose weights are of the same type.
+    """
+
+    def view(constant: Array) -> Array:
+        """A row is to a table what an output channel is to a product."""
+        return constant.T[None, None]
+
+    stored = compressor.layer(name, view(table), table, view, alone=alone)
+    numbers = np.ascontiguousarray(stored.numbers[0, 0].T)
+    scales = None if stored.scale is None else stored.scale.astype("<f4").tobytes()
+    return Table(stored.type, encode(numbers, stored.type), scales, stored.kept)
+
+
+def worthwhile(gathers: Collection[Gather], rules: Rules) -> bool:
+    """Whether any of the tables is to be stored in fewer bits."""
+    return any(rules.type_of(g.name) != "float32" and g.rows * g.width >= LEAST_WEIGHTS for g in gathers)
+
+
+def with_gathers(result: Any, thunks: list[Thunk], compressor: Compressor) -> list[Thunk]:
+    """``thunks`` of a CompilationResultProto, with steps that gather before the kernels that did so.
+
+    ``compressor`` learns the names of tables that its rules leave as they are.
+    """
+    index = HloIndex(result)
+    made: dict[tuple[Any, ...], Value] = {}
+    found: list[Thunk] = []
+    for thunk in thunks:
+        gathers = _gathers(index, thunk)
+        if not worthwhile(gathers, compressor.rules):
+            compressor.names += [gather.name for gather in gathers]
+            found.append(thunk)
+        elif gathers[0].result:
+            found.append(_gather(thunk, gathers[0], thunk.writes[0], thunk.outputs[0]))
+        else:
+            found += _before(thunk, gathers, made)
+    return found
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Which tables may be rounded: nothing reads them but gathers, and layers whose weights are rounded alike.
+
+    ``by_buffer``: for each table that a step of ours gathers from; ``by_constant``: for those that layers read as well.
+    """
+
+    by_buffer: Mapping[Buffer, bool]
+    by_constant: Mapping[Value, bool]
+
+
+def find_tables(
+    tasks: Sequence[Task], constants: Mapping[int, bytes], fetched: Collection[Value], rules: Rules
+) -> Tables:
+    """The tables of ``tasks``. ``constants``: the bytes of each, by its offset; ``fetched``: what callers get."""
+    layers = [task for task in tasks if isinstance(task, Layer)]
+    thunks = [task for task in tasks if isinstance(task, Thunk)]
+    types: dict[Buffer, set[WeightType]] = {}
+    for thunk in thunks:
+        if isinstance(thunk.step, GatherStep):
+            types.setdefault(thunk.reads[1], set()).add(rules.type_of(thunk.step.layer))
+    others = [s for t in thunks if not isinstance(t.step, GatherStep) for s in t.sources if isinstance(s, Buffer)]
+    by_buffer: dict[Buffer, bool] = {}
+    by_constant: dict[Value, bool] = {}
+    for table, wanted in types.items():
+        data = constants.get(table.offset, b"")[: table.size]
+        tied = [layer for layer in layers if _holds(layer.core.weights.base, data)]
+        wanted |= {rules.type_of(layer.core.name) for layer in tied}
+        plain = all((layer.affine.scale == 1).all() for layer in tied)
+        read = any(holds_table(constants, other, data) for other in others) or any(_holds(v, data) for v in fetched)
+        by_buffer[table] = len(wanted) == 1 and plain and not read
+        by_constant |= {layer.core.weights.base: by_buffer[table] for layer in tied}
+    return Tables(by_buffer, by_constant)
+
+
+def holds_table(constants: Mapping[int, bytes], buffer: Buffer, data: bytes) -> bool:
+    """Whether a constant holds ``data``: XLA may have made two of one."""
+    return buffer.space == "weights" and buffer.size == len(data) and constants.get(buffer.offset, b"").startswith(data)
+
+
+def _holds(value: Value, data: bytes) -> bool:
+    return (
+        value.op == "constant" and value.dtype == "float32" and 4 * value.elements == len(data) and value.data == data
+    )
+
+
+def step_of(gather: Gather, name: str, indices: Buffer, table: Buffer, output: Buffer) -> GatherStep:
+    """The step, of a table that is still float32."""
+    return GatherStep(
+        name,
+        indices,
+        table,
+        output,
+        rows=gather.rows,
+        width=gather.width,
+        count=gather.count,
+        index=gather.index,
+        wide=gather.wide,
+        negative=gather.negative,
+        layer=gather.name,
+    )
+
+
+def _gathers(index: HloIndex, thunk: Thunk) -> tuple[Gather, ...]:
+    step = thunk.step
+    if not isinstance(step, KernelStep):
+        return ()
+    constants = [isinstance(source, Buffer) for source in thunk.sources]
+    gathers = find_gathers(index, step.name, len(thunk.reads), constants)
+    written_over = {read for write in range(len(thunk.writes)) for read in thunk.aliased(write)}
+    indices = {gather.indices for gather in gathers}
+    if indices & written_over or any(constants[number] for number in indices):
+        return ()
+    return gathers
+
+
+def _before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[Any, ...], Value]) -> list[Thunk]:
+    """``thunk`` over the rows that it gathered itself, after the steps that gather them where none of ``made`` does."""
+    steps = []
+    reads, sources = list(thunk.reads), list(thunk.sources)
+    for gather in gathers:
+        table, source = thunk.reads[gather.table], thunk.sources[gather.indices]
+        assert isinstance(source, Value)
+        key = (table, source.base, gather.index, gather.wide, gather.negative)
+        # A place that no buffer of XLA's plan has.
+        rows = Buffer("arena", -1 - gather.table, 4 * gather.count * gather.width)
+        if key not in made:
+            made[key] = intermediate(f"{thunk.step.name} rows")
+            steps.append(_gather(thunk, gather, rows, made[key]))
+        reads[gather.table], sources[gather.table] = rows, made[key]
+    for gather in gathers:
+        sources[gather.indices] = gather.places()
+    return [*steps, replace(thunk, reads=tuple(reads), sources=tuple(sources))]
+
+
+def _gather(thunk: Thunk, gather: Gather, write: Buffer, output: Value | None) -> Thunk:
+    reads = (thunk.reads[gather.indices], thunk.reads[gather.table])
+    name = thunk.step.name if gather.result else f"{thunk.step.name} rows"
+    step = step_of(gather, name, *reads, write)
+    sources = (thunk.sources[gather.indices], thunk.sources[gather.table])
+    return Thunk(thunk.number, step, reads, (write,), sources, (output,))

@@ -1,0 +1,273 @@
+"""Rows gathered from constant tables inside XLA's kernels: found, so that a step of our own can unpack them.
+
+XLA fuses a gather with what follows it. Its kernel stays as it is: it gets the gathered rows in the table's place, and
+0, 1, 2 ... in the place of the indices. Row ``i`` of those rows is what the kernel would have found at index ``i``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.layers import op_name
+
+INDEX_TYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
+"""What the runtime reads indices from."""
+
+GATHERS = ("gather", "dynamic-slice")
+"""The instructions that may take whole rows."""
+
+_MOST_UNUSED = 16
+"""Of so many indices a kernel uses one at least, or the rows of all of them are not worth making."""
+
+_MOST_FLOAT = 1 << 24
+"""Whole numbers below it are exact in float32."""
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Rows of argument ``table`` of a kernel, float32 [rows, width], at the ``count`` indices of argument ``indices``.
+
+    ``name``: the op's in the model. ``index``: the dtype of ``indices``. They become int32, or int64 if ``wide``; those
+    below 0 count from the table's end if ``negative``.
+    ``result``: the rows are all that the kernel makes, in this order.
+    """
+
+    name: str
+    table: int
+    indices: int
+    rows: int
+    width: int
+    count: int
+    index: str
+    wide: bool
+    negative: bool
+    result: bool = False
+
+    def places(self) -> bytes:
+        """0, 1, 2 ... as ``index``: what the kernel reads in the place of its indices."""
+        numbers: NDArray[Any] = np.arange(self.count).astype(self.index)
+        return numbers.tobytes()
+
+
+def find_gathers(index: HloIndex, name: str, arguments: int, constants: Sequence[bool]) -> tuple[Gather, ...]:
+    """The gathers of the kernel ``name`` that can all be made before it.
+
+    ``arguments``: how many buffers it reads; ``constants``: which of them are constants.
+    """
+    instruction = index.names.get(name)
+    if instruction is None or len(instruction.operand_ids) != arguments:
+        return ()
+    kernel = _Kernel(index, instruction)
+    found: list[Gather] = []
+    for number in range(arguments):
+        if not constants[number]:
+            found += kernel.gathers_by(number, constants)
+    tables = {gather.table for gather in found}
+    used = {gather.table: kernel.readers(gather.table) for gather in found}
+    ways = {table: [(g.indices, g.wide, g.negative) for g in found if g.table == table] for table in tables}
+    # A table that the kernel reads otherwise as well stays whole, and with it the indices that another table shares.
+    whole = {table for table in tables if len(used[table]) != len(ways[table]) or len(set(ways[table])) > 1}
+    spoilt = {gather.indices for gather in found if gather.table in whole}
+    kept = [gather for gather in found if gather.indices not in spoilt]
+    if any(gather.table in {other.table for other in found if other.indices in spoilt} for gather in kept):
+        return ()
+    return tuple(kept)
+
+
+class _Kernel:
+    """One kernel: the fusion's computation, or a single instruction and its operands."""
+
+    def __init__(self, index: HloIndex, instruction: Any) -> None:
+        self.index, self.instruction, self.fused = index, instruction, instruction.opcode == "fusion"
+        if self.fused:
+            computation = index.called(instruction)[0]
+            self.instructions = list(computation.instructions)
+            self.root = index.root(computation)
+            self.arguments = {i.parameter_number: i for i in self.instructions if i.opcode == "parameter"}
+        else:
+            operands = index.operands(instruction)
+            self.instructions, self.root = [*operands, instruction], instruction
+            self.arguments = dict(enumerate(operands))
+        self.numbers = {argument.id: number for number, argument in self.arguments.items()}
+
+    def readers(self, number: int) -> list[Any]:
+        """The instructions that read an argument."""
+        return [] if number not in self.arguments else self._users(self.arguments[number])
+
+    def gathers_by(self, number: int, constants: Sequence[bool]) -> Iterator[Gather]:
+        """The gathers whose indices are argument ``number``, if the kernel does nothing else with it."""
+        if number not in self.arguments:
+            return
+        argument = self.arguments[number]
+        chains = [c for g in self.instructions if (c := self._chain(g)) is not None and c.argument is argument]
+        inside = {i.id for chain in chains for i in chain.steps}
+        ends = {chain.gather.id for chain in chains}
+        for step in (argument, *(i for chain in chains for i in chain.steps)):
+            if any(user.id not in inside | ends for user in self._users(step)) or step is self.root:
+                return
+        made = [self._gather(chain, number, constants) for chain in chains]
+        if all(made):
+            yield from (gather for gather in made if gather is not None)
+
+    def _users(self, instruction: Any) -> list[Any]:
+        found = [i for i in self.instructions if instruction.id in i.operand_ids]
+        return found if self.fused else [i for i in found if i is self.root]
+
+    def _gather(self, chain: _Chain, number: int, constants: Sequence[bool]) -> Gather | None:
+        table, operand = chain.gather, self.index.operands(chain.gather)[0]
+        place = self.numbers.get(operand.id)
+        if place is None or not constants[place] or not _is_table(operand):
+            return None
+        rows, width = operand.shape.dimensions
+        if _slice_sizes(table)[1] != width:
+            return None
+        count = math.prod(chain.argument.shape.dimensions)
+        dtype, wide = hlo_shapes.dtype(chain.argument.shape), chain.dtypes[-1] == "int64"
+        enough = all(count <= (_MOST_FLOAT if d == "float32" else int(np.iinfo(d).max) + 1) for d in chain.dtypes)
+        if chain.rows not in (None, rows) or not enough or not 0 < count <= rows:
+            return None
+        taken = math.prod(table.shape.dimensions) // width
+        if count > _MOST_UNUSED * taken:
+            return None
+        parts = (chain.argument, *chain.steps, table)
+        plain = count == taken and all(hlo_shapes.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
+        result = plain and self._through(self.root) is table and _rows_last(table)
+        name = table.metadata.op_name or op_name(self.index.operands(self.instruction)[place])
+        return Gather(
+            name,
+            place,
+            number,
+            rows=rows,
+            width=width,
+            count=count,
+            index=dtype,
+            wide=wide,
+            negative=chain.rows is not None,
+            result=result,
+        )
+
+    def _through(self, instruction: Any) -> Any:
+        """What an instruction is, but for bitcasts."""
+        while instruction.opcode in ("bitcast", "reshape") and hlo_shapes.is_row_major(instruction.shape):
+            (instruction,) = self.index.operands(instruction)
+        return instruction
+
+    def _chain(self, gather: Any) -> _Chain | None:
+        """How the indices of ``gather`` come of an argument; None for what is no gather of rows, or if they do not."""
+        if gather.opcode not in GATHERS:
+            return None
+        operands = self.index.operands(gather)
+        if not _takes_rows(gather, [self._is_zero(o) for o in operands]):
+            return None
+        rows: int | None = None
+        steps: list[Any] = []
+        dtypes: list[str] = []
+        at = operands[1]
+        while at.id not in self.numbers:
+            dtypes.insert(0, hlo_shapes.dtype(at.shape))
+            steps.append(at)
+            inner = self.index.operands(at)
+            match at.opcode:
+                case "bitcast" | "reshape" | "convert" | "copy" | "transpose" | "slice" | "dynamic-slice":
+                    at = inner[0]
+                case "select" if rows is None and len({*dtypes}) == 1 and (wrapped := self._wrapped(at)) is not None:
+                    at, rows, more = wrapped
+                    steps += more
+                case "select" if self._is_cast(*inner):
+                    steps.append(inner[0])
+                    at = inner[1]
+                case _:
+                    return None
+        dtypes.insert(0, hlo_shapes.dtype(at.shape))
+        # Of the dtypes on the way only the first and the last count, which the runtime converts to as XLA does.
+        exact = len(dict.fromkeys(dtypes)) <= 2 and dtypes[-1] in ("int32", "int64") and dtypes[0] in INDEX_TYPES
+        return _Chain(gather, at, tuple(steps), tuple(dtypes), rows) if exact else None
+
+    def _wrapped(self, select: Any) -> tuple[Any, int, list[Any]] | None:
+        """Of ``x < 0 ? x + rows : x``: x, the rows, and what is computed on the way."""
+        less, moved, plain = self.index.operands(select)
+        if less.opcode != "compare" or less.comparison_direction != "LT" or moved.opcode != "add":
+            return None
+        left, zero = self.index.operands(less)
+        addends = self.index.operands(moved)
+        rows = next((self._number(o) for o in addends if o.id != plain.id), None)
+        if left.id != plain.id or plain.id not in [o.id for o in addends] or not self._is_zero(zero) or rows is None:
+            return None
+        return plain, rows, [less, moved]
+
+    def _is_cast(self, less: Any, whole: Any, least: Any) -> bool:
+        """Return if a select makes integers of floats, as the rewrite of Cast does: x < 2^31 ? whole(x) : -2^31."""
+        if less.opcode != "compare" or less.comparison_direction != "LT" or whole.opcode != "convert":
+            return False
+        bound, lowest = self._number(self.index.operands(less)[1]), self._number(least)
+        return lowest in (-(2**31), -(2**63)) and bound == -lowest and less.operand_ids[0] == whole.operand_ids[0]
+
+    def _number(self, instruction: Any) -> int | None:
+        """The one whole number of a constant, repeated or not."""
+        while instruction.opcode in ("broadcast", "bitcast", "reshape", "convert"):
+            (instruction,) = self.index.operands(instruction)
+        if instruction.opcode != "constant":
+            return None
+        literal = instruction.literal
+        numbers = [*literal.s32s, *literal.s64s, *literal.f32s, *literal.f64s]
+        return int(numbers[0]) if len(numbers) == 1 and float(numbers[0]).is_integer() else None
+
+    def _is_zero(self, instruction: Any) -> bool:
+        return self._number(instruction) == 0
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """``gather`` takes its indices from ``argument`` by ``steps``, the dtypes of which are ``dtypes``, argument first.
+
+    ``rows``: what is added to those below 0; None where nothing is.
+    """
+
+    gather: Any
+    argument: Any
+    steps: tuple[Any, ...]
+    dtypes: tuple[str, ...]
+    rows: int | None
+
+
+def _is_table(instruction: Any) -> bool:
+    shape = instruction.shape
+    plain = len(shape.dimensions) == 2 and hlo_shapes.is_row_major(shape)
+    return plain and min(shape.dimensions) > 0 and hlo_shapes.dtype(shape) == "float32"
+
+
+def _takes_rows(instruction: Any, zeros: Sequence[bool]) -> bool:
+    """Whether a gather or dynamic-slice takes whole rows by their numbers; ``zeros``: operands that are 0."""
+    sizes = _slice_sizes(instruction)
+    if len(sizes) != 2 or sizes[0] != 1:
+        return False
+    if instruction.opcode == "dynamic-slice":
+        return zeros[2]
+    numbers = instruction.gather_dimension_numbers
+    return list(numbers.start_index_map) == [0] and not list(numbers.operand_batching_dims)
+
+
+def _slice_sizes(instruction: Any) -> list[int]:
+    match instruction.opcode:
+        case "dynamic-slice":
+            return list(instruction.dynamic_slice_sizes)
+        case "gather":
+            return list(instruction.gather_slice_sizes)
+    return []
+
+
+def _rows_last(instruction: Any) -> bool:
+    """Whether the rows lie one behind the other in the result, and each is whole."""
+    if instruction.opcode == "dynamic-slice":
+        return True
+    numbers, rank = instruction.gather_dimension_numbers, len(instruction.shape.dimensions)
+    offsets = list(numbers.offset_dims)
+    return offsets == list(range(rank - len(offsets), rank))

@@ -1,0 +1,276 @@
+"""The entry computation as one hash-consed DAG of values, fusions inlined.
+
+XLA copies producers into every fusion that reads them. Here equal expressions are one Value again, so a
+pattern is matched once, whichever kernels its pieces were scattered over.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.errors import LowerError
+from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.hlo_literals import literal_bytes
+
+COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "and", "or"}
+_IMPURE = ("rng", "infeed", "outfeed", "send", "recv", "custom-call", "while", "conditional", "call", "async")
+_NOT_IDENTITY = (
+    "name", "id", "operand_ids", "shape", "metadata", "backend_config", "literal", "called_computation_ids",
+    "control_predecessor_ids", "frontend_attributes", "sharding", "statistics_viz", "original_value",
+)  # fmt: skip
+_SMALL = 1 << 16
+"""Constants of up to so many elements are compared by content, larger ones by instruction."""
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """One array (or tuple) of the graph. Equal expressions are the same object."""
+
+    number: int
+    op: str
+    operands: tuple[Value, ...]
+    dims: tuple[int, ...]
+    dtype: str
+    row_major: bool
+    layout: tuple[int, ...]
+    """Dimensions from the fastest to the slowest."""
+    instruction: Any
+    """The HloInstructionProto it was first seen as: windows, dimensions and the like."""
+    reducer: str = ""
+    """The opcode that a reduce or reduce-window reduces with, where its computation does nothing else; else empty."""
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.dims)
+
+    @functools.cached_property
+    def literal(self) -> NDArray[Any]:
+        """A constant's elements, in logical order."""
+        order = list(reversed(self.layout))
+        physical = np.frombuffer(self.base.data, np.dtype(self.dtype)).reshape([self.dims[d] for d in order])
+        return physical.transpose(np.argsort(order)) if order else physical
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """A constant's bytes, as they lie in its buffer."""
+        size = self.elements * np.dtype(self.dtype).itemsize
+        return literal_bytes(self.instruction.literal, size, self.instruction.name)
+
+    @property
+    def is_constant(self) -> bool:
+        return self.base.op == "constant"
+
+    @property
+    def base(self) -> Value:
+        """The value whose bytes these are: bitcasts move nothing."""
+        value = self
+        while value.op == "bitcast":
+            value = value.operands[0]
+        return value
+
+    def __repr__(self) -> str:
+        return f"%{self.number} {self.op}{list(self.dims)}"
+
+
+@dataclass
+class Dag:
+    """Every value, operands first; ``names`` finds those of the entry computation's instructions."""
+
+    values: list[Value] = field(default_factory=list)
+    names: dict[str, Value] = field(default_factory=dict)
+    parameters: dict[int, Value] = field(default_factory=dict)
+    outputs: tuple[Value, ...] = ()
+
+    @functools.cached_property
+    def users(self) -> dict[Value, tuple[Value, ...]]:
+        """Who reads a value, among what the outputs need."""
+        found: dict[Value, list[Value]] = {v: [] for v in self.live}
+        for value in self.live:
+            for operand in dict.fromkeys(value.operands):
+                found[operand].append(value)
+        return {value: tuple(users) for value, users in found.items()}
+
+    @functools.cached_property
+    def live(self) -> list[Value]:
+        """What the outputs need, operands first."""
+        needed = find_sources(self.outputs)
+        return [v for v in self.values if v in needed]
+
+
+def find_sources(values: Iterable[Value]) -> set[Value]:
+    """Return ``values`` and all that they are made of."""
+    found, pending = set[Value](), [*values]
+    while pending:
+        value = pending.pop()
+        if value not in found:
+            found.add(value)
+            pending += value.operands
+    return found
+
+
+def read_dag(result: Any) -> Dag:
+    """The DAG of a CompilationResultProto's entry computation. Raises LowerError for a dtype without a name."""
+    builder = _Builder(HloIndex(result))
+    root = builder.evaluate(builder.index.entry, None)
+    builder.dag.outputs = root.operands if root.op == "tuple" else (root,)
+    return builder.dag
+
+
+def read_computation(index: HloIndex, computation: Any) -> tuple[Dag, Value]:
+    """The values of a computation, and its root; its parameters are values too. Raises LowerError as ``read_dag``."""
+    builder = _Builder(index)
+    root = builder.evaluate(computation, None)
+    return builder.dag, root
+
+
+class _Builder:
+    def __init__(self, index: HloIndex) -> None:
+        self.index = index
+        self.dag = Dag()
+        self.known: dict[Any, Value] = {}
+
+    def evaluate(self, computation: Any, arguments: Sequence[Value] | None) -> Value:
+        """The root of a computation; ``arguments`` None: it is the entry, whose values get names."""
+        local: dict[int, Value] = {}
+        for instruction in computation.instructions:
+            operands = tuple(local[i] for i in instruction.operand_ids)
+            local[instruction.id] = value = self._value(instruction, operands, arguments)
+            if arguments is None:
+                self.dag.names[instruction.name] = value
+                if instruction.opcode == "parameter":
+                    self.dag.parameters[instruction.parameter_number] = value
+        root: int = computation.root_id
+        return local[root]
+
+    def _value(self, instruction: Any, operands: tuple[Value, ...], arguments: Sequence[Value] | None) -> Value:
+        match instruction.opcode:
+            case "parameter" if arguments is not None:
+                number: int = instruction.parameter_number
+                return arguments[number]
+            case "fusion":
+                return self.evaluate(self.index.called(instruction)[0], operands)
+            case "get-tuple-element" if operands[0].op == "tuple":
+                index: int = instruction.tuple_index
+                return operands[0].operands[index]
+            case "reshape" if operands[0].row_major and hlo_shapes.is_row_major(instruction.shape):
+                return self.make("bitcast", operands, instruction)
+        return self.make(instruction.opcode, operands, instruction)
+
+    def make(self, op: str, operands: tuple[Value, ...], instruction: Any) -> Value:
+        shape = instruction.shape
+        dims, row_major, dtype = tuple(shape.dimensions), True, ""
+        if shape.tuple_shapes or op in ("tuple", "after-all"):
+            layout: tuple[int, ...] = ()
+        else:
+            layout, dtype = tuple(shape.layout.minor_to_major), hlo_shapes.dtype(shape)
+            row_major = hlo_shapes.is_row_major(shape)
+        if op == "bitcast":
+            source = operands[0].base  # of bitcasts only the last one counts
+            if source.dims == dims and source.row_major and row_major and source.dtype == dtype:
+                return source
+            operands = (source,)
+        elif op in COMMUTATIVE:
+            operands = tuple(sorted(operands, key=lambda v: v.number))
+        reducers = tuple(self._reducer(c) for c in self.index.called(instruction))
+        key: Any = (op, operands, dims, layout, dtype, reducers, self._identity(op, instruction))
+        if key not in self.known:
+            reducer = str(reducers[0]) if len(reducers) == 1 else ""
+            value = Value(
+                len(self.dag.values),
+                op,
+                operands,
+                dims=dims,
+                dtype=dtype,
+                row_major=row_major,
+                layout=layout,
+                instruction=instruction,
+                reducer=reducer,
+            )
+            self.dag.values.append(value)
+            self.known[key] = value
+        found: Value = self.known[key]
+        return found
+
+    def _identity(self, op: str, instruction: Any) -> Any:
+        """What tells two instructions of one opcode apart, besides operands and shape."""
+        if op in ("bitcast", "tuple"):
+            return ()
+        if op.startswith(_IMPURE):
+            return instruction.id
+        if op == "constant":
+            if math.prod(instruction.shape.dimensions) > _SMALL:
+                return instruction.id
+            return instruction.literal.SerializeToString(deterministic=True)
+        copy = type(instruction)()
+        copy.CopyFrom(instruction)
+        for name in _NOT_IDENTITY:
+            if name in copy.DESCRIPTOR.fields_by_name:
+                copy.ClearField(name)
+        return copy.SerializeToString(deterministic=True)
+
+    def _reducer(self, computation: Any) -> str | int:
+        """The opcode of a computation that is one binary operation on its two parameters, else its id."""
+        root = self.index.root(computation)
+        binary = [o.opcode for o in self.index.operands(root)] == ["parameter"] * 2
+        if len(computation.instructions) == 3 and root.opcode in COMMUTATIVE and binary:
+            return str(root.opcode)
+        return int(computation.id)
+
+
+def channel_vector(value: Value) -> NDArray[np.float64] | None:
+    """A constant that is the same but for the last dimension: its values there (or one value), else None."""
+    if value.dtype != "float32":
+        return None
+    if value.op == "constant":
+        flat = value.elements == 1 or (value.dims and value.dims[-1] == value.elements)
+        return value.literal.astype(np.float64).reshape(-1) if flat else None
+    if value.op not in ("broadcast", "bitcast"):
+        return None
+    inner = channel_vector(value.operands[0])
+    if inner is None or inner.size == 1:
+        return inner
+    if value.op == "broadcast":
+        source = value.operands[0]
+        axes = [axis for axis, size in zip(value.instruction.dimensions, source.dims, strict=True) if size > 1]
+        return inner if axes == [len(value.dims) - 1] else None
+    return inner if value.row_major and value.dims[-1] == inner.size else None
+
+
+def split_channel_vector(value: Value, channels: int) -> NDArray[np.float64] | None:
+    """The same of ``channels`` that are several of the last dimensions: a constant of just these, repeated."""
+    if value.op != "broadcast" or value.dtype != "float32" or not value.row_major:
+        return None
+    source = value.operands[0]
+    trailing = list(range(len(value.dims) - len(source.dims), len(value.dims)))
+    plain = source.op == "constant" and source.row_major and source.elements == channels
+    return (
+        source.literal.astype(np.float64).reshape(-1)
+        if plain and list(value.instruction.dimensions) == trailing
+        else None
+    )
+
+
+def scalar(value: Value) -> float | None:
+    """A float32 constant that is one number everywhere, else None."""
+    vector = channel_vector(value)
+    return float(vector[0]) if vector is not None and (vector == vector[0]).all() else None
+
+
+def intermediate(name: str) -> Value:
+    """A value of its own that is not in the graph: what XLA makes on the way to the instruction ``name``."""
+    return Value(-1, "intermediate", (), (), "", True, layout=(), instruction=name)
+
+
+def require_entry(dag: Dag, name: str) -> Value:
+    """The value of an instruction of the entry computation. Raises LowerError where there is none."""
+    if name not in dag.names:
+        raise LowerError(f"{name} is not in the entry computation")
+    return dag.names[name]

@@ -1,0 +1,121 @@
+"""Kernels with a loop inside, as XLA makes one of a small loop (the one of ``tf.unique``).
+
+Such a kernel names all the memory of its loop, parts of which share a place. That memory stays as XLA laid it out, as
+scratch of the kernel's own; what goes in and out is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from builder.base.errors import LowerError
+from builder.compiler.lower.buffers import align, plan_buffers
+from builder.compiler.lower.fetch_buffers import Resolver
+from builder.compiler.lower.steps.base import ALIGNMENT, Buffer, move_buffers
+from builder.compiler.lower.steps.control_step import CallStep
+from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.kernel_step import KernelStep
+
+
+@dataclass(frozen=True)
+class EnclosedStep:
+    """``kernel`` over memory that begins at 0, but for its constants. ``inputs`` and ``outputs`` are places there.
+
+    ``results``: which of the loop's results the outputs are. What it passes on unchanged is none.
+    """
+
+    name: str
+    kernel: KernelStep
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    results: tuple[int, ...]
+    scratch: Buffer
+
+    @property
+    def constants(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys(b for b in self.kernel.buffers if b.space == "weights"))
+
+    @property
+    def scratch_size(self) -> int:
+        return self.scratch.size
+
+    def rebuild(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> CallStep:
+        """The copies and the kernel. ``reads``: the inputs, then the constants."""
+        assert scratch is not None
+
+        def inside(buffer: Buffer) -> Buffer:
+            return replace(buffer, offset=scratch.offset + buffer.offset)
+
+        constants = dict(zip(self.constants, reads[len(self.inputs) :], strict=True))
+        kernel = move_buffers(self.kernel, lambda b, _: constants[b] if b in constants else inside(b))
+        return CallStep(
+            self.name,
+            (
+                *(_copy(self.name, read, inside(own)) for read, own in zip(reads, self.inputs, strict=False)),
+                kernel,
+                *(_copy(self.name, inside(own), write) for own, write in zip(self.outputs, writes, strict=True)),
+            ),
+        )
+
+
+def _copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
+    return CopyStep(f"{name} copy", source, target, 1, (target.size,), (1,), target_strides=(1,))
+
+
+class Enclosures:
+    """Finds the kernels of a CompilationResultProto that have a loop inside."""
+
+    def __init__(self, result: Any) -> None:
+        self.resolver = Resolver(result, plan_buffers(result))
+
+    def enclose(self, step: KernelStep) -> tuple[EnclosedStep, tuple[Buffer, ...], tuple[Buffer, ...]] | None:
+        """The step, what it reads and what it writes in XLA's plan; None for any other kernel.
+
+        Raises LowerError where something that goes in or out is not among what the kernel names.
+        """
+        instruction = self.resolver.index.names.get(step.name)
+        if instruction is None or instruction.opcode != "call":
+            return None
+        given = [b for o in self.resolver.index.operands(instruction) for b in self._leaves(o)]
+        inputs = tuple(dict.fromkeys(b for b in given if b.space == "arena"))
+        results = self._results(instruction)
+        outputs = tuple(b for i, b in enumerate(self._leaves(instruction)) if i in results)
+        own = packed([b for b in step.buffers if b.space == "arena"])
+        if not {*inputs, *outputs} <= own.keys():
+            raise LowerError(f"{step.name} does not name all that goes in and out")
+        size = max(align(b.offset + b.size) for b in own.values())
+        kernel = move_buffers(step, lambda b, _: own.get(b, b))
+        scratch = Buffer("arena", 0, size)
+        places = tuple(own[b] for b in inputs), tuple(own[b] for b in outputs)
+        enclosed = EnclosedStep(step.name, kernel, *places, results, scratch)
+        return enclosed, (*inputs, *enclosed.constants), outputs
+
+    def _results(self, instruction: Any) -> tuple[int, ...]:
+        """The results that something reads, in their order; XLA reads what the loop does not change where it was."""
+        if not instruction.shape.tuple_shapes:
+            return (0,)
+        others = self.resolver.index.owners[instruction.id].instructions
+        parts = {o.tuple_index for o in others if list(o.operand_ids) == [instruction.id]}
+        return tuple(sorted(parts))
+
+    def _leaves(self, instruction: Any) -> Iterator[Buffer]:
+        parts = len(instruction.shape.tuple_shapes)
+        for index in [(i,) for i in range(parts)] if parts else [()]:
+            yield self.resolver.find(instruction, index)
+
+
+def packed(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
+    """The buffers packed from 0 on; those that share memory share it in the same way."""
+    found: dict[Buffer, Buffer] = {}
+    start = end = -1  # of the group, in XLA's plan
+    moved = size = 0
+    for buffer in sorted(set(buffers), key=lambda b: (b.offset, b.size)):
+        if buffer.offset >= end:
+            start = buffer.offset - buffer.offset % ALIGNMENT
+            moved, end = align(size), start
+        found[buffer] = replace(buffer, offset=moved + buffer.offset - start)
+        end = max(end, buffer.offset + buffer.size)
+        size = max(size, moved + end - start)
+    return found

@@ -1,0 +1,270 @@
+"""The sums a LayerStep can compute: convolutions and matrix products with constant weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.lower.geometry import Geometry
+from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.packing import MAX_TAPS
+from builder.compiler.lower.strided import strided, strides_of
+
+Picture = tuple[int, int, int]
+"""Batch, height and width."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """A convolution or product: ``value`` is its sums, NHWC or [..., channels]."""
+
+    value: Value
+    input: Value
+    weights: Value
+    in_picture: Picture
+    out_picture: Picture
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    groups: int = 1
+    swapped: bool = False
+    """XLA made the weights the convolution's first operand, as it does where the kernel is larger than the picture."""
+    transposed: bool = False
+    """Of a product: the weights are a matrix [outputs, channels]."""
+    absorbed: Value | None = None
+    """The zero ``pad`` that became part of ``padding``."""
+    factor: Value | None = None
+    """A vector of the input's channels that it is multiplied by, made while the program runs."""
+
+    @property
+    def name(self) -> str:
+        """The op's name in the model; the instruction's name where XLA was not told that."""
+        return op_name(self.value.instruction)
+
+    @property
+    def input_halo(self) -> tuple[int, int, int, int]:
+        """(top, left, bottom, right) pixels of padding that the kernel reads around its input."""
+
+        def after(axis: int) -> int:
+            last = self.geometry.span(axis, self.out_picture[1 + axis])
+            return max(0, last - self.in_picture[1 + axis] - self.padding[axis])
+
+        return (*self.padding, after(0), after(1))
+
+    @property
+    def geometry(self) -> Geometry:
+        """Its sizes, without padding and without where it reads."""
+        batch, height, width = self.out_picture
+        return Geometry(
+            batch,
+            self.in_channels,
+            (height, width),
+            self.out_channels,
+            self.kernel_size,
+            self.stride,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
+
+    def kernel(self) -> NDArray[np.float32]:
+        """The weights as [height, width, in channels / groups, out channels]."""
+        return np.asarray(self.arranged(self.weights.literal), np.float32)
+
+    def arranged(self, literal: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The view of an array in the order of the constant that is in the order of ``kernel()``."""
+        if self.swapped:
+            numbers = self.value.instruction.convolution_dimension_numbers
+            space = list(numbers.input_spatial_dimensions)
+            kernel = literal.transpose([*space, numbers.input_feature_dimension, numbers.input_batch_dimension])
+            return np.flip(kernel, (0, 1))
+        if self.value.op == "dot":
+            return (literal.T if self.transposed else literal)[None, None]
+        numbers = self.value.instruction.convolution_dimension_numbers
+        space = list(numbers.kernel_spatial_dimensions)
+        order = [*space, numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension]
+        kernel = literal.transpose(order)
+        for axis, window in enumerate(self.value.instruction.window.dimensions):
+            if window.window_reversal:
+                kernel = np.flip(kernel, axis)
+        return kernel if len(space) == 2 else kernel[None]
+
+
+def op_name(instruction: Any) -> str:
+    """What the model calls the op that an HLO instruction was made of; the instruction's name where that is unknown."""
+    return instruction.metadata.op_name or str(instruction.name)
+
+
+def picture_of(dims: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """(batch, height, width, channels) of an array whose last dimension is its channels."""
+    match dims:
+        case (batch, height, width, channels):
+            return batch, height, width, channels
+        case (batch, width, channels):
+            return batch, 1, width, channels
+        case (rows, channels):
+            return 1, 1, rows, channels
+        case (channels,):
+            return 1, 1, 1, channels
+    return 1, 1, int(np.prod(dims[:-1])), dims[-1] if dims else 1
+
+
+def find_cores(dag: Dag) -> list[Core]:
+    """Every live convolution and product that a LayerStep can compute, producers first."""
+    found = []
+    for value in dag.live:
+        core = None
+        if value.op == "convolution":
+            core = _convolution(value) or _swapped(value)
+        elif value.op == "dot":
+            core = _dense(value)
+        if core is not None and core.geometry.flop:
+            found.append(core)
+    return found
+
+
+def why_not(value: Value) -> str:
+    """Why a convolution or product is no core, in words; empty for anything else."""
+    if value.op not in ("convolution", "dot"):
+        return ""
+    if value.dtype != "float32":
+        return f"a {value.op} of {value.dtype}"
+    if not any(operand.is_constant for operand in value.operands):
+        return "no weights known at build time"
+    if value.op == "convolution" and any(w.base_dilation > 1 for w in value.instruction.window.dimensions):
+        return "a transposed convolution"
+    return "dimensions in an order that the kernels do not have"
+
+
+def _suitable(value: Value, data: Value, weights: Value) -> bool:
+    """float32 throughout, row-major data, weights known at build time."""
+    floats = {value.dtype, data.dtype, weights.dtype} == {"float32"}
+    return floats and value.row_major and data.row_major and weights.is_constant
+
+
+def _convolution(value: Value) -> Core | None:
+    instruction = value.instruction
+    numbers, windows = instruction.convolution_dimension_numbers, list(instruction.window.dimensions)
+    rank = len(windows)
+    if not _suitable(value, *value.operands) or rank not in (1, 2) or max(1, instruction.batch_group_count) != 1:
+        return None
+    outside_in = (0, rank + 1, list(range(1, rank + 1)))
+    layouts = (
+        (numbers.input_batch_dimension, numbers.input_feature_dimension, list(numbers.input_spatial_dimensions)),
+        (numbers.output_batch_dimension, numbers.output_feature_dimension, list(numbers.output_spatial_dimensions)),
+    )
+    if any(layout != outside_in for layout in layouts):
+        return None
+    if any(max(1, w.base_dilation) != 1 or w.padding_low < 0 for w in windows):
+        return None
+
+    def pair(values: list[int], fill: int) -> tuple[int, int]:
+        return (fill, values[0]) if rank == 1 else (values[0], values[1])
+
+    kernel_size = pair([w.size for w in windows], 1)
+    if kernel_size[0] * kernel_size[1] > MAX_TAPS:
+        return None
+    batch, height, width, channels = picture_of(value.operands[0].dims)
+    out = picture_of(value.dims)
+    return Core(
+        value,
+        value.operands[0],
+        value.operands[1],
+        in_picture=(batch, height, width),
+        out_picture=out[:3],
+        in_channels=channels,
+        out_channels=out[3],
+        kernel_size=kernel_size,
+        stride=pair([max(1, w.stride) for w in windows], 1),
+        dilation=pair([max(1, w.window_dilation) for w in windows], 1),
+        padding=pair([w.padding_low for w in windows], 0),
+        groups=max(1, instruction.feature_group_count),
+    )
+
+
+def _swapped(value: Value) -> Core | None:
+    """A 2-D convolution whose kernel and data XLA exchanged, as the one it was before.
+
+    With data of size S in the kernel's place, reversed, and padding p, output o meets weight k at pixel
+    o + S - 1 - p - k: a convolution with the weights reversed and a padding of K - S + p.
+    """
+    instruction = value.instruction
+    numbers, windows = instruction.convolution_dimension_numbers, list(instruction.window.dimensions)
+    weights, data = value.operands
+    if len(windows) != 2 or not _suitable(value, data, weights):
+        return None
+    if max(1, instruction.batch_group_count) != 1 or max(1, instruction.feature_group_count) != 1:
+        return None
+    if (numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension) != (0, 3):
+        return None
+    if (numbers.output_feature_dimension, numbers.output_batch_dimension) != (0, 3):
+        return None
+    if list(numbers.kernel_spatial_dimensions) != [1, 2] or list(numbers.output_spatial_dimensions) != [1, 2]:
+        return None
+    if any(max(1, w.stride) * max(1, w.base_dilation) * max(1, w.window_dilation) != 1 for w in windows):
+        return None
+    if any(not w.window_reversal and w.size != 1 for w in windows):
+        return None
+    height, width = (weights.dims[d] for d in numbers.input_spatial_dimensions)
+    top = height - windows[0].size + windows[0].padding_low
+    left = width - windows[1].size + windows[1].padding_low
+    if min(top, left) < 0 or height * width > MAX_TAPS:
+        return None
+    batch, rows, columns, channels = picture_of(data.dims)
+    out = picture_of(value.dims)
+    return Core(
+        value,
+        data,
+        weights,
+        (batch, rows, columns),
+        out[:3],
+        channels,
+        out_channels=out[3],
+        kernel_size=(height, width),
+        padding=(top, left),
+        swapped=True,
+    )
+
+
+def _dense(value: Value) -> Core | None:
+    numbers = value.instruction.dot_dimension_numbers
+    data, repeated = value.operands[:2]
+    batches = list(numbers.lhs_batch_dimensions)
+    if not data.dims or batches != list(range(len(batches))):
+        return None
+    if list(numbers.lhs_contracting_dimensions) != [len(data.dims) - 1]:
+        return None
+    if len(numbers.rhs_contracting_dimensions) != 1 or len(repeated.dims) != len(batches) + 2:
+        return None
+    found = _matrix(repeated, list(numbers.rhs_batch_dimensions), numbers.rhs_contracting_dimensions[0])
+    if found is None or not _suitable(value, data, found[0]):
+        return None
+    weights, transposed = found
+    channels, outputs = data.dims[-1], value.dims[-1]
+    # As the producer sees its pixels, so that a product can read a picture with a halo.
+    source = data.base
+    rows = picture_of(source.dims if source.row_major and source.dims[-1:] == (channels,) else data.dims)[:3]
+    return Core(value, data, weights, rows, rows, channels, out_channels=outputs, transposed=transposed)
+
+
+def _matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value, bool] | None:
+    """The constant matrix that a product's right side is, and whether its rows are outputs; ``inner`` is summed over.
+
+    It may be repeated for every one of ``batches``, as PyTorch repeats weights for a tensor that isn't dense.
+    """
+    if not batches:
+        return operand, inner == 1
+    view = strided(operand, frozenset())
+    if view is None or view.base.op != "constant" or (view.first, view.factor) != (0, 1.0):
+        return None
+    (outer,) = {*range(len(operand.dims))} - {*batches, inner}
+    if len(view.base.dims) != 2 or any(stride for axis in batches for _, stride in view.dims[axis]):
+        return None
+    sides = tuple(view.dims[axis] for axis in (inner, outer))
+    axes = tuple(((size, stride),) for size, stride in zip(view.base.dims, strides_of(view.base), strict=True))
+    return (view.base, sides != axes) if sides in (axes, axes[::-1]) else None

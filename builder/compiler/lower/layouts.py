@@ -1,0 +1,168 @@
+"""How each value lies in memory: dense where XLA's kernels touch it, else with the halo its readers want."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from builder.compiler.lower.attention import Attention
+from builder.compiler.lower.fuse import Layer
+from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.layers import picture_of
+from builder.compiler.lower.normalise import Norm
+from builder.compiler.lower.pooling import Pool
+from builder.compiler.lower.schedule import Task, inputs, makers_of, outputs
+from builder.compiler.lower.steps.base import Buffer, View
+from builder.compiler.lower.thunks import Thunk
+
+Sides = tuple[int, int, int, int]
+NO_HALO: Sides = (0, 0, 0, 0)
+
+_SLOW_STRIDE = 2048
+"""Pixels at multiples of so many bytes share cache sets ..."""
+_SKEW = 64
+"""... and so many bytes between them spread them out."""
+
+
+@dataclass(frozen=True)
+class TensorLayout:
+    """A picture (batch, height, width, channels) with ``halo`` (top, left, bottom, right) and a pixel stride."""
+
+    picture: tuple[int, int, int, int]
+    halo: Sides
+    pixel: int
+
+    @property
+    def size(self) -> int:
+        """Numbers, those of the halo and between pixels included."""
+        return self.picture[0] * self._image
+
+    @property
+    def row(self) -> int:
+        """Numbers from one row to the next."""
+        return (self.picture[2] + self.halo[1] + self.halo[3]) * self.pixel
+
+    @property
+    def _image(self) -> int:
+        return (self.picture[1] + self.halo[0] + self.halo[2]) * self.row
+
+    def view(self, buffer: Buffer, inset: tuple[int, int] = (0, 0)) -> View:
+        """The picture in ``buffer``; ``inset`` (rows, pixels) moves element [0, 0] into the halo."""
+        first = (self.halo[0] - inset[0]) * self.row + (self.halo[1] - inset[1]) * self.pixel
+        return View(buffer, first, self._image, self.row, self.pixel)
+
+
+@dataclass(frozen=True)
+class TensorLayouts:
+    """``stored``: layouts of values that are not dense. ``repacked``: those of copies with a halo for their readers."""
+
+    stored: dict[Value, TensorLayout]
+    repacked: dict[Value, TensorLayout]
+
+    def reading(self, value: Value, picture: tuple[int, int, int, int], halo: Sides) -> tuple[bool, TensorLayout]:
+        """(whether it is the copy, the layout) in which a reader with this picture and halo finds a value."""
+        base = value.base
+        if base in self.stored:
+            return False, self.stored[base]
+        if halo != NO_HALO:
+            return True, self.repacked[base]
+        return False, dense(picture)
+
+    def writing(self, value: Value, picture: tuple[int, int, int, int]) -> TensorLayout:
+        return self.stored.get(value.base, dense(picture))
+
+
+def dense(picture: tuple[int, int, int, int]) -> TensorLayout:
+    """The layout without a halo or gaps."""
+    return TensorLayout(picture, NO_HALO, picture[3])
+
+
+def reads(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
+    """Everything a task reads as a picture: (value, picture, halo it must have)."""
+    if isinstance(task, Pool):
+        return [(task.input, (*task.in_picture, task.channels), task.around)]
+    if isinstance(task, Norm):
+        return [(task.input, _picture_of_rows(task.input, task.channels), NO_HALO)]
+    core = task.core
+    found = [(core.input, (*core.in_picture, core.in_channels), core.input_halo)]
+    if task.affine.residual is not None:
+        found.append((task.affine.residual, (*core.out_picture, core.out_channels), NO_HALO))
+    return found
+
+
+def writes(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
+    """The picture that a task stores."""
+    if isinstance(task, Pool):
+        return (*task.out_picture, task.channels)
+    if isinstance(task, Norm):
+        return _picture_of_rows(task.input, task.channels)
+    return (*task.core.out_picture, task.core.out_channels)
+
+
+def _picture_of_rows(value: Value, channels: int) -> tuple[int, int, int, int]:
+    """The picture whose pixels the rows of ``value`` are, as the step that makes it sees them where it can."""
+    base = value.base
+    return picture_of(base.dims if base.row_major and base.dims[-1:] == (channels,) else value.dims)
+
+
+def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
+    """The layout of everything the tasks store.
+
+    A value is stored with the halo its readers need, if one of our own kernels makes it and all see the same picture.
+    """
+    makers = makers_of(tasks)
+    fixed = {output.base for output in dag.outputs}
+    pictures: dict[Value, set[tuple[int, int, int, int]]] = {}
+    halos: dict[Value, Sides] = {}
+    for task in tasks:
+        if isinstance(task, Thunk | Attention):
+            fixed.update(source.base for source in inputs(task))
+            continue
+        if isinstance(task, Layer) and task.core.factor is not None:
+            fixed.add(task.core.factor.base)
+        for output in outputs(task):
+            pictures.setdefault(output, set()).add(writes(task))
+        for value, picture, halo in reads(task):
+            pictures.setdefault(value.base, set()).add(picture)
+            halos[value.base] = around(halos.get(value.base, NO_HALO), halo)
+    stored: dict[Value, TensorLayout] = {}
+    repacked: dict[Value, TensorLayout] = {}
+    for value, seen in pictures.items():
+        maker, halo = makers.get(value), halos.get(value, NO_HALO)
+        picture = next(iter(seen))
+        free = maker is not None and not isinstance(maker, Thunk | Attention) and value not in fixed
+        if free and len(seen) == 1:
+            stored[value] = TensorLayout(picture, halo, pixel_stride(picture))
+        elif halo != NO_HALO:
+            wanted = _padded_picture(value, tasks)
+            repacked[value] = TensorLayout(wanted, halo, pixel_stride(wanted))
+    return TensorLayouts(stored, repacked)
+
+
+def _padded_picture(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
+    """The picture as those see it that need a halo."""
+    for task in tasks:
+        if not isinstance(task, Thunk | Attention):
+            for source, picture, halo in reads(task):
+                if source.base is value and halo != NO_HALO:
+                    return picture
+    return picture_of(value.dims)
+
+
+def pixel_stride(picture: tuple[int, int, int, int], size: int = 4) -> int:
+    """How many numbers, of ``size`` bytes each, lie from one pixel of ``picture`` to the next."""
+    channels = picture[3]
+    slow = size * channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1
+    return channels + _SKEW // size if slow else channels
+
+
+def around(a: Sides, b: Sides) -> Sides:
+    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+
+
+def with_rows(layer: Layer) -> Layer:
+    """A 1x1 layer over dense pictures as one over a single row of all their pixels."""
+    core = layer.core
+    batch, height, width = core.out_picture
+    row = (1, 1, batch * height * width)
+    return replace(layer, core=replace(core, in_picture=row, out_picture=row))

@@ -1,0 +1,241 @@
+"""Layer normalisation over the last dimension: what XLA makes four to six steps of, as one.
+
+There are many ways to write it (one pass over the squares or two, gamma on the factor or on the numbers), so it is told
+by its values, as activations are: what depends on nothing but ``x`` is evaluated for a few rows, and must be
+``(x - mean) / sqrt(variance + epsilon) * gamma + beta``, or the same without the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.lower.activations import ELEMENTWISE, apply
+from builder.compiler.lower.hlo import Dag, Value, channel_vector
+from builder.compiler.lower.softmax import is_plain, reduction
+
+_FEWEST = 8
+"""Channels: with fewer, most lanes of the kernel's vectors would be idle."""
+_MOST_VALUES = 60
+_DEEPEST = 8
+"""Steps from what a variance is the sum of back to what is normalised."""
+_TOLERANCE = 1e-5
+_PEAKS = 8
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """``value``: what it stores; ``input``: what it normalises; ``inside``: values that it computes on the way."""
+
+    value: Value
+    input: Value
+    gamma: Array
+    beta: Array
+    epsilon: float
+    centred: bool
+    inside: tuple[Value, ...]
+
+    @property
+    def channels(self) -> int:
+        return self.value.dims[-1]
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return (self.value.base,)
+
+
+def find_norms(dag: Dag) -> list[Norm]:
+    """Every live layer normalisation of float32, also of those whose mean counts as 0."""
+    found = [_norm(value, dag) for value in dag.live if value.op in ("rsqrt", "sqrt") and value.dtype == "float32"]
+    return [norm for norm in found if norm is not None]
+
+
+def _norm(root: Value, dag: Dag) -> Norm | None:
+    """The one whose standard deviation is ``root``, or 1 / ``root``."""
+    for source in _sources(root):
+        rows = _Rows(source)
+        if rows.value(root) is None:
+            continue
+        best = None
+        for end, inside in _ends(rows, root, dag):
+            affine = _affine(rows, root, end)
+            if affine is not None:
+                best = Norm(end, source, *affine, inside)
+        if best is not None:
+            return best
+    return None
+
+
+def _sources(root: Value) -> list[Value]:
+    """What may be normalised: what the sums that ``root`` is made of are made of, the furthest first."""
+    found: dict[Value, None] = {}
+    pending = [(root, 0)]
+    while pending and len(found) < _MOST_VALUES:
+        value, depth = pending.pop()
+        for operand in value.operands:
+            summed = reduction(operand, "add")
+            if summed is not None:
+                found[summed[0]] = None
+                pending.append((summed[0], 1))
+            elif depth == 0 and operand.elements == root.elements:
+                pending.append((operand, 0))
+            elif 0 < depth < _DEEPEST and value.elements == operand.elements:
+                found[operand] = None
+                pending.append((operand, depth + 1))
+    rows = root.elements
+    return sorted(
+        (v for v in found if is_plain(v) and v.dims[-1] >= _FEWEST and v.elements == rows * v.dims[-1]),
+        key=lambda v: v.number,
+    )
+
+
+class _Rows:
+    """The values that are made of ``source``, of a few rows instead of all: [rows, channels], or [rows, 1] of sums."""
+
+    def __init__(self, source: Value) -> None:
+        self.source, self.channels = source, source.dims[-1]
+        self.rows = source.elements // self.channels
+        first = np.where(np.arange(self.channels) % 2, -1.0, 1.0)
+        random = np.random.default_rng(0).standard_normal((4, self.channels))
+        shifts = np.array([[0.0], [3.0], [-0.5], [0.0]])
+        scales = np.array([[1e6], [0.5], [20.0], [1e-3]])
+        # One channel far from all others is what a norm makes the most of: beyond it, a limit changes nothing.
+        peaks = np.zeros((_PEAKS, self.channels))
+        peaks[np.arange(_PEAKS), np.arange(_PEAKS) * self.channels // _PEAKS] = 1e6
+        self.samples: Array = np.concatenate([first[None], -first[None], shifts + scales * random, peaks, -peaks])
+        self.known: dict[Value, Array] = {source: self.samples}
+        self.partial: dict[Value, tuple[Value, ...]] = {}
+        """Of a sum: the sums of windows that XLA takes first."""
+
+    def is_source(self, value: Value) -> bool:
+        """Whether it is the source's bytes, row by row."""
+        return value.base is self.source.base and is_plain(value) and self._shape(value) == "all"
+
+    def is_whole(self, value: Value) -> bool:
+        """Whether it has a number for each channel of each row."""
+        return self._shape(value) == "all"
+
+    def made(self) -> set[Value]:
+        """The values that are known and were made of the source."""
+        return {v for v in self.known if not self.is_source(v) and channel_vector(v) is None}
+
+    def value(self, value: Value) -> Array | None:
+        """None for what is made of anything else, or where there is another operation than is known here."""
+        if value in self.known:
+            return self.known[value]
+        if self.is_source(value):
+            return self.samples
+        order, pending, seen = list[Value](), [value], {value}
+        while pending:
+            at = pending.pop()
+            order.append(at)
+            if len(order) > _MOST_VALUES:
+                return None
+            for operand in self._operands(at):
+                if operand not in seen and operand not in self.known:
+                    seen.add(operand)
+                    pending.append(operand)
+        for at in sorted(order, key=lambda v: v.number):
+            numbers = self._evaluate(at)
+            if numbers is None:
+                return None
+            self.known[at] = numbers
+        return self.known[value]
+
+    def _operands(self, value: Value) -> tuple[Value, ...]:
+        if channel_vector(value) is not None or self.is_source(value):
+            return ()
+        summed = reduction(value, "add")
+        return (summed[0],) if summed is not None else value.operands
+
+    def _evaluate(self, value: Value) -> Array | None:
+        if self.is_source(value):
+            return self.samples
+        vector = channel_vector(value)
+        if vector is not None:
+            return vector[None] if vector.size in (1, self.channels) else None
+        if (not is_plain(value) and value.dims) or value.dtype != "float32":
+            return None
+        summed = reduction(value, "add")
+        if summed is not None:
+            self.partial[value] = tuple(summed[1][1:])
+            whole = self.known.get(summed[0])
+            # A sum of what is the same in all channels, or in all rows, is not needed.
+            return None if whole is None or whole.shape != self.samples.shape else whole.sum(-1, keepdims=True)
+        operands = [self.known[operand] for operand in value.operands if operand in self.known]
+        if len(operands) != len(value.operands):
+            return None
+        if value.op == "bitcast":
+            return operands[0] if self._shape(value) == self._shape(value.operands[0]) else None
+        if value.op == "broadcast":
+            return operands[0] if self._along_channels(value) else None
+        if value.op not in ELEMENTWISE or self._shape(value) is None:
+            return None
+        with np.errstate(all="ignore"):
+            result = apply(value, operands)
+        return None if result is None else np.asarray(result, np.float64)
+
+    def _shape(self, value: Value) -> str | None:
+        """Whether it has a number for each channel of each row, or one for each row."""
+        if value.elements == self.rows * self.channels and value.dims[-1:] == (self.channels,):
+            return "all"
+        return "rows" if value.elements == self.rows else None
+
+    def _along_channels(self, value: Value) -> bool:
+        """Whether it repeats a number of each row for each channel, or is the same bytes."""
+        source = value.operands[0]
+        axes, last = list(value.instruction.dimensions), len(value.dims) - 1
+        if self._shape(source) != "rows" or self._shape(value) is None or not source.row_major:
+            return False
+        moved = [(axis, size) for axis, size in zip(axes, source.dims, strict=True) if size > 1]
+        kept = [(axis, size) for axis, size in enumerate(value.dims) if size > 1]
+        if self._shape(value) == "all":
+            kept = [pair for pair in kept if pair[0] != last]
+        return moved == kept
+
+
+def _ends(rows: _Rows, root: Value, dag: Dag) -> Iterator[tuple[Value, tuple[Value, ...]]]:
+    """Values that are made of ``root`` and the source alone, each with what is on the way, that nobody else reads."""
+    region, made = rows.made(), {root}
+    while len(region) < _MOST_VALUES:
+        users = [u for v in region for u in dag.users.get(v, ()) if u not in region]
+        latest = next((u for u in sorted(users, key=lambda v: v.number) if rows.value(u) is not None), None)
+        if latest is None:
+            return
+        # What it is made of besides is on the way as well.
+        region |= rows.made()
+        if any(operand in made for operand in latest.operands):
+            made.add(latest)
+        inside = region - {latest}
+        partial = [part for value in inside for part in rows.partial.get(value, ())]
+        whole = {*region, *partial}
+        closed = all(user in whole for value in (*inside, *partial) for user in dag.users[value])
+        if latest in made and closed and latest.op != "bitcast" and is_plain(latest) and rows.is_whole(latest):
+            yield latest, (*inside, *partial)
+
+
+def _affine(rows: _Rows, root: Value, end: Value) -> tuple[Array, Array, float, bool] | None:
+    """(gamma, beta, epsilon, centred) if ``end`` is that of the source."""
+    x, y = rows.samples, rows.value(end)
+    zero = _Rows(rows.source)
+    zero.known[rows.source] = np.zeros_like(x)
+    within = zero.value(root.operands[0])
+    if y is None or y.shape != x.shape or within is None or not np.isfinite(y).all():
+        return None
+    epsilon = float(np.ravel(within)[0])
+    if not 0 < epsilon < 1:
+        return None
+    beta = (y[0] + y[1]) / 2
+    for centred in (True, False):
+        d = x - x.mean(-1, keepdims=True) if centred else x
+        normal = d / np.sqrt((d * d).mean(-1, keepdims=True) + epsilon)
+        gamma = (y[0] - y[1]) / 2 / normal[0]
+        allowed = _TOLERANCE * (np.abs(gamma) * (np.abs(normal) + 1) + np.abs(beta)) + 1e-30
+        if (np.abs(normal * gamma + beta - y) <= allowed).all():
+            return gamma, beta, epsilon, centred
+    return None

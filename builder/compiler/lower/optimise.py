@@ -1,0 +1,79 @@
+"""The optimised path: layers with everything after them fused, over memory planned anew.
+
+What is not matched stays one of XLA's own steps; a graph that is not one straight line of steps stays faithful but
+for its products with constant weights. Either way the reasons are kept, for ``coldforge explain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from builder.base.errors import LowerError, SpecError
+from builder.compiler.lower.build_program import assemble
+from builder.compiler.lower.compress import Array, Compressor, RoundedInput, Rules
+from builder.compiler.lower.faithful import lower_faithfully
+from builder.compiler.lower.gather_tables import with_gathers
+from builder.compiler.lower.hlo import read_dag
+from builder.compiler.lower.options import Options
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.replace_in_loops import exchange_products
+from builder.compiler.lower.schedule import schedule
+from builder.compiler.lower.step_info import Note
+from builder.compiler.lower.thunks import read_thunks
+from builder.importers.graph import Port
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """``program`` None: the whole graph stays faithful, for ``reason``; so does its memory wherever that is given."""
+
+    program: Program | None
+    notes: tuple[Note, ...] = ()
+    reason: str = ""
+    restored: Mapping[str, Array] = field(default_factory=dict)
+    """Constants of the graph as the library has them, where that is rounded; see ``Compressor``."""
+    rounded: tuple[RoundedInput, ...] = ()
+    """What happens to the data that such constants are multiplied with."""
+
+    @property
+    def layer_share(self) -> float:
+        """The share of the convolutions' and products' operations that run in steps of our own."""
+        total = sum(note.flop for note in self.notes)
+        return sum(note.flop for note in self.notes if note.kind != "xla") / total if total else 1.0
+
+
+def optimise(
+    result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], options: Options | None = None, states: int = 0
+) -> Optimised:
+    """Match what can be matched in a CompilationResultProto; the last feeds and fetches are ``states``.
+
+    Raises LowerError as ``lower_faithfully`` does.
+    """
+    options = options or Options()
+    faithful = lower_faithfully(result, feeds, fetches, options.share)
+    compressor, reason = Compressor(options.weights), ""
+    made: tuple[Program, tuple[Note, ...]] | None
+    try:
+        dag = read_dag(result)
+        open_sizes = any(port.spec.dynamic for port in fetches)
+        thunks = read_thunks(result, dag, faithful, enclose=open_sizes)
+        scheduled = schedule(dag, with_gathers(result, thunks, compressor), options.product_wanted)
+        made = assemble(dag, scheduled, faithful, options, compressor, states)
+    except LowerError as error:
+        compressor, reason = Compressor(options.weights), str(error)
+        made = exchange_products(result, faithful, options, compressor)
+    if made is None:
+        return Optimised(None, (), reason)
+    _require_known(options.weights, compressor)
+    return Optimised(*made, reason, compressor.restored, tuple(compressor.rounded))
+
+
+def _require_known(rules: Rules, compressor: Compressor) -> None:
+    """Raises SpecError for an exception that is none: its pattern fits no layer."""
+    for pattern, _ in rules.layers:
+        if not any(fnmatchcase(name, pattern) for name in compressor.names):
+            names = ", ".join(dict.fromkeys(compressor.names)) or "none whose weights could be compressed"
+            raise SpecError(f'[[layers]].name: "{pattern}" matches no layer of the model; its layers are: {names}.')

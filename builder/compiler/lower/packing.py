@@ -1,0 +1,315 @@
+"""How a layer's weights are packed into panels, how much scratch its kernel needs, and which algorithm suits it.
+
+The layouts are those that builder/runtime/fused/ reads; one layout serves every instruction set.
+
+- direct (GEMM): per group, panels of 16 output channels ``[ceil(OC / 16)][KH * KW * C][16]``, zero-padded;
+- depthwise: ``[ceil(C / 16)][KH * KW][16]``, zero-padded;
+- integer and integer_winograd4: int8, panels of 16 output channels ``[ceil(OC / 16)][KH * KW][ceil(C / 4)][16][4]``,
+  zero-padded in both kinds of channels;
+- thin: float32, tiles of at most 8 output channels of a group, all about equally wide: ``[KH * KW][C / groups][width]``
+  for each, nothing padded;
+- winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``. The kernel transforms a block when it needs it.
+
+All but depthwise, thin and those of integers may be of any type; see compress.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.lower.compress import encode
+from builder.compiler.lower.costs import cost
+from builder.compiler.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, Geometry
+from builder.config.model_spec import WeightType
+
+WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
+INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")
+"""Of layers that round their input to bytes."""
+TILED: tuple[Algorithm, ...] = (*WINOGRAD, "integer_winograd4")
+"""Those whose kernels transform tiles, a band of them at a time."""
+
+PANEL = 16
+"""Output channels of a packed panel: a cache line of floats. CF_PANEL in runtime/fused/vector.h."""
+
+QUAD = 4
+"""Input channels of an integer panel that lie side by side: one instruction multiplies and adds up so many bytes.
+CF_QUAD in runtime/fused/integer_dot.h."""
+
+MAX_THREADS = 8
+"""Scratch is laid out for so many threads; Lambda has six. CF_MAX_THREADS in runtime/platform/threads.h."""
+
+MAX_TAPS = 1024
+"""The largest KH * KW. CF_MAX_TAPS in runtime/fused/fused.h."""
+
+MAX_NR = 32
+"""The largest CF_NR of any instruction set, as in runtime/fused/vector.h: channel vectors are padded for it."""
+
+GEMV_PIXELS = 3
+"""Tiles are for more pixels than these. CF_GEMV_PIXELS in runtime/fused/blocking.h."""
+
+FEW_TILES = 4
+"""Tiles up to which Winograd's kernel needs no scratch for each thread. CF_FEW_TILES in runtime/fused/winograd.h."""
+
+TILED_QUADS = 12
+"""The fewest quads of K that tiles are for. CF_TILED_QUADS in runtime/fused/integer_tiles.h."""
+
+TILE = 16
+"""Quads of a tile's row. CF_TILE in runtime/fused/integer_tiles.h."""
+
+TILED_PIXELS = (32, 192)
+"""The fewest and the most pixels of a task with tiles. CF_TASK_MR in runtime/fused/integer_tiles.h, CF_MC in
+runtime/fused/blocking.h."""
+
+TILE_ROW_BYTES = 640 << 10
+"""What the rows of a task may take if they are more than the fewest. CF_TILE_ROW_BYTES in
+runtime/fused/integer_tiles.h."""
+
+WINOGRAD_KC = 128
+"""Input channels whose transformed weights are in a thread's scratch. CF_WINOGRAD_KC in runtime/fused/winograd.h."""
+
+WINOGRAD_MC = 24
+"""Tiles whose products are in a thread's scratch. CF_WINOGRAD_MC in runtime/fused/winograd.h."""
+
+THIN_REACH = 128
+"""Floats that a tile may reach past the last position. CF_THIN_REACH in runtime/fused/thin.h."""
+
+_BAND_BYTES = 3 << 20
+_BAND_MIN = 64
+_BLOCK_BYTES = 256 << 10  # of a thin layer's task: they stay in the second-level cache
+_THIN_PIXELS = 16  # with fewer, lanes would be idle again
+_BLOCK_COLUMNS = 64  # narrower blocks copy many columns twice
+_LOAD = 64  # bytes that a vector load may reach past what it needs
+
+
+def choose(
+    geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
+) -> Algorithm:
+    """The algorithm where none was measured, for weights of ``kind``: a static rule, the same on every machine.
+
+    ``rounded``: the input is rounded to bytes.
+    """
+    if rounded:
+        floats = choose(geometry, allow_winograd=allow_winograd, kind=kind)
+        return "integer_winograd4" if floats == "winograd4" else "integer"
+    if geometry.depthwise:
+        return "depthwise"
+    if kind == "float32" and geometry.thin and _worth_planes(geometry):
+        return "thin"
+    if allow_winograd and geometry.winograd:
+        return min(("direct", *WINOGRAD), key=lambda algorithm: cost(geometry, algorithm))
+    return "direct"
+
+
+def _worth_planes(geometry: Geometry) -> bool:
+    """Whether pixels in the lanes save more than it takes to bring them there. Measured on an EPYC (Zen 4)."""
+    inner, outer = geometry.in_channels // geometry.groups, geometry.out_channels // geometry.groups
+    if math.prod(geometry.out_size) < _THIN_PIXELS:
+        return False
+    # More planes than that lie on more pages than the processor finds quickly.
+    return inner <= 256 if math.prod(geometry.kernel_size) > 1 else inner <= 64 and outer <= 4
+
+
+def candidates(
+    geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
+) -> tuple[Algorithm, ...]:
+    """Every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
+    winograd = allow_winograd and geometry.winograd
+    possible: list[Algorithm] = ["integer" if rounded else "depthwise" if geometry.depthwise else "direct"]
+    if winograd:
+        possible += ("integer_winograd4",) if rounded else WINOGRAD
+    if not rounded and kind == "float32" and geometry.thin and math.prod(geometry.out_size) >= _THIN_PIXELS:
+        possible.append("thin")
+    best = choose(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
+    return (best, *(a for a in possible if a != best))
+
+
+def decide(
+    geometry: Geometry,
+    tuned: Mapping[str, Algorithm],
+    *,
+    allow_winograd: bool = True,
+    kind: WeightType = "float32",
+    rounded: bool = False,
+) -> Algorithm:
+    """The algorithm that ``tuned`` has for this geometry's label, if the layer can have it; else the static rule's."""
+    found = tuned.get(geometry.label)
+    if found in candidates(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded):
+        return found
+    return choose(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
+
+
+def pack_layer(
+    weights: NDArray[np.float32], algorithm: Algorithm, *, groups: int = 1, kind: WeightType = "float32"
+) -> bytes:
+    """The bytes of ``weights`` [KH, KW, C / groups, OC] as the kernel for ``algorithm`` reads them, each as ``kind``.
+
+    Block g of the output channels sees block g of the input channels. Raises ValueError where the algorithm
+    cannot have such weights.
+    """
+    height, width, inner, outer = weights.shape
+    taps = height * width
+    if taps > MAX_TAPS:
+        raise ValueError(f"a {height}x{width} kernel has more than {MAX_TAPS} taps")
+    weights = np.asarray(weights, np.float32)
+    if algorithm == "depthwise":
+        if kind != "float32":
+            raise ValueError(f"the depthwise kernel takes no {kind}")
+        if inner != 1 or groups != outer:
+            raise ValueError("a depthwise layer has one input channel and one output channel per group")
+        filters = _padded(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
+        return np.ascontiguousarray(filters.transpose(1, 0, 2)).tobytes()
+    if algorithm == "thin":
+        if kind != "float32":
+            raise ValueError(f"the thin kernel takes no {kind}")
+        tiles = -(-outer // groups // THIN_CHANNELS)
+        grouped = weights.reshape(taps, inner, groups, outer // groups)
+        cut = [tile * (outer // groups) // tiles for tile in range(1, tiles)]
+        parts = [np.split(grouped[:, :, group], cut, axis=-1) for group in range(groups)]
+        return b"".join(np.ascontiguousarray(tile).tobytes() for group in parts for tile in group)
+    if algorithm in WINOGRAD:
+        if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
+            raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
+        panels = weights.reshape(9, inner, outer // PANEL, PANEL)
+        return encode(panels.transpose(2, 1, 0, 3), kind)
+    if algorithm in INTEGER:
+        if kind != "int8" or groups != 1:
+            raise ValueError("integer GEMM takes int8 weights and one group")
+        if taps * inner > MAX_SUM:
+            raise ValueError(f"more than {MAX_SUM} products have sums that int32 does not hold")
+        quads = np.pad(_padded(weights), [(0, 0), (0, 0), (0, -inner % QUAD), (0, 0)])
+        quads = quads.reshape(taps, -1, QUAD, quads.shape[-1] // PANEL, PANEL)
+        return encode(quads.transpose(3, 0, 1, 4, 2), kind)
+    if outer % groups:
+        raise ValueError(f"{outer} output channels do not divide into {groups} groups")
+    blocks = weights.reshape(taps * inner, groups, outer // groups)
+    panels = _padded(blocks).reshape(taps * inner, groups, -1, PANEL)
+    return encode(panels.transpose(1, 2, 0, 3), kind)
+
+
+def pack_units(weights: NDArray[np.float32]) -> bytes:
+    """Weights [units, gates, units] of a recurrent layer with one row: ``[units/16][units][gates][16]``, zero-padded.
+
+    All gates of 16 units lie together.
+    """
+    units, gates, _ = weights.shape
+    return _padded(weights).reshape(units, gates, -1, PANEL).transpose(2, 0, 1, 3).astype("<f4").tobytes()
+
+
+def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
+    """Scales [OC] as the panels of ``pack_layer`` lie: ``[groups * panels][16]``, zeros past the last channel."""
+    return _padded(np.asarray(scale, np.float32).reshape(groups, -1)).tobytes()
+
+
+def pack_sums(numbers: NDArray[np.float32]) -> bytes:
+    """The sum of each output channel of int8 ``numbers`` [KH, KW, C, OC]: int32 ``[panels][16]``, zero-padded.
+
+    What a zero point of the input adds to a sum is a multiple of these.
+    """
+    sums = np.asarray(numbers, np.float64).sum(axis=(0, 1, 2))
+    return np.pad(sums, (0, -sums.size % PANEL)).astype("<i4").tobytes()
+
+
+def pad_channels(vector: NDArray[np.float32]) -> bytes:
+    """A per-channel vector (bias, scale, shift) with zeros up to a multiple of MAX_NR."""
+    flat = np.asarray(vector, np.float32).ravel()
+    return np.pad(flat, (0, -flat.size % MAX_NR)).tobytes()
+
+
+def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
+    """How many tiles are transformed together: as many as stay in the last-level cache."""
+    size = 2 if algorithm == "winograd2" else 4
+    tiles = geometry.batch * -(-geometry.out_size[0] // size) * -(-geometry.out_size[1] // size)
+    most = max(_BAND_MIN, _BAND_BYTES // (4 * (size + 2) ** 2 * geometry.in_channels))
+    bands = -(-tiles // most)
+    return -(-tiles // bands)
+
+
+def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS, *, tiles: bool = True) -> int:
+    """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0.
+
+    ``tiles``: also for a processor with AMX.
+    """
+    if algorithm == "integer":
+        quantised = -(-(2 * math.prod(quantised_shape(geometry)) + _LOAD) // 64) * 64
+        return quantised + (threads * _tile_rows(geometry) if tiles else 0)
+    if algorithm == "integer_winograd4":  # a processor does one or the other
+        return max(scratch_size(geometry, one, threads, tiles=tiles) for one in ("integer", "winograd4"))
+    if algorithm == "thin":
+        return 4 * threads * _thin_floats(geometry, *thin_block(geometry))
+    if algorithm not in WINOGRAD:
+        return 0
+    points = 36 if algorithm == "winograd4" else 16
+    band, channels = winograd_band(geometry, algorithm), geometry.in_channels
+    products = band if channels > WINOGRAD_KC else min(band, WINOGRAD_MC)
+    per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(products * MAX_NR) if band > FEW_TILES else 0
+    return 4 * points * (_plane(band * (channels + 16)) + threads * per_thread)
+
+
+def _tile_rows(geometry: Geometry) -> int:
+    """Bytes of the rows that a thread copies inputs to: the most that plan_tiles in runtime/fused/integer_tiles.h asks
+    for, which may leave half of each tile idle."""
+    pixels = math.prod(geometry.out_size) * geometry.batch
+    quads = math.prod(geometry.kernel_size) * -(-geometry.in_channels // QUAD)
+    if pixels <= GEMV_PIXELS or quads < TILED_QUADS:
+        return 0
+    fewest, most = TILED_PIXELS
+    row = ((2 * -(-quads // TILE) + 1) | 1) * TILE * QUAD
+    return max(fewest * row, min(min(most, -(-pixels // fewest) * fewest) * row, TILE_ROW_BYTES))
+
+
+def recurrent_scratch(batch: int, units: int, columns: int, rounded: bool = False) -> int:
+    """Bytes of scratch of a recurrent layer: the sums of a step, and behind them, if it is ``rounded``, what integer
+    GEMM needs for each of the tasks that share the rows, as run_rows in runtime/fused/recurrent.h has them."""
+    tasks = max(1, min(MAX_THREADS, batch // (GEMV_PIXELS + 1))) if rounded else 0
+    return 4 * batch * columns + tasks * scratch_size(Geometry(1, units, (1, batch), columns), "integer")
+
+
+def thin_block(geometry: Geometry) -> tuple[int, int]:
+    """Rows and columns of the output that a task of a thin layer computes at most: what fits into a thread's part of
+    the cache, and copies the fewest inputs twice."""
+    height, width = geometry.out_size
+    reach = [(k - 1) * d for k, d in zip(geometry.kernel_size, geometry.dilation, strict=True)]
+    found: list[tuple[float, int, int]] = []
+    parts = 1
+    while parts == 1 or width // parts >= _BLOCK_COLUMNS:
+        columns = -(-width // parts)
+        rows = height
+        while rows > 1 and 4 * _thin_floats(geometry, rows, columns) > _BLOCK_BYTES:
+            rows = min(rows - 1, -(-height // (-(-height // rows) + 1)))  # one more block, all about equally high
+        fits = 4 * _thin_floats(geometry, rows, columns) <= _BLOCK_BYTES
+        copied = (rows * geometry.stride[0] + reach[0]) * (columns * geometry.stride[1] + reach[1]) / (rows * columns)
+        idle = (columns * geometry.stride[1] + reach[1]) / (columns * geometry.stride[1])
+        found.append((copied * idle if fits else math.inf, rows, columns))
+        parts *= 2
+    best = min(found, key=lambda block: block[0])
+    return best[1:] if math.isfinite(best[0]) else found[-1][1:]
+
+
+def _thin_floats(geometry: Geometry, rows: int, columns: int) -> int:
+    """Floats of one thread's scratch for such a block; see run_thin in runtime/fused/thin.h."""
+    sizes = zip(geometry.kernel_size, geometry.dilation, geometry.stride, strict=True)
+    reach = [(kernel - 1) * dilation // stride for kernel, dilation, stride in sizes]
+    width = columns + reach[1]
+    planes = math.prod(geometry.stride) * geometry.in_channels // geometry.groups
+    sums = min(THIN_CHANNELS, geometry.out_channels // geometry.groups)
+    return planes * _plane((rows + reach[0]) * width + THIN_REACH) + sums * _plane(rows * width + THIN_REACH)
+
+
+def quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
+    """[batch, rows, columns, channels] of integer GEMM's quantised input: all that the sums read, padding included,
+    with channels up to a multiple of 4. Each value takes one byte or, where the instruction set wants that, two."""
+    rows, columns = (geometry.span(axis, out) for axis, out in enumerate(geometry.out_size))
+    return geometry.batch, rows, columns, -(-geometry.in_channels // QUAD) * QUAD
+
+
+def _plane(floats: int) -> int:
+    """An odd number of cache lines, so that the planes of a transform do not share cache sets."""
+    return (-(-floats // 16) | 1) * 16
+
+
+def _padded(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % PANEL)])

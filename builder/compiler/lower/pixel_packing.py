@@ -1,0 +1,63 @@
+"""Adjacent output pixels as one pixel with more channels, where a layer of integer sums has few channels.
+
+A register tile is 8, 16 or 32 output channels wide, and a layer with fewer leaves the rest of it idle. Two pixels side
+by side have twice as many: their windows overlap, and one window as wide as both has every input of both. Weights that
+one of the pixels does not have are zeros. The sums are the same whole numbers, and lie where they lay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.lower.geometry import MAX_SUM, Geometry
+from builder.compiler.lower.packing import MAX_TAPS, PANEL
+
+_WIDTHS = (8, 16)
+"""Output channels of the narrowest register tiles: on most processors, and on those with the widest registers."""
+
+_NO_SLOWER = 1.1
+"""What joining may cost, as a multiple, where registers are narrow."""
+
+
+def joined_pixels(geometry: Geometry) -> int:
+    """How many output pixels side by side make the least work as one, on processors of all widths together."""
+    if geometry.groups != 1 or geometry.dilation[1] != 1:
+        return 1
+    narrow = _NO_SLOWER * _work(geometry, 1, _WIDTHS[0])
+    possible = [1]
+    for pixels in range(2, PANEL // geometry.out_channels + 1):
+        wide = join(geometry, pixels)
+        fits = wide.k <= MAX_SUM and wide.kernel_size[0] * wide.kernel_size[1] <= MAX_TAPS
+        if geometry.out_size[1] % pixels == 0 and fits and _work(geometry, pixels, _WIDTHS[0]) <= narrow:
+            possible.append(pixels)
+    return min(possible, key=lambda pixels: sum(_work(geometry, pixels, width) for width in _WIDTHS))
+
+
+def _work(geometry: Geometry, pixels: int, width: int) -> float:
+    """Products of a pixel, those with zeros included."""
+    wide = join(geometry, pixels)
+    return wide.k * -(-wide.out_channels // width) * width / pixels
+
+
+def join(geometry: Geometry, pixels: int) -> Geometry:
+    """The layer that computes ``pixels`` output pixels side by side as one."""
+    (height, width), (rows, columns), (down, across) = geometry.out_size, geometry.kernel_size, geometry.stride
+    return replace(
+        geometry,
+        out_size=(height, width // pixels),
+        out_channels=geometry.out_channels * pixels,
+        kernel_size=(rows, columns + (pixels - 1) * across),
+        stride=(down, across * pixels),
+    )
+
+
+def join_weights(weights: NDArray[np.float32], pixels: int, across: int) -> NDArray[np.float32]:
+    """Weights [KH, KW, C, OC] as [KH, KW + (pixels - 1) * across, C, pixels * OC]; ``across``: the layer's stride."""
+    height, width, inner, outer = weights.shape
+    wide = np.zeros((height, width + (pixels - 1) * across, inner, pixels, outer), weights.dtype)
+    for pixel in range(pixels):
+        wide[:, pixel * across : pixel * across + width, :, pixel] = weights
+    return wide.reshape(*wide.shape[:3], pixels * outer)

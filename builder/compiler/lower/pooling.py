@@ -1,0 +1,161 @@
+"""Maximum, sum and mean over windows or the whole picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from builder.compiler.lower.hlo import Dag, Value, scalar
+from builder.compiler.lower.layers import picture_of
+from builder.compiler.lower.padding import zero_pad
+
+_KINDS: dict[str, tuple[Literal["max", "sum"], float]] = {"maximum": ("max", -math.inf), "add": ("sum", 0.0)}
+"""Reducing opcode to (kind, the initial value that changes nothing)."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Pooling of a float32 NHWC picture. ``value``: what it stores; ``inside``: values that it computes on the way."""
+
+    value: Value
+    input: Value
+    kind: Literal["max", "sum"]
+    in_picture: tuple[int, int, int]
+    out_picture: tuple[int, int, int]
+    channels: int
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int] = (0, 0)
+    scale: float = 1.0
+    inside: tuple[Value, ...] = ()
+    around: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Zeros (top, left, bottom, right) of an absorbed ``pad``: pixels that do count."""
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return (self.value.base,)
+
+
+def find_pools(dag: Dag) -> list[Pool]:
+    """Every live pooling of a float32 NHWC picture."""
+    found: dict[Value, Pool] = {}
+    for value in dag.live:
+        pool = _window(value) if value.op == "reduce-window" else _global(value) if value.op == "reduce" else None
+        if pool is not None:
+            found[value] = pool
+    partial = {inner for pool in found.values() for inner in pool.inside}
+    return [_scaled(pool, dag) for value, pool in found.items() if value not in partial]
+
+
+def without_padding(pool: Pool) -> Pool:
+    """``pool`` with its absorbed padding given back: it reads the padded picture."""
+    if pool.around == (0, 0, 0, 0):
+        return pool
+    padded = pool.inside[0]
+    return replace(
+        pool,
+        input=padded,
+        in_picture=picture_of(padded.dims)[:3],
+        inside=pool.inside[1:],
+        around=(0, 0, 0, 0),
+    )
+
+
+def _neutral(value: Value) -> Literal["max", "sum"] | None:
+    if value.reducer not in _KINDS or value.dtype != "float32" or len(value.operands) != 2:
+        return None
+    kind, initial = _KINDS[value.reducer]
+    source = value.operands[0]
+    suitable = len(source.dims) == 4 and source.row_major and value.row_major and source.dtype == "float32"
+    return kind if suitable and scalar(value.operands[1]) == initial else None
+
+
+def _window(value: Value) -> Pool | None:
+    kind, windows = _neutral(value), list(value.instruction.window.dimensions)
+    if kind is None or any(max(1, w.base_dilation) != 1 or max(1, w.window_dilation) != 1 for w in windows):
+        return None
+    if any((w.size, w.padding_low, w.padding_high) != (1, 0, 0) or w.stride > 1 for w in (windows[0], windows[3])):
+        return None
+    if any(w.padding_low < 0 or w.padding_low >= w.size for w in windows[1:3]):
+        return None
+    source = value.operands[0]
+    pool = Pool(
+        value,
+        source,
+        kind,
+        in_picture=picture_of(source.dims)[:3],
+        out_picture=picture_of(value.dims)[:3],
+        channels=value.dims[3],
+        window=(windows[1].size, windows[2].size),
+        stride=(max(1, windows[1].stride), max(1, windows[2].stride)),
+        padding=(windows[1].padding_low, windows[2].padding_low),
+    )
+    around = zero_pad(source)
+    if around is not None and pool.padding == (0, 0):
+        inner = source.operands[0]
+        pool = replace(pool, input=inner, in_picture=picture_of(inner.dims)[:3], inside=(source,), around=around)
+    # A window must reach at least one pixel, or a maximum would have nothing to choose from.
+    for axis in (0, 1):
+        last = (pool.out_picture[1 + axis] - 1) * pool.stride[axis] - pool.padding[axis]
+        if last >= pool.in_picture[1 + axis] + pool.around[axis] + pool.around[2 + axis]:
+            return None
+    return pool
+
+
+def _global(value: Value) -> Pool | None:
+    kind = _neutral(value)
+    if kind is None or list(value.instruction.dimensions) != [1, 2]:
+        return None
+    source, inside = value.operands[0], tuple[Value, ...]()
+    if source.op == "reduce-window" and source.reducer == value.reducer:
+        partial = _whole(source)
+        if partial is not None:
+            inside, source = (source,), partial
+    batch, height, width, channels = source.dims
+    return Pool(
+        value,
+        source,
+        kind,
+        (batch, height, width),
+        (batch, 1, 1),
+        channels,
+        window=(height, width),
+        stride=(height, width),
+        inside=inside,
+    )
+
+
+def _whole(value: Value) -> Value | None:
+    """What a reduce-window splits into windows side by side that leave no pixel out (XLA's tree reduction)."""
+    if _neutral(value) is None:
+        return None
+    source = value.operands[0]
+    windows = list(value.instruction.window.dimensions)
+    for axis, w in enumerate(windows):
+        dilated = max(1, w.base_dilation) != 1 or max(1, w.window_dilation) != 1
+        covered = source.dims[axis] + w.padding_low + w.padding_high
+        if dilated or max(1, w.stride) != w.size or covered != value.dims[axis] * w.size or w.padding_low < 0:
+            return None
+        if w.padding_high < 0 or (axis in (0, 3) and w.size != 1):
+            return None
+    return source
+
+
+def _scaled(pool: Pool, dag: Dag) -> Pool:
+    """With the factor that makes a mean of a sum, where that is all a single user does."""
+    value = pool.value
+    if pool.kind != "sum" or any(value.base is o.base for o in dag.outputs):
+        return pool
+    users = dag.users[value]
+    while len(users) == 1 and users[0].op == "bitcast" and users[0].row_major:
+        value, users = users[0], dag.users[users[0]]
+    if len(users) != 1 or users[0].op not in ("multiply", "divide") or not users[0].row_major:
+        return pool
+    user = users[0]
+    first = user.operands[0] is value
+    factor = scalar(user.operands[1 if first else 0])
+    if factor is None or (user.op == "divide" and not (first and factor)) or user.operands[0] is user.operands[1]:
+        return pool
+    scale = factor if user.op == "multiply" else 1 / factor
+    return replace(pool, value=user, scale=scale, inside=(*pool.inside, pool.value))

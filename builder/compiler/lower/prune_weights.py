@@ -1,0 +1,91 @@
+"""Drop the constants that no step reads any more, and close the gaps between the others."""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from builder.base.errors import LowerError
+from builder.compiler.lower.planner import WeightStore
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import Buffer
+
+LEAST_SHARED_START = 4096
+"""Bytes of a constant that is kept at the start of a longer one: less would save no page."""
+
+
+def compact(program: Program, share: bool = True) -> Program:
+    """The same program over only those weights that it uses; equal ones share one place if ``share``.
+
+    Raises LowerError where a step reads no constant.
+    """
+    store = WeightStore(share)
+    return replace(_over(program, store.put), weights=store.weights, weights_size=store.size)
+
+
+def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
+    """The programs over one block of weights, each naming all of it. A constant that several have is kept once, and one
+    that a longer one begins with (a table's first rows, for a shorter text) is kept as its start.
+
+    Without ``share``, equal weights of one program are kept separately: the first is shared with the first of another
+    program, the second with its second.
+    Raises LowerError where a step reads no constant.
+    """
+    homes = _homes(programs) if share else {}
+    equal: dict[bytes, list[Buffer]] = {}
+    store = WeightStore(share=False)
+    moved = []
+    for program in programs:
+        turns: Counter[bytes] = Counter()
+
+        def place(data: bytes, turns: Counter[bytes] = turns) -> Buffer:
+            data = homes.get(data, data)
+            found = equal.setdefault(data, [])
+            turn = 0 if share else turns[data]
+            turns[data] += 1
+            if turn == len(found):
+                found.append(store.put(data))
+            return found[turn]
+
+        moved.append(_over(program, place))
+    return tuple(replace(program, weights=store.weights, weights_size=store.size) for program in moved)
+
+
+def _homes(programs: Sequence[Program]) -> dict[bytes, bytes]:
+    """For each large constant that programs use, one of those that begin with it: itself where no other does."""
+    used: set[bytes] = set()
+
+    def note(data: bytes) -> Buffer:
+        used.add(data)
+        return Buffer("weights", 0, len(data))
+
+    for program in programs:
+        _over(program, note)
+    homes: dict[bytes, bytes] = {}
+    longer = b""
+    # In this order, one that begins with another stands behind it, and what is between the two begins with it as well.
+    for data in sorted((data for data in used if len(data) >= LEAST_SHARED_START), reverse=True):
+        longer = longer if longer.startswith(data) else data
+        homes[data] = longer
+    return homes
+
+
+def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:
+    """``program`` with each of the weights that it uses where ``place`` puts them; it is asked once for each."""
+    old = sorted(program.weights, key=lambda w: w.offset)
+    starts = [w.offset for w in old]
+    moved: dict[int, Buffer] = {}
+
+    def move(buffer: Buffer) -> Buffer:
+        if buffer.space != "weights":
+            return buffer
+        at = bisect.bisect_right(starts, buffer.offset) - 1
+        if at < 0 or buffer.offset + buffer.size > old[at].offset + len(old[at].data):
+            raise LowerError("a step reads weights that are not there")
+        if at not in moved:
+            moved[at] = place(old[at].data)
+        return replace(buffer, offset=moved[at].offset + buffer.offset - old[at].offset)
+
+    return program.with_buffers(move)

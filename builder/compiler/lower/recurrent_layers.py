@@ -1,0 +1,430 @@
+"""Recurrent layers: a loop of XLA's whose body is one step of an LSTM or a GRU, as one step of ours.
+
+Of the body's values two are products with constant weights, of a row of the input and of the state. What is made of
+these must be the new state, as the cell computes it. That is told by values, as activations are, and so are the biases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.arrays import Array
+from builder.base.errors import LowerError
+from builder.compiler.lower.activations import ELEMENTWISE, apply
+from builder.compiler.lower.hlo import Value, find_sources, read_computation
+from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.steps.recurrent_step import Recurrence
+
+_FEWEST = 4
+"""Units: with fewer, most lanes of the kernel's vectors would be idle."""
+_MOST_STEPS = 1 << 16
+_TOLERANCE = 1e-5
+_SCALES = ((1.0, 1.0), (1.0, 1e4), (1e4, 1e4))
+"""Of products and of states, by draw: in the last ones, a cell that limits what lies beyond common values shows it."""
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """A loop as a recurrent layer, as ``RecurrentStep``; ``output`` None where only the state is wanted.
+
+    ``input``, ``hidden``, ``cell`` and ``output``: parts of the loop's tuple. ``input_weights`` [features, gates *
+    units] and ``input_bias``: what makes the step's input of the rows of ``input`` [steps, batch, features].
+    ``input_name`` and ``state_name``: the products' instructions. ``bounded``: the state begins between -1 and 1.
+    """
+
+    kind: Recurrence
+    steps: int
+    batch: int
+    units: int
+    features: int
+    backwards: bool
+    input: int
+    hidden: int
+    cell: int | None
+    output: int | None
+    output_stride: int
+    input_weights: Floats
+    input_bias: Floats
+    weights: Floats
+    bias: Floats
+    input_name: str
+    state_name: str
+    bounded: bool
+
+
+def find_recurrent(index: HloIndex, loop: Any) -> Recurrent | None:
+    """What the instruction ``loop``, a while, computes; None where that is anything else, or more than that."""
+    called = index.called(loop)
+    body = next((c for c in called if index.root(c).opcode == "tuple"), None)
+    condition = next((c for c in called if c is not body), None)
+    if body is None or condition is None:
+        return None
+    try:
+        found = _Body(index, loop, body, condition)
+    except LowerError:  # it has values of a type that no step of ours has
+        return None
+    products = found.products()
+    return None if products is None else found.recurrent(*products)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """``value = data @ weights``, with as many rows as there are states."""
+
+    value: Value
+    data: Value
+    weights: Floats
+
+
+class _Body:
+    def __init__(self, index: HloIndex, loop: Any, body: Any, condition: Any) -> None:
+        self.index, self.loop = index, loop
+        self.dag, self.root = read_computation(index, body)
+        self.condition = read_computation(index, condition)[1]
+        self.after = self.root.operands
+        others = index.owners[loop.id].instructions
+        users = [o for o in others if loop.id in o.operand_ids]
+        self.used = {u.tuple_index if u.opcode == "get-tuple-element" else -1 for u in users}
+        if index.root(index.owners[loop.id]) is loop:
+            self.used.add(-1)
+
+    def products(self) -> tuple[_Product, _Product] | None:
+        """Of the input and of the state."""
+        found = [_product(value) for value in _live(self.root) if value.op == "dot"]
+        if len(found) != 2 or None in found:
+            return None
+        first, second = (product for product in found if product is not None)
+        if self._state(first.data) is not None:
+            first, second = second, first
+        return (first, second) if self._state(second.data) is not None else None
+
+    def recurrent(self, of_input: _Product, of_state: _Product) -> Recurrent | None:
+        units, columns = of_state.weights.shape
+        gates, hidden = columns // units, self._state(of_state.data)
+        batch = of_state.data.elements // units
+        row = self._row(of_input.data, batch)
+        if row is None or hidden is None or columns != gates * units or of_input.weights.shape[1] != columns:
+            return None
+        source, steps, backwards = row
+        if units < _FEWEST or gates not in (3, 4) or of_input.data.elements != batch * of_input.weights.shape[0]:
+            return None
+        end = _through(self.after[hidden])
+        output = self._output(end, hidden, steps)
+        cells = [
+            i for i in range(len(self.after)) if self._is_cell(i, {source, hidden, *_numbers(output)}, batch * units)
+        ]
+        cell = cells[0] if gates == 4 and len(cells) == 1 else None
+        if output is None or len(cells) != (gates == 4):
+            return None
+        allowed = {hidden, *_numbers(output), *([] if cell is None else [cell])}
+        if any(number not in allowed and not self._same(number) for number in self.used):
+            return None
+        biases = self._biases(of_input, of_state, hidden, cell, (batch, units))
+        if biases is None:
+            return None
+        return Recurrent(
+            "lstm" if gates == 4 else "gru",
+            steps,
+            batch,
+            units=units,
+            features=of_input.weights.shape[0],
+            backwards=backwards,
+            input=source,
+            hidden=hidden,
+            cell=cell,
+            output=output[0],
+            output_stride=output[1],
+            input_weights=of_input.weights,
+            input_bias=biases[0],
+            weights=of_state.weights,
+            bias=biases[1],
+            input_name=of_input.value.instruction.name,
+            state_name=of_state.value.instruction.name,
+            bounded=self._bounded(hidden),
+        )
+
+    def _same(self, number: int) -> bool:
+        """Whether the loop leaves a part of its tuple as it was."""
+        return number >= 0 and self._state(self.after[number]) == number
+
+    def _state(self, value: Value) -> int | None:
+        """Which part of the tuple, row-major float32, a value is."""
+        value = _through(value)
+        if value.op != "get-tuple-element" or value.operands[0].op != "parameter":
+            return None
+        return int(value.instruction.tuple_index) if value.row_major else None
+
+    def _is_cell(self, number: int, others: set[int], size: int) -> bool:
+        value = self.after[number]
+        return number not in others and value.dtype == "float32" and value.elements == size and not self._same(number)
+
+    # The input's rows, and where the states go.
+
+    def _row(self, value: Value, batch: int) -> tuple[int, int, bool] | None:
+        """(part of the tuple, steps, whether backwards) of the array whose next row each step takes."""
+        piece = _through(value)
+        if piece.op != "dynamic-slice":
+            return None
+        array, first, *others = piece.operands
+        source = self._state(array)
+        if source is None or not self._same(source) or array.dtype != "float32" or any(map(_number, others)):
+            return None
+        if any(_number(o) is None for o in others) or piece.dims != (1, *array.dims[1:]):
+            return None
+        places = self._places(first, array.dims[0])
+        steps = len(places)
+        if steps != array.dims[0] or places not in ([*range(steps)], [*range(steps)][::-1]):
+            return None
+        return source, steps, places != [*range(steps)]
+
+    def _output(self, end: Value, hidden: int, steps: int) -> tuple[int | None, int] | None:
+        """(the part of the tuple that gets every state, floats from one to the next); 0 for one place for all."""
+        found: list[tuple[int, int]] = []
+        for number, value in enumerate(self.after):
+            value = _through(value)
+            if number == hidden:
+                continue
+            if value is end:
+                found.append((number, 0))
+            elif value.op == "dynamic-update-slice":
+                array, update, first, *others = value.operands
+                whole = array.dims == (steps, *update.dims[1:]) and update.dims[:1] == (1,)
+                if self._state(array) != number or _through(update) is not end or not whole:
+                    return None
+                if any(_number(o) != 0 for o in others) or self._places(first, steps) != [*range(steps)]:
+                    return None
+                found.append((number, end.elements))
+        if len(found) > 1:
+            return None
+        return found[0] if found else (None, 0)
+
+    def _bounded(self, hidden: int) -> bool:
+        """Whether the state is known to begin between -1 and 1: as a constant, with zeros for the most part."""
+        (start,) = self.index.operands(self.loop)
+        if start.opcode != "tuple":
+            return False
+        first, fusions = self.index.operands(start)[hidden], []
+        while first.opcode in ("copy", "bitcast", "broadcast", "reshape", "fusion", "parameter"):
+            if first.opcode == "fusion":
+                fusions.append(first)
+                first = self.index.root(self.index.called(first)[0])
+            elif first.opcode == "parameter":
+                if not fusions:
+                    return False
+                first = self.index.operands(fusions.pop())[first.parameter_number]
+            else:
+                (first,) = self.index.operands(first)
+        if first.opcode != "constant":
+            return False
+        numbers = np.asarray(first.literal.f32s, np.float32)
+        return numbers.size > 0 and bool((np.abs(numbers) <= 1).all())
+
+    def _places(self, place: Value, most: int) -> list[int]:
+        """What ``place`` is in each step; nothing where that isn't known, or there are more than ``most`` steps."""
+        state = self._start()
+        found: list[int] = []
+        while len(found) <= min(most, _MOST_STEPS):
+            known = {number: np.asarray(value) for number, value in state.items()}
+            goes_on = _whole_number(self.condition, known)
+            if goes_on == 0:
+                return found
+            at = _whole_number(place, known)
+            if goes_on is None or at is None:
+                return []
+            found.append(at)
+            after = {number: _whole_number(self.after[number], known) for number in state}
+            state = {number: value for number, value in after.items() if value is not None}
+        return []
+
+    def _start(self) -> dict[int, int]:
+        """The counters' first values: what is a whole number in the tuple that the loop begins with."""
+        (start,) = self.index.operands(self.loop)
+        if start.opcode != "tuple":
+            return {}
+        found = {}
+        for number, value in enumerate(self.index.operands(start)):
+            while value.opcode in ("copy", "bitcast"):
+                (value,) = self.index.operands(value)
+            if value.opcode == "constant" and list(value.literal.s32s) and not list(value.shape.dimensions):
+                found[number] = int(value.literal.s32s[0])
+        return found
+
+    # The cell.
+
+    def _biases(
+        self, of_input: _Product, of_state: _Product, hidden: int, cell: int | None, size: tuple[int, int]
+    ) -> tuple[Floats, Floats] | None:
+        """What is added to both products, if the values after a step are those of the cell."""
+        batch, units = size
+        gates = 3 if cell is None else 4
+        draws = [
+            _Draw(seed, of_input.value, of_state.value, (batch, gates, units), scales)
+            for seed, scales in enumerate(_SCALES)
+        ]
+        for draw in draws:
+            for value in _live(self.root):
+                number = self._state(value) if value.op == "get-tuple-element" else None
+                if number in (hidden, cell) and number is not None:
+                    draw.known[value] = draw.state(number == hidden).reshape(value.dims)
+            draw.evaluate(self.root)
+        first = [np.zeros(units)] * gates
+        second = [np.zeros(units)] * gates
+        for gate in range(gates):
+            apart = cell is None and gate == 2
+            bias = _bias(draws, [d.x[:, gate] + (0 if apart else d.sums[:, gate]) for d in draws])
+            other = _bias(draws, [d.sums[:, gate] for d in draws]) if apart else np.zeros(units)
+            if bias is None or other is None:
+                return None
+            first[gate], second[gate] = bias, other
+        for draw in draws:
+            x, sums = draw.x + np.stack(first), draw.sums + np.stack(second)
+            expected = {hidden: _lstm(x + sums, draw.c)[0] if cell is not None else _gru(x, sums, draw.h)}
+            if cell is not None:
+                expected[cell] = _lstm(x + sums, draw.c)[1]
+            for number, numbers in expected.items():
+                ours = draw.known.get(_through(self.after[number]))
+                if ours is None or ours.size != numbers.size:
+                    return None
+                if not np.allclose(ours.reshape(batch, units), numbers, rtol=_TOLERANCE, atol=_TOLERANCE):
+                    return None
+        return np.concatenate(first).astype(np.float32), np.concatenate(second).astype(np.float32)
+
+
+class _Draw:
+    """The body's values for random products and states: [batch, gates, units] and [batch, units]."""
+
+    def __init__(
+        self, seed: int, of_input: Value, of_state: Value, shape: tuple[int, int, int], scales: tuple[float, float]
+    ) -> None:
+        random = np.random.default_rng(seed)
+        self.x, self.sums = scales[0] * random.standard_normal((2, *shape))
+        self.h, self.c = scales[1] * random.standard_normal((2, shape[0], shape[2]))
+        self.known: dict[Value, Array] = {of_input: self.x.reshape(of_input.dims)}
+        self.known[of_state] = self.sums.reshape(of_state.dims)
+
+    def state(self, hidden: bool) -> Array:
+        return np.asarray(self.h if hidden else self.c)
+
+    def evaluate(self, root: Value) -> None:
+        for value in _live(root):
+            if value in self.known:
+                continue
+            if value.op == "constant" and value.dtype == "float32":
+                self.known[value] = value.literal.astype(np.float64)
+                continue
+            operands = [self.known[o] for o in value.operands if o in self.known]
+            if value.operands and len(operands) == len(value.operands):
+                result = _evaluate(value, operands)
+                if result is not None:
+                    self.known[value] = result
+
+
+def _evaluate(value: Value, operands: list[Array]) -> Array | None:
+    """The logical elements of ``value``; None for an operation that cells do not have."""
+    source = value.operands[0]
+    match value.op:
+        case "copy":
+            return operands[0]
+        case "bitcast" | "reshape" if source.row_major and value.row_major:
+            return operands[0].reshape(value.dims)
+        case "broadcast":
+            shape = [1] * len(value.dims)
+            for axis, size in zip(value.instruction.dimensions, source.dims, strict=True):
+                shape[axis] = size
+            return np.broadcast_to(operands[0].reshape(shape), value.dims)
+        case "slice":
+            return operands[0][tuple(slice(d.start, d.limit, d.stride) for d in value.instruction.slice_dimensions)]
+        case op if op in ELEMENTWISE and value.dtype == "float32":
+            with np.errstate(all="ignore"):
+                result = apply(value, operands)
+                return None if result is None else np.asarray(result, np.float64)
+    return None
+
+
+def _bias(draws: list[_Draw], bases: list[Array]) -> Array | None:
+    """What is added to ``bases`` [batch, units], the same in all draws and every row, in some value of the body."""
+    for value, numbers in draws[0].known.items():
+        values = [draw.known.get(value) for draw in draws]
+        if numbers.size != bases[0].size:
+            continue
+        found = [n.reshape(base.shape) - base for n, base in zip(values, bases, strict=True) if n is not None]
+        if len(found) == len(draws) and np.ptp(np.concatenate(found), axis=0).max() < 1e-9:
+            return np.asarray(found[0][0])
+    return None
+
+
+def _sigmoid(x: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _lstm(sums: Array, cell: Array) -> tuple[Array, Array]:
+    """(hidden, cell) after a step."""
+    after = _sigmoid(sums[:, 1]) * cell + _sigmoid(sums[:, 0]) * np.tanh(sums[:, 2])
+    return _sigmoid(sums[:, 3]) * np.tanh(after), after
+
+
+def _gru(x: Array, sums: Array, hidden: Array) -> Array:
+    z, r = _sigmoid(x[:, 0] + sums[:, 0]), _sigmoid(x[:, 1] + sums[:, 1])
+    return np.asarray(z * hidden + (1 - z) * np.tanh(x[:, 2] + r * sums[:, 2]))
+
+
+def _product(dot: Value) -> _Product | None:
+    numbers = dot.instruction.dot_dimension_numbers
+    data, weights = dot.operands[:2]
+    batches = list(numbers.lhs_batch_dimensions) or list(numbers.rhs_batch_dimensions)
+    plain = dot.row_major and data.row_major and {dot.dtype, data.dtype, weights.dtype} == {"float32"}
+    if batches or not plain or not weights.is_constant or len(weights.dims) != 2:
+        return None
+    inner = list(numbers.rhs_contracting_dimensions)
+    if list(numbers.lhs_contracting_dimensions) != [len(data.dims) - 1] or len(inner) != 1:
+        return None
+    if weights.op != "constant":
+        return None
+    return _Product(dot, data, np.asarray(weights.literal if inner == [0] else weights.literal.T, np.float32))
+
+
+def _through(value: Value) -> Value:
+    """What ``value`` is a copy of, or the same bytes in other dimensions."""
+    while value.op == "copy" or (value.op == "bitcast" and value.row_major and value.operands[0].row_major):
+        value = value.operands[0]
+    return value
+
+
+def _live(root: Value) -> list[Value]:
+    """``root`` and what it is made of, operands first."""
+    return sorted(find_sources([root]), key=lambda v: v.number)
+
+
+def _numbers(output: tuple[int | None, int] | None) -> list[int]:
+    return [output[0]] if output is not None and output[0] is not None else []
+
+
+def _number(value: Value) -> int | None:
+    """A constant whole number."""
+    return int(value.literal.reshape(-1)[0]) if value.op == "constant" and value.elements == 1 else None
+
+
+def _whole_number(value: Value, parts: Mapping[int, Array]) -> int | None:
+    """A whole number that is made of those of the loop's tuple; None where it is made of anything else."""
+    known: dict[Value, Array] = {}
+    for at in _live(value):
+        if at.op == "constant" and at.elements == 1 and not at.dims:
+            known[at] = at.literal
+        elif at.op == "get-tuple-element" and at.operands[0].op == "parameter" and at.instruction.tuple_index in parts:
+            known[at] = parts[at.instruction.tuple_index]
+        elif at.op in ("copy", "bitcast") and at.operands[0] in known:
+            known[at] = known[at.operands[0]]
+        elif at.op in ELEMENTWISE and all(o in known for o in at.operands):
+            result = apply(at, [known[o] for o in at.operands])
+            if result is not None:
+                known[at] = result
+    return int(known[value].reshape(-1)[0]) if value in known and math.prod(known[value].shape) == 1 else None

@@ -1,0 +1,240 @@
+"""Which steps make the fetches: matched layers and pools where their inputs are stored, XLA's steps elsewhere.
+
+Values are demanded from the fetches back. Where one is demanded that a layer computes but does not store, the layer is
+cut there. Where a layer's input is stored nowhere, that match is given up. Then the demands start again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from builder.base.errors import LowerError
+from builder.compiler.lower.attention import Attention, find_attentions
+from builder.compiler.lower.fuse import Layer, Limits, match_layer, ranks
+from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.layers import Core, find_cores
+from builder.compiler.lower.normalise import Norm, find_norms
+from builder.compiler.lower.padding import absorb
+from builder.compiler.lower.pooling import Pool, find_pools, without_padding
+from builder.compiler.lower.squeeze_excitation import absorb_factor
+from builder.compiler.lower.thunks import Thunk
+
+Task = Layer | Pool | Norm | Attention | Thunk
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Tasks in an order in which they can run, and the reasons for what was not matched, by value."""
+
+    tasks: tuple[Task, ...]
+    reasons: dict[Value, str]
+    cores: tuple[Core, ...]
+
+
+@dataclass
+class _Findings:
+    """What the attempts so far have ruled out."""
+
+    stops: set[Value] = field(default_factory=set)
+    no_second: set[Value] = field(default_factory=set)
+    unpadded: set[Value] = field(default_factory=set)
+    unscaled: set[Value] = field(default_factory=set)
+    """Cores whose input is stored as the product with factors of its channels alone."""
+    rejected: dict[Value, str] = field(default_factory=dict)
+    unstored: set[Value] = field(default_factory=set)
+    """What an attention would read, and nothing stores."""
+
+    def size(self) -> int:
+        found = (self.stops, self.no_second, self.unpadded, self.unscaled, self.rejected, self.unstored)
+        return sum(map(len, found))
+
+
+def inputs(task: Task) -> Iterator[Value]:
+    """Everything in the arena that a task reads."""
+    match task:
+        case Layer():
+            yield task.core.input
+            if task.core.factor is not None:
+                yield task.core.factor
+            if task.affine.residual is not None:
+                yield task.affine.residual
+        case Pool() | Norm():
+            yield task.input
+        case Attention():
+            yield from task.inputs
+        case Thunk():
+            yield from (source for source in task.sources if isinstance(source, Value))
+
+
+def outputs(task: Task) -> Iterator[Value]:
+    """The base of everything a task stores."""
+    yield from (output for output in task.outputs if output is not None)
+
+
+def makers_of(tasks: Sequence[Task]) -> dict[Value, Task]:
+    """Which task stores each value: one of our own, where one of XLA's steps stores it as well."""
+    makers: dict[Value, Task] = {}
+    for task in sorted(tasks, key=lambda t: isinstance(t, Thunk)):
+        for output in outputs(task):
+            makers.setdefault(output, task)
+    return makers
+
+
+def schedule(dag: Dag, thunks: list[Thunk], product_wanted: Callable[[Core], bool] = lambda core: False) -> Schedule:
+    """Tasks for all of the graph's outputs. Raises LowerError where one cannot be made.
+
+    ``product_wanted``: whether a layer needs its input as it is, also where that is a product with factors of channels.
+    """
+    cores = find_cores(dag)
+    rank = ranks(dag, cores)
+    candidates = _Candidates(cores, find_pools(dag), find_norms(dag))
+    findings = _Findings()
+    while True:
+        before = findings.size()
+        attempt = _Attempt(dag, candidates, rank, thunks, findings, product_wanted)
+        tasks = attempt.demand_all()
+        if findings.size() == before:
+            break
+    return Schedule(tuple(_ordered(tasks, thunks, dag)), findings.rejected, tuple(cores))
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    cores: list[Core]
+    pools: list[Pool]
+    norms: list[Norm]
+
+
+class _Attempt:
+    def __init__(
+        self,
+        dag: Dag,
+        candidates: _Candidates,
+        rank: dict[Value, int],
+        thunks: list[Thunk],
+        findings: _Findings,
+        product_wanted: Callable[[Core], bool],
+    ) -> None:
+        self.dag, self.findings = dag, findings
+        self.makers: dict[Value, Task] = {}
+        self.inside: dict[Value, tuple[Layer | Pool | Norm | Attention, Value | None]] = {}
+        for thunk in thunks:
+            for output in outputs(thunk):
+                self.makers.setdefault(output, thunk)
+        for pool in candidates.pools:
+            chosen = without_padding(pool) if pool.value in findings.unpadded else pool
+            if pool.value not in findings.rejected:
+                self._add(chosen, dict.fromkeys(chosen.inside))
+        others: list[Norm | Attention] = [*candidates.norms, *find_attentions(dag, findings.unstored)]
+        for found in others:
+            if found.value not in findings.rejected:
+                self._add(found, dict.fromkeys(found.inside))
+        limits = Limits(findings.stops, findings.no_second)
+        for core in candidates.cores:
+            if core.value not in findings.rejected:
+                chosen_core = core if core.value in findings.unpadded else absorb(core)
+                if core.value not in findings.unscaled and not product_wanted(core):
+                    chosen_core = absorb_factor(chosen_core, dag)
+                layer = match_layer(chosen_core, dag, rank, limits)
+                self._add(layer, layer.inside)
+
+    def _add(self, task: Layer | Pool | Norm | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:
+        for value, stop in inside.items():
+            self.inside[value.base] = (task, stop)
+        for output in outputs(task):
+            self.makers[output] = task
+
+    def demand_all(self) -> list[Task]:
+        """The tasks that make what the fetches need. Adds what stands in the way to the findings."""
+        found: dict[int, Task] = {}
+        wanted: set[Value] = set()
+        pending: list[tuple[Value, Task | None]] = [(output, None) for output in self.dag.outputs]
+        while pending:
+            value, reader = pending.pop()
+            base = value.base
+            wanted.add(base)
+            if base.op in ("parameter", "constant") and (base.op == "parameter" or reader is None):
+                continue
+            if base in self.inside:
+                self._cut(base)
+                continue
+            task = self.makers.get(base)
+            if task is None:
+                self._give_up(value, reader)
+            elif id(task) not in found:
+                found[id(task)] = task
+                pending += [(source, task) for source in inputs(task)]
+        for task in found.values():
+            if isinstance(task, Layer) and task.second is not None and task.second.value.base not in wanted:
+                self.findings.no_second.add(task.end.base)
+        return list(found.values())
+
+    def _cut(self, value: Value) -> None:
+        task, stop = self.inside[value]
+        if isinstance(task, Layer):
+            assert stop is not None
+            self.findings.stops.add(stop)
+        else:
+            self.findings.rejected[task.value] = f"XLA's kernels need {value} on the way"
+
+    def _give_up(self, value: Value, reader: Task | None) -> None:
+        match reader:
+            case Layer() if reader.affine.residual is not None and value.base is reader.affine.residual.base:
+                assert reader.before_residual is not None
+                self.findings.stops.add(reader.before_residual)
+            case Layer() if reader.core.factor is not None:
+                self.findings.unscaled.add(reader.core.value)
+            case Layer() if reader.core.absorbed is not None:
+                self.findings.unpadded.add(reader.core.value)
+            case Pool() if reader.around != (0, 0, 0, 0):
+                self.findings.unpadded.add(reader.value)
+            case Layer():
+                self.findings.rejected[reader.core.value] = f"its input {value} is only inside XLA's kernels"
+            case Attention():
+                self.findings.unstored.add(value.base)
+            case Pool() | Norm():
+                self.findings.rejected[reader.value] = f"its input {value} is only inside XLA's kernels"
+            case _:
+                raise LowerError(f"nothing stores {value}")
+
+
+def _ordered(tasks: list[Task], thunks: list[Thunk], dag: Dag) -> list[Task]:
+    """The tasks so that each comes after what it reads, and otherwise in XLA's order."""
+    at = {output: thunk.number for thunk in thunks for output in outputs(thunk)}
+
+    def position(task: Task) -> int:
+        if isinstance(task, Thunk):
+            return task.number
+        value = task.core.value if isinstance(task, Layer) else task.value
+        while value.base not in at:  # fused into a kernel: as early as that
+            users = dag.users[value]
+            if not users:
+                return len(thunks)
+            value = users[0]
+        return at[value.base]
+
+    makers = makers_of(tasks)
+    waiting: dict[int, set[int]] = {}
+    readers: dict[int, list[Task]] = {id(task): [] for task in tasks}
+    for task in tasks:
+        needed = {id(makers[v.base]) for v in inputs(task) if v.base in makers}
+        waiting[id(task)] = needed.copy()
+        for maker in needed:
+            readers[maker].append(task)
+    positions = {id(task): (position(task), number) for number, task in enumerate(tasks)}
+    by_id = {id(task): task for task in tasks}
+    ready = [(positions[key], key) for key, needs in waiting.items() if not needs]
+    heapq.heapify(ready)
+    ordered: list[Task] = []
+    while ready:
+        _, key = heapq.heappop(ready)
+        ordered.append(by_id[key])
+        for reader in readers[key]:
+            waiting[id(reader)].discard(key)
+            if not waiting[id(reader)]:
+                heapq.heappush(ready, (positions[id(reader)], id(reader)))
+    if len(ordered) != len(tasks):
+        raise LowerError("the matched steps need each other's results")
+    return ordered

@@ -1,0 +1,64 @@
+"""Squeeze-and-excitation: factors of channels that are made while the program runs, taken into the layer behind them.
+
+A network computes a factor for each channel, multiplies a picture by them, and a 1x1 layer reads the product. That
+layer may as well multiply its weights, a block of them at a time in the first-level cache. It has far fewer of them
+than the picture has numbers, and the picture is neither read nor written once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builder.compiler.lower.geometry import THIN_CHANNELS
+from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.layers import Core, picture_of
+from builder.compiler.lower.packing import GEMV_PIXELS, TILED_PIXELS
+
+BLOCK_BYTES = 160 << 10
+"""CF_L2_INPUT_BYTES in runtime/fused/blocking.h: what a task reads at most, which multiplies its weights anew."""
+
+
+def absorb_factor(core: Core, dag: Dag) -> Core:
+    """``core`` reading the picture before it is multiplied; unchanged where nothing is, or where that saves nothing."""
+    found = _factor(core.input)
+    if found is None or not _worth(core):
+        return core
+    picture, factor = found
+    product = core.input.base
+    if picture_of(picture.base.dims) != picture_of(product.dims) or not _read_by_it_alone(product, core, dag):
+        return core
+    return replace(core, input=picture, factor=factor)
+
+
+def _factor(value: Value) -> tuple[Value, Value] | None:
+    """The picture and the vector of channels whose product ``value`` is."""
+    product = value.base
+    if product.op != "multiply" or product.dtype != "float32" or not product.row_major:
+        return None
+    for picture, factor in (product.operands, product.operands[::-1]):
+        if factor.op != "broadcast" or list(factor.instruction.dimensions) != [len(product.dims) - 1]:
+            continue
+        (vector,) = factor.operands
+        if not vector.is_constant and picture.op != "broadcast" and picture.row_major:
+            return picture, vector
+    return None
+
+
+def _worth(core: Core) -> bool:
+    """Whether multiplying the weights, once for each task, is less work than multiplying the picture."""
+    batch, height, width = core.out_picture
+    pixels = height * width
+    if batch != 1 or core.kernel_size != (1, 1) or core.stride != (1, 1) or core.groups != 1:
+        return False
+    tasks = -(-pixels // min(TILED_PIXELS[1], BLOCK_BYTES // (4 * core.in_channels) or 1))
+    return pixels > GEMV_PIXELS and core.out_channels > THIN_CHANNELS and core.out_channels * tasks <= 2 * pixels
+
+
+def _read_by_it_alone(product: Value, core: Core, dag: Dag) -> bool:
+    value = product
+    while value is not core.value:
+        users = dag.users[value]
+        if len(users) != 1 or (users[0] is not core.value and users[0].op != "bitcast"):
+            return False
+        value = users[0]
+    return product not in {output.base for output in dag.outputs}

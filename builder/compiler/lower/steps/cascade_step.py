@@ -1,0 +1,61 @@
+"""Layers that run one after another on a stripe of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from builder.compiler.lower.packing import MAX_THREADS
+from builder.compiler.lower.steps.base import Step, StepPrinter
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.printing import field_lines, list_literal, starts
+
+
+@dataclass(frozen=True)
+class CascadeStep(Step):
+    """Run ``layers``, each of which reads what the one before it leaves, a stripe of rows at a time.
+
+    A stripe has ``rows`` rows of the last layer's output. The buffer between two layers has the rows that a stripe
+    needs, for each thread one after another; its View is that of the whole picture. So has the scratch of a layer.
+    """
+
+    layers: tuple[LayerStep, ...]
+    rows: int
+
+    @property
+    def rolling(self) -> tuple[int, ...]:
+        """Bytes of a thread's buffer behind each layer but the last."""
+        return tuple(layer.stored.buffer.size // MAX_THREADS for layer in self.layers[:-1])
+
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        """Bytes of a thread's scratch of each layer."""
+        return tuple(layer.scratch.size // MAX_THREADS if layer.scratch else 0 for layer in self.layers)
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        first = printer.probed.get(id(self.layers[0]))
+        values: dict[str, object] = {"count": len(self.layers), "rows": self.rows}
+        values |= {"layers": "layers", "rolling": "rolling"}
+        lines = [f"static const size_t rolling[] = {list_literal(self.rolling)};"]
+        if any(self.scratch):
+            lines.append(f"static const size_t scratch[] = {list_literal(self.scratch)};")
+            values["scratch"] = "scratch"
+        if first is not None:
+            values |= {"step": "cf_step", "first_step": first}
+        return [
+            "static const cf_layer layers[] = {",
+            *_entries([field_lines(one.c_fields) for one in self.layers]),
+            "};",
+            *lines,
+            "static const cf_cascade cascade = {",
+            *field_lines(values),
+            "};",
+            "const cf_layer_data data[] = {",
+            *_entries([field_lines(starts(one.c_buffers)) for one in self.layers]),
+            "};",
+            "cf_run_cascade(context, &cascade, data);",
+        ]
+
+
+def _entries(structures: Iterable[list[str]]) -> list[str]:
+    return [line for fields in structures for line in ("    {", *(f"    {field}" for field in fields), "    },")]

@@ -1,0 +1,134 @@
+"""A convolution as XLA asks for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.errors import LowerError
+from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower.geometry import flop
+from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.printing import CF_DTYPES, list_literal, pointer
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+CONVOLUTION_DTYPES = {"float16", "float32", "float64"}
+
+
+@dataclass(frozen=True)
+class ConvolutionStep(Step):
+    """XLA's convolution on logical dimensions; see ``cf_convolution`` in runtime/ops/kernels.h."""
+
+    dtype: str
+    input: Reads[Buffer]
+    kernel: Reads[Buffer]
+    output: Writes[Buffer]
+    batch: int
+    groups: int
+    in_channels: int
+    out_channels: int
+    in_size: tuple[int, ...]
+    out_size: tuple[int, ...]
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad_low: tuple[int, ...]
+    base_dilation: tuple[int, ...]
+    window_dilation: tuple[int, ...]
+    reversed: tuple[bool, ...]
+    in_strides: tuple[int, ...]
+    """The strides of batch, channel, then each spatial dimension; ``out_strides`` in the same order."""
+    kernel_strides: tuple[int, ...]
+    """The strides of input channel, output channel, then each spatial dimension."""
+    out_strides: tuple[int, ...]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        fields = {
+            "dtype": CF_DTYPES[self.dtype],
+            "spatial_rank": len(self.in_size),
+            "batch": self.batch,
+            "groups": self.groups,
+            "in_channels": self.in_channels,
+            "out_channels": self.out_channels,
+            "in": list_literal(self.in_size),
+            "out": list_literal(self.out_size),
+            "kernel": list_literal(self.kernel_size),
+            "stride": list_literal(self.stride),
+            "pad_low": list_literal(self.pad_low),
+            "base_dilation": list_literal(self.base_dilation),
+            "window_dilation": list_literal(self.window_dilation),
+            "reversed": list_literal(self.reversed),
+            "in_batch": self.in_strides[0],
+            "in_channel": self.in_strides[1],
+            "in_spatial": list_literal(self.in_strides[2:]),
+            "kernel_in": self.kernel_strides[0],
+            "kernel_out": self.kernel_strides[1],
+            "kernel_spatial": list_literal(self.kernel_strides[2:]),
+            "out_batch": self.out_strides[0],
+            "out_channel": self.out_strides[1],
+            "out_spatial": list_literal(self.out_strides[2:]),
+        }
+        return [
+            "static const cf_convolution convolution = {",
+            *(f"    .{name} = {value}," for name, value in fields.items()),
+            "};",
+            f"cf_run_convolution(&convolution, {pointer(self.input)}, {pointer(self.kernel)}, {pointer(self.output)});",
+        ]
+
+    @property
+    def flop(self) -> int:
+        k = math.prod(self.kernel_size) * self.in_channels // self.groups
+        return flop(self.batch * math.prod(self.out_size) * self.out_channels, k)
+
+
+@reads_thunk("convolution_thunk")
+def _read_convolution(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    numbers, window = thunk.dimension_numbers, list(thunk.window.dimensions)
+    source, kernel, target = (
+        thunk.input_buffer_shape.shape,
+        thunk.kernel_buffer_shape.shape,
+        thunk.output_buffer_shape.shape,
+    )
+    kind = hlo_shapes.dtype(source)
+    if kind not in CONVOLUTION_DTYPES or not 1 <= len(window) <= 3:
+        raise LowerError(f"there is no {len(window)}-dimensional convolution of {kind}.")
+    if hlo_shapes.dtype(kernel) != kind or hlo_shapes.dtype(target) != kind:
+        raise LowerError(f"there is no convolution of {kind} with mixed types.")
+    in_space = list(numbers.input_spatial_dimensions)
+    kernel_space = list(numbers.kernel_spatial_dimensions)
+    out_space = list(numbers.output_spatial_dimensions)
+    in_strides, kernel_strides, out_strides = (hlo_shapes.strides(s) for s in (source, kernel, target))
+    return ConvolutionStep(
+        name,
+        kind,
+        input=reader.shaped(thunk.input_buffer_shape, name),
+        kernel=reader.shaped(thunk.kernel_buffer_shape, name),
+        output=reader.shaped(thunk.output_buffer_shape, name),
+        batch=source.dimensions[numbers.input_batch_dimension],
+        groups=max(1, thunk.feature_group_count),
+        in_channels=source.dimensions[numbers.input_feature_dimension],
+        out_channels=target.dimensions[numbers.output_feature_dimension],
+        in_size=tuple(source.dimensions[d] for d in in_space),
+        out_size=tuple(target.dimensions[d] for d in out_space),
+        kernel_size=tuple(w.size for w in window),
+        stride=tuple(w.stride for w in window),
+        pad_low=tuple(w.padding_low for w in window),
+        base_dilation=tuple(max(1, w.base_dilation) for w in window),
+        window_dilation=tuple(max(1, w.window_dilation) for w in window),
+        reversed=tuple(w.window_reversal for w in window),
+        in_strides=(
+            in_strides[numbers.input_batch_dimension],
+            in_strides[numbers.input_feature_dimension],
+            *(in_strides[d] for d in in_space),
+        ),
+        kernel_strides=(
+            kernel_strides[numbers.kernel_input_feature_dimension],
+            kernel_strides[numbers.kernel_output_feature_dimension],
+            *(kernel_strides[d] for d in kernel_space),
+        ),
+        out_strides=(
+            out_strides[numbers.output_batch_dimension],
+            out_strides[numbers.output_feature_dimension],
+            *(out_strides[d] for d in out_space),
+        ),
+    )

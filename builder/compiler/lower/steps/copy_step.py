@@ -1,0 +1,51 @@
+"""A copy that may change the layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.errors import LowerError
+from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class CopyStep(Step):
+    """Copy a tensor, changing its layout where the strides differ."""
+
+    source: Reads[Buffer]
+    target: Writes[Buffer]
+    item_size: int
+    dims: tuple[int, ...]
+    source_strides: tuple[int, ...]
+    target_strides: tuple[int, ...]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        dims = ", ".join(
+            list_literal(d) for d in (self.dims or (1,), self.source_strides or (1,), self.target_strides or (1,))
+        )
+        return [
+            f"static const cf_copy copy = {{{len(self.dims)}, {dims}, {self.item_size}}};",
+            f"cf_run_copy(&copy, {pointer(self.source)}, {pointer(self.target)});",
+        ]
+
+
+@reads_thunk("copy_thunk")
+def _read_copy(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    source, target = thunk.src_buffer_shape.shape, thunk.dst_buffer_shape.shape
+    if list(source.dimensions) != list(target.dimensions):
+        raise LowerError(f"there is no copy from {list(source.dimensions)} to {list(target.dimensions)}.")
+    if len(source.dimensions) > 8:
+        raise LowerError(f"a copy has {len(source.dimensions)} dimensions; the runtime handles 8.")
+    return CopyStep(
+        name,
+        reader.shaped(thunk.src_buffer_shape, name),
+        reader.shaped(thunk.dst_buffer_shape, name),
+        hlo_shapes.item_size(source),
+        tuple(source.dimensions),
+        hlo_shapes.strides(source),
+        target_strides=hlo_shapes.strides(target),
+    )

@@ -1,0 +1,97 @@
+"""Custom calls to coldforge's own steps, as the rewrites write them (``builder/importers/rewrites/custom_steps.py``).
+
+The steps' sizes come from the shapes that XLA compiled, and only plain numbers from the call's text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.errors import LowerError
+from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower.steps.base import Buffer, Step
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An operand or a result: row-major, of the dtype that the step has there."""
+
+    dims: tuple[int, ...]
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Call:
+    """A custom call. ``scratch``: makes memory for a step of so many bytes."""
+
+    name: str
+    config: Mapping[str, float | bool]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    scratch: Callable[[int], Buffer]
+
+
+ReadCall = Callable[[Call], Step]
+"""Makes the step of a call. Raises ValueError, LookupError or TypeError for a call that no rewrite writes."""
+
+_CALLS: dict[str, tuple[tuple[str, ...], ReadCall]] = {}
+"""Each with the dtypes of its operands and results."""
+
+
+def reads_call(target: str, dtypes: tuple[str, ...]) -> Callable[[ReadCall], ReadCall]:
+    """Register the decorated function for calls of ``target`` whose operands and results have these ``dtypes``."""
+
+    def register(read: ReadCall) -> ReadCall:
+        _CALLS[target] = dtypes, read
+        return read
+
+    return register
+
+
+def require_shapes(fits: bool) -> None:
+    """Raise ValueError unless the shapes of a call fit each other."""
+    if not fits:
+        raise ValueError("shapes do not fit")
+
+
+@reads_thunk("custom_call_thunk")
+def _read_custom_call(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    buffers = thunk.op_buffers
+    inputs, outputs = (
+        [tensor(proto.shape, reader.shaped(proto, name)) for proto in side]
+        for side in (buffers.arguments_shapes, buffers.results_shapes)
+    )
+    return step_of(thunk.target_name, name, thunk.backend_config, inputs, outputs, reader.scratch)
+
+
+def tensor(shape: Any, buffer: Buffer) -> tuple[str, Tensor]:
+    """The dtype of a ShapeProto, and the Tensor. Raises LowerError where it is not row-major."""
+    if not hlo_shapes.is_row_major(shape):
+        raise LowerError("a step of coldforge's own has dimensions in another order; report this model.")
+    return hlo_shapes.dtype(shape), Tensor(tuple(shape.dimensions), buffer)
+
+
+def step_of(
+    target: str,
+    name: str,
+    config: bytes,
+    inputs: list[tuple[str, Tensor]],
+    outputs: list[tuple[str, Tensor]],
+    scratch: Callable[[int], Buffer],
+) -> Step:
+    """The step that ``target`` stands for. Raises LowerError for another, and for operands that the step has not."""
+    if target not in _CALLS:
+        raise LowerError(f"there is no step for a custom call of {target!r}.")
+    dtypes, make = _CALLS[target]
+    found = tuple(dtype for dtype, _ in (*inputs, *outputs))
+    try:
+        if found != dtypes:
+            raise ValueError(f"operands and results are {found}, not {dtypes}")
+        read, written = (tuple(t for _, t in side) for side in (inputs, outputs))
+        return make(Call(name, json.loads(config), read, written, scratch))
+    except (ValueError, LookupError, TypeError) as error:
+        raise LowerError(f"the custom call of {target!r} is not coldforge's own ({error}).") from error

@@ -1,0 +1,42 @@
+"""Rows of a table, by their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.printing import CF_DTYPES, list_literal, pointer
+from builder.config.model_spec import WeightType
+
+
+@dataclass(frozen=True)
+class GatherStep(Step):
+    """Rows of ``table`` [rows, width] as float32, by ``count`` numbers of the dtype ``index``.
+
+    Numbers become int32, or int64 if ``wide``. One below 0 counts from the table's end if ``negative``; one past either
+    end means the row at that end.
+    """
+
+    indices: Reads[Buffer]
+    table: Reads[Buffer]
+    output: Writes[Buffer]
+    rows: int
+    width: int
+    count: int
+    index: str
+    wide: bool = False
+    negative: bool = False
+    weight_type: WeightType = "float32"
+    weight_scale: Reads[Buffer | None] = None  # of int8: a float32 for each row
+    layer: str = ""  # the op's name in the model
+    kept: str = ""  # why the table is not of the type that was asked for
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        kinds = f"CF_{self.weight_type.upper()}, {CF_DTYPES[self.index]}"
+        numbers = list_literal((self.wide, self.negative, self.count, self.rows, self.width))[1:-1]
+        scale = "NULL" if self.weight_scale is None else f"(const float *){pointer(self.weight_scale)}"
+        return [
+            f"static const cf_gather gather = {{{kinds}, {numbers}}};",
+            f"cf_run_gather(&gather, {pointer(self.indices)}, {pointer(self.table)}, {scale}, "
+            f"(float *){pointer(self.output)});",
+        ]

@@ -1,0 +1,49 @@
+"""A call of one of XLA's fused kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.escape import c_name
+from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.printing import pointer
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class KernelStep(Step):
+    """Call one of XLA's fused kernels: arguments, then results, once per work group."""
+
+    kernel: str
+    arguments: Reads[tuple[Buffer, ...]]
+    results: Writes[tuple[Buffer, ...]]
+    workgroups: tuple[int, int, int]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        groups = ", ".join(str(n) for n in self.workgroups)
+        if not self.buffers:
+            return [f"TRY(cf_call_kernel(context, {self.kernel}, NULL, 0, {groups}));"]
+        arguments = [f"    {{{pointer(b)}, {b.size}u}}," for b in self.buffers]
+        return [
+            "const cf_kernel_argument arguments[] = {",
+            *arguments,
+            "};",
+            f"TRY(cf_call_kernel(context, {self.kernel}, arguments, COUNT(arguments), {groups}));",
+        ]
+
+    @property
+    def c_declarations(self) -> tuple[str, ...]:
+        return (f"extern void *{c_name(self.kernel)}(const cf_call_frame *frame);",)
+
+
+@reads_thunk("kernel_thunk")
+def _read_kernel(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    groups = thunk.num_workgroups
+    return KernelStep(
+        name,
+        thunk.kernel_name,
+        tuple(reader.shaped(proto, name) for proto in thunk.arguments_buffers),
+        tuple(reader.shaped(proto, name) for proto in thunk.results_buffers),
+        (max(1, groups.x), max(1, groups.y), max(1, groups.z)),
+    )

@@ -1,0 +1,215 @@
+"""A convolution or dense layer, with everything after it fused in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.compiler.lower.geometry import Algorithm, Geometry
+from builder.compiler.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
+from builder.compiler.lower.pixel_packing import join
+from builder.compiler.lower.steps.base import (
+    Buffer,
+    KernelKind,
+    Reads,
+    Scratch,
+    Step,
+    StepPrinter,
+    View,
+    Writes,
+)
+from builder.compiler.lower.steps.printing import (
+    call_lines,
+    field_lines,
+    float_literal,
+    list_literal,
+    starts,
+    view_literal,
+)
+from builder.compiler.lower.steps.quantisation import Quantisation, Rounded
+from builder.config.model_spec import WeightType
+
+ActivationName = Literal[
+    "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu"
+]
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to a layer's sums before they are stored, per output channel.
+
+    value = sum + bias; value += residual * residual_scale (scale 1 where None); value = activation(value);
+    and where there is ``second_scale`` also second = clamp(value * second_scale + second_shift), stored as floats where
+    ``second`` is a View.
+    Channel vectors (bias, scales, shifts) are weights padded with zeros to a multiple of 32 floats.
+    """
+
+    bias: Reads[Buffer]
+    activation: ActivationName = "identity"
+    low: float = float("-inf")  # of "clamp"
+    high: float = float("inf")
+    residual: Reads[View | None] = None
+    residual_scale: Reads[Buffer | None] = None
+    second: Writes[View | None] = None
+    second_scale: Reads[Buffer | None] = None
+    second_shift: Reads[Buffer | None] = None
+    second_low: float = float("-inf")
+    second_high: float = float("inf")
+
+
+@dataclass(frozen=True)
+class LayerStep(Step):
+    """A convolution or dense layer with everything after it fused in; float32, NHWC.
+
+    A dense layer is a 1x1 convolution on a 1 x rows picture. The input View points at element [0, 0] of the
+    picture; where padding is not zero its halo of zeros is already in the buffer (``pad_top`` rows above ...), so
+    the kernel never tests for borders. ``weights``: packed for ``algorithm`` by builder/compiler/lower/packing.py.
+    ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
+    because a later layer reads them as its padding. ``rounded``: the last output, the second if there is one, as bytes,
+    for integer layers with ``input_rounded``, which read that in place of floats; ``output``, or ``second``, is None
+    where nothing reads floats. ``factor``: float32 [in_channels], made by another step, which the input is multiplied
+    by; of "direct" 1x1 layers of one picture. ``joined``: output pixels side by side that are computed as one: see
+    joined.py.
+    """
+
+    kernel_table = "fused"
+
+    algorithm: Algorithm
+    input: Reads[View]
+    weights: Reads[Buffer]
+    output: Writes[View | None]
+    epilogue: Epilogue
+    geometry: Geometry
+    in_size: tuple[int, int]
+    padding: tuple[int, int] = (0, 0)  # top, left
+    halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    second_halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    scratch: Scratch[Buffer | None] = None  # size from packing.scratch_size(...)
+    weight_type: WeightType = "float32"
+    weight_scale: Reads[Buffer | None] = None  # of int8, from packing.pack_scale
+    weight_sums: Reads[Buffer | None] = None  # of integer layers, from packing.pack_sums
+    quantisation: Quantisation | None = None  # of integer layers
+    input_rounded: bool = False  # of integer layers
+    rounded: Writes[Rounded | None] = None
+    factor: Reads[Buffer | None] = None
+    joined: int = 1  # of integer layers; weights and channel vectors are those of the layer that computes them
+    layer: str = ""  # the op's name in the model
+    kept: str = ""  # why its weights are not of the type that was asked for
+
+    @property
+    def stored(self) -> View:
+        """The output: as floats, or as bytes where nothing reads floats."""
+        if self.output is not None:
+            return self.output
+        assert self.rounded is not None
+        return self.rounded.view
+
+    @property
+    def flop(self) -> int:
+        return self.geometry.flop
+
+    @property
+    def kernel_kinds(self) -> frozenset[KernelKind]:
+        needed: dict[KernelKind, bool] = {
+            "INTEGER": self.algorithm in INTEGER,
+            "SMALL_WEIGHTS": self.weight_type != "float32",
+            "CONVOLUTIONS": self.algorithm not in ("direct", "integer"),
+            "HARD_SWISH": self.algorithm == "direct" and self.epilogue.activation == "hard_swish",
+        }
+        return frozenset(kind for kind, is_needed in needed.items() if is_needed)
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Raises ValueError where the scratch is too small for the algorithm."""
+        needed = scratch_size(join(self.geometry, self.joined), self.algorithm)
+        if needed and (self.scratch is None or self.scratch.size < needed):
+            raise ValueError(f"{self.name}: {self.algorithm} needs {needed} bytes of scratch")
+        kernel = "integer" if self.algorithm in INTEGER else "fused->layer"
+        return call_lines("layer", kernel, self.c_fields, self.c_buffers)
+
+    def shared_c_lines(self, places: Mapping[str, str]) -> list[str]:
+        """Return the lines of C that call the layer kernel for ``inputs`` images, each with the sums it has alone.
+
+        ``places``: the C expressions of its input and output, in place of those of the step.
+        """
+        return [
+            "static const cf_layer layer = {",
+            *field_lines(self.c_fields | {"one_by_one": 1}),
+            "};",
+            "cf_layer all = layer;",
+            "all.batch = (int64_t)inputs;",
+            "const cf_layer_data data = {",
+            *field_lines(starts(self.c_buffers) | {k: f"(void *)({place})" for k, place in places.items()}),
+            "};",
+            "context->fused->layer(context, &all, &data);",
+        ]
+
+    @property
+    def c_fields(self) -> dict[str, object]:
+        """The fields of a cf_layer."""
+        e, shape = self.epilogue, self.geometry
+        clamped = e.activation == "clamp"
+        values: dict[str, object] = {
+            "algorithm": f"CF_{self.algorithm.upper()}",
+            "activation": "CF_CLAMP" if e.activation in ("identity", "clamp") else f"CF_{e.activation.upper()}",
+            "batch": shape.batch,
+            "groups": shape.groups,
+            "in_channels": shape.in_channels,
+            "out_channels": shape.out_channels,
+            "out": list_literal(shape.out_size),
+            "kernel": list_literal(shape.kernel_size),
+            "stride": list_literal(shape.stride),
+            "dilation": list_literal(shape.dilation),
+            "padding": list_literal(self.padding),
+            "input": view_literal(self.input),
+            "output": self.output and view_literal(self.output),
+            "low": float_literal(e.low if clamped else -math.inf),
+            "high": float_literal(e.high if clamped else math.inf),
+        }
+        if any(self.halo):
+            values["halo"] = list_literal(self.halo)
+        if e.residual is not None:
+            values["residual"] = view_literal(e.residual)
+        if e.second is not None:
+            values |= {"second": view_literal(e.second), "second_halo": list_literal(self.second_halo)}
+        if e.second_scale is not None:
+            values |= {"second_low": float_literal(e.second_low), "second_high": float_literal(e.second_high)}
+        if self.weight_type != "float32":
+            values["weight_type"] = f"CF_{self.weight_type.upper()}"
+        if self.algorithm in TILED:
+            values["band"] = winograd_band(shape, self.algorithm)
+        if self.algorithm == "thin":
+            values["block"] = list_literal(thin_block(shape))
+        if self.quantisation is not None:
+            values |= {"input_scale": float_literal(self.quantisation.scale), "input_zero": self.quantisation.zero}
+        if self.input_rounded:
+            values["input_rounded"] = 1
+        if self.joined > 1:
+            values["joined"] = self.joined
+        rounded = self.rounded
+        if rounded is not None:
+            values |= {"rounded": view_literal(rounded.view), "rounded_halo": list_literal(rounded.halo)}
+            values |= {"rounded_scale": float_literal(rounded.by.scale), "rounded_zero": rounded.by.zero}
+        return values
+
+    @property
+    def c_buffers(self) -> dict[str, Buffer | None]:
+        """The fields of a cf_layer_data."""
+        e, rounded = self.epilogue, self.rounded
+        return {
+            "input": self.input.buffer,
+            "weights": self.weights,
+            "factor": self.factor,
+            "bias": e.bias,
+            "output": self.output.buffer if self.output else None,
+            "rounded": rounded.view.buffer if rounded else None,
+            "residual": e.residual.buffer if e.residual else None,
+            "residual_scale": e.residual_scale,
+            "second": e.second.buffer if e.second else None,
+            "second_scale": e.second_scale,
+            "second_shift": e.second_shift,
+            "scratch": self.scratch,
+            "weight_scale": self.weight_scale,
+            "weight_sums": self.weight_sums,
+        }

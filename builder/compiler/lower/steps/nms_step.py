@@ -1,0 +1,125 @@
+"""Non-maximum suppression, of one list of boxes and of boxes by class: custom calls of coldforge's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.custom_call_step import Call, reads_call, require_shapes
+from builder.compiler.lower.steps.printing import float_literal, list_literal, pointer
+from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS
+
+
+@dataclass(frozen=True)
+class NmsStep(Step):
+    """Non-maximum suppression of ``count`` boxes, or of their ``overlaps``; see ``cf_nms`` in runtime/ops/kernels.h."""
+
+    boxes: Reads[Buffer]
+    scores: Reads[Buffer]
+    indices: Writes[Buffer]
+    kept: Writes[Buffer]
+    found: Writes[Buffer]
+    count: int
+    size: int
+    overlap: float
+    score: float
+    decay: float
+    overlaps: bool
+    scratch: Scratch[Buffer]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        numbers = ", ".join(float_literal(x) for x in (self.overlap, self.score, self.decay))
+        return [
+            f"static const cf_nms nms = {{{self.count}, {self.size}, {numbers}, {int(self.overlaps)}}};",
+            f"cf_run_nms(&nms, (const float *){pointer(self.boxes)}, (const float *){pointer(self.scores)}, "
+            f"(int32_t *){pointer(self.indices)}, (float *){pointer(self.kept)}, (int32_t *){pointer(self.found)}, "
+            f"{pointer(self.scratch)});",
+        ]
+
+
+@dataclass(frozen=True)
+class CombinedNmsStep(Step):
+    """The same for each class; see ``cf_combined_nms``."""
+
+    boxes: Reads[Buffer]
+    scores: Reads[Buffer]
+    out_boxes: Writes[Buffer]
+    out_scores: Writes[Buffer]
+    out_classes: Writes[Buffer]
+    found: Writes[Buffer]
+    batch: int
+    count: int
+    box_classes: int
+    classes: int
+    per_class: int
+    size: int
+    overlap: float
+    score: float
+    clip: bool
+    scratch: Scratch[Buffer]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        sizes = (self.batch, self.count, self.box_classes, self.classes, self.per_class, self.size)
+        numbers = f"{float_literal(self.overlap)}, {float_literal(self.score)}, {int(self.clip)}"
+        return [
+            f"static const cf_combined_nms nms = {{{list_literal(sizes)[1:-1]}, {numbers}}};",
+            f"cf_run_combined_nms(&nms, (const float *){pointer(self.boxes)}, (const float *){pointer(self.scores)}, "
+            f"(float *){pointer(self.out_boxes)}, (float *){pointer(self.out_scores)}, "
+            f"(float *){pointer(self.out_classes)}, (int32_t *){pointer(self.found)}, {pointer(self.scratch)});",
+        ]
+
+
+@reads_call(NMS, ("float32", "float32", "int32", "float32", "int32"))
+def _read_nms(call: Call) -> NmsStep:
+    boxes, scores = call.inputs
+    (count,), (size,) = scores.dims, call.outputs[0].dims
+    overlaps = bool(call.config["overlaps"])
+    require_shapes(boxes.dims == (count, count if overlaps else 4))
+    indices, kept, found = call.outputs
+    require_shapes((indices.dims, kept.dims, found.dims) == ((size,), (size,), ()))
+    return NmsStep(
+        call.name,
+        boxes.buffer,
+        scores.buffer,
+        indices.buffer,
+        kept.buffer,
+        found.buffer,
+        count=count,
+        size=size,
+        overlap=float(call.config["overlap"]),
+        score=float(call.config["score"]),
+        decay=float(call.config["decay"]),
+        overlaps=overlaps,
+        scratch=call.scratch(12 * count + 20 * min(size, count)),
+    )
+
+
+@reads_call(COMBINED_NMS, ("float32", "float32", "float32", "float32", "float32", "int32"))
+def _read_combined_nms(call: Call) -> CombinedNmsStep:
+    boxes, scores = call.inputs
+    batch, count, classes = scores.dims
+    _, size, _ = call.outputs[0].dims
+    per_class = int(call.config["per_class"])
+    require_shapes(boxes.dims in ((batch, count, 1, 4), (batch, count, classes, 4)) and 0 <= per_class <= count)
+    out_boxes, out_scores, out_classes, found = call.outputs
+    require_shapes((out_boxes.dims, found.dims) == ((batch, size, 4), (batch,)))
+    require_shapes((out_scores.dims, out_classes.dims) == ((batch, size), (batch, size)))
+    return CombinedNmsStep(
+        call.name,
+        boxes.buffer,
+        scores.buffer,
+        out_boxes.buffer,
+        out_scores.buffer,
+        out_classes.buffer,
+        found=found.buffer,
+        batch=batch,
+        count=count,
+        box_classes=boxes.dims[2],
+        classes=classes,
+        per_class=per_class,
+        size=size,
+        overlap=float(call.config["overlap"]),
+        score=float(call.config["score"]),
+        clip=bool(call.config["clip"]),
+        scratch=call.scratch(8 * count + (16 * classes + 20) * per_class),
+    )

@@ -1,0 +1,50 @@
+"""Pooling of pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.compiler.lower.steps.base import Reads, Step, StepPrinter, View, Writes
+from builder.compiler.lower.steps.printing import float_literal, list_literal, two_views_lines
+from builder.compiler.lower.steps.quantisation import Quantisation
+
+
+@dataclass(frozen=True)
+class PoolStep(Step):
+    """Max or average pooling, or the mean over the whole picture; ``scale`` multiplies a sum.
+
+    ``rounded``: of a maximum, both pictures are of bytes, as Rounded has them.
+    """
+
+    kernel_table = "fused"
+
+    kind: Literal["max", "sum"]
+    input: Reads[View]
+    output: Writes[View]
+    batch: int
+    in_size: tuple[int, int]
+    channels: int
+    out_size: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]  # top, left; outside pixels do not count
+    scale: float
+    halo: tuple[int, int, int, int]
+    rounded: Quantisation | None = None
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        values: dict[str, object] = {
+            "maximum": int(self.kind == "max"),
+            "scale": float_literal(self.scale),
+            "batch": self.batch,
+            "channels": self.channels,
+            "in": list_literal(self.in_size),
+            "out": list_literal(self.out_size),
+            "window": list_literal(self.window),
+            "stride": list_literal(self.stride),
+            "padding": list_literal(self.padding),
+        }
+        if self.rounded is not None:
+            values |= {"rounded": 1, "zero": self.rounded.zero}
+        return two_views_lines("pooling", "pool", values, self.input, self.output, self.halo)

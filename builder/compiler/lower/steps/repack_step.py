@@ -1,0 +1,26 @@
+"""A copy of a picture with a halo of zeros, or back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.compiler.lower.steps.base import Reads, Step, StepPrinter, View, Writes
+from builder.compiler.lower.steps.printing import list_literal, two_views_lines
+
+
+@dataclass(frozen=True)
+class RepackStep(Step):
+    """Copy a dense NHWC tensor into a View with a halo of zeros, or back."""
+
+    kernel_table = "fused"
+
+    input: Reads[View]
+    output: Writes[View]
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    halo: tuple[int, int, int, int]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        values: dict[str, object] = {"batch": self.batch, "size": list_literal(self.size), "channels": self.channels}
+        return two_views_lines("repack", "repack", values, self.input, self.output, self.halo)

@@ -1,0 +1,26 @@
+"""The state of XLA's random number generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from builder.compiler.lower.steps.base import Buffer, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.printing import pointer
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class RngStep(Step):
+    """Store the generator's 128-bit state and advance it by ``delta``."""
+
+    state: Writes[Buffer]
+    delta: int
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        return [f"cf_advance_rng(context, {pointer(self.state)}, {self.delta}u);"]
+
+
+@reads_thunk("rng_get_and_update_state_thunk")
+def _read_rng_get_and_update_state(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    return RngStep(name, reader.slice(thunk.state_buffer, name), thunk.delta)

@@ -1,0 +1,67 @@
+"""A sort along one dimension, by one of XLA's comparators."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.errors import LowerError
+from builder.base.escape import c_name
+from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower.steps.base import Buffer, Scratch, Step, StepPrinter, Updates
+from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class SortStep(Step):
+    """Stable sort of several buffers together, in place, along one dimension of stride ``inner``."""
+
+    comparator: str
+    tensors: Updates[tuple[Buffer, ...]]
+    item_sizes: tuple[int, ...]
+    outer: int
+    length: int
+    inner: int
+    scratch: Scratch[Buffer]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        pointers = ", ".join(pointer(b) for b in self.tensors)
+        head = f"{len(self.tensors)}, {self.outer}, {self.length}, {self.inner}"
+        return [
+            f"static const cf_sort sort = {{{head}, {list_literal(self.item_sizes)}}};",
+            f"void *const data[] = {{{pointers}}};",
+            f"cf_run_sort(&sort, {self.comparator}, data, {pointer(self.scratch)});",
+        ]
+
+    @property
+    def c_declarations(self) -> tuple[str, ...]:
+        return (
+            f"extern void {c_name(self.comparator)}(uint8_t *result, const void *run_options, const void **operands,\n"
+            "    const void *buffer_table, void *status, void *counters);",
+        )
+
+
+@reads_thunk("sort_thunk")
+def _read_sort(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    inputs = list(thunk.inputs_shapes)
+    shape = inputs[0].shape
+    if len(inputs) > 16:
+        raise LowerError(f"a sort takes {len(inputs)} tensors together; the runtime handles 16.")
+    if any(hlo_shapes.strides(i.shape) != hlo_shapes.strides(shape) for i in inputs):
+        raise LowerError("a sort's tensors have different layouts.")
+    length = shape.dimensions[thunk.dimension]
+    inner = hlo_shapes.strides(shape)[thunk.dimension]
+    sizes = tuple(hlo_shapes.item_size(i.shape) for i in inputs)
+    return SortStep(
+        name,
+        thunk.comparator_name,
+        tuple(reader.shaped(i, name) for i in inputs),
+        sizes,
+        outer=math.prod(shape.dimensions) // max(1, length * inner),
+        length=length,
+        inner=inner,
+        # See cf_run_sort: two index arrays and one column of the widest input.
+        scratch=reader.scratch(length * (16 + max(sizes))),
+    )

@@ -1,0 +1,86 @@
+"""Read XLA's thunks as steps: each kind of thunk by the function that a module of a step registers for it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from builder.base.errors import LowerError
+from builder.compiler.lower import steps
+from builder.compiler.lower.buffers import BufferPlan, align
+from builder.compiler.lower.program import Weight
+from builder.compiler.lower.steps.base import Buffer, Step, Steps
+
+ReadThunk = Callable[[str, Any, "ThunkReader"], Step]
+"""Makes a step of a thunk's name and proto. Raises LowerError for what the runtime does not do."""
+
+_READERS: dict[str, ReadThunk] = {}
+
+
+def reads_thunk(kind: str) -> Callable[[ReadThunk], ReadThunk]:
+    """Register the decorated function for a ``kind`` of thunk: a field of the oneof in XLA's thunk.proto."""
+
+    def register(read: ReadThunk) -> ReadThunk:
+        assert kind not in _READERS, f"two steps read {kind}"
+        _READERS[kind] = read
+        return read
+
+    return register
+
+
+@functools.cache
+def thunk_readers() -> Mapping[str, ReadThunk]:
+    """Import every module of a step, and return the functions that they registered."""
+    for module in pkgutil.iter_modules(steps.__path__):
+        if module.name.endswith("_step"):
+            importlib.import_module(f"{steps.__name__}.{module.name}")
+    return _READERS
+
+
+@dataclass
+class ThunkReader:
+    """Turns thunks into steps, and collects the refused ones, so that a person learns of all of them at once."""
+
+    plan: BufferPlan
+    scratch_size: int = 0
+    refused: list[str] = field(default_factory=list)
+    tables: dict[bytes, Weight] = field(default_factory=dict)
+    """Constants that are not XLA's: behind all of those."""
+
+    def sequence(self, sequence: Any) -> Steps:
+        """Return the steps of a ThunkSequenceProto, without those that are refused."""
+        found: list[Step] = []
+        for thunk in sequence.thunks:
+            kind = str(thunk.WhichOneof("impl"))
+            try:
+                read = thunk_readers().get(kind)
+                if read is None:
+                    raise LowerError(f"there is no step for the thunk kind {thunk.kind or kind!r}.")
+                found.append(read(thunk.info.op_name, getattr(thunk, kind), self))
+            except LowerError as error:
+                self.refused.append(f"{thunk.info.op_name}: {error}")
+        return tuple(found)
+
+    def slice(self, proto: Any, name: str) -> Buffer:
+        """Return where a BufferAllocationSliceProto lies."""
+        return self.plan.slice(proto, name)
+
+    def shaped(self, proto: Any, name: str) -> Buffer:
+        """Return where a ShapeBufferAllocationSliceProto lies."""
+        return self.plan.slice(proto.slice, name)
+
+    def scratch(self, size: int) -> Buffer:
+        """Return memory that a step needs only while it runs: the same for all, behind the plan's."""
+        self.scratch_size = max(self.scratch_size, size)
+        return Buffer("arena", self.plan.arena_size, size)
+
+    def table(self, data: bytes) -> Buffer:
+        """Return where a constant of the step's own lies; equal ones lie in one place."""
+        if data not in self.tables:
+            end = self.plan.weights_size + sum(align(len(other)) for other in self.tables)
+            self.tables[data] = Weight(end, data)
+        return Buffer("weights", self.tables[data].offset, len(data))

@@ -1,0 +1,37 @@
+"""The largest numbers of every row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
+from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
+
+
+@dataclass(frozen=True)
+class TopKStep(Step):
+    """The ``k`` largest float32 of every row, and their int32 positions."""
+
+    values: Reads[Buffer]
+    out_values: Writes[Buffer]
+    out_indices: Writes[Buffer]
+    batch: int
+    length: int
+    k: int
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        return [
+            f"static const cf_topk topk = {list_literal((self.batch, self.length, self.k))};",
+            f"cf_run_topk(&topk, (const float *){pointer(self.values)}, "
+            f"(float *){pointer(self.out_values)}, (int32_t *){pointer(self.out_indices)});",
+        ]
+
+
+@reads_thunk("top_k_thunk")
+def _read_top_k(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    values, out_values, out_indices = (
+        reader.slice(s, name) for s in (thunk.values_buffer, thunk.output_buffer, thunk.indices_buffer)
+    )
+    return TopKStep(name, values, out_values, out_indices, thunk.batch_size, thunk.input_size, k=thunk.k)

@@ -1,0 +1,185 @@
+"""Where the elements of a value lie in the memory of another: transpositions, copies and slices that move nothing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from builder.compiler.lower.hlo import Value, scalar
+
+Part = tuple[int, int]
+"""A size and a stride, in elements. An index may be made of several parts, the outermost first."""
+
+Parts = tuple[Part, ...]
+
+VIEWS = ("bitcast", "copy", "transpose", "slice", "broadcast")
+"""Opcodes of values whose elements are those of their operand."""
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A value's elements in the memory of ``base``: from number ``first`` on, ``dims`` for each of its dimensions.
+
+    They are ``factor`` times what is there.
+    """
+
+    base: Value
+    first: int
+    dims: tuple[Parts, ...]
+    factor: float = 1.0
+
+
+def strided(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
+    """``value`` in the memory of what it is a view of, as far back as possible; None if all of that is ``unstored``."""
+    found = _behind(value, unstored)
+    if found is not None:
+        return found
+    base = value.base
+    if base in unstored:
+        return None
+    return Strided(
+        base, 0, tuple(((size, stride),) for size, stride in zip(value.dims, strides_of(value), strict=True))
+    )
+
+
+def strides_of(value: Value) -> tuple[int, ...]:
+    """Of its own dimensions, in elements."""
+    found, step = [0] * len(value.dims), 1
+    for axis in value.layout:
+        found[axis], step = step, step * value.dims[axis]
+    return tuple(found)
+
+
+def _behind(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
+    """``value`` in the memory of its operand's base, where it is a view of that."""
+    if value.op == "multiply" and value.dtype == "float32" and value.row_major:
+        left, right = value.operands
+        factor = scalar(left) if scalar(right) is None else scalar(right)
+        scaled = None if factor is None else strided(left if scalar(right) is not None else right, unstored)
+        return None if scaled is None or factor is None else replace(scaled, factor=scaled.factor * factor)
+    if value.op not in VIEWS:
+        return None
+    inner = strided(value.operands[0], unstored)
+    return None if inner is None else through(value, inner)
+
+
+def through(value: Value, inner: Strided) -> Strided | None:
+    """``value``, one of ``VIEWS``, where its operand is ``inner``; None where that takes more than strides."""
+    operand = value.operands[0]
+    if operand.dtype != value.dtype:
+        return None
+    match value.op:
+        case "copy":
+            return inner
+        case "transpose":
+            return replace(inner, dims=tuple(inner.dims[axis] for axis in value.instruction.dimensions))
+        case "broadcast":
+            places = list(value.instruction.dimensions)
+            dims = [
+                inner.dims[places.index(axis)] if axis in places else ((size, 0),)
+                for axis, size in enumerate(value.dims)
+            ]
+            return replace(inner, dims=tuple(dims))
+        case "slice":
+            return _sliced(value, inner)
+    # The same bytes: dimensions from the slowest to the fastest.
+    order = list(reversed(value.layout))
+    flat = [part for axis in reversed(operand.layout) for part in inner.dims[axis]]
+    found = regroup(flat, [value.dims[axis] for axis in order])
+    return None if found is None else replace(inner, dims=tuple(found[order.index(axis)] for axis in range(len(order))))
+
+
+def _sliced(value: Value, inner: Strided) -> Strided | None:
+    first, dims = inner.first, []
+    for parts, size, limits in zip(inner.dims, value.operands[0].dims, value.instruction.slice_dimensions, strict=True):
+        if (limits.start, limits.limit, max(1, limits.stride)) == (0, size, 1):
+            dims.append(parts)
+        elif len(parts) == 1 and max(1, limits.stride) == 1:
+            first += limits.start * parts[0][1]
+            dims.append(((limits.limit - limits.start, parts[0][1]),))
+        else:
+            return None
+    return replace(inner, first=first, dims=tuple(dims))
+
+
+def regroup(parts: Sequence[Part], sizes: Sequence[int]) -> list[Parts] | None:
+    """An index of ``parts`` as several of ``sizes``; None where one of them would cut a part at an odd place."""
+    rest = [part for part in parts if part[0] != 1]
+    if math.prod(size for size, _ in rest) != math.prod(sizes):
+        return None
+    groups: list[Parts] = []
+    for size in reversed(sizes):
+        group: list[Part] = []
+        while size > 1:
+            count, stride = rest.pop()
+            if size % count == 0:
+                group.insert(0, (count, stride))
+                size //= count
+            elif count % size == 0:
+                group.insert(0, (size, stride))
+                rest.append((count // size, stride * size))
+                size = 1
+            else:
+                return None
+        groups.insert(0, merged(group))
+    return groups
+
+
+def merged(parts: Sequence[Part]) -> Parts:
+    """The same index of as few parts as possible."""
+    found: list[Part] = []
+    for size, stride in parts:
+        if size == 1:
+            continue
+        if found and found[-1][1] == size * stride:
+            found[-1] = (found[-1][0] * size, stride)
+        else:
+            found.append((size, stride))
+    return tuple(found)
+
+
+def in_common(indices: Sequence[Sequence[Part]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
+    """One index over several memories, whose parts differ, as the same sizes with the strides in each memory.
+
+    None where the parts don't divide each other.
+    """
+    count = math.prod(size for size, _ in indices[0])
+    cuts = {1, count}
+    for parts in indices:
+        inner = 1
+        for size, _ in reversed(parts):
+            inner *= size
+            cuts.add(inner)
+    ordered = sorted(cuts, reverse=True)
+    if any(outer % inner for outer, inner in itertools.pairwise(ordered)):
+        return None
+    sizes = [outer // inner for outer, inner in itertools.pairwise(ordered)]
+    strides = []
+    for parts in indices:
+        found = regroup_exactly(parts, sizes)
+        if found is None:
+            return None
+        strides.append(found)
+    return _fewest(sizes, strides)
+
+
+def regroup_exactly(parts: Sequence[Part], sizes: Sequence[int]) -> list[int] | None:
+    """The stride of each of ``sizes``, where none of them is of several parts."""
+    found = regroup(parts, sizes)
+    if found is None or any(len(group) > 1 for group in found):
+        return None
+    return [group[0][1] if group else 0 for group in found]
+
+
+def _fewest(sizes: list[int], strides: list[list[int]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    at = len(sizes) - 1
+    while at > 0:
+        if all(s[at - 1] == s[at] * sizes[at] for s in strides):
+            sizes[at - 1 : at + 1] = [sizes[at - 1] * sizes[at]]
+            for s in strides:
+                del s[at - 1]
+        at -= 1
+    return tuple(sizes), [tuple(s) for s in strides]

@@ -1,0 +1,163 @@
+"""Compile a frozen graph with the tfcompile inside the TensorFlow wheel.
+
+The only module that calls TensorFlow's private compiler. It does so in a process of its own, in the sandbox: flags
+are read once per process, a compiler crash is then an error with a message, and what it writes to stderr can be kept
+apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.commands import setup_command
+from builder.base.errors import CompileError
+from builder.base.files import Say, silent
+from builder.base.sandbox import Sandbox
+from builder.base.sandbox.process_output import last_words, signal_name
+from builder.base.targets import Target
+from builder.base.tensorflow_environment import IR_FLAGS, XLA_FLAGS
+from builder.compiler.xla.custom_calls import register_steps
+from builder.importers.graph import FrozenGraph
+from builder.importers.rewrites.custom_steps import STEPS
+
+ENTRY_POINT = "coldforge_graph"
+"""Prefix of every symbol in graph.o: fixed, so that the objects are the same wherever they are built."""
+
+_ONLY_THE_HEADER = re.compile(r"Unsupported thunk type: [\w-]+\.|3D convolution is not implemented\.")
+"""What tfcompile raises where it cannot write graph.h, C++ that nobody here reads. XLA has compiled the graph by then,
+and both objects are written (tensorflow/compiler/aot/thunk_proto_execution_deserializer.cc)."""
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """What tfcompile made for one target: kernels in ``graph.o``, and all it knows of them in ``graph_metadata.o``."""
+
+    folder: Path
+    target: Target
+    flags: str  # the effective XLA_FLAGS
+    tensorflow: str  # version
+    seconds: float
+
+    @property
+    def kernels_path(self) -> Path:
+        return self.folder / "graph.o"
+
+    @property
+    def metadata_path(self) -> Path:
+        return self.folder / "graph_metadata.o"
+
+    @property
+    def ir_paths(self) -> tuple[Path, ...]:
+        """The kernels as LLVM IR for ``target.xla``, not yet optimised; none for targets that XLA compiles for."""
+        return tuple(sorted(self.folder.glob("graph*.ll")))
+
+    def save(self) -> None:
+        """Write what is not in the objects beside them, for ``load``."""
+        facts = {"flags": self.flags, "tensorflow": self.tensorflow, "seconds": round(self.seconds, 3)}
+        (self.folder / "compile.json").write_text(json.dumps(facts, indent=1))
+
+    @classmethod
+    def load(cls, folder: Path, target: Target) -> CompiledGraph:
+        """What ``compile_graph`` left in ``folder``."""
+        return cls(folder, target, **json.loads((folder / "compile.json").read_text()))
+
+
+def flags_for(target: Target) -> str:
+    """XLA_FLAGS of a compilation for ``target``."""
+    return IR_FLAGS if target.xla.leaves_ir else XLA_FLAGS
+
+
+def compile_graph(
+    graph: FrozenGraph,
+    target: Target,
+    folder: Path,
+    part: str = "",
+    sandbox: Sandbox | None = None,
+    detail: Say = silent,
+) -> CompiledGraph:
+    """Compile ``graph`` for ``target`` into ``folder``, in ``sandbox`` (this machine's when None); 0.1 to 20 s.
+
+    ``part``: goes into every symbol's name; graphs whose kernels are in one library must differ in it. ``detail`` gets
+    what XLA prints.
+    The same graph gives the same kernels, byte for byte, and metadata that differs in the order of maps at most.
+    Raises CompileError with the compiler's own reason, and what ``Sandbox.run`` raises.
+    """
+    from builder.compiler.xla.descriptors import tensorflow_version
+
+    folder.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    done = (sandbox or Sandbox.here()).run(
+        run_tfcompile,
+        graph.folder.resolve(),
+        target,
+        part,
+        folder=folder,
+        reads=[graph.folder],
+        failed=lambda code, said: CompileError(explain(code, said)),
+    )
+    detail(done.said)
+    result = CompiledGraph(folder, target, flags_for(target), tensorflow_version(), time.monotonic() - started)
+    if not result.kernels_path.exists() or not result.metadata_path.exists():
+        raise CompileError(explain(0, done.said))
+    if target.xla.leaves_ir and not result.ir_paths:
+        raise CompileError(f"XLA wrote no LLVM IR. coldforge needs the TensorFlow that `{setup_command()}` installs.")
+    for leftover in ("graph.h", "graph_constants.o"):
+        (folder / leftover).unlink(missing_ok=True)
+    result.save()
+    return result
+
+
+def explain(code: int, stderr: str) -> str:
+    """The message for a compiler process that ended with ``code``, from the lines of ``stderr`` that matter."""
+    if code < 0:
+        head = f"XLA's compiler crashed ({signal_name(code)})."
+        if signal_name(code) == "SIGKILL":
+            head += " It was killed from outside, which usually means that memory ran out."
+    else:
+        head = "XLA cannot compile this graph:"
+    return f"{head}\n{last_words(code, stderr)}"
+
+
+def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
+    """In this process: compile the graph in the folder ``graph`` into the current one.
+
+    Steps that tfcompile's own runtime lacks are no error here: ``lower`` decides which there are. Raises RuntimeError,
+    and what else TensorFlow raises, with the compiler's reason.
+    """
+    xla = target.xla
+    from builder.base.tf import tensorflow
+
+    tensorflow(leave_ir=xla.leaves_ir)
+    from tensorflow.python import _pywrap_tfcompile
+
+    register_steps(STEPS)
+    try:
+        _pywrap_tfcompile.Compile(
+            graph=str(graph / "graph.pb"),
+            config=str(graph / "config.pbtxt"),
+            cpp_class=f"coldforge::Graph{part}",
+            target_triple=xla.triple,
+            target_cpu=xla.cpu,
+            target_features="",
+            entry_point=f"{ENTRY_POINT}{part}",
+            out_function_object="graph.o",
+            out_metadata_object="graph_metadata.o",
+            out_header="graph.h",
+            out_constant_buffers_object="graph_constants.o",
+            gen_name_to_index=False,
+            gen_program_shape=False,
+        )
+    except RuntimeError as error:
+        objects = (Path("graph.o"), Path("graph_metadata.o"))
+        if not _ONLY_THE_HEADER.fullmatch(str(error)) or not all(path.exists() for path in objects):
+            raise
+    if xla.leaves_ir:
+        # One file for each part that XLA compiles on its own; what else it left is for people who debug XLA.
+        for number, path in enumerate(sorted(Path("ir").glob("*.ir-no-opt.ll"))):
+            path.replace(f"graph{number}.ll")
+        shutil.rmtree("ir")

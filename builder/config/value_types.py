@@ -1,0 +1,231 @@
+"""What a value in ``model.toml`` may be: each kind checks a TOML value, says what would be right, and converts it.
+
+``problems(value)`` yields ``(path inside the value, what is wrong; what would be right)``; ``convert`` is only
+given values without problems.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from builder.base.escape import visible
+from builder.base.suggest import closest
+
+Problem = tuple[tuple[int, ...], str]
+
+_FRACTION = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]+(?:\.[0-9]+)?)\s*")
+
+
+class Kind(Protocol):
+    """One kind of value."""
+
+    @property
+    def says(self) -> str:
+        """What the value must be, for messages and the reference."""
+        ...
+
+    def problems(self, value: object) -> Iterator[Problem]: ...
+
+    def convert(self, value: Any) -> Any: ...
+
+
+def describe(value: object) -> str:
+    """What a TOML value is, in words."""
+    for kind, words in (
+        (bool, "true or false"),
+        (int, "a whole number"),
+        (float, "a number"),
+        (str, "a string"),
+        (list, "a list"),
+        (dict, "a table"),
+    ):
+        if isinstance(value, kind):
+            return words
+    return "a date or time"
+
+
+def quoted(options: tuple[str, ...]) -> str:
+    return ", ".join(f'"{option}"' for option in options)
+
+
+def suggestion(word: str, known: tuple[str, ...]) -> str:
+    """`` (did you mean "x"?)`` or nothing."""
+    close = closest(word.lower(), known)
+    return f' (did you mean "{close}"?)' if close else ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A string with something in it; all of it must match ``pattern``."""
+
+    pattern: str = r"(?=.*\S)[^\x00-\x1f\x7f]*"
+    meaning: str = "one line of text"
+    example: str = ""
+
+    @property
+    def says(self) -> str:
+        example = f', like "{self.example}"' if self.example else ""
+        return f"a string: {self.meaning}{example}"
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        if not isinstance(value, str):
+            yield (), f"is {describe(value)}; must be {self.says}"
+        elif not re.fullmatch(self.pattern, value):
+            yield (), f'"{visible(value)}" cannot be used; must be {self.says}'
+
+    def convert(self, value: Any) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few strings."""
+
+    options: tuple[str, ...]
+
+    @property
+    def says(self) -> str:
+        return quoted(self.options) if len(self.options) == 1 else f"one of {quoted(self.options)}"
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        if not isinstance(value, str):
+            yield (), f"is {describe(value)}; must be {self.says}"
+        elif value not in self.options:
+            yield (), f'"{visible(value)}" is not known; must be {self.says}{suggestion(value, self.options)}'
+
+    def convert(self, value: Any) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number in a range, both ends included."""
+
+    low: int
+    high: int
+
+    @property
+    def says(self) -> str:
+        return f"a whole number from {self.low} to {self.high if self.high < 100_000 else f'{self.high:_}'}"
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        if not isinstance(value, int) or isinstance(value, bool):
+            yield (), f"is {describe(value)}; must be {self.says}"
+        elif not self.low <= value <= self.high:
+            yield (), f"{value} is out of range; must be {self.says}"
+
+    def convert(self, value: Any) -> int:
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number in a range, both ends included; with ``fraction`` also a string like "1/255"."""
+
+    low: float
+    high: float
+    zero: bool = True
+    fraction: bool = False
+
+    @property
+    def says(self) -> str:
+        words = "a number" if self.zero else "a number other than 0"
+        words += f" from {self.low:g} to {self.high:g}".replace("e+0", "e") if self.low == 0 else ""
+        return words + (', or a fraction in quotes like "1/255"' if self.fraction else "")
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        if not numeric and not (self.fraction and isinstance(value, str)):
+            yield (), f"is {describe(value)}; must be {self.says}"
+            return
+        if isinstance(value, str) and not _FRACTION.fullmatch(value):
+            yield (), f'"{visible(value)}" is not a fraction; must be {self.says}'
+            return
+        try:
+            number = self.convert(value)
+        except (ZeroDivisionError, OverflowError):
+            number = math.nan
+        # NaN is outside every range.
+        if not self.low <= number <= self.high or (not self.zero and number == 0):
+            limits = f"{self.low:g} to {self.high:g}".replace("e+", "e")
+            yield (), f"{value} is out of range ({limits}); must be {self.says}"
+
+    def convert(self, value: Any) -> float:
+        if isinstance(value, str):
+            parts = _FRACTION.fullmatch(value)
+            assert parts is not None
+            return float(parts[1]) / float(parts[2])
+        return float(value)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """true or false."""
+
+    @property
+    def says(self) -> str:
+        return "true or false"
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        if not isinstance(value, bool):
+            yield (), f"is {describe(value)}; must be {self.says}, without quotes"
+
+    def convert(self, value: Any) -> bool:
+        return bool(value)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number of any kind, or true or false."""
+
+    says: str = "a number, or true or false"
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        if not isinstance(value, int | float):
+            yield (), f"is {describe(value)}; must be {self.says}"
+
+    def convert(self, value: Any) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
+class Many:
+    """A list of one kind, ``most`` at most; ``lone`` also takes a single value without brackets."""
+
+    of: Kind
+    empty: bool = False
+    unique: bool = False
+    lone: bool = False
+    several: str = "one per channel"
+    most: int | None = None
+
+    @property
+    def says(self) -> str:
+        each = self.of.says
+        return f"{each}; or a list of them, {self.several}" if self.lone else f"a list, each {each}"
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        if self.lone and not isinstance(value, list):
+            yield from self.of.problems(value)
+            return
+        if not isinstance(value, list):
+            yield (), f"is {describe(value)}; must be {self.says}"
+            return
+        if not value and not self.empty:
+            yield (), f"is empty; must be {self.says}"
+        if self.most is not None and len(value) > self.most:
+            yield (), f"has {len(value)} items; it may have {self.most}"
+            return
+        first: dict[Any, int] = {}
+        for index, item in enumerate(value):
+            wrong = [((index, *path), f"item {index + 1}: {problem}") for path, problem in self.of.problems(item)]
+            yield from wrong
+            if self.unique and not wrong and first.setdefault(item, index) != index:
+                yield (index,), f'item {index + 1}: "{item}" is item {first[item] + 1} too; each must differ'
+
+    def convert(self, value: Any) -> tuple[Any, ...]:
+        return tuple(self.of.convert(item) for item in (value if isinstance(value, list) else [value]))

@@ -1,0 +1,108 @@
+"""What the spec says of outputs, against the sizes that only the model knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from builder.base.errors import ImportModelError
+from builder.config import ModelSpec, OutputSpec
+from builder.config.tensor import TensorSpec
+from builder.importers.graph import FrozenGraph
+
+
+def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
+    """Raises ImportModelError with every output whose fetch is not what its kind is made of."""
+    fetches = {port.spec.name: port.spec for port in graph.fetches}
+    problems = []
+    for output in spec.outputs:
+        fetch = fetches[output.fetch or next(iter(fetches))]
+        if output.kind in ("detection", "segmentation") and spec.image is None:
+            problems.append(f"[[outputs]] {output.name}: it is of a picture, and the model takes none; add [image].")
+            continue
+        if output.kind == "detection":
+            found = _detection(output, fetches, spec.batch)
+        elif output.kind == "segmentation":
+            continue  # checked where it was compiled in
+        elif output.kind == "tokens":
+            found = _tokens(output, fetch, spec, graph)
+        elif output.kind == "label":
+            found = _label(fetch)
+        else:
+            found = _embedding(fetch, spec.batch) if output.kind == "embedding" else _classes(output, fetch)
+        problems += [f"[[outputs]] {output.name}: {problem}" for problem in found]
+    if problems:
+        raise ImportModelError("\n".join(problems))
+
+
+def _classes(output: OutputSpec, fetch: TensorSpec) -> Iterator[str]:
+    name, shape = fetch.name, fetch.shape
+    # Without a fixed number of classes, nothing says which label a score is of.
+    if len(shape) - 1 in fetch.dynamic and output.kind == "classification":
+        yield (
+            f"the data decides how many numbers the last dimension of {name!r} has, so they are no classes; "
+            'write kind = "raw".'
+        )
+        return
+    classes = shape[-1] if shape else 1
+    if output.labels and len(output.labels) != classes:
+        yield (
+            f"{len(output.labels)} labels for {name!r} {list(shape)}, which has {classes} classes; "
+            "give one label for each."
+        )
+    if output.top_k is not None and output.top_k > classes:
+        yield f"top_k = {output.top_k}, but {name!r} has {classes} classes."
+
+
+def _label(fetch: TensorSpec) -> Iterator[str]:
+    if not fetch.dtype.startswith(("int", "uint")):
+        yield f'{fetch.name!r} is {fetch.dtype}, and a whole number chooses a label; write kind = "classification".'
+
+
+def _tokens(output: OutputSpec, fetch: TensorSpec, spec: ModelSpec, graph: FrozenGraph) -> Iterator[str]:
+    """Scores [batch, length, labels], of texts of that length."""
+    feeds = {port.spec.name: port.spec for port in graph.feeds}
+    made = next((one.tokens for one in graph.strings if one.tokens), "")
+    if spec.text is None and not made:
+        yield "labels of words are of a text, and the model takes none; add [text]."
+        return
+    ids = feeds[made if spec.text is None else spec.text.named(list(feeds)).ids or ""]
+    wanted = [*ids.shape, len(output.labels)]
+    if not fetch.dtype.startswith("float") or fetch.dynamic or list(fetch.shape) != wanted:
+        yield (
+            f"{fetch.name!r} is {fetch.dtype} {fetch.says()}, and needs a score of floating point for each token and "
+            f"label, {wanted}."
+        )
+
+
+def _embedding(fetch: TensorSpec, batch: int) -> Iterator[str]:
+    if not fetch.dtype.startswith("float"):
+        yield f"{fetch.name!r} is {fetch.dtype}, and an embedding is of floating point."
+    if fetch.dynamic or fetch.shape[:-1] not in ((batch,), ()) or not fetch.shape:
+        yield (
+            f"{fetch.name!r} is {fetch.says()}, and an embedding is one vector for each input, [{batch}, n]; "
+            'add a pooling layer to the model, or write kind = "raw".'
+        )
+
+
+def _detection(output: OutputSpec, fetches: Mapping[str, TensorSpec], batch: int) -> Iterator[str]:
+    """Boxes [batch, n, 4] or [n, 4], and as many scores and classes."""
+    boxes, scores = fetches[output.fetch or ""], fetches[output.scores or ""]
+    classes, count = (fetches[name] if name else None for name in (output.classes, output.count))
+    items = (batch,) if len(boxes.shape) == 3 else ()
+    if boxes.shape[-1:] != (4,) or len(boxes.shape) not in (2, 3) or boxes.shape[: len(items)] != items:
+        yield f"boxes = {boxes.name!r} is {boxes.says()}, and has to be [{batch}, n, 4] or [n, 4]."
+        return
+    for key, one in (("boxes", boxes), ("scores", scores)):
+        if not one.dtype.startswith("float"):
+            yield f"{key} = {one.name!r} is {one.dtype}, and has to be floating point."
+    rows, known = boxes.shape[:-1], not boxes.dynamic
+    of_classes = scores.shape[:-1] == rows and len(scores.shape) == len(boxes.shape) and classes is None
+    if known and not scores.dynamic and scores.shape != rows and not of_classes:
+        more = "" if classes else f" or {[*rows, 'classes']}".replace("'", "")
+        yield f"scores = {scores.name!r} is {scores.says()}, and with such boxes has to be {list(rows)}{more}."
+    if classes and known and not classes.dynamic and classes.shape != rows:
+        yield f"classes = {classes.name!r} is {classes.says()}, and with such boxes has to be {list(rows)}."
+    if count and (count.dynamic or count.elements != (batch if items else 1)):
+        yield f"count = {count.name!r} is {count.says()}, and has to be one number for each item, [{batch}]."
+    if of_classes and output.labels and len(output.labels) != scores.shape[-1]:
+        yield f"{len(output.labels)} labels for {scores.name!r} {scores.says()}, which has {scores.shape[-1]} classes."

@@ -1,0 +1,109 @@
+"""The environments that models of other frameworks are read in: made when first needed, of locked packages.
+
+Each has a folder of its own in the cache that all projects share, named by its lock and its Python. A build never
+loads such a framework itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import shorten
+
+from builder.base.cache import digest, run_cached
+from builder.base.errors import EnvironmentSetupError
+from builder.base.project import HOME, cache_folder
+from builder.base.sandbox import Sandbox
+from builder.base.sandbox.sandbox_client import Loads
+from builder.config import Format
+
+_JOBS = "builder.importers.frameworks.framework_jobs"
+_VARIABLES = (
+    ("JAX_PLATFORMS", "cpu"),
+    ("JAX_ENABLE_X64", "1"),  # else integers and doubles of 64 bits are cut to 32
+    ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),  # sums in one order, whatever the number of processors
+    ("OMP_NUM_THREADS", "1"),
+    ("PYTHONWARNINGS", "ignore"),  # of what the frameworks' own code will do without one day
+)
+
+
+@dataclass(frozen=True)
+class Framework:
+    """``lock``: of its packages, in requirements/; ``size``: of what is fetched. ``preloaded``: what its processes load
+    once. ``links``: a page with further wheels.
+    """
+
+    name: str
+    lock: str
+    size: str
+    preloaded: tuple[str, ...]
+    links: str | None = None
+
+
+FRAMEWORKS: Mapping[Format, Framework] = {
+    "jax": Framework(
+        "JAX",
+        "jax.txt",
+        "about 140 MB",
+        (_JOBS, "builder.importers.frameworks.jax_model", "builder.importers.frameworks.jax_program"),
+    ),
+    "pytorch": Framework(
+        "PyTorch",
+        "torch.txt",
+        "about 350 MB",
+        (_JOBS, "builder.importers.frameworks.torch_model", "builder.importers.frameworks.jax_program"),
+        links="https://download.pytorch.org/whl/cpu/torch/",
+    ),
+}
+"""The framework of each format that TensorFlow does not read."""
+
+
+def framework_sandbox(sandbox: Sandbox, form: Format, say: Callable[[str], None]) -> Sandbox:
+    """``sandbox`` for processes of the framework that reads ``form``, whose environment is made if it is not there.
+
+    ``say`` hears of that. Raises EnvironmentSetupError where it cannot be made.
+    """
+    framework = FRAMEWORKS[form]
+    folder = environment_of(framework, say)
+    remedy = f"delete {folder}, and it is made anew"
+    loads = Loads(framework.name, folder / "bin" / "python", _VARIABLES, remedy)
+    return replace(sandbox, preloaded=framework.preloaded, loads=loads)
+
+
+def environment_of(framework: Framework, say: Callable[[str], None]) -> Path:
+    """The folder of the framework's virtual environment, which is made if it is not there: see above."""
+    lock = HOME / "requirements" / framework.lock
+    key = digest(str(Path(sys.executable).resolve()), ".".join(map(str, sys.version_info[:2])), lock)
+    folder = cache_folder() / "frameworks" / f"{framework.name.lower()}-{key[:12]}"
+    run_cached(folder, key, functools.partial(_make, framework, lock, say), say)
+    return folder
+
+
+def _make(framework: Framework, lock: Path, say: Callable[[str], None], folder: Path) -> None:
+    say(f"setting up {framework.name} in an environment of its own (once; {framework.size} to fetch, minutes)")
+    _run(framework, [sys.executable, "-m", "venv", str(folder)], say)
+    install = ["-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--progress-bar", "off"]
+    locked = ["--no-deps", "--require-hashes", "-r", str(lock)]
+    links = ["--find-links", framework.links] if framework.links else []
+    _run(framework, [str(folder / "bin" / "python"), *install, *links, *locked], say)
+
+
+def _run(framework: Framework, command: list[str], say: Callable[[str], None]) -> None:
+    """Run ``command``; ``say`` hears what pip fetches, with its size, and when it installs that."""
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as running:
+            assert running.stdout
+            for line in running.stdout:
+                if line.strip().startswith(("Downloading ", "Using cached ", "Installing ")):
+                    say(f"  {shorten(line.strip(), 100, placeholder=' …')}")
+        if running.returncode:
+            errors.seek(0)
+            raise EnvironmentSetupError(
+                f"{framework.name}'s environment cannot be made; is the package index reachable?\n"
+                f"{errors.read().strip()[-2000:]}"
+            )

@@ -1,0 +1,74 @@
+"""What a process of another framework does in the sandbox: describe a model, convert it, answer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builder.base.arrays import Array, save_arrays
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.config import ModelSpec, Source
+from builder.importers.frameworks.framework_cases import ANSWERED, ASKED, case_of, key_of
+from builder.importers.frameworks.framework_model import FrameworkModel
+from builder.importers.loaded import HOW_TO_TRUST
+from builder.importers.shapes import pin_shapes
+
+
+def describe(source: Source, path: Path) -> dict[str, Any]:
+    """The ports of the model at ``path``, as JSON has them. Raises ImportModelError."""
+    return asdict(_open(source, path).ports)
+
+
+def convert(spec: ModelSpec, path: Path) -> None:
+    """Write the program of the model at ``path``, for the shapes that ``spec`` has, into the current folder.
+
+    Nothing of the model runs. Raises ImportModelError.
+    """
+    from builder.importers.frameworks.jax_program import program_of
+
+    model = _open(spec.source, path)
+    shapes = pin_shapes(model.ports, spec)
+    program_of(model.function(shapes), model.ports, shapes).save(Path.cwd())
+
+
+def answer(source: Source, path: Path) -> None:
+    """Answer the file ASKED of the current folder in a file ANSWERED. A case that the framework refuses is left out."""
+    model = _open(source, path)
+    cases: dict[str, list[Array]] = {}
+    with np.load(ASKED, allow_pickle=False) as asked:
+        for key in asked.files:
+            cases.setdefault(case_of(key), []).append(asked[key])
+    answers: dict[str, Array] = {}
+    for case, feeds in cases.items():
+        found = _try(model, feeds, case)
+        answers |= {key_of(case, number): value for number, value in enumerate(found)}
+    save_arrays(Path(ANSWERED), answers)
+
+
+def _try(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:
+    try:
+        return model.answer(feeds)
+    except Exception as error:  # an index out of range, say: the caller knows which cases may have no answer
+        print(f"no answer to {case}: {describe_error(error)}")
+        return ()
+
+
+def _open(source: Source, path: Path) -> FrameworkModel:
+    if not path.exists():
+        raise ImportModelError(f"There is no model at {path}.")
+    if source.format == "jax":
+        from builder.importers.frameworks.jax_model import open_jax
+
+        return open_jax(path)
+    if not source.trust:
+        raise ImportModelError(
+            f"{path.name} may run code when it is loaded. If you trust where it comes from, {HOW_TO_TRUST}."
+        )
+    from builder.importers.frameworks.torch_model import open_torch
+
+    return open_torch(path)

@@ -1,0 +1,22 @@
+"""What is known of a model of another framework, in a process of its own framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.arrays import Array
+from builder.importers.loaded import Shape
+from builder.importers.ports import ModelPorts
+
+
+@dataclass(frozen=True)
+class FrameworkModel:
+    """``function`` gives, for the shapes of the feeds, a JAX function of the feeds in the order of ``ports``, which
+    gives the fetches in their order. ``answer`` does the same with arrays, and is the framework's own run.
+    """
+
+    ports: ModelPorts
+    function: Callable[[Mapping[str, Shape]], Callable[..., Sequence[Any]]]
+    answer: Callable[[Sequence[Array]], Sequence[Array]]

@@ -1,0 +1,98 @@
+"""A JAX function as a StableHLO program of static shapes, whose weights are arguments.
+
+JAX writes an array that a function closes over into the program, as a constant. As arguments, weights are constants of
+the graph instead: they get names, are counted and rounded as those of any other model, and are moved by one ulp where
+the sensitivity of an answer is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+from jax._src.interpreters.mlir import make_ir_context, refine_polymorphic_shapes
+from jax.extend.mlir import serialize_portable_artifact
+from jaxlib.mlir import ir
+
+from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.importers.frameworks.lapack import replace_lapack
+from builder.importers.loaded import Shape
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.stablehlo import STABLEHLO
+from builder.importers.stablehlo_program import Program
+
+SMALLEST = 16
+"""Elements of a constant that is taken for a weight; smaller ones are rather thresholds and paddings."""
+
+_DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i32": np.int32, "i64": np.int64}
+_CONSTANT = "stablehlo.constant"
+
+
+def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes: Mapping[str, Shape]) -> Program:
+    """The program of ``function``, which takes and gives ``ports``, for feeds of ``shapes``.
+
+    Raises ImportModelError where the function does not take them.
+    """
+    feeds = [jax.ShapeDtypeStruct(shapes[port.name], port.dtype) for port in ports.feeds]
+    try:
+        exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*feeds)
+        with make_ir_context():
+            module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
+        replace_lapack(module)
+        weights = hoist(module)
+        written = serialize_portable_artifact(module, STABLEHLO)
+    except Exception as error:
+        raise ImportModelError(
+            f"The model cannot be written as a program for {dict(shapes)}: {describe_error(error)}"
+        ) from error
+    return Program(
+        written,
+        exported.calling_convention_version,
+        {f"weight_{i}": value for i, value in enumerate(weights)},
+        ports,
+        _static(ports.feeds, exported.in_avals),
+        _static(ports.fetches, exported.out_avals),
+    )
+
+
+def hoist(module: Any) -> list[Array]:
+    """Make the weights of ``module`` the last arguments of its ``main``, in place; returns them in that order.
+
+    A weight is a constant of numbers that differ, of at least SMALLEST elements.
+    """
+    (main,) = (op for op in module.body.operations if op.attributes["sym_name"].value == "main")
+    block = main.regions[0].blocks[0]
+    with module.context, ir.Location.unknown(module.context) as nowhere:
+        found = [(op, value) for op in list(block.operations) if (value := _weight(op.operation)) is not None]
+        for op, _ in found:
+            result = op.operation.results[0]
+            result.replace_all_uses_with(block.add_argument(result.type, nowhere))
+            op.operation.erase()
+        arguments = [argument.type for argument in block.arguments]
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, main.type.results))
+        if "arg_attrs" in main.attributes:
+            del main.attributes["arg_attrs"]  # of arguments by number, and JAX's own alone
+        module.operation.verify()
+    return [value for _, value in found]
+
+
+def _weight(op: Any) -> Array | None:
+    if op.name != _CONSTANT:
+        return None
+    kind = ir.ShapedType(op.results[0].type)
+    dtype = _DTYPES.get(str(kind.element_type))
+    if dtype is None:  # the binding cannot even name an attribute of complex numbers
+        return None
+    dense = op.attributes["value"]
+    if not isinstance(dense, ir.DenseElementsAttr) or dense.is_splat or len(dense) < SMALLEST:
+        return None
+    return np.array(dense, dtype).reshape(kind.shape)
+
+
+def _static(ports: Sequence[PortInfo], avals: Sequence[Any]) -> tuple[PortInfo, ...]:
+    return tuple(PortInfo(p.name, str(a.dtype), tuple(map(int, a.shape))) for p, a in zip(ports, avals, strict=True))

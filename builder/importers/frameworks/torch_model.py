@@ -1,0 +1,138 @@
+"""Read what ``torch.export`` saved, and write it as a JAX function with torchax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from builder.base.arrays import Array
+from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
+from builder.importers.frameworks.channels_last import channels_last
+from builder.importers.frameworks.framework_model import FrameworkModel
+from builder.importers.frameworks.framework_names import distinct_names
+from builder.importers.frameworks.torch_program import as_jax
+from builder.importers.loaded import Shape, distinct
+from builder.importers.ports import ModelPorts, PortInfo
+
+_ATEN = torch.ops.aten
+_CAST = {_ATEN._to_copy.default, _ATEN.to.dtype}
+_MOVE = _CAST | {
+    _ATEN.alias.default, _ATEN.clone.default, _ATEN.contiguous.default, _ATEN.detach.default,
+    _ATEN.expand.default, _ATEN.flatten.using_ints, _ATEN.permute.default, _ATEN.reshape.default, _ATEN.squeeze.default,
+    _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN.t.default, _ATEN.transpose.int, _ATEN.unflatten.int,
+    _ATEN.unsqueeze.default, _ATEN.view.default,
+}  # fmt: skip
+"""Operators that move the elements of their first argument, and do not change indices; a cast to a narrow type does."""
+_INDEX_TYPES = (torch.int32, torch.int64)
+
+
+def open_torch(path: Path) -> FrameworkModel:
+    """The program in ``path``. Code in it may run. Feeds have the names of the arguments of ``forward``.
+
+    Raises ImportModelError for a file that is none of torch.export's, and for a model that trains.
+    """
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # a zip that is none, an unknown operator, another version
+        raise ImportModelError(f"{path.name} is not what torch.export.save writes: {describe_error(error)}") from error
+    signature = program.graph_signature
+    if written := list(signature.buffers_to_mutate.values()):
+        raise ImportModelError(
+            f"{path.name} writes its own buffers ({', '.join(written[:3])}): call model.eval() before torch.export."
+        )
+    ports = ModelPorts(_feeds(program, path.name), _fetches(program, path.name))
+
+    def function(_: Mapping[str, Shape]) -> Callable[..., Sequence[Any]]:
+        return channels_last(as_jax(program))
+
+    module = program.module()
+
+    def answer(feeds: Sequence[Array]) -> list[Array]:
+        tensors = [torch.from_numpy(value.copy()) for value in feeds]
+        args, kwargs = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
+        with torch.no_grad():
+            found = pytree.tree_leaves(module(*args, **kwargs))
+        return [value.numpy() for value in found]
+
+    return FrameworkModel(ports, function, answer)
+
+
+def _feeds(program: Any, file: str) -> tuple[PortInfo, ...]:
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    names = list(program.graph_signature.user_inputs)
+    visible, rows = distinct([str(name) for name in names]), _count_rows(program)
+    ports = [
+        _port(shown, nodes[name].meta["val"] if name in nodes else name, file)
+        for shown, name in zip(visible, names, strict=True)
+    ]
+    return tuple(replace(port, rows=rows.get(name)) for port, name in zip(ports, names, strict=True))
+
+
+def _count_rows(program: Any) -> dict[str, int]:
+    """Find the inputs all of whose elements are looked up, and the rows of the (smallest) table of each.
+
+    PyTorch raises on an index outside of the table; the program that is made of the model would take the nearest row.
+    """
+    rows: dict[str, int] = {}
+    mutated = _find_mutated(program)
+    for node in program.graph.nodes:
+        if node.target is _ATEN.embedding.default:
+            (table, indices), axis = node.args[:2], 0
+        elif node.target is _ATEN.index_select.default:
+            table, axis, indices = node.args
+        else:
+            continue
+        while indices.target in _MOVE and (indices.target not in _CAST or _type_of(indices) in _INDEX_TYPES):
+            indices = indices.args[0]
+        size = table.meta["val"].size(axis) if table.meta["val"].dim() else 1
+        if indices.op != "placeholder" or indices in mutated or _type_of(indices) == torch.bool:
+            continue
+        if isinstance(size, int):
+            rows[indices.name] = min(size, rows.get(indices.name, size))
+    return rows
+
+
+def _find_mutated(program: Any) -> set[Any]:
+    """Find the inputs that a call in place may write to, or to what is made of their elements, such as a copy."""
+    mutated = set()
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            source = node
+            while isinstance(source, torch.fx.Node) and source.args:
+                source = source.args[0]
+            if isinstance(source, torch.fx.Node):  # and not a list of what was joined
+                mutated.add(source)
+    return mutated
+
+
+def _type_of(node: Any) -> Any:
+    return node.meta["val"].dtype
+
+
+def _fetches(program: Any, file: str) -> tuple[PortInfo, ...]:
+    nodes = {node.name: node for node in program.graph.nodes}
+    found = list(program.graph_signature.user_outputs)
+    numbered = pytree.tree_unflatten(list(range(len(found))), program.call_spec.out_spec)
+    paths = [path for path, _ in pytree.tree_flatten_with_path(numbered)[0]]
+    keys = [[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths]
+    return tuple(
+        _port(shown, nodes[name].meta["val"] if name in nodes else name, file)
+        for shown, name in zip(distinct_names(keys, "output"), found, strict=True)
+    )
+
+
+def _port(name: str, value: Any, file: str) -> PortInfo:
+    """Open dimensions are PyTorch's symbolic ones."""
+    if not isinstance(value, torch.Tensor):
+        raise ImportModelError(
+            f"{file}: {name} is {type(value).__name__}, not a tensor. Export a module that takes and gives tensors."
+        )
+    shape = tuple(size if isinstance(size, int) else None for size in value.shape)
+    return PortInfo(name, str(value.dtype).removeprefix("torch."), shape)

@@ -1,0 +1,70 @@
+"""Operators that PyTorch or torchax would write as slower programs than they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+
+from builder.importers.frameworks import missing_operators
+from builder.importers.frameworks.torch_recurrent import gru, lstm, rnn_relu, rnn_tanh
+
+_POOLS = (torch.ops.aten.max_pool2d_with_indices, torch.ops.aten.max_pool3d_with_indices)
+_LOOPS = {
+    torch.ops.aten.lstm.input: lstm,
+    torch.ops.aten.gru.input: gru,
+    torch.ops.aten.rnn_tanh.input: rnn_tanh,
+    torch.ops.aten.rnn_relu.input: rnn_relu,
+}
+
+
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's table of operators as other operators, without those that ``improve`` has, and with our own."""
+    table: dict[Any, Any] = torch.export.default_decompositions()
+    for operator in _LOOPS:
+        del table[operator]
+    table[torch.ops.aten.hardswish.default] = _hard_swish
+    for operator, function in missing_operators.unchecked_decompositions().items():  # `|` would give a plain dict
+        table[operator] = function
+    return table
+
+
+def improve(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> None:
+    """Replace such operators in torchax's table, in place, and add loops and what it lacks.
+
+    ``make`` is torchax's ``Operator``. With 64-bit types in JAX, torchax takes the maximum of float32 in float64.
+    """
+    for operator, entry in list(operators.items()):
+        if getattr(operator, "overloadpacket", operator) not in _POOLS:
+            continue
+        operators[operator] = dataclasses.replace(entry, func=_in_its_own_type(entry.func))
+    for operator, function in {**_LOOPS, **missing_operators.OPERATORS}.items():
+        operators[operator] = make(operator, function, True, False, False, False)
+
+
+def _hard_swish(x: torch.Tensor) -> torch.Tensor:
+    """x · (relu6(x + 3) / 6).
+
+    PyTorch divides the product. XLA then moves the division past a gate that follows, and what is left is no
+    activation that a layer could end with.
+    """
+    return x * (torch.clamp(x + 3, 0, 6) / 6)
+
+
+def _in_its_own_type(pool: Callable[..., Any]) -> Callable[..., Any]:
+    """``pool``, which gives values and indices, with values of float32 never wider."""
+
+    @functools.wraps(pool)
+    def narrow(values: Any, *arguments: Any, **options: Any) -> Any:
+        if values.dtype != jnp.float32:
+            return pool(values, *arguments, **options)
+        with jax.enable_x64(False):
+            found, indices = pool(values, *arguments, **options)
+        return found, indices.astype(jnp.int64)
+
+    return narrow

@@ -1,0 +1,116 @@
+"""PyTorch's recurrent layers as loops of JAX.
+
+PyTorch's own decomposition writes the cell once for each step. A loop has it once, whatever the length, and the
+product of the input is one product for all steps before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from builder.base.errors import ImportModelError
+
+Array = Any
+State = tuple[Array, ...]
+"""Each [batch, size]; the first is what a step gives."""
+
+Cell = Callable[[State, Array, Array], State]
+"""The next state, from the last one, the input's part of the gates, and the last state's."""
+
+
+def lstm(x: Array, states: Sequence[Array], weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+    """``aten.lstm.input``: outputs, last hidden states, last cells. Options as of ``_stack``."""
+    return _stack(_lstm_cell, x, states, weights, *options)
+
+
+def gru(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+    """``aten.gru.input``: outputs and last states."""
+    return _stack(_gru_cell, x, [state], weights, *options)
+
+
+def rnn_tanh(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+    """``aten.rnn_tanh.input``: outputs and last states."""
+    return _stack(lambda _, given, back: (jnp.tanh(given + back),), x, [state], weights, *options)
+
+
+def rnn_relu(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+    """``aten.rnn_relu.input``: outputs and last states."""
+    return _stack(lambda _, given, back: (jax.nn.relu(given + back),), x, [state], weights, *options)
+
+
+def _lstm_cell(state: State, given: Array, back: Array) -> State:
+    into, forget, cell, out = jnp.split(given + back, 4, -1)
+    kept = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(into) * jnp.tanh(cell)
+    return jax.nn.sigmoid(out) * jnp.tanh(kept), kept
+
+
+def _gru_cell(state: State, given: Array, back: Array) -> State:
+    size = given.shape[-1] // 3
+    reset, update = jnp.split(jax.nn.sigmoid(given[:, : 2 * size] + back[:, : 2 * size]), 2, -1)
+    new = jnp.tanh(given[:, 2 * size :] + reset * back[:, 2 * size :])
+    return (new + update * (state[0] - new),)
+
+
+def _stack(
+    cell: Cell,
+    x: Array,
+    first: Sequence[Array],
+    weights: Sequence[Array],
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Array, ...]:
+    """``x``: [time, batch, features], or [batch, time, features]; ``first``: each [layers · directions, batch, size].
+
+    ``weights``: those of each layer's directions one after another, as PyTorch keeps them.
+    """
+    if train and dropout:
+        raise ImportModelError("A recurrent layer drops values at random: call model.eval() before torch.export.")
+    x = x.swapaxes(0, 1) if batch_first else x
+    directions = 2 if bidirectional else 1
+    each = len(weights) // (layers * directions)
+    lasts = []
+    for layer in range(layers):
+        found = []
+        for number in range(layer * directions, (layer + 1) * directions):
+            state = tuple(part[number] for part in first)
+            mine = weights[number * each : (number + 1) * each]
+            last, outputs = _direction(cell, x, state, mine, biases, reverse=number % directions == 1)
+            found.append(outputs)
+            lasts.append(last)
+        x = jnp.concatenate(found, -1)
+    x = x.swapaxes(0, 1) if batch_first else x
+    return (x, *(jnp.stack(part) for part in zip(*lasts, strict=True)))
+
+
+def _direction(
+    cell: Cell, x: Array, first: State, weights: Sequence[Array], biases: bool, *, reverse: bool
+) -> tuple[State, Array]:
+    """The last state, and what each step gives."""
+    into, back, *rest = (jnp.swapaxes(w, 0, 1) if w.ndim == 2 else w for w in weights)
+    bias, bias_back = rest[:2] if biases else (0, 0)
+    project = rest[2 if biases else 0 :]  # of an LSTM with proj_size
+    if cell is not _gru_cell:
+        bias, bias_back = bias + bias_back, 0  # the two are only added, so once for all steps
+
+    def step(carried: tuple[State, Array], following: Array) -> tuple[tuple[State, Array], Array]:
+        state, given = carried
+        hidden, *others = cell(state, given, state[0] @ back + bias_back)
+        hidden = hidden @ project[0] if project else hidden
+        return ((hidden, *others), following), hidden
+
+    # Each step gets the input of the one after it, and keeps it till then. XLA would else read the input's row inside
+    # of the cell's kernels, where its own index keeps them from using vectors.
+    rows = x @ into + bias
+    (last, _), outputs = lax.scan(
+        step, (first, rows[-1 if reverse else 0]), jnp.roll(rows, 1 if reverse else -1, 0), reverse=reverse
+    )
+    return last, outputs

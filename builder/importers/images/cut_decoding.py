@@ -1,0 +1,248 @@
+"""Cut what works on strings off a model: pixels take the place of encoded pictures, numbers that of labels.
+
+What stands before and behind becomes settings of a spec (``builder.importers.images``); the function does it. Words
+that are no pictures stay: words.py cuts them off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from builder.base.errors import ImportModelError
+from builder.base.tf import dtype_of, loaded_graph, tf
+from builder.config import ModelSpec
+from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
+from builder.importers.lookup_tables import looked_up
+from builder.importers.loops import with_loops_in_two
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.rewrite import become_constant, copy_message, keep_reachable, node_of, output_number
+from builder.importers.shapes import pin_shapes
+from builder.importers.strings.frontier import (
+    PICTURE_OPS,
+    Frontier,
+    Tail,
+    front_of,
+    is_read,
+    tail_of,
+    without_sizes,
+)
+
+PROBES = ((400, 300), (210, 350), (333, 333), (640, 200))
+"""Widths and heights of the pictures that tell which tensors have the same shape for all."""
+
+_LEAST = 64
+"""Numbers of the smallest picture."""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A feed of encoded pictures: ``strings`` is the shape it takes of them, [] or with the batch first.
+
+    ``size``: height, width and channels of what the model makes of each.
+    """
+
+    frontier: Frontier
+    strings: Shape
+    size: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A model's graph with the strings in it (``raw``), and where they end.
+
+    ``unread``: feeds of strings that no number depends on.
+    """
+
+    raw: RawGraph
+    pictures: Pictures | None
+    tails: tuple[Tail, ...]
+    unread: tuple[str, ...] = ()
+
+
+def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
+    """Where the strings of ``loaded`` end, as far as the fetches of ``spec`` need them.
+
+    Raises ImportModelError, with what stands before the numbers, where they cannot be cut off;
+    UnsupportedOpsError for ops that are neither compiled nor known on strings.
+    """
+    ports = loaded.ports
+    wanted = [fetch.name for fetch in spec.fetches] or [port.name for port in ports.fetches]
+    kinds = {port.name: port.dtype for port in ports.fetches}
+    numbers = tuple(port for port in ports.feeds if port.dtype != "string")
+    texts = {port.name: _shape(port, spec) for port in ports.feeds if port.dtype == "string"}
+    plain = replace(spec, image=None, audio=None, text=None, feeds=tuple(f for f in spec.feeds if f.name not in texts))
+    shapes = pin_shapes(ModelPorts(numbers, ()), plain) if numbers else {}
+    raw = resolved(_with_labels(loaded.freeze(shapes | texts)))
+    if _ops(raw.graph_def) & PICTURE_OPS:
+        raw = replace(raw, graph_def=with_loops_in_two(raw.graph_def, _probes(raw.graph_def), _LEAST))
+    tails = tuple(tail_of(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
+    tensors = {name: raw.fetches[name] for name in wanted if kinds.get(name, "string") != "string"}
+    ends = [*tensors.values(), *(tail.tensor for tail in tails if tail.tensor)]
+    graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
+    unread = tuple(name for name in texts if not is_read(graph_def, raw.feeds[name], ends))
+    read = [name for name in texts if name not in unread]
+    if not _ops(graph_def) & PICTURE_OPS:  # words, perhaps, which words.py cuts off
+        return Cut(raw, None, tails, unread)
+    if len(read) > 1:
+        raise ImportModelError(
+            f"The inputs {', '.join(map(repr, read))} are strings; coldforge takes pictures in one input."
+        )
+    pictures = None
+    if read:
+        shape = strings_shape(next(port for port in ports.feeds if port.name == read[0]), spec.batch)
+        pictures = _pictures(graph_def, read[0], raw.feeds[read[0]], ends, shape)
+    return Cut(raw, pictures, tails, unread)
+
+
+def _shape(port: PortInfo, spec: ModelSpec) -> Shape:
+    """What the spec says of a feed of strings, or else the model's own shape, with one string where that is open."""
+    given = next((feed.shape for feed in spec.feeds if feed.name == port.name), None)
+    if given is not None or port.shape is None:
+        return given or (spec.batch,)
+    return tuple(size or (1 if at else spec.batch) for at, size in enumerate(port.shape))
+
+
+def _ops(graph_def: Any) -> set[str]:
+    return {node.op for node in graph_def.node} | {n.op for f in graph_def.library.function for n in f.node_def}
+
+
+def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
+    """``loaded`` with pixels [batch, height, width, channels] in the place of its feed of encoded pictures, and whole
+    numbers in that of labels. Raises as ``find_cut`` does, and where a fetch is strings without any number in them.
+    """
+    cut = find_cut(loaded, spec)
+    definition, feeds = cut.raw.graph_def, dict(cut.raw.feeds)
+    fetches = dict(cut.raw.fetches)
+    found: dict[str, PortInfo] = {}
+    graph = loaded_graph(definition)
+    for tail in cut.tails:
+        if tail.tensor is None:
+            raise ImportModelError(
+                f"The output {tail.fetch!r} is strings that no number chooses: leave it out by [[fetches]]."
+            )
+        tensor = graph.get_tensor_by_name(tail.tensor)
+        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        fetches[tail.fetch], found[tail.fetch] = tensor.name, PortInfo(tail.fetch, tensor.dtype.name, shape)
+    if (pictures := cut.pictures) is not None:
+        name, (height, width, channels) = pictures.frontier.feed, pictures.size
+        count = int(np.prod(pictures.strings, dtype=np.int64))
+        definition = without_sizes(definition, feeds[name], pictures.strings)
+        shape = (count, height, width, channels)
+        feeds[name], definition = _fed(definition, pictures, shape)
+        found[name] = PortInfo(name, pictures.frontier.dtype, shape)
+    feeds = {name: tensor for name, tensor in feeds.items() if name not in cut.unread}
+    ports = replace(
+        loaded.ports,
+        feeds=tuple(found.get(port.name, port) for port in loaded.ports.feeds if port.name in feeds),
+        fetches=tuple(found.get(port.name, port) for port in loaded.ports.fetches),
+    )
+    raw = replace(cut.raw, graph_def=definition, feeds=feeds, fetches=fetches)
+    return LoadedModel(ports, lambda _: raw)
+
+
+def _with_labels(raw: RawGraph) -> RawGraph:
+    """``raw`` with searches in place of look-ups of numbers in tables of strings."""
+    found = looked_up(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
+    return replace(raw, graph_def=found)
+
+
+def resolved(raw: RawGraph) -> RawGraph:
+    """``raw`` without nodes IdentityN at its top, which make all outputs one op's, and without notes of placing."""
+    result = copy_message(raw.graph_def)
+    nodes = {node.name: node for node in result.node if node.op == "IdentityN"}
+
+    def past(tensor: str) -> str:
+        while (node := nodes.get(node_of(tensor))) is not None and not tensor.startswith("^"):
+            tensor = tensor_name(node.input[output_number(tensor)])
+        return tensor
+
+    for node in result.node:
+        node.attr.pop("_class", None)
+        node.input[:] = [past(given) for given in node.input]
+    fetches = {name: past(tensor_name(tensor)) for name, tensor in raw.fetches.items()}
+    return replace(raw, graph_def=result, fetches=fetches)
+
+
+def strings_shape(port: PortInfo, batch: int) -> Shape:
+    """The shape of a feed of strings, in a library of that batch: a scalar is one. Raises ImportModelError."""
+    if port.shape is None:
+        return (batch,)
+    shape = tuple(size or (1 if at else batch) for at, size in enumerate(port.shape))
+    if int(np.prod(shape, dtype=np.int64)) != batch:
+        fixed = int(np.prod(shape, dtype=np.int64))
+        raise ImportModelError(
+            f"The input {port.name!r} takes {fixed} strings at a time, {list(shape)}: set batch = {fixed} under "
+            "[model]."
+        )
+    return shape
+
+
+def _pictures(graph_def: Any, feed: str, source: str, ends: Sequence[str], strings: Shape) -> Pictures:
+    count = int(np.prod(strings, dtype=np.int64))
+    probes = [np.full(strings, data, object) for data in _probes(graph_def)]
+    frontier = front_of(graph_def, feed, source, ends, probes, least=_LEAST * count)
+    size = _size(frontier.shape, count, scalar=not strings)
+    if size is None or size[2] not in (1, 3):
+        raise ImportModelError(
+            f"The input {feed!r} becomes {frontier.tensor} {list(frontier.shape)} for {count} strings, which is no "
+            "picture of height, width and 1 or 3 channels: decode in the caller, and feed numbers."
+        )
+    return Pictures(frontier, strings, size)
+
+
+def _probes(graph_def: Any) -> list[bytes]:
+    coded = "DecodeBase64" in _ops(graph_def)
+    return [encoded(probe(*size), coded) for size in PROBES]
+
+
+def probe(width: int, height: int) -> Any:
+    """Some picture of that size: uint8 [height, width, 3]."""
+    rows, columns = np.mgrid[0:height, 0:width]
+    return np.stack([rows % 256, columns % 256, (rows + columns) % 256], -1).astype(np.uint8)
+
+
+def encoded(pixels: Any, base64: bool = False) -> bytes:
+    """A JPEG of uint8 [height, width, 3], or its web-safe base64, as ``tf.io.decode_base64`` takes it."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        data = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)
+        made: bytes = session.run(tf.io.encode_base64(data) if base64 else data)
+        return made
+
+
+def _size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | None:
+    dims = list(shape)
+    if not scalar:
+        if not dims or dims[0] != count:
+            return None
+        dims = dims[1:]
+    while len(dims) > 3 and dims[0] == 1:
+        dims = dims[1:]
+    if len(dims) == 2:
+        dims.append(1)
+    return (dims[0], dims[1], dims[2]) if len(dims) == 3 else None
+
+
+def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
+    """A placeholder of ``shape``, and the graph in which it takes the frontier's place."""
+    frontier = pictures.frontier
+    dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum
+    result = copy_message(graph_def)
+    names = {node.name for node in result.node}
+    scope = "pictures"
+    while any(name.startswith(f"{scope}/") for name in names):
+        scope += "_"
+    old = {frontier.tensor, frontier.tensor.removesuffix(":0")}
+    for node in result.node:
+        node.input[:] = [f"{scope}/shaped" if given in old else given for given in node.input]
+    placeholder = result.node.add(name=f"{scope}/pixels", op="Placeholder")
+    placeholder.attr["dtype"].type = dtype
+    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+    become_constant(result.node.add(name=f"{scope}/shape"), np.array(frontier.shape, np.int32))
+    shaped = result.node.add(name=f"{scope}/shaped", op="Reshape", input=[f"{scope}/pixels", f"{scope}/shape"])
+    shaped.attr["T"].type = dtype
+    shaped.attr["Tshape"].type = dtype_of(3).as_datatype_enum
+    return f"{scope}/pixels:0", result

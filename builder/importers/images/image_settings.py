@@ -1,0 +1,316 @@
+"""The ``[image]`` settings that do what a graph does with encoded pictures, found by trying.
+
+Pictures of one colour tell scale and mean, exactly: whatever a graph cuts and resizes, they stay as they are. Then the
+function's own code decodes photographs in every way that the graph's ops leave open, and the nearest to TensorFlow's
+pixels is taken. How far off it is, is in grey levels, of 0 to 255.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from builder.base.arrays import Array
+from builder.base.commands import docs_command
+from builder.base.errors import ImportModelError
+from builder.base.tf import loaded_graph
+from builder.config import Fit, Grid, ImageInput, Resize
+from builder.importers.images.cut_decoding import Pictures, encoded
+from builder.importers.loaded import RawGraph
+from builder.importers.rewrite import all_nodes, copy_message
+from builder.importers.samples.golden_inputs import PHOTOGRAPHS
+from builder.importers.samples.image_samples import decoded_bytes
+from builder.importers.strings.frontier import run
+
+LARGEST, MEAN = 2.0, 0.75
+"""Grey levels by which the function's pixels may be off TensorFlow's at most, and in the mean over a photograph. To
+round them takes up to 0.5; a graph that cuts fractions off, up to 1."""
+
+_FITS: tuple[Fit, ...] = ("stretch", "contain", "cover", "square")
+_OLD = ("ResizeBilinear", "ResizeNearestNeighbor")
+_SHORT: tuple[Fit, ...] = ("short", "short_rounded")
+_USUAL: tuple[Resize, bool] = ("bilinear", False)
+_METHODS: dict[str, tuple[tuple[Resize, bool], ...]] = {
+    "ResizeBilinear": (("bilinear", False),),
+    "ResizeBicubic": (("bicubic", False),),
+    "ResizeArea": (("area", False),),
+    "ResizeNearestNeighbor": (("nearest", False),),
+    "ScaleAndTranslate": (("bilinear", True), ("bicubic", True), ("lanczos", True), ("lanczos", False)),
+}
+"""What a graph's op may be in ``resize`` and ``antialias``."""
+
+_UINT8, _NUMBERS = 4, (1, 2, 3, 9)
+"""TensorFlow's numbers of types: the second are float32, float64, int32 and int64."""
+_MOST_FRACTIONS = 6
+"""That are tried, and as many lengths."""
+
+_NEAR = 1e-5
+"""The share by which a scale may be off a number that a person would write; the graph's is float32."""
+_PLAIN = (1.0, 1 / 255, 1 / 127.5, 1 / 128, 1 / 256)
+
+
+@dataclass(frozen=True)
+class Off:
+    """Grey levels between the function's pixels and TensorFlow's: the most, and the mean of the worst photograph."""
+
+    most: float
+    mean: float
+
+    @property
+    def fits(self) -> bool:
+        return self.most <= LARGEST and self.mean <= MEAN
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """``image``: what the function does in the place of the graph's ``ops``.
+
+    ``off``: with files decoded accurately; ``as_saved``: as the graph decodes them.
+    """
+
+    image: ImageInput
+    ops: tuple[str, ...]
+    off: Off
+    as_saved: Off
+
+
+class Host:
+    """What stands before the frontier, run by TensorFlow."""
+
+    def __init__(self, raw: RawGraph, pictures: Pictures) -> None:
+        self.graph, self.accurate = loaded_graph(raw.graph_def), loaded_graph(_accurate(raw.graph_def))
+        self.numbers, self.old_grids = _numbers(raw.graph_def), _old_grids(raw.graph_def)
+        self.source = raw.feeds[pictures.frontier.feed]
+        self.pictures = pictures
+        self.base64 = "DecodeBase64" in pictures.frontier.ops
+
+    def feeds(self, data: bytes) -> dict[str, Any]:
+        """By tensor: the JPEG ``data`` in every place."""
+        import base64
+
+        text = base64.urlsafe_b64encode(data).rstrip(b"=") if self.base64 else data
+        return {self.source: np.full(self.pictures.strings, text, object)}
+
+    def pixels(self, data: bytes, *, as_saved: bool = False) -> Array:
+        """What the JPEG ``data`` becomes: float64 [height, width, channels]. Raises ImportModelError.
+
+        By the accurate way of libjpeg, to the bit as Pillow decodes, unless ``as_saved``.
+        """
+        (found,) = run(self.graph if as_saved else self.accurate, [self.pictures.frontier.tensor], self.feeds(data))
+        count = int(np.prod(self.pictures.strings, dtype=np.int64))
+        pixels: Array = np.asarray(found, np.float64).reshape(count, *self.pictures.size)[0]
+        return pixels
+
+
+def _accurate(graph_def: Any) -> Any:
+    """``graph_def`` with JPEG files decoded accurately, whatever op decodes them."""
+    result = copy_message(graph_def)
+    for node in all_nodes(result):
+        if node.op in ("DecodeImage", "DecodePng", "DecodeBmp", "DecodeGif") and node.attr["dtype"].type in (0, _UINT8):
+            channels = node.attr["channels"].i
+            node.op = "DecodeJpeg"
+            node.ClearField("attr")
+            node.attr["channels"].i = channels
+        if node.op in ("DecodeJpeg", "DecodeAndCropJpeg"):
+            node.attr["dct_method"].s = b"INTEGER_ACCURATE"
+            node.attr["fancy_upscaling"].b = True
+    return result
+
+
+def fit(host: Host, given: ImageInput | None) -> Fitted:
+    """The settings for what ``host`` does; ``given``: what model.toml says, to be taken as it is.
+
+    Raises ImportModelError, with the number of grey levels that they are off by, where none come near.
+    """
+    frontier, (height, width, channels) = host.pictures.frontier, host.pictures.size
+    scale, offset, reverse = _range(host)
+    mean = tuple(_plain(float(-b / a)) for a, b in zip(scale, offset, strict=True))
+    base = ImageInput(
+        feed=frontier.feed,
+        width=width,
+        height=height,
+        mode="rgb" if channels == 3 else "grey",
+        channel_order="bgr" if reverse else "rgb",
+        scale=_single(tuple(_near(float(a)) for a in scale)),
+        mean=_single(mean),
+        padding=_single(tuple(int(min(max(round(m), 0), 255)) for m in (reversed(mean) if reverse else mean))),
+        decode="exact",
+    )
+    files = photographs()
+
+    def grey_levels(data: bytes, *, as_saved: bool = False) -> Array:
+        found = (host.pixels(data, as_saved=as_saved) - offset) / scale
+        return np.clip(found[..., ::-1] if reverse else found, 0, 255)
+
+    wanted = [grey_levels(data) for data in files]
+    if given and (given.height, given.width, given.channels) != (height, width, channels):
+        raise ImportModelError(
+            f"[image] says {given.width} x {given.height} pixels in {given.mode}; the graph makes {width} x {height} "
+            f"of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: the graph says it."
+        )
+    tried = [given] if given else list(_candidates(base, host))
+    edge = int("DecodeAndCropJpeg" in frontier.ops)
+    first = {image: _off(image, files[:2], wanted[:2], edge).mean for image in tried}
+    image = min(tried, key=lambda one: first[one])
+    as_saved = _off(image, files, [grey_levels(data, as_saved=True) for data in files], edge)
+    found = Fitted(image, frontier.ops, _off(image, files, wanted, edge), as_saved)
+    if not found.off.fits:
+        raise ImportModelError(_misfit(found, host.old_grids))
+    return found
+
+
+def photographs() -> list[bytes]:
+    """JPEG files of several sizes and shapes: the photographs as they are, and parts of them."""
+    from PIL import Image
+
+    paths = sorted(PHOTOGRAPHS.glob("*.jpg"))
+    files = [path.read_bytes() for path in paths]
+    for path, size in zip(itertools.cycle(paths), ((400, 300), (210, 350), (90, 110)), strict=False):
+        with Image.open(path) as opened:
+            part = opened.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        file = io.BytesIO()
+        part.save(file, "JPEG", quality=92)
+        files.append(file.getvalue())
+    return files[len(paths) :] + files[: len(paths)]
+
+
+def says(found: Fitted) -> str:
+    """What was found, for a person: the ops, and the settings that they become."""
+    image, ops = found.image, [op for op in found.ops if op in _TOLD]
+    scale, mean = (", ".join(f"{v:.6g}" for v in values) for values in (image.scale, image.mean))
+    grid = f", grid {image.grid}" if image.grid != "half_pixel" else ""
+    cut = (f", crop {image.crop:g}" if image.crop != 1 else "") + grid
+    return (
+        f"pictures in {image.feed!r}: {', '.join(ops)} → [image] {image.width} x {image.height}, {image.mode}"
+        f"{', bgr' if image.channel_order == 'bgr' else ''}, {image.resize}{' with antialias' * image.antialias}, "
+        f'fit = "{image.fit}"{cut}, scale {scale}, mean {mean}; off TensorFlow\'s pixels by {found.as_saved.mean:.2f} '
+        f"grey levels in the mean, {found.as_saved.most:.1f} at most ({found.off.mean:.2f} and {found.off.most:.1f} "
+        "where it decodes accurately)"
+    )
+
+
+_TOLD = {
+    "CropAndResize", "DecodeAndCropJpeg", "DecodeBase64", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg",
+    "DecodePng", "DecodeWebP", *_METHODS,
+}  # fmt: skip
+"""Ops that a person knows by name."""
+
+
+def _range(host: Host) -> tuple[Array, Array, bool]:
+    """Scale and offset per channel, and whether red comes last. Raises ImportModelError."""
+    height, width, channels = host.pictures.size
+
+    def of(*colour: int) -> Array:
+        picture = np.full((height, width, 3), colour, np.uint8)
+        colours: Array = host.pixels(encoded(picture)).mean((0, 1))
+        return colours
+
+    black, grey, white = (of(v, v, v) for v in (0, 128, 255))
+    scale, offset = (white - black) / 255, black
+    uneven = np.abs(black + scale * 128 - grey).max() > 0.6 * np.abs(scale).max()
+    if not np.all(np.abs(scale) > 1e-9) or uneven or not np.all(np.isfinite([scale, offset])):
+        frontier = host.pictures.frontier
+        raise ImportModelError(
+            f"The input {frontier.feed!r} is encoded pictures, and {frontier.tensor} is the first tensor of one size "
+            f"behind {' -> '.join(frontier.ops)}. Its values are in no proportion to the pixels' (black is "
+            f"{black[0]:.4g}, grey {grey[0]:.4g}, white {white[0]:.4g}): normalise pictures after they have one size, "
+            "outside of tf.map_fn."
+        )
+    if channels == 1:
+        return scale, offset, False
+    red = (of(255, 0, 0) - offset) / scale
+    return scale, offset, bool(red[2] > red[0])
+
+
+def _candidates(base: ImageInput, host: Host) -> Iterator[ImageInput]:
+    ops = host.pictures.frontier.ops
+    methods = [method for op, methods in _METHODS.items() if op in ops for method in methods]
+    # Of the numbers in the graph, one may be the part of a picture that is cut out, and one the length of a short side.
+    short = min(base.width, base.height)
+    fractions = [number for number in host.numbers if 0.05 < number < 1][:_MOST_FRACTIONS]
+    sides = [number for number in host.numbers if short <= number <= 2 * short and number.is_integer()]
+    ways = [*itertools.product((1.0, *fractions), _FITS)]
+    ways += [(short / side, fit) for side in sides[:_MOST_FRACTIONS] for fit in _SHORT]
+    kinds: list[tuple[Resize, bool, Grid]] = [(*one, "half_pixel") for one in methods or [_USUAL]]
+    kinds += [
+        ("bilinear" if op == "ResizeBilinear" else "nearest", False, grid) for op, grid in host.old_grids if op in _OLD
+    ]
+    for (crop, fit), (method, antialias, grid) in itertools.product(ways, kinds):
+        yield replace(base, crop=crop, resize=method, antialias=antialias, grid=grid, fit=fit)
+
+
+def _numbers(graph_def: Any) -> tuple[float, ...]:
+    """The numbers in a graph, without those in lists."""
+    from tensorflow.python.framework import tensor_util
+
+    found: dict[float, None] = {}
+    for node in all_nodes(graph_def):
+        value = node.attr["value"].tensor if node.op == "Const" else None
+        if value is not None and value.dtype in _NUMBERS and not value.tensor_shape.dim:
+            found[round(float(tensor_util.MakeNdarray(value)), 6)] = None
+    return tuple(found)
+
+
+def _off(image: ImageInput, files: Sequence[bytes], wanted: Sequence[Array], edge: int) -> Off:
+    """``edge``: pixels at each edge that are not looked at. Where libjpeg itself cuts, it interpolates colours from
+    fewer pixels: before the resizing, that is up to 13 grey levels in one column.
+    """
+    differences = []
+    for data, pixels in zip(files, wanted, strict=True):
+        height, width = pixels.shape[:2]
+        off = np.abs(decoded_bytes(data, image) - pixels)
+        differences.append(off[edge : height - edge, edge : width - edge])
+    return Off(max(float(d.max()) for d in differences), max(float(d.mean()) for d in differences))
+
+
+def _misfit(found: Fitted, grids: Sequence[tuple[str, Grid]]) -> str:
+    image = found.image
+    return (
+        f"The input {image.feed!r} is encoded pictures, and the graph does to them what [image] cannot: at its "
+        f'nearest ({image.resize}{" with antialias" * image.antialias}, fit = "{image.fit}") the function\'s pixels '
+        f"are off TensorFlow's by {found.off.mean:.1f} grey levels in the mean and {found.off.most:.0f} at most; "
+        f"{MEAN:g} and {LARGEST:g} are allowed.\n"
+        f"  {image.feed} -> {' -> '.join(found.ops)}\n"
+        f"{_advice(grids)}"
+    )
+
+
+def _advice(grids: Sequence[tuple[str, Grid]]) -> str:
+    """What to do, where ``grids`` are ops that place pixels as TensorFlow 1 did."""
+    if unknown := [f"{op} with a grid {grid}" for op, grid in grids if op not in _OLD]:
+        return (
+            f"{' and '.join(unknown)}: of these, [image] knows nearest and bilinear alone. Resize with "
+            "tf.image.resize, or with half_pixel_centers=True, or export a signature that takes pixels."
+        )
+    return (
+        "Of cuts, [image] knows tf.image.central_crop, the square in the middle, and a short side that is resized "
+        f"first. Use one of these ({docs_command('strings')}), or export a signature that takes pixels."
+    )
+
+
+def _old_grids(graph_def: Any) -> tuple[tuple[str, Grid], ...]:
+    """The ops of a graph that place pixels as TensorFlow 1 did, and how."""
+    found: dict[tuple[str, Grid], None] = {}
+    for node in all_nodes(graph_def):
+        if node.op in _METHODS and "half_pixel_centers" in node.attr and not node.attr["half_pixel_centers"].b:
+            found[node.op, "align_corners" if node.attr["align_corners"].b else "asymmetric"] = None
+    return tuple(found)
+
+
+def _near(value: float) -> float:
+    """The number that a person would have written, where there is one."""
+    return next((plain for plain in _PLAIN if abs(value / plain - 1) < _NEAR), value)
+
+
+def _plain(value: float) -> float:
+    rounded = round(value, 3)
+    return (rounded if abs(value - rounded) < 1e-4 else value) + 0.0
+
+
+def _single(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return values if len(set(values)) > 1 else values[:1]

@@ -1,0 +1,121 @@
+"""The labels in a graph: what strings a fetch is made of, asked of TensorFlow number by number.
+
+A fetch of strings that a number chooses becomes that number, and its output has the labels. One that is the same
+strings whatever is fed (the ``classes`` of a classify signature) is left out, and the scores of as many classes have
+the labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from builder.base.errors import ImportModelError
+from builder.base.tf import loaded_graph, reference_session, tf
+from builder.importers.images.cut_decoding import Cut
+from builder.importers.strings.frontier import Tail, run
+
+MOST = 1 << 17
+"""Labels that a table may have."""
+
+_LONGEST = 1_000_000
+"""Characters of all labels together."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """``labels`` by number. ``scores``: the tensor of as many scores that the numbers are places in, where known."""
+
+    labels: tuple[str, ...]
+    scores: str | None = None
+
+
+def table(cut: Cut, tail: Tail) -> Table:
+    """The labels that the numbers of ``tail`` choose. Raises ImportModelError where they cannot be told."""
+    assert tail.tensor is not None
+    graph = loaded_graph(cut.raw.graph_def)
+    chosen = graph.get_tensor_by_name(tail.tensor)
+    scores = _scores(chosen)
+    size = None if scores is None or scores.shape.rank is None else scores.shape[-1]
+    strings = cut.raw.fetches[tail.fetch]
+    shape = [1] if chosen.shape.rank is None else [length or 1 for length in chosen.shape.as_list()]
+    labels: list[str] = []
+    with reference_session(graph) as session:
+        for number in range(MOST if size is None else size):
+            value = np.full(shape, number, chosen.dtype.as_numpy_dtype)
+            try:
+                found = np.ravel(session.run(strings, {chosen.name: value}))
+            except tf.errors.OpError:  # beyond the last one
+                break
+            if found.size != value.size or len(set(found)) > 1:
+                raise ImportModelError(
+                    f"The output {tail.fetch!r} has {found.size} strings for {value.size} numbers: leave it out."
+                )
+            labels.append(_text(found[0], tail.fetch))
+        else:
+            if size is None:
+                raise ImportModelError(
+                    f"The output {tail.fetch!r} has a string for any number: end the model in tf.argmax or top_k, so "
+                    "that the number of classes can be told, or leave this output out by [[fetches]]."
+                )
+    if not labels:
+        raise ImportModelError(f"The output {tail.fetch!r} is strings, and TensorFlow has none for the number 0.")
+    _require_size(labels, tail.fetch)
+    return Table(_distinct(labels), scores.name if scores is not None and size == len(labels) else None)
+
+
+def fixed(cut: Cut, tail: Tail, feeds: Mapping[str, Any]) -> tuple[str, ...]:
+    """The strings that a fetch always has, of the first item; ``feeds``: some input, by tensor."""
+    graph = loaded_graph(cut.raw.graph_def)
+    (found,) = run(graph, [cut.raw.fetches[tail.fetch]], feeds)
+    rows = np.asarray(found, object)
+    labels = [_text(value, tail.fetch) for value in np.ravel(rows[0] if rows.ndim > 1 else rows)]
+    _require_size(labels, tail.fetch)
+    return _distinct(labels)
+
+
+_THROUGH = {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "StopGradient"}
+
+
+def _scores(chosen: Any) -> Any | None:
+    """The tensor in whose last dimension ``chosen`` is a place, where ArgMax or TopK says so."""
+    tensor = chosen
+    while tensor.op.type in _THROUGH:
+        tensor = tensor.op.inputs[0]
+    op = tensor.op
+    if op.type in ("TopKV2", "TopK") and tensor is op.outputs[1]:
+        return op.inputs[0]
+    if op.type != "ArgMax":
+        return None
+    from tensorflow.python.framework import tensor_util
+
+    axis, rank = tensor_util.constant_value(op.inputs[1]), op.inputs[0].shape.rank
+    return op.inputs[0] if axis is not None and int(axis) in (-1, (rank or 0) - 1) else None
+
+
+def _text(value: Any, fetch: str) -> str:
+    """A label, on one line."""
+    try:
+        return " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", bytes(value).decode()).split())
+    except UnicodeDecodeError:
+        raise ImportModelError(f"The output {fetch!r} is strings that are no UTF-8: {bytes(value)[:40]!r}.") from None
+
+
+def _distinct(texts: list[str]) -> tuple[str, ...]:
+    """``texts`` with the class's number behind one that is there twice, and alone for an empty one."""
+    found: dict[str, int] = {}
+    for number, text in enumerate(texts):
+        label = text or str(number)
+        while label in found:
+            label = f"{label} ({number})"
+        found[label] = number
+    return tuple(found)
+
+
+def _require_size(labels: list[str], fetch: str) -> None:
+    if sum(map(len, labels)) > _LONGEST:
+        raise ImportModelError(f"The labels of {fetch!r} have more than {_LONGEST:,} characters.")

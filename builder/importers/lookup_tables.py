@@ -1,0 +1,160 @@
+"""Tables that a graph looks whole numbers up in: what is in them becomes constants, and a look-up a binary search.
+
+TensorFlow fills a table by an op that runs when the model is loaded. Here nothing of the model runs: the op's keys and
+values are read, as data, and so is a file among a SavedModel's assets (table_files.py). Tables that look strings up
+stay as they are, for words.py, and so do those that a graph inserts into, which are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.tf import dtype_of, tf
+from builder.importers.rewrite import called_by, copy_message, node_of, reachable, reads, source_of, stand_in
+from builder.importers.table_files import FILE_FILL, read_file
+from builder.importers.variables_state import handle_of
+from builder.importers.xla_ops import constant_size
+
+TABLES = frozenset({"HashTableV2", "LookupTableFindV2"})
+"""Ops of tables that this module takes away."""
+
+_FIND = "LookupTableFindV2"
+_FILL = {"InitializeTableV2", "LookupTableImportV2", FILE_FILL}
+_CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
+
+_LARGEST = 100_000_000
+"""Bytes of keys, or of values; a constant may declare any size and hold one value."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """``keys``: whole numbers, ascending, or strings; each once. ``values``: numbers or strings, one for each key."""
+
+    keys: NDArray[Any]
+    values: NDArray[Any]
+
+    @classmethod
+    def of(cls, keys: NDArray[Any], values: NDArray[Any]) -> Table | None:
+        """What was put into a table, or None where it is empty, of something else, or has a key twice."""
+        if (
+            keys.ndim != 1
+            or keys.shape != values.shape
+            or keys.dtype.kind not in "iO"
+            or values.dtype.kind not in "iufO"
+        ):
+            return None
+        if keys.dtype.kind == "O":
+            return cls(keys, values) if 0 < len(set(keys.tolist())) == len(keys) else None
+        ascending, first = np.unique(keys, return_index=True)
+        return cls(ascending, values[first]) if 0 < len(ascending) == len(keys) else None
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it leads from numbers to numbers: then a look-up becomes a search in the graph."""
+        return "O" not in (self.keys.dtype.kind, self.values.dtype.kind)
+
+
+def filled(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -> dict[str, Table]:
+    """The tables that ``init_ops`` fill from constants or from files, once each, by the node of the table.
+
+    ``files``: by the node that holds the name of each. Runs nothing of the graph.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    tables = {name for name, node in nodes.items() if node.op == "HashTableV2"}
+    fills: dict[str, list[tuple[Any, tuple[str, ...]]]] = {}
+    start = reachable(map(node_of, init_ops), reads(graph_def.node))
+    todo: list[tuple[Any, Mapping[str, str]]] = [([nodes[name] for name in start], {name: name for name in nodes})]
+    seen: set[tuple[str, ...]] = set()
+    while todo:
+        body, known = todo.pop()
+        own = {node.name: node for node in body}
+        for node in body:
+            given = tuple(known.get(source_of(t, own), "") for t in node.input if not t.startswith("^"))
+            called = next((name for name in called_by(node) if name in functions), None)
+            if called is not None and node.op in {*_CALLS, called}:
+                if (called, *given) not in seen:
+                    seen.add((called, *given))
+                    arguments = [a.name for a in functions[called].signature.input_arg]
+                    todo.append((functions[called].node_def, dict(zip(arguments, given, strict=False))))
+            elif node.op != "Identity":  # which source_of follows
+                for table in tables.intersection(given):
+                    fills.setdefault(table, []).append((node, given[1:] if node.op in _FILL else ()))
+    found = {table: _table(nodes[table], *fill[0], nodes, files) for table, fill in fills.items() if len(fill) == 1}
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _table(
+    table: Any, fill: Any, given: Sequence[str], nodes: Mapping[str, Any], files: Mapping[str, Path]
+) -> Table | None:
+    """A table filled with two nodes' values, or with the file that a node names."""
+    if fill.op == FILE_FILL:
+        return Table.of(*pair) if len(given) == 1 and (pair := read_file(table, fill, files.get(given[0]))) else None
+    found = [_constant(nodes.get(name), nodes) for name in given]
+    if len(found) != 2 or found[0] is None or found[1] is None:
+        return None
+    return Table.of(found[0], found[1])
+
+
+def _constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArray[Any] | None:
+    """The value of a constant, or of what is counted out from constants, as the keys of a list of labels are."""
+    from tensorflow.python.framework import tensor_util
+
+    if node is None or not depth or abs(constant_size(node)) > _LARGEST:
+        return None
+    try:
+        if node.op == "Const":
+            value: NDArray[Any] = tensor_util.MakeNdarray(node.attr["value"].tensor)
+            return value
+        if node.op not in ("Range", "Cast", "Size", "Identity"):
+            return None
+        given = [_constant(nodes.get(node_of(tensor)), nodes, depth - 1) for tensor in node.input if tensor[:1] != "^"]
+        arrays = [array for array in given if array is not None]
+        if not arrays or len(arrays) != len(given):
+            return None
+        if node.op == "Range":
+            start, limit, delta = (int(array) for array in arrays)
+            return np.arange(start, limit, delta) if 0 < len(range(start, limit, delta)) < _LARGEST // 8 else None
+        if node.op == "Size":
+            return np.array(arrays[0].size)
+        dtype = dtype_of(node.attr["DstT"].type).as_numpy_dtype if node.op == "Cast" else arrays[0].dtype
+        return arrays[0].astype(dtype)
+    except (TypeError, ValueError):  # no tensor that TensorFlow knows
+        return None
+
+
+def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None], *, into_strings: bool = False) -> Any:
+    """``graph_def`` with a search in place of each look-up at its top, as far as the table is known.
+
+    ``table_of``: a table by its node and the DTypes of keys and values. ``into_strings``: of numbers in tables of
+    strings, too, for a graph whose strings are cut off.
+    """
+    result = copy_message(graph_def)
+    nodes = {node.name: node for node in result.node}
+    for number, node in enumerate(n for n in result.node if n.op == _FIND):
+        dtypes = dtype_of(node.attr["Tin"].type), dtype_of(node.attr["Tout"].type)
+        table = table_of(handle_of(node.input[0], nodes), *dtypes)
+        if table is not None and (table.of_numbers or (into_strings and table.keys.dtype.kind == "i")):
+            name = f"{'labels' if into_strings else 'looked_up'}_{number}"
+            stand_in(node, name, result.library, partial(find, table), node.input[1:], dtypes, dtypes[1:])
+    return result
+
+
+def find(table: Table, keys: Any, default: Any) -> Any:
+    """The values of ``keys``, a tensor of any shape, and ``default`` for those that the table lacks."""
+    steps = (len(table.keys) - 1).bit_length()
+    padding = (0, 2**steps - len(table.keys))
+    # The last key fills up to a power of two: then no step leaves the table.
+    sorted_keys, values = (tf.constant(np.pad(a, padding, "edge")) for a in (table.keys, table.values))
+    place = tf.zeros_like(keys, tf.int32)
+    for step in reversed(range(steps)):
+        ahead = place + 2**step
+        place = tf.where(tf.gather(sorted_keys, ahead) <= keys, ahead, place)
+    return tf.where(tf.equal(tf.gather(sorted_keys, place), keys), tf.gather(values, place), default)

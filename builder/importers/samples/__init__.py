@@ -1,0 +1,1 @@
+"""Inputs that a model is run on: the golden ones, and a user's own images, recordings and texts."""

@@ -1,0 +1,256 @@
+"""The golden inputs: what every library is run on, the same on every machine."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from builder.base.arrays import Array
+from builder.config import ImageInput, ModelSpec, TextInput
+from builder.config.tensor import IndexRange, TensorSpec
+from builder.importers.graph import FrozenGraph
+
+RANDOM_CASES = 3
+
+DRAWS = 8
+"""How many more random cases may take the places of those that decide nothing."""
+
+PHOTOGRAPHS = Path(__file__).parent / "photographs"
+"""A face, a person and a cup: public domain, see the README beside them."""
+
+
+TEXTS = Path(__file__).parent / "texts.txt"
+"""Sentences in several languages, of this project's own."""
+
+TEXT_CASES = 6
+_TEXT = "text-"
+_PHOTO = "photo-"
+
+NOT_FINITE = MISSING, INFINITE = ("missing", "infinite")
+"""Cases with NaN and with infinities, in inputs that take them."""
+ENDS = "ends"
+"""A case with the ends of wide integers."""
+
+PROBES = {"extremes", "wide", *NOT_FINITE, ENDS}
+"""Cases that a valid model may have no answer to."""
+
+EDGES = {"zeros", *PROBES}
+"""Cases that are no usual input: what divides by what they add up to, or compares with it, has no sure answer."""
+
+_SCALE = 50.0
+"""Random floats times and by this are far on either side of a threshold."""
+
+_WIDE = 100
+"""Integers below this are tried too, for the models that take tokens or amounts."""
+
+_FAR = (1 << 31) - 1
+"""An end of a range of indices that is no end of a table."""
+
+
+def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Every case's name and its arrays by feed; seeded by the feeds' names, so the same on every machine."""
+    if spec.text:
+        yield from text_cases(spec.text, feeds, spec.batch)
+        return
+    yield "zeros", {f.name: np.zeros(f.shape, f.dtype) for f in feeds}
+    yield "extremes", {f.name: extremes(f) for f in feeds}
+    for i in range(RANDOM_CASES):
+        values = {f.name: random_values(f, i) for f in feeds}
+        last = i == RANDOM_CASES - 1
+        yield f"random-{i}", {f.name: _with_zeros(values[f.name], f) for f in feeds} if last else values
+    if any(_may_be_index(f) for f in feeds):
+        yield "wide", {f.name: random_values(f, RANDOM_CASES, _WIDE) for f in feeds}
+        yield ENDS, {f.name: _with_ends(f) for f in feeds}
+    floats = [f for f in feeds if f.dtype.startswith("float") and f.name in {own.name for own in spec.feeds if own.nan}]
+    for case, numbers in ((MISSING, (np.nan,)), (INFINITE, (np.inf, -np.inf))) if floats else ():
+        values = {f.name: random_values(f, RANDOM_CASES) for f in feeds}
+        yield case, values | {f.name: _sprinkled(values[f.name], numbers, f) for f in floats}
+    if spec.image is None:
+        return
+    feed = spec.image.feed or feeds[0].name
+    paths = sorted(PHOTOGRAPHS.glob("*.jpg"))
+    pictures = [photograph(path, spec.image) for path in paths]
+    for i, path in enumerate(paths):
+        batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
+        others = {f.name: random_values(f, RANDOM_CASES + i) for f in feeds}
+        yield f"{_PHOTO}{path.stem}", {**others, feed: batch}
+
+
+def text_cases(text: TextInput, feeds: list[TensorSpec], batch: int) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Cases of text in several languages, of all lengths: ids that the function makes of it, and random other feeds."""
+    for number in range(TEXT_CASES):
+        others = {feed.name: random_values(feed, number) for feed in feeds}
+        yield f"{_TEXT}{number}", others | text_feeds(_passages(number, batch), text, feeds)
+
+
+def is_photograph(case: str) -> bool:
+    """Tell whether a golden case is one of the photographs."""
+    return case.startswith(_PHOTO)
+
+
+def is_text(case: str) -> bool:
+    """Whether a golden case is one of ``text_cases``, which every right tokenizer's model has an answer to."""
+    return case.startswith(_TEXT)
+
+
+def _passages(number: int, count: int) -> list[str]:
+    """Every second case has beginnings of sentences, of 2 to 128 characters; the others go on from one to the next."""
+    lines = TEXTS.read_text(encoding="utf-8").splitlines()
+    if number % 2:
+        return [" ".join(lines[(number + item + at) % len(lines)] for at in range(len(lines))) for item in range(count)]
+    return [lines[(number * 5 + item) % len(lines)][: 2 << 2 * ((number // 2 + item) % 4)] for item in range(count)]
+
+
+def text_feeds(texts: Sequence[str], text: TextInput, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
+    """The feeds of ``texts``, by name, as the function makes them: cut off where they are too long."""
+    from builder.importers.text import encoder
+
+    named = text.named([feed.name for feed in feeds])
+    ports = {feed.name: feed for feed in feeds}
+    ids = ports[named.ids or ""]
+    encode = encoder(text, ids.shape[1])
+    found: dict[str, Array] = {named.ids or "": np.full((len(texts), ids.shape[1]), encode.pad, ids.dtype)}
+    mask = np.zeros((len(texts), ids.shape[1]), ids.dtype)
+    for row, one in enumerate(texts):
+        tokens = encode.encoder.encode(one, encode.longest).ids
+        found[named.ids or ""][row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    if named.mask:
+        found[named.mask] = mask.astype(ports[named.mask].dtype)
+    if named.types:
+        found[named.types] = np.zeros_like(mask, ports[named.types].dtype)
+    return found
+
+
+def examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Cases of strings, of a graph that begins with them: what the function made of them, and random other feeds."""
+    if not graph.strings:
+        return
+    with np.load(graph.examples_path, allow_pickle=False) as arrays:
+        numbers = dict.fromkeys(name.partition("/")[0] for name in arrays.files)
+        for at, number in enumerate(numbers):
+            made = {port.spec.name: f"{number}/{port.spec.name}" for port in graph.feeds}
+            yield (
+                f"words-{number}",
+                {
+                    port.spec.name: arrays[made[port.spec.name]]
+                    if made[port.spec.name] in arrays
+                    else random_values(port.spec, at)
+                    for port in graph.feeds
+                },
+            )
+
+
+def further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+    """``DRAWS`` more cases of random values."""
+    for i in range(RANDOM_CASES, RANDOM_CASES + DRAWS):
+        yield f"random-{i}", {f.name: random_values(f, i) for f in feeds}
+
+
+def scaled(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Further inputs, of which some give none and some give all of what the data decides to give."""
+    for name, factor in (("faint", 1 / _SCALE), ("strong", _SCALE), ("lowest", -_SCALE), ("highest", _SCALE)):
+        plain = name in ("lowest", "highest")
+        yield name, {f.name: _scaled(f, factor, plain) for f in feeds}
+
+
+def _scaled(feed: TensorSpec, factor: float, plain: bool) -> Array:
+    """Random floats times ``factor``, or where ``plain`` the factor itself; of other types the nearest they have."""
+    if feed.dtype.startswith("float"):
+        values = np.ones(feed.shape) if plain else random_values(feed, RANDOM_CASES)
+        return _with_indices((values * factor).astype(feed.dtype), feed)
+    if not plain:
+        return random_values(feed, RANDOM_CASES)
+    return _with_indices(np.full(feed.shape, _ends(feed)[factor > 0], feed.dtype), feed)
+
+
+def _ends(feed: TensorSpec) -> tuple[int, int]:
+    """All of 8 bits; 0 and 1 of other integers, which may be indices."""
+    return {"uint8": (0, 255), "int8": (-128, 127)}.get(feed.dtype, (0, 1))
+
+
+def extremes(feed: TensorSpec) -> Array:
+    """Both ends of a sensible range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for integers; of indices
+    the ends of their own range.
+    """
+    low, high = _ends(feed)
+    if feed.dtype.startswith("float"):
+        low = -1
+    values = np.resize(np.array([high, low], feed.dtype), feed.elements).reshape(feed.shape)
+    for one, indices in _indices(values, feed):
+        indices[:] = np.resize([end if abs(end) < _FAR else 0 for end in (one.maximum, one.minimum)], indices.shape)
+    return values
+
+
+def _indices(values: Array, feed: TensorSpec) -> Iterator[tuple[IndexRange, Array]]:
+    """Yield the ranges of indices in ``feed``, each with the elements of its ``values`` that it is of."""
+    for one in feed.ranges:
+        yield one, values.reshape(-1, one.period)[:, one.first : one.first + one.count]
+
+
+def _with_indices(values: Array, feed: TensorSpec) -> Array:
+    """Replace indices in ``values`` that are out of range, or no whole numbers, by others."""
+    for one, indices in _indices(values, feed):
+        numbers, size = np.rint(indices).astype(np.int64), one.maximum - one.minimum + 1
+        far = size > _FAR
+        indices[:] = np.clip(numbers, one.minimum, one.maximum) if far else (numbers - one.minimum) % size + one.minimum
+    return values
+
+
+def random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
+    """Normal floats, any uint8 or int8, and integers below ``end`` for wider ones: they may be indices.
+
+    Those that are indices are in their range.
+    """
+    random = np.random.Generator(np.random.PCG64([seed, zlib.crc32(feed.name.encode())]))
+    if feed.dtype.startswith("float"):
+        values = random.standard_normal(feed.shape).astype(feed.dtype)
+    elif feed.dtype in ("uint8", "int8"):
+        info = np.iinfo(feed.dtype)
+        values = random.integers(info.min, info.max, feed.shape, feed.dtype, endpoint=True)
+    else:
+        values = random.integers(0, end if _may_be_index(feed) else 2, feed.shape).astype(feed.dtype)
+    return _with_indices(np.asarray(values), feed)
+
+
+def _with_zeros(values: Array, feed: TensorSpec) -> Array:
+    """Return ``values`` with zeros of both signs, which are ties, in a third of the places; of one float as it is."""
+    return _sprinkled(values, (-0.0, 0.0), feed) if values.dtype.kind == "f" and values.size > 1 else values
+
+
+def _with_ends(feed: TensorSpec) -> Array:
+    """Return random values, of a wide integer with the ends of its type in a third of the places."""
+    values = random_values(feed, RANDOM_CASES)
+    if not _may_be_index(feed):
+        return values
+    info = np.iinfo(feed.dtype)
+    return _sprinkled(values, (info.max, info.min), feed)
+
+
+def _sprinkled(values: Array, numbers: Sequence[float], feed: TensorSpec) -> Array:
+    """Return ``values`` of ``feed`` with ``numbers``, in turn, in every third place from the second on, but for
+    indices.
+    """
+    flat = values.flatten()
+    places = slice(min(1, flat.size - 1), None, 3)
+    flat[places] = np.resize(np.array(numbers, values.dtype), flat[places].size)
+    for (_, indices), (_, own) in zip(_indices(flat, feed), _indices(values, feed), strict=True):
+        indices[:] = own
+    return flat.reshape(values.shape)
+
+
+def _may_be_index(feed: TensorSpec) -> bool:
+    return "int" in feed.dtype and not feed.dtype.endswith("int8")
+
+
+def photograph(path: Path, image: ImageInput) -> Array:
+    """A picture as uint8 [height, width, channels], as the spec's image input takes it."""
+    from PIL import Image
+
+    with Image.open(path) as opened:
+        picture = opened.convert("L" if image.mode == "grey" else "RGB")
+    picture = picture.resize((image.width, image.height), Image.Resampling.BILINEAR)
+    return np.asarray(picture, np.uint8).reshape(image.height, image.width, image.channels)

@@ -1,0 +1,97 @@
+"""A model as one StableHLO program and its weights: what the processes of JAX and PyTorch leave in a folder.
+
+In the graph, the program is one op, ``XlaCallModule``, whose arguments are the feeds and then the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from builder.base.arrays import Array, save_arrays
+from builder.base.errors import ImportModelError
+from builder.base.tf import tensorflow, tf
+from builder.config.tensor import IndexRange
+from builder.importers.loaded import LoadedModel, RawGraph, Shape
+from builder.importers.ports import ModelPorts, PortInfo
+
+NODE = "program"
+"""The node of the graph that is the program."""
+
+_MODULE, _WEIGHTS, _PORTS = "program.mlir", "weights.npz", "ports.json"
+
+
+@dataclass(frozen=True)
+class Program:
+    """``module``: the StableHLO program, portable bytecode; its ``main`` takes the feeds and then ``weights``.
+
+    ``version``: of the calling convention of ``XlaCallModule``. ``ports``: the model's own, with open dimensions.
+    ``feeds`` and ``fetches``: what this program takes and gives, in the order of ``ports``, all shapes static.
+    """
+
+    module: bytes
+    version: int
+    weights: Mapping[str, Array]
+    ports: ModelPorts
+    feeds: tuple[PortInfo, ...]
+    fetches: tuple[PortInfo, ...]
+
+    def save(self, folder: Path) -> None:
+        (folder / _MODULE).write_bytes(self.module)
+        save_arrays(folder / _WEIGHTS, self.weights)
+        static = asdict(ModelPorts(self.feeds, self.fetches))
+        says = {"version": self.version, "ports": asdict(self.ports), "static": static}
+        (folder / _PORTS).write_text(json.dumps(says))
+
+    @classmethod
+    def load(cls, folder: Path) -> Program:
+        """What ``save`` wrote. Raises ImportModelError for anything else: another process wrote it."""
+        try:
+            with np.load(folder / _WEIGHTS, allow_pickle=False) as file:
+                weights = {name: file[name] for name in file.files}
+            says = json.loads((folder / _PORTS).read_text())
+            static = ModelPorts.of_json(says["static"])
+            ports, version = ModelPorts.of_json(says["ports"]), int(says["version"])
+            return cls((folder / _MODULE).read_bytes(), version, weights, ports, static.feeds, static.fetches)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+            raise ImportModelError("The process that read the model left no program that can be read.") from error
+
+
+def open_program(folder: Path) -> LoadedModel:
+    """The model whose program is in ``folder``. Raises ImportModelError."""
+    program = Program.load(folder)
+    return LoadedModel(program.ports, lambda shapes: _freeze(program, shapes))
+
+
+def _freeze(program: Program, shapes: Mapping[str, Shape]) -> RawGraph:
+    tensorflow()
+    from tensorflow.compiler.tf2xla.ops.gen_xla_ops import xla_call_module
+
+    if {port.name: port.shape for port in program.feeds} != dict(shapes):
+        raise ImportModelError("The model's program was made for other shapes.")
+    with tf.Graph().as_default() as graph:
+        weights = [tf.constant(value, name=f"weight_{i}") for i, value in enumerate(program.weights.values())]
+        feeds = [tf.compat.v1.placeholder(p.dtype, p.shape, f"feed_{i}") for i, p in enumerate(program.feeds)]
+        results = xla_call_module(
+            args=[*feeds, *weights],
+            version=program.version,
+            module=program.module,
+            Sout=[port.shape for port in program.fetches],
+            Tout=[port.dtype for port in program.fetches],
+            platforms=["CPU"],
+            name=NODE,
+        )
+    return RawGraph(
+        graph.as_graph_def(),
+        {port.name: tensor.name for port, tensor in zip(program.feeds, feeds, strict=True)},
+        {port.name: tensor.name for port, tensor in zip(program.fetches, results, strict=True)},
+        {tensor.op.name: name for tensor, name in zip(weights, program.weights, strict=True)},
+        ranges={
+            port.name: (IndexRange(0, 1, 1, 0, max(port.rows, 1) - 1),) for port in program.ports.feeds if port.rows
+        },
+    )

@@ -1,0 +1,1 @@
+"""Strings in front of a graph: what the function computes itself, so that the library sees numbers alone."""

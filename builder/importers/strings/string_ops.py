@@ -1,0 +1,337 @@
+"""Ops on strings, and what stands between them and numbers, as steps that the function runs: handler/text/words.py.
+
+Every op is translated alone, as it stands in the graph, with its attributes; one that is not known here, or not with
+these attributes, is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from builder.importers.strings.regex import NotTranslatedError, rewrite_parts, translated
+
+KIND = "words"
+
+Values = np.ndarray[Any, Any]
+Attributes = dict[str, Any]
+
+ALIASES = frozenset({"EnsureShape", "Identity", "PreventGradient", "Snapshot", "StopGradient"})
+"""Ops that give what they get."""
+
+
+class NotAStepError(Exception):
+    """Why the function cannot run an op, in words."""
+
+
+@dataclass
+class Recipe:
+    """What becomes the file ``model.words``. Inputs, constants and what each step gives are values, numbered so."""
+
+    inputs: list[Attributes]
+    constants: list[Attributes] = field(default_factory=list)
+    tables: list[Attributes] = field(default_factory=list)
+    steps: list[Attributes] = field(default_factory=list)
+    outputs: list[Attributes] = field(default_factory=list)
+    checks: list[int] = field(default_factory=list)
+    tokens: Attributes | None = None
+
+    def written(self) -> bytes:
+        """The file: the same bytes for the same recipe."""
+        head = json.dumps({"kind": KIND})
+        said = {key: value for key, value in vars(self).items() if value is not None}
+        return f"{head}\n{json.dumps(said, separators=(',', ':'))}\n".encode("ascii")
+
+
+def together(files: Mapping[str, bytes]) -> bytes:
+    """The file of a model with several signatures, by the name of each that takes strings: a line for each."""
+    head = json.dumps({"kind": KIND, "signatures": list(files)}).encode("ascii")
+    return b"\n".join([head, *(one.partition(b"\n")[2].rstrip(b"\n") for one in files.values()), b""])
+
+
+def constant(value: Any) -> Attributes:
+    """A tensor that steps read."""
+    array = np.asarray(value)
+    if array.dtype.kind in "OSU":
+        return {"shape": list(array.shape), "strings": [_text(one) for one in array.ravel().tolist()]}
+    return {"shape": list(array.shape), "numbers": array.ravel().tolist()}
+
+
+def table(keys: Values, values: Values) -> Attributes:
+    """A table to look words, or numbers, up in. Raises NotAStepError where a key is there twice."""
+    listed, found = keys.tolist(), values.tolist()
+    if len(set(listed)) != len(listed):
+        raise NotAStepError("its table has a key twice")
+    strings, string_values = keys.dtype.kind in "OS", values.dtype.kind in "OS"
+    result: Attributes = {"strings": strings, "keys": [*map(_text, listed)] if strings else listed}
+    if not string_values and found and found == list(range(found[0], found[0] + len(found))):
+        return result | {"first": found[0]}
+    return result | {
+        "string_values": string_values, "values": [*map(_text, found)] if string_values else found,
+    }  # fmt: skip
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True)
+class Step:
+    """``of``: those of the op's inputs that the step reads, by number."""
+
+    op: str
+    of: tuple[int, ...]
+    attributes: Attributes
+
+
+Known = Callable[[Any], Any]
+"""The value of a tensor that is constant; None of another."""
+
+
+def step_of(op: Any, known: Known, table_of: Callable[[Any], int]) -> Step:
+    """What the function does in the place of the tf.Operation ``op``.
+
+    ``table_of``: the number of the table behind a handle's tensor. Raises NotAStepError.
+    """
+    if op.type == "LookupTableFindV2":
+        if op.inputs[2].shape.rank not in (0, None):
+            raise NotAStepError("its default is no single value")
+        return Step(op.type, (1, 2), {"table": table_of(op.inputs[0])})
+    if op.type in _PATTERNS:
+        return _with_pattern(op, known)
+    if op.type not in _ATTRIBUTES:
+        raise NotAStepError("the function does not know it")
+    if op.type in _ARITHMETIC and any(t.dtype.is_floating or t.dtype.is_complex for t in op.inputs):
+        raise NotAStepError(f"the function has it for whole numbers, and this is {op.inputs[0].dtype.name}")
+    return Step(op.type, tuple(range(len(op.inputs))), _ATTRIBUTES[op.type](op, known))
+
+
+_PATTERNS = frozenset({"RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace"})
+
+_ARITHMETIC = frozenset({
+    "AddV2", "Bincount", "Cumsum", "DenseBincount", "FloorDiv", "FloorMod", "Max", "Maximum", "Min", "Minimum", "Mul",
+    "Neg", "Prod", "RaggedBincount", "RaggedRange", "Range", "Sub", "Sum",
+})  # fmt: skip
+"""Whole numbers alone: floats would be rounded otherwise than TensorFlow does it."""
+
+
+def _with_pattern(op: Any, known: Known) -> Step:
+    """Raises NotAStepError."""
+    static, replaces = op.type.startswith("Static"), op.type.endswith("Replace")
+
+    def text(attribute: str, number: int) -> str:
+        value = op.get_attr(attribute) if static else known(op.inputs[number])
+        if value is None:
+            raise NotAStepError(f"its {attribute} is not constant")
+        return bytes(value if static else np.asarray(value).item()).decode()
+
+    pattern = text("pattern", 1)
+    try:
+        found = translated(pattern, whole=not replaces)
+        attributes: Attributes = {"pattern": found.pattern, "cost": found.cost, "slope": found.slope}
+        if replaces:
+            attributes["rewrite"] = rewrite_parts(text("rewrite", 2), found.groups)
+            attributes["everywhere"] = bool(op.get_attr("replace_global"))
+    except UnicodeDecodeError as error:
+        raise NotAStepError("its pattern is not UTF-8") from error
+    except NotTranslatedError as error:
+        raise NotAStepError(f"its pattern {pattern!r} has what coldforge does not translate: {error}") from error
+    return Step("RegexReplace" if replaces else "RegexFullMatch", (0,), attributes)
+
+
+def _plain(op: Any, known: Known) -> Attributes:
+    return {}
+
+
+def _require(holds: bool, why: str) -> None:
+    if not holds:
+        raise NotAStepError(why)
+
+
+def _copied(*names: str) -> Callable[[Any, Known], Attributes]:
+    """Attributes under their own names: numbers, bools, and strings."""
+
+    def attributes(op: Any, known: Known) -> Attributes:
+        return {name: _simple(op.get_attr(name)) for name in names}
+
+    return attributes
+
+
+def _simple(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _text(value)
+    return [_simple(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _cast(op: Any, known: Known) -> Attributes:
+    to = op.outputs[0].dtype
+    _require(to.is_integer or to.is_bool or to.is_floating, f"to {to.name}")
+    _require(op.inputs[0].dtype.is_integer or op.inputs[0].dtype.is_bool or to.is_floating, "of a fraction")
+    return {"to": "bool" if to.is_bool else "int" if to.is_integer else "float"}
+
+
+def _rank_one(op: Any, known: Known) -> Attributes:
+    _require(op.inputs[0].shape.rank in (1, None), "its input is no vector")
+    return {}
+
+
+def _cumsum(op: Any, known: Known) -> Attributes:
+    return _rank_one(op, known) | _copied("exclusive", "reverse")(op, known)
+
+
+def _gather(op: Any, known: Known) -> Attributes:
+    _require(not op.get_attr("batch_dims"), "with batch_dims")
+    return {}
+
+
+def _select(op: Any, known: Known) -> Attributes:
+    ranks = [tensor.shape.rank for tensor in op.inputs]
+    _require(ranks[0] is not None and ranks[0] in (0, ranks[1]), "its condition is of another shape than its values")
+    return {}
+
+
+def _ragged_to_tensor(op: Any, known: Known) -> Attributes:
+    ranks = op.inputs[1].shape.rank, op.inputs[2].shape.rank
+    _require(ranks[0] in (1, None) and ranks[1] in (0, None), "its values are no single numbers")
+    return _copied("row_partition_types")(op, known)
+
+
+def _split(op: Any, known: Known) -> Attributes:
+    separator = known(op.inputs[1])
+    _require(separator is not None, "its separator is not constant")
+    _require_utf8(np.asarray(separator).item(), "its separator")
+    return _rank_one(op, known) | _copied("maxsplit")(op, known)
+
+
+def _require_utf8(text: bytes, what: str) -> None:
+    """What is cut or put together at such strings stays UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise NotAStepError(f"{what} is not UTF-8") from error
+
+
+def _unicode(op: Any, known: Known) -> Attributes:
+    way = "input_encoding" if op.type.startswith("UnicodeDecode") else "output_encoding"
+    encoding = op.get_attr(way).decode()
+    _require(encoding.upper() in ("UTF-8", "UTF8"), f"of {encoding}, and not of UTF-8")
+    if way == "input_encoding":
+        _require(not op.get_attr("replace_control_characters"), "it replaces control characters")
+        return _rank_one(op, known)
+    return {}
+
+
+def _case(op: Any, known: Known) -> Attributes:
+    encoding = op.get_attr("encoding").decode()
+    _require(encoding in ("", "utf-8"), f"of {encoding}")
+    return {"encoding": encoding} if encoding else {}
+
+
+def _substr(op: Any, known: Known) -> Attributes:
+    _require(op.get_attr("unit") == b"UTF8_CHAR", 'it counts bytes, and may cut a character: give unit="UTF8_CHAR"')
+    return {}
+
+
+def _as_string(op: Any, known: Known) -> Attributes:
+    dtype = op.inputs[0].dtype
+    _require(dtype.is_integer or dtype.is_bool, f"of {dtype.name}")
+    _require(op.get_attr("width") == -1 and not op.get_attr("fill"), "with a width")
+    return {}
+
+
+def _fingerprint(op: Any, known: Known) -> Attributes:
+    method = known(op.inputs[1])
+    _require(method is not None and np.asarray(method).item() == b"farmhash64", "of another method than farmhash64")
+    _require(
+        op.inputs[0].dtype.name == "string" and op.inputs[0].shape.rank == 1, "of anything but a vector of strings"
+    )
+    return {}
+
+
+def _bitcast(op: Any, known: Known) -> Attributes:
+    names = [tensor.dtype.name for tensor in (op.inputs[0], op.outputs[0])]
+    _require(names == ["uint8", "int64"], f"from {names[0]} to {names[1]}")
+    return {}
+
+
+def _to_number(op: Any, known: Known) -> Attributes:
+    dtype = op.outputs[0].dtype
+    return {"bits": 8 * dtype.size, "whole": bool(dtype.is_integer)}
+
+
+def _reduce_join(op: Any, known: Known) -> Attributes:
+    axes, rank = known(op.inputs[1]), op.inputs[0].shape.rank
+    _require(rank is not None and axes is not None, "along axes that are not known")
+    _require([int(axis) % rank for axis in np.ravel(axes)] == [rank - 1], "along another axis than the last")
+    return _copied("separator", "keep_dims")(op, known)
+
+
+_REDUCE = _copied("keep_dims")
+_MASKS = _copied("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+_ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
+    **dict.fromkeys(
+        (
+            "AddV2", "Bincount", "BroadcastTo", "ConcatV2", "Equal", "ExpandDims", "Fill", "FloorDiv", "FloorMod",
+            "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum",
+            "Minimum", "Mul", "Neg", "NotEqual", "OnesLike", "Pad", "PadV2", "RaggedRange", "Range", "Rank", "Reshape",
+            "SelectV2", "Shape", "Size", "Slice", "StringStrip", "Sub", "Tile", "Where", "ZerosLike",
+        ),
+        _plain,
+    ),
+    **dict.fromkeys(("All", "Any", "Max", "Min", "Prod", "Sum"), _REDUCE),
+    "AsString": _as_string,
+    "Bitcast": _bitcast,
+    "Cast": _cast,
+    "Cumsum": _cumsum,
+    "Fingerprint": _fingerprint,
+    "DenseBincount": _copied("binary_output"),
+    "GatherV2": _gather,
+    "Pack": _copied("axis"),
+    "RaggedBincount": _copied("binary_output"),
+    "RaggedTensorToTensor": _ragged_to_tensor,
+    "ReduceJoin": _reduce_join,
+    "Select": _select,
+    "Squeeze": _copied("squeeze_dims"),
+    "StridedSlice": _MASKS,
+    "StringJoin": _copied("separator"),
+    "StringLength": _copied("unit"),
+    "StringLower": _case,
+    "StringNGrams": _copied(
+        "separator", "ngram_widths", "left_pad", "right_pad", "pad_width", "preserve_short_sequences"
+    ),
+    "StringSplitV2": _split,
+    "StringToHashBucketFast": _copied("num_buckets"),
+    "StringToHashBucketStrong": _copied("num_buckets", "key"),
+    "StringToNumber": _to_number,
+    "StringUpper": _case,
+    "Substr": _substr,
+    "UnicodeDecode": _unicode,
+    "UnicodeDecodeWithOffsets": _unicode,
+    "UnicodeEncode": _unicode,
+}  # fmt: skip
+
+STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupTableFindV2"}
+"""Ops that the function knows: each gives the same for the same strings, and reaches nothing outside of the graph."""
+
+_SAID = ("String", "Fingerprint", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr", "Lookup")
+
+
+def ops_of(prepared: bytes) -> list[str]:
+    """The ops on strings that the file ``model.words`` has steps for, in their order; of tables, how many keys."""
+    recipe = json.loads(prepared.partition(b"\n")[2])
+    return [
+        f"{one['op']} of {len(recipe['tables'][one['table']]['keys']):,}" if "table" in one else one["op"]
+        for one in recipe["steps"]
+        if one["op"].startswith(_SAID)
+    ]
+
+
+STRING_STEPS = frozenset(
+    op for op in STEPS if op.startswith(("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr"))
+) | {"Fingerprint", "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount"}
+"""Those that only a graph with strings may have, and its tables."""

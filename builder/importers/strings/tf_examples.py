@@ -1,0 +1,293 @@
+"""Serialized tf.Examples in front of a graph: each feature becomes an input of its own.
+
+``tf.io.parse_example`` is cut off; what was read of its fixed-length features are placeholders then, and what stands
+behind them is a graph like any other, whose strings words.py cuts off. The function reads the protos
+(handler/examples.py); example_front.py holds that against TensorFlow.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.errors import ImportModelError
+from builder.base.escape import visible
+from builder.base.tf import loaded_graph, reference_session, tf
+from builder.config import ModelSpec
+from builder.config.tensor import c_identifier
+from builder.importers.graph import ExampleFeature, ExampleInput
+from builder.importers.images.cut_decoding import resolved
+from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct, tensor_name
+from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.rewrite import copy_message, keep_reachable
+from builder.importers.strings.frontier import is_read, without_sizes
+from builder.importers.strings.string_graph import upstream
+from builder.importers.xla_ops import compiled
+
+PARSE_OPS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
+"""Ops that read serialized tf.Examples; each gives the same for the same bytes, and reaches nothing outside."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A fixed-length feature that a graph reads. ``shape``: of one example; ``tensors``: where the values are.
+
+    ``name``: of the input that it becomes.
+    """
+
+    key: str
+    name: str
+    dtype: str
+    shape: Shape
+    default: NDArray[Any] | None
+    tensors: tuple[str, ...]
+
+    @property
+    def for_callers(self) -> ExampleFeature:
+        """Numbers are raw little-endian bytes as base64: exact, and NaN too."""
+        if self.default is None:
+            return ExampleFeature(self.key, self.name, None)
+        if self.dtype == "string":
+            return ExampleFeature(self.key, self.name, tuple(text.decode() for text in self.default.ravel().tolist()))
+        data = self.default.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes()
+        return ExampleFeature(self.key, self.name, base64.b64encode(data).decode())
+
+    @property
+    def of_function(self) -> Any:
+        """The same as the function has it."""
+        from handler.examples import Feature
+
+        default: Any = None
+        if self.default is not None:
+            default = tuple(self.default.ravel().tolist()) if self.dtype == "string" else self.default.tobytes()
+        return Feature(self.key, self.dtype, int(np.prod(self.shape, dtype=np.int64)), default)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A graph that begins with serialized tf.Examples. ``whole``: as it was, with the tensor ``source`` fed; ``cut``:
+    with a feed for each of ``features``.
+
+    ``shape``: of what is fed, [] or [batch]. ``beside``: features that no answer depends on, and TensorFlow asks for.
+    """
+
+    name: str
+    whole: RawGraph
+    cut: RawGraph
+    source: str
+    shape: Shape
+    features: tuple[Read, ...]
+    beside: tuple[Read, ...] = ()
+
+    def input(self, names: Collection[str]) -> ExampleInput:
+        """What the function has to know, for a model that takes inputs of these ``names``."""
+        return ExampleInput(self.name, tuple(one.for_callers for one in self.features if one.name in names))
+
+    def says(self) -> str:
+        """What was found, for a person."""
+        shown = ", ".join(
+            f"{visible(one.name)} {one.dtype} {list(one.shape)}{'' if one.default is None else ', may be missing'}"
+            for one in self.features[:20]
+        )
+        more = f"; {len(self.features) - 20} more" if len(self.features) > 20 else ""
+        return f"tf.Examples in {self.name!r}, an input for each feature: {shown}{more}"
+
+
+def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel, Examples | None]:
+    """``loaded`` with an input for each feature of the tf.Examples that its fetches depend on, if it takes such.
+
+    Raises ImportModelError, with the name of the feature, for what the function does not read.
+    """
+    if spec.source.format != "saved_model" or not loaded.ports.have_strings:
+        return loaded, None
+    frozen = loaded.freeze({})  # a SavedModel's has the shapes that it has
+    same, raw = replace(loaded, freeze=lambda _: frozen), resolved(frozen)
+    names = [fetch.name for fetch in spec.fetches if fetch.name in raw.fetches] or list(raw.fetches)
+    wanted = [raw.fetches[name] for name in names]
+    definition = keep_reachable(raw.graph_def, wanted, raw.feeds.values())
+    _require_outside_of_functions(definition)
+    graph = loaded_graph(definition)
+    parsing = (op for op in graph.get_operations() if op.type in PARSE_OPS)
+    ops = [op for op in parsing if any(_is_read(tensor, wanted) for tensor in op.outputs)]
+    if not ops:
+        return same, None
+    if spec.image or spec.audio or spec.text:
+        raise ImportModelError("The model takes tf.Examples: delete [image], [audio] and [text] from model.toml.")
+    port = _fed(ops, raw, loaded.ports)
+    if others := [one.name for one in loaded.ports.feeds if one.name != port.name]:
+        raise ImportModelError(
+            f"The model takes {', '.join(map(repr, others))} beside the tf.Examples of {port.name!r}: export a "
+            "signature of one of both."
+        )
+    source = tensor_name(raw.feeds[port.name])
+    found = _features(graph, ops, wanted)
+    features = _named([one for one in found if one.tensors], [p.name for p in loaded.ports.feeds])
+    scalar = ops[0].type == "ParseSingleExample" or port.shape == ()
+    if scalar and spec.batch != 1:
+        raise ImportModelError(f"The input {port.name!r} takes one tf.Example at a time: set batch = 1 under [model].")
+    shape = () if scalar else (spec.batch,)
+    cut = _cut(replace(raw, graph_def=without_sizes(definition, source, shape)), features, () if scalar else (None,))
+    strings = {p.name for p in loaded.ports.fetches if p.dtype == "string"}
+    if is_read(cut.graph_def, source, [cut.fetches[name] for name in names if name not in strings]):
+        raise ImportModelError(f"The model does something else with {port.name!r} than reading tf.Examples.")
+    lead = () if scalar else ((port.shape or (None,))[0],)
+    inputs = tuple(PortInfo(one.name, one.dtype, (*lead, *one.shape)) for one in features)
+    parsed = LoadedModel(replace(loaded.ports, feeds=inputs), lambda _: cut)
+    nodes = {node.name for node in definition.node}
+    tables = {name: table for name, table in raw.tables.items() if name in nodes}
+    whole = replace(raw, graph_def=definition, tables=tables)
+    beside = tuple(one for one in found if not one.tensors)
+    return parsed, Examples(port.name, whole, replace(cut, tables=tables), source, shape, features, beside=beside)
+
+
+def _require_outside_of_functions(graph_def: Any) -> None:
+    inside = [node for function in graph_def.library.function for node in function.node_def if node.op in PARSE_OPS]
+    if inside:
+        raise ImportModelError(
+            f"{visible(inside[0].op)} ({visible(inside[0].name)}) stands inside of a loop or a branch (tf.map_fn): "
+            "give tf.io.parse_example the whole batch."
+        )
+
+
+def _is_read(tensor: Any, wanted: Sequence[str]) -> bool:
+    return bool(tensor.consumers()) or tensor.name in map(tensor_name, wanted)
+
+
+def _fed(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInfo:
+    """The input that all ``ops`` read."""
+    names = {tensor_name(tensor): name for name, tensor in raw.feeds.items()}
+    found = set()
+    for op in ops:
+        tensor = op.inputs[0]
+        while tensor.op.type == "Identity" and tensor.name not in names:
+            tensor = tensor.op.inputs[0]
+        if tensor.name not in names:
+            raise ImportModelError(
+                f"{visible(op.type)} ({visible(op.name)}) reads {visible(tensor.name)}, which is no input of the "
+                "model: feed the serialized tf.Examples to it as they are."
+            )
+        found.add(names[tensor.name])
+    if len(found) > 1:
+        raise ImportModelError(f"The inputs {', '.join(map(repr, sorted(found)))} are tf.Examples; one is taken.")
+    return next(port for port in ports.feeds if port.name in found)
+
+
+def _features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> list[Read]:
+    """Each once; without tensors where it is not read."""
+    found: dict[str, Read] = {}
+    for op in ops:
+        own = [*op.outputs]
+        first, keys, shapes, defaults = _dense(graph, op)
+        others = [tensor for tensor in (*own[:first], *own[first + len(keys) :]) if _is_read(tensor, wanted)]
+        if others:
+            named = _other_key(graph, op, own.index(others[0]), first, len(keys))
+            raise ImportModelError(
+                f"The feature {named} of the tf.Examples is of any length (VarLenFeature, RaggedFeature or "
+                "SparseFeature): coldforge takes FixedLenFeature."
+            )
+        for key, shape, default, tensor in zip(keys, shapes, defaults, own[first:], strict=False):
+            if not _is_read(tensor, wanted):
+                if shape.num_elements():
+                    name = key.decode(errors="replace")
+                    unread = Read(name, name, tensor.dtype.name, tuple(shape.as_list()), None, ())
+                    found.setdefault(name, unread)
+                continue
+            one = _feature(key, shape, default, tensor)
+            other = found.get(one.key)
+            if other is not None and other.tensors and other.for_callers != one.for_callers:
+                raise ImportModelError(f"The feature {visible(one.key)!r} of the tf.Examples is read in two ways.")
+            found[one.key] = replace(one, tensors=(*(other.tensors if other else ()), *one.tensors))
+    return list(found.values())
+
+
+def _feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) -> Read:
+    try:
+        text = key.decode()
+    except UnicodeDecodeError as error:
+        raise ImportModelError(f"The feature {key!r} of the tf.Examples has no name in UTF-8.") from error
+    where = f"The feature {visible(text)!r} of the tf.Examples"
+    if not shape.is_fully_defined():
+        raise ImportModelError(
+            f"{where} is a list of any length (FixedLenSequenceFeature): coldforge takes FixedLenFeature."
+        )
+    if not shape.num_elements():
+        raise ImportModelError(f"{where} has no values: its shape is {shape.as_list()}.")
+    given = default if default.size else None
+    if given is not None and tensor.dtype == tf.string:
+        try:
+            [one.decode() for one in given.ravel().tolist()]
+        except UnicodeDecodeError as error:
+            raise ImportModelError(f"{where} has a default that is not UTF-8.") from error
+    return Read(text, text, tensor.dtype.name, tuple(shape.as_list()), given, (tensor.name,))
+
+
+def _dense(graph: Any, op: Any) -> tuple[int, list[bytes], list[Any], list[NDArray[Any]]]:
+    """Of the fixed-length features: the number of the first output, and the key, shape and default of each."""
+    shapes = [tf.TensorShape(shape) for shape in op.get_attr("dense_shapes")]
+    count, inputs = len(shapes), list(op.inputs)
+    defaults = _constants(graph, inputs[len(inputs) - count :])
+    if op.type == "ParseSingleExample":
+        return 3 * op.get_attr("num_sparse"), list(op.get_attr("dense_keys")), shapes, defaults
+    if op.type == "ParseExampleV2":
+        (keys,) = _constants(graph, inputs[3:4])
+        return 3 * op.get_attr("num_sparse"), keys.tolist(), shapes, defaults
+    sparse = op.get_attr("Nsparse")
+    return (
+        3 * sparse,
+        [key.item() for key in _constants(graph, inputs[2 + sparse : 2 + sparse + count])],
+        shapes,
+        defaults,
+    )
+
+
+def _other_key(graph: Any, op: Any, number: int, first: int, dense: int) -> str:
+    """The key of the feature that the output ``number`` is of, which is no fixed-length one."""
+    if op.type == "ParseExampleV2":
+        sparse, ragged = _constants(graph, [op.inputs[2], op.inputs[4]])
+        keys = [*sparse.tolist()] if number < first else [*ragged.tolist()]
+    elif op.type == "ParseExample":
+        keys = [key.item() for key in _constants(graph, list(op.inputs)[2 : 2 + op.get_attr("Nsparse")])]
+    else:
+        keys = list(op.get_attr("sparse_keys"))
+    at = number if number < first else number - first - dense
+    return repr(visible(keys[at % len(keys)].decode(errors="replace")))
+
+
+def _constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]:
+    """The values of tensors that no feed decides. Raises ImportModelError for others."""
+    for tensor in tensors:
+        for op in upstream([tensor], None):
+            if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable")) or not compiled(op.type):
+                raise ImportModelError(
+                    f"What tf.io.parse_example is to read depends on {visible(op.name)} ({visible(op.type)}): give it "
+                    "constants."
+                )
+    with reference_session(graph) as session:
+        return [np.asarray(value) for value in session.run(list(tensors))]
+
+
+def _named(features: Sequence[Read], taken: Sequence[str]) -> tuple[Read, ...]:
+    """``features`` with names of their own, and none of those that are ``taken``."""
+    names = distinct([*taken, *(one.key or "feature" for one in features)])[len(taken) :]
+    return tuple(replace(one, name=name) for one, name in zip(features, names, strict=True))
+
+
+def _cut(raw: RawGraph, features: Sequence[Read], lead: tuple[None, ...]) -> RawGraph:
+    """``raw`` with a placeholder for each of ``features``."""
+    result = copy_message(raw.graph_def)
+    moved, feeds = dict[str, str](), dict[str, str]()
+    for one in features:
+        placeholder = result.node.add(name=f"example/{c_identifier(one.name)}", op="Placeholder")
+        placeholder.attr["dtype"].type = tf.dtypes.as_dtype(one.dtype).as_datatype_enum
+        placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape((*lead, *one.shape)).as_proto())
+        feeds[one.name] = f"{placeholder.name}:0"
+        moved |= dict.fromkeys(one.tensors, feeds[one.name])
+    for node in result.node:
+        node.input[:] = [t if t.startswith("^") else moved.get(tensor_name(t), t) for t in node.input]
+    fetches = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in raw.fetches.items()}
+    return replace(raw, graph_def=result, feeds=feeds, fetches=fetches)

@@ -1,0 +1,145 @@
+"""Where the words of a text stand that a graph makes numbers of, for answers that are of the words.
+
+The recipe is followed from a feed back to the op that splits the text, and from there to the strings: only ops that
+handler/text/traced.py knows may stand there. That the words are found is tried: each of them alone has to become the
+number that it has in its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from builder.base.errors import ImportModelError
+from builder.base.escape import visible
+from builder.importers.strings.string_frontend import Cut
+from builder.importers.strings.string_ops import Attributes, Recipe
+
+_SAME = frozenset({"EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze"})
+"""What leaves one string as it is."""
+
+
+class _UntoldError(Exception):
+    """Why nothing tells where the words stand, in words."""
+
+
+def with_tokens(cut: Cut) -> Cut:
+    """``cut`` whose function finds the words of a text again. Raises ImportModelError where nothing tells where."""
+    reasons = []
+    for output in cut.recipe.outputs:
+        feed = output["feed"]
+        try:
+            recipe = replace(cut.recipe, tokens=_tokens(cut.recipe, feed, output["value"]))
+            if len(cut.shapes[feed]) != 2:
+                raise _UntoldError("it has no number for each word")
+            _require_found(cut, recipe, feed)
+        except _UntoldError as error:
+            reasons.append(f"{visible(feed)}: {error}")
+            continue
+        assert recipe.tokens is not None
+        source = recipe.tokens["source"]
+        inputs = tuple(replace(one, tokens=feed) if one.name == source else one for one in cut.inputs)
+        return replace(cut, recipe=recipe, inputs=inputs)
+    raise ImportModelError(
+        'kind = "tokens" answers where each word stands in the text. That is known where a text is split at white '
+        "space or into characters, after lower or upper case and patterns, and each part becomes one number: "
+        f"{reasons[0]}."
+    )
+
+
+def _tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
+    """What traced.py reads, for the ``feed`` that gets ``value``. Raises _UntoldError."""
+    from handler.text.traced import SPLITS, STEPS
+
+    made = _Made.of(recipe)
+    found = [step for step in made.before(value) if step["op"] in SPLITS]
+    if len(found) != 1:
+        raise _UntoldError("it is not made by splitting a text once")
+    (split,) = found
+    if split["op"] == "StringSplitV2" and (made.constants[split["of"][1]] != [""] or split["maxsplit"] != -1):
+        raise _UntoldError("the text is not split at white space")
+    steps: list[Attributes] = []
+    at = split["of"][0]
+    while at >= len(recipe.inputs):
+        step = made.by_value.get(at)
+        if step is None or step["op"] not in STEPS | _SAME:
+            raise _UntoldError(f"{step['op'] if step else 'a constant'} stands before the splitting")
+        if step["op"] in STEPS:
+            steps.insert(0, {key: one for key, one in step.items() if key != "of"})
+        at = step["of"][0]
+    source = recipe.inputs[at]
+    if any(size != 1 for size in source["shape"]):
+        raise _UntoldError(f"{source['name']!r} takes several texts for one item")
+    return {"source": source["name"], "feed": feed, "steps": steps, "split": split["op"]}
+
+
+@dataclass(frozen=True)
+class _Made:
+    """``by_value``: the step that gives each value. ``constants``: strings, by value."""
+
+    by_value: Mapping[int, Attributes]
+    constants: Mapping[int, list[str]]
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> _Made:
+        from tensorflow.python.framework import op_def_registry
+
+        first = len(recipe.inputs)
+        constants = {at: one.get("strings", []) for at, one in enumerate(recipe.constants, first)}
+        number, by_value = first + len(recipe.constants), {}
+        for step in recipe.steps:
+            for _ in op_def_registry.get(step["op"]).output_arg:
+                by_value[number] = step
+                number += 1
+        return cls(by_value, constants)
+
+    def before(self, value: int) -> Iterator[Attributes]:
+        """The steps that ``value`` is made by."""
+        seen: list[Attributes] = []
+        todo = [value]
+        while todo:
+            step = self.by_value.get(todo.pop())
+            if step is not None and not any(step is one for one in seen):
+                seen.append(step)
+                todo += step["of"]
+        yield from seen
+
+
+def _require_found(cut: Cut, recipe: Recipe, feed: str) -> None:
+    """Raises _UntoldError unless each word, where it stands in an example, alone becomes its number."""
+    from handler.errors import HandlerError
+    from handler.text.words import read
+
+    words = read(recipe.written())
+    tokens = words.tokens
+    assert tokens is not None
+    sources = [one["name"] for one in recipe.inputs]
+    at = sources.index(tokens.source)
+    known: dict[str, Any] = {}
+    behind: set[Any] = set()
+
+    def numbers(item: list[list[bytes]]) -> list[Any]:
+        return list(words.arrays(item)[feed].values)
+
+    for run in cut.examples:
+        columns = [run[tensor] for tensor in cut.whole.sources.values()]
+        for number in range(len(columns[0])):
+            item = [column[number : number + 1].ravel().tolist() for column in columns]
+            text = item[at][0].decode()
+            row, places = numbers(item), tokens.places(text, len(text) + 1)
+            if len(places) != len(row) and feed in cut.pads:
+                raise _UntoldError(f"a text of {len(places)} words becomes {len(row)} numbers")
+            behind |= set(row[len(places) :])
+            if len(behind) > 1:
+                raise _UntoldError("it has other numbers behind those of the words")
+            for place, own in zip(places, row, strict=False):
+                word = text[place.start : place.end]
+                if word not in known:
+                    alone = [*item[:at], [word.encode()], *item[at + 1 :]]
+                    try:
+                        known[word] = next(iter(numbers(alone)), None)
+                    except HandlerError:
+                        known[word] = None
+                if known[word] != own:
+                    raise _UntoldError(f"{word[:40]!r} alone becomes another number than in a text")

@@ -1,0 +1,60 @@
+"""Tokenizers: what a model was trained with becomes ``model.text``, the file that the function reads (handler/text)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from builder.base.errors import ImportModelError
+from builder.config import TextInput
+from builder.importers.text import subwords, tokenizer_json, vocabulary
+from builder.importers.text.prepared import Prepared
+
+if TYPE_CHECKING:
+    from handler.text import Texts
+
+
+def prepared(text: TextInput) -> bytes:
+    """The content of ``model.text``: a line of JSON, and what its kind of encoder knows.
+
+    Raises ImportModelError for a file that is not there, cannot be read, or of which the function has no encoder.
+    """
+    found = _read(text)
+    return json.dumps(_options(text, found), ensure_ascii=False).encode() + b"\n" + found.data
+
+
+def encoder(text: TextInput, longest: int) -> Texts:
+    """The function's own encoder, which takes at most ``longest`` tokens of a text. Raises as ``prepared`` does."""
+    from handler.text import texts
+
+    found = _read(text)
+    try:
+        return texts(_options(text, found), found.data, longest, str(text.package or ""))
+    except (OSError, ValueError) as error:
+        raise ImportModelError(f"The tokenizer {text.file} cannot be used: {error}.") from error
+
+
+def needs_package(text: TextInput | None) -> bool:
+    """Whether the function needs the ``tokenizers`` package for it. Raises as ``prepared`` does."""
+    return text is not None and _read(text).kind == subwords.KIND
+
+
+def _read(text: TextInput) -> Prepared:
+    path = text.file
+    assert path is not None
+    try:
+        content = path.read_text(encoding="utf-8")
+        found = tokenizer_json.read(content) if text.tokenizer else vocabulary.read(content, lowercase=text.lowercase)
+        if text.length is not None and text.length <= found.added:
+            raise ValueError(f"length is {text.length}, and {found.added} special tokens alone are added to each text")
+    except OSError as error:
+        raise ImportModelError(f"The tokenizer {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        why = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise ImportModelError(f"The tokenizer {path} cannot be used: {why}.") from error
+    return found
+
+
+def _options(text: TextInput, found: Prepared) -> dict[str, Any]:
+    own = {"kind": found.kind, "pad": found.pad, "truncate": text.truncate, "length": text.length}
+    return own | dict(found.options)

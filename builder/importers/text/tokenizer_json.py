@@ -1,0 +1,108 @@
+"""tokenizer.json: a tokenizer as Hugging Face's ``tokenizers`` saves it.
+
+https://huggingface.co/docs/tokenizers: normalizer, pre_tokenizer, model, post_processor, added_tokens, padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from builder.base.json_input import parse_json
+from builder.importers.text import subwords
+from builder.importers.text.prepared import Prepared
+from builder.importers.text.wordpiece import MOST_SPECIAL, WordPiece
+
+_PADS = ("[PAD]", "<pad>", "<|pad|>")
+
+
+def read(content: str) -> Prepared:
+    """As the function's own WordPiece where that does what the tokenizer does, and else for the package itself.
+
+    Raises ValueError for what is no such file, or fills texts up at the left; other errors of looking things up for a
+    file that is damaged.
+    """
+    data = parse_json(content)
+    special = {token["content"]: token["id"] for token in data.get("added_tokens") or ()}
+    found = _wordpiece(data) if _is_plain(data) else None
+    if found is not None:
+        return found.prepared()
+    vocabulary = data["model"]["vocab"]  # of Unigram a list, whose places are the ids
+    pieces = vocabulary if isinstance(vocabulary, dict) else {piece: at for at, (piece, _) in enumerate(vocabulary)}
+    return subwords.prepared(data, _pad(data.get("padding"), pieces | special))
+
+
+def _is_plain(data: Mapping[str, Any]) -> bool:
+    """Whether it is a WordPiece that cuts texts into words as BERT does, with few tokens of its own."""
+    model, tokens = data["model"], data.get("added_tokens") or ()
+    kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "")
+    normalizer = _kind(_only(data.get("normalizer"), "normalizers"))
+    words = _kind(_only(data.get("pre_tokenizer"), "pretokenizers"))
+    # Only outside of words could it tell whether such a token is normalised first, or stands alone.
+    plain = len(tokens) <= MOST_SPECIAL and not any(t.get("normalized") or t.get("single_word") for t in tokens)
+    return (kind, words) == ("WordPiece", "BertPreTokenizer") and normalizer in ("", "BertNormalizer") and plain
+
+
+def _wordpiece(data: Mapping[str, Any]) -> WordPiece | None:
+    """None for a template of several parts."""
+    model = data["model"]
+    normalizer = _only(data.get("normalizer"), "normalizers")
+    lowercase = bool(normalizer and normalizer["lowercase"])
+    strip = normalizer and normalizer.get("strip_accents")
+    pieces: dict[str, int] = dict(model["vocab"])
+    tokens = {token["content"]: token for token in data.get("added_tokens") or ()}
+    pieces |= {content: token["id"] for content, token in tokens.items()}
+    around = _around(data.get("post_processor"))
+    if around is None:
+        return None
+    before, after = around
+    return WordPiece(
+        pieces,
+        pad=_pad(data.get("padding"), pieces),
+        unknown=pieces[model["unk_token"]],
+        clean=bool(normalizer and normalizer["clean_text"]),
+        chinese=bool(normalizer and normalizer["handle_chinese_chars"]),
+        accents=not (lowercase if strip is None else strip),
+        lowercase=lowercase,
+        special={content: token["id"] for content, token in tokens.items()},
+        before=before,
+        after=after,
+        prefix=model["continuing_subword_prefix"],
+        most=model["max_input_chars_per_word"],
+    )
+
+
+def _only(value: Any, key: str) -> Any:
+    """``value``, or what a sequence of one has in it."""
+    if value and value["type"] == "Sequence" and len(value[key]) == 1:
+        return value[key][0]
+    return value
+
+
+def _kind(value: Any) -> str:
+    return str(value["type"]) if value else ""
+
+
+def _around(processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The ids that stand before and after every text; None where it is not that simple."""
+    if processor is None:
+        return (), ()
+    if processor["type"] == "BertProcessing":
+        return (processor["cls"][1],), (processor["sep"][1],)
+    if processor["type"] != "TemplateProcessing":
+        return None
+    template, special = processor["single"], processor["special_tokens"]
+    places = [at for at, part in enumerate(template) if "Sequence" in part]
+    if len(places) != 1 or any(next(iter(part.values())).get("type_id", 0) for part in template):
+        return None
+    ids = [special[part["SpecialToken"]["id"]]["ids"] if "SpecialToken" in part else [] for part in template]
+    before, after = ids[: places[0]], ids[places[0] + 1 :]
+    return tuple(number for one in before for number in one), tuple(number for one in after for number in one)
+
+
+def _pad(padding: Any, pieces: Mapping[str, int]) -> int:
+    if padding and padding.get("direction", "Right") != "Right":
+        raise ValueError("it fills texts up at the left, which the function does not")
+    if padding:
+        return int(padding["pad_id"])
+    return next((pieces[token] for token in _PADS if token in pieces), 0)

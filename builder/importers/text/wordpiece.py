@@ -1,0 +1,42 @@
+"""WordPiece for the function's own encoder: see handler/text/wordpiece.py, which reads what is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from builder.importers.text.prepared import Prepared
+
+MOST_SPECIAL = 64
+"""Tokens that a text may name: each is looked for at every place of it."""
+
+
+@dataclass(frozen=True)
+class WordPiece:
+    """The fields besides ``pieces`` and ``pad`` are the options of the prepared file."""
+
+    pieces: Mapping[str, int]
+    pad: int
+    unknown: int
+    clean: bool = True  # whether control characters are removed
+    chinese: bool = True  # whether each Chinese character is a word
+    accents: bool = False  # whether they are kept
+    lowercase: bool = True
+    special: Mapping[str, int] = field(default_factory=dict)  # tokens that a text may name
+    before: tuple[int, ...] = ()  # what stands before and after every text
+    after: tuple[int, ...] = ()
+    prefix: str = "##"
+    most: int = 100  # characters of a word that is looked at
+
+    def prepared(self) -> Prepared:
+        """Raises ValueError for a vocabulary that is empty, or has ids that are none."""
+        ids = self.pieces.values()
+        if not ids or min(ids) < 0 or max(ids) > 10 * len(ids) + 1_000:
+            raise ValueError("its vocabulary is empty, or numbers its pieces with gaps")
+        lines = [""] * (max(ids) + 1)
+        for piece, number in self.pieces.items():
+            if "\n" not in piece:  # no word has one
+                lines[number] = piece
+        options = asdict(self) | {"widest": max(map(len, lines)) or 1}
+        del options["pieces"], options["pad"]
+        return Prepared("wordpiece", options, "\n".join(lines).encode(), self.pad, len(self.before) + len(self.after))

@@ -1,0 +1,166 @@
+"""Variables that a graph writes as it runs: its state, which an opened model keeps from one call to the next.
+
+A graph writes a variable through the handle of a VarHandleOp, perhaps deep in the functions of loops and branches.
+What is only read becomes a constant. What is written without any effect on the fetches (a counter of calls) is none
+either: then nobody can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.errors import ImportModelError
+from builder.base.tf import tf
+from builder.config.tensor import ITEM_SIZES, TensorSpec
+from builder.importers.rewrite import called_by, copy_message, node_of, output_number, reachable, reads
+
+WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Rng(ReadAnd)?Skip$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
+_PASSED_ON = {"Identity": 0, "IdentityN": 0, "While": 0, "StatelessWhile": 0}
+"""Ops whose output of a resource is the input of the same place."""
+
+_BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase"}
+"""Ops whose first input chooses; the rest are their functions' arguments."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable that the graph writes: the name the model gives it, and its value when the model is opened."""
+
+    name: str
+    value: NDArray[Any]
+
+
+def written(graph_def: Any) -> dict[str, set[str]]:
+    """Nodes at the top of ``graph_def`` that write, each with the nodes of the handles it writes through."""
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    known: dict[str, set[int]] = {}
+
+    def arguments(name: str) -> set[int]:
+        """Numbers of the arguments that the function ``name`` writes through."""
+        if name not in known:
+            known[name] = set()  # of a function that calls itself
+            function = functions[name]
+            roots = set().union(*_writers(function.node_def, functions, arguments).values())
+            known[name] = {i for i, a in enumerate(function.signature.input_arg) if a.name in roots}
+        return known[name]
+
+    return _writers(graph_def.node, functions, arguments)
+
+
+def _writers(
+    nodes: Iterable[Any], functions: Mapping[str, Any], arguments: Callable[[str], set[int]]
+) -> dict[str, set[str]]:
+    named = {n.name: n for n in nodes}
+    found: dict[str, set[str]] = {}
+    for node in named.values():
+        roots = {handle_of(node.input[0], named)} if WRITES.match(node.op) else set()
+        for called in called_by(node):
+            if called in functions:
+                first = 1 if node.op in _BRANCHES else 0
+                roots |= {handle_of(node.input[first + i], named) for i in arguments(called)}
+        if roots:
+            found[node.name] = roots
+    return found
+
+
+def handle_of(tensor: str, nodes: Mapping[str, Any]) -> str:
+    """The node, or the function's argument, that a handle comes from."""
+    name = node_of(tensor)
+    while name in nodes and nodes[name].op in _PASSED_ON:
+        tensor = nodes[name].input[output_number(tensor)]
+        name = node_of(tensor)
+    return name
+
+
+def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
+    """Nodes of the handles through which the graph writes; none where no fetch ever depends on what was written."""
+    writers = written(graph_def)
+    edges = reads(graph_def.node, control=False)
+    seen = reachable(map(node_of, fetches), edges)
+    # What is written into a variable that matters, matters.
+    while matters := [name for name, roots in writers.items() if name not in seen and roots & seen]:
+        seen |= reachable(matters, edges)
+    handles = set().union(*writers.values())
+    return handles if handles & seen else set()
+
+
+def without_debugging(graph_def: Any) -> Any:
+    """Without assertions and prints; what waited for one waits for what it waited for."""
+    result = copy_message(graph_def)
+    _drop(result.node)
+    for function in result.library.function:
+        gone = _drop(function.node_def)
+        for key in [k for k, node in function.control_ret.items() if node in gone]:
+            function.control_ret.pop(key)
+            function.signature.control_output.remove(key)
+    return result
+
+
+_DEBUGGING = {"Assert", "PrintV2"}
+
+
+def _drop(nodes: Any) -> set[str]:
+    gone = {n.name: n for n in nodes if n.op in _DEBUGGING}
+
+    def past(tensor: str) -> list[str]:
+        node = gone.get(node_of(tensor))
+        return [tensor] if node is None else [p for i in node.input if i.startswith("^") for p in past(i)]
+
+    kept = [n for n in nodes if n.name not in gone]
+    for node in kept:
+        inputs = list(dict.fromkeys(p for i in node.input for p in ([i] if not i.startswith("^") else past(i))))
+        data = [i for i in node.input if not i.startswith("^")]
+        controls = [i for i in inputs if i.startswith("^")]
+        node.input[:] = [*data, *controls]
+    del nodes[:]
+    nodes.extend(kept)
+    return set(gone)
+
+
+def spec_of(variable: Variable) -> TensorSpec:
+    """Raises ImportModelError for a dtype that the C ABI has not."""
+    dtype = variable.value.dtype.name
+    if dtype not in ITEM_SIZES:
+        raise ImportModelError(
+            f"The model keeps the variable {variable.name!r} from call to call, as {dtype}; "
+            f"it has to be one of {', '.join(ITEM_SIZES)}."
+        )
+    return TensorSpec(variable.name, dtype, variable.value.shape)
+
+
+def assign(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None:
+    """Give variables (by node, in ``graph``) their values in ``session``: those behind handles, and TensorFlow 1's.
+
+    The values are fed, since a graph holds 2 GB at most.
+    """
+    assignments, feeds = [], {}
+    with graph.as_default():
+        for node, value in values.items():
+            variable = graph.get_tensor_by_name(f"{node}:0")
+            placeholder = tf.compat.v1.placeholder(value.dtype, value.shape)
+            if variable.dtype == tf.resource:
+                assignment = tf.raw_ops.AssignVariableOp(resource=variable, value=placeholder)
+            else:
+                assignment = tf.raw_ops.Assign(ref=variable, value=placeholder)
+            assignments.append(assignment)
+            feeds[placeholder] = value
+        assign_all = tf.group(*assignments)  # one run: each extends the session by what is new in the graph
+    session.run(assign_all, feeds)
+
+
+def read(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    """The values of variables, by node; ``nodes``: node of each handle to its dtype."""
+    if not nodes:
+        return {}
+    with graph.as_default():
+        tensors = {
+            node: tf.raw_ops.ReadVariableOp(resource=graph.get_tensor_by_name(f"{node}:0"), dtype=dtype)
+            for node, dtype in nodes.items()
+        }
+    return {node: np.asarray(value) for node, value in session.run(tensors).items()}

@@ -1,0 +1,100 @@
+"""What a bundle's own files say of it, read for a comparison. Nothing of the bundle runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.base.errors import BundleError, UsageError
+from builder.base.json_input import parse_json
+from builder.compiler.audit.elf_facts import read_facts
+from builder.package.bundle import Bundle
+
+
+@dataclass(frozen=True)
+class Step:
+    """One fused step, as a person tells it from others. ``name``: of the layer in the model, or else of the step."""
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Package:
+    """A part of the function that somebody wrote, from the bill of materials."""
+
+    name: str
+    version: str
+    licence: str
+
+    def __str__(self) -> str:
+        return f"{self.version or 'no version'}, {self.licence or 'no licence'}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``sections``: bytes of the library by part, from its ELF header; ``manifest``: manifest.json's content."""
+
+    bundle: Bundle
+    manifest: Mapping[str, Any]
+    sections: Mapping[str, int]
+    packages: tuple[Package, ...]
+
+    @property
+    def title(self) -> str:
+        """The model, its version and its processor."""
+        model = self.manifest["model"]
+        return f"{model['name']} {model['version']}, {self.manifest['target']['arch']}"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The fused steps in the order they run."""
+        lowering = self.manifest["lowering"]
+        layers = {layer["step"]: layer for layer in lowering["weights"]["layers"]}
+        return tuple(_step(step, layers.get(step["step"], {})) for step in lowering["fused_steps"])
+
+    @classmethod
+    def read(cls, folder: Path) -> Facts:
+        """Of the bundle in ``folder``. Raises UsageError where there is none of one model, BundleError for one that is
+        broken."""
+        try:
+            bundle = Bundle.load(folder)
+            manifest = parse_json(bundle.manifest.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"there is no bundle in {folder}: name a folder such as dist/emotion, or a model."
+            ) from error
+        if "models" in manifest:
+            raise UsageError(f"{folder} is a bundle of several models: name the bundle of one, such as dist/emotion.")
+        sections = _sections(bundle.library)
+        try:
+            bill = parse_json(bundle.sbom.read_text(encoding="utf-8"))
+            facts = cls(bundle, manifest, sections, tuple(_packages(bill)))
+            _ = facts.title, facts.steps  # both are there to be read
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BundleError(f"the bundle in {folder} cannot be read ({error!r}); build it again.") from error
+        return facts
+
+
+def _sections(library: Path) -> dict[str, int]:
+    """Bytes of the library: its code, its constants with the weights, and all the rest."""
+    facts = read_facts(library)
+    found = dict(facts.sections)
+    code, constants = found.get(".text", 0), found.get(".rodata", 0)
+    return {"code": code, "constants": constants, "tables": facts.size - code - constants}
+
+
+def _step(step: Mapping[str, Any], layer: Mapping[str, Any]) -> Step:
+    weights = layer.get("type", "")
+    parts = [step["kind"], step["algorithm"], " + ".join(step["fused"]), step.get("geometry", ""), weights]
+    return Step(layer.get("layer") or step["step"], ", ".join(filter(None, parts)))
+
+
+def _packages(bill: Mapping[str, Any]) -> Iterator[Package]:
+    """All but the model and its library, which are the bundle's own."""
+    for component in bill["components"]:
+        if "licenses" in component:
+            licences = " AND ".join(licence["expression"] for licence in component["licenses"])
+            yield Package(component["name"], component.get("version", ""), licences)

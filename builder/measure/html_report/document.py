@@ -1,0 +1,63 @@
+"""One self-contained page: its style and scripts are inside, and its policy permits them by their hashes alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder.base.escape import html
+
+PARTS = Path(__file__).parent
+"""Where the stylesheet, the scripts and the markup are that pages are made of."""
+
+
+def document(title: str, body: str, *, data: object = None, scripts: Sequence[str] = ()) -> str:
+    """The page. ``body``: markup; ``data``: what the scripts draw, as JSON; ``scripts``: names of files in PARTS."""
+    style = part("page.css")
+    script = "\n".join(part(name) for name in scripts)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            f"style-src {_hash(style)}",
+            *([f"script-src {_hash(script)}"] if script else []),
+        ]
+    )
+    lines = [
+        "<!doctype html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{html(policy)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{html(title)}</title>",
+        f"<style>{style}</style>",
+        "</head>",
+        "<body>",
+        body,
+    ]
+    if data is not None:
+        lines.append(f'<script type="application/json" id="data">{inline_json(data)}</script>')
+    if script:
+        lines.append(f"<script>{script}</script>")
+    return "\n".join([*lines, "</body>", "</html>", ""])
+
+
+def part(name: str) -> str:
+    """The text of a file in PARTS."""
+    return (PARTS / name).read_text(encoding="utf-8")
+
+
+def inline_json(data: object) -> str:
+    """JSON that no parser of HTML takes for markup: ASCII, and ``<`` is an escape."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,96 @@
+"""All that a report shows, measured and read, as one value of JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from builder import __version__
+from builder.measure.bench import bench
+from builder.measure.cost import report_cost
+from builder.measure.explain_steps import Study, study
+from builder.measure.html_report.agreement_histogram import histograms
+from builder.measure.html_report.memory_flow import flow_of
+from builder.measure.html_report.size_tree import size_tree
+from builder.measure.machine import cpu_name
+from builder.measure.peak import measure_peak
+from builder.measure.weight_accuracy import kept_accuracy
+from builder.package.bundle import find_bundle
+from builder.package.dependencies import dependencies_folder
+from builder.pipeline.workspace import Workspace
+
+
+def gather(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str = "") -> dict[str, Any]:
+    """The report's data about the bundle of ``ws``, all of it on one thread.
+
+    ``named``: what the command calls the model. ``starts``: cold starts; 0 leaves the function out, and what it costs.
+    Raises UsageError where there is no bundle, the ColdforgeError of a stage that fails, VerifyError where this machine
+    cannot run the library.
+    """
+    bundle = find_bundle(ws.project.dist, ws.spec.name, ws.target, named)
+    manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
+    found = study(ws, seconds=seconds)
+    graph = found.compiled.graph
+    with ws.progress.stage("agreement", "the library's answers to the golden inputs, number by number"):
+        errors = histograms(bundle, graph)
+    with ws.progress.stage("bench", "the library, and the function in Lambda's emulator"):
+        speed = bench(bundle, seconds=seconds, starts=starts)
+    with ws.progress.stage("peak", "what one thread of this machine reaches"):
+        peak = measure_peak()
+    function = speed.function
+    return {
+        "coldforge": __version__,
+        "model": manifest["model"],
+        "target": manifest["target"],
+        "cpu": cpu_name(),
+        "feeds": manifest["feeds"],
+        "fetches": manifest["fetches"],
+        "zipped": bundle.sizes.zipped,
+        "unzipped": bundle.sizes.unzipped,
+        "sizes": size_tree(
+            bundle,
+            manifest,
+            found.compiled.kernels.kernels_path,
+            dependencies_folder(ws.project, ws.target),
+        ),
+        "program": _program(found),
+        "peak": asdict(peak),
+        "memory": _memory(found),
+        "agreement": {"outputs": manifest["verification"]["outputs"], "histograms": errors},
+        "accuracy": kept_accuracy(ws, graph),
+        "bench": asdict(speed),
+        "cost": report_cost(ws.target, function) if function else None,
+        "stages": _stages(ws.stage_times),
+    }
+
+
+def _program(found: Study) -> dict[str, Any]:
+    """The steps that ran and how they hang together; ``outer`` counts the steps outside loops and branches."""
+    explained = found.explanation
+    data = explained.to_dict()
+    layers = {layer["step"]: layer["layer"] for layer in data["layers"]}
+    outer = -1
+    for step in data["steps"]:
+        outer += step["depth"] == 0
+        step |= {"outer": outer, "layer": layers.get(step["step"], "")}
+    edges = [list(edge) for edge in flow_of(found.program).edges]
+    kept = ("path", "reason", "isa", "threads", "rounds", "run_microseconds", "weights", "arena", "together", "steps")
+    return {key: data[key] for key in kept} | {"edges": edges}
+
+
+def _memory(found: Study) -> dict[str, Any]:
+    """The arena: [offset, bytes, first step, last step, whether it is scratch, the step that made it] of each value."""
+    program = found.program
+    lives = [[v.offset, v.size, v.first, v.last, v.scratch, v.made_by[0]] for v in flow_of(program).lives]
+    return {"arena": program.arena_size, "steps": len(program.steps), "lives": lives}
+
+
+def _stages(path: Path) -> list[dict[str, Any]] | None:
+    """What each stage of the bundle's build took; None where that was not kept, as of a build in Docker."""
+    try:
+        stages: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return [stage | {"what": "" if stage["name"] == "source" else stage["what"]} for stage in stages]

@@ -1,0 +1,17 @@
+"""A model's report as one page of HTML: the data as JSON, and the scripts that draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from builder.base.escape import html
+from builder.measure.html_report.document import document, part
+
+SCRIPTS = ("base.js", "steps.js", "graph.js", "pictures.js")
+
+
+def report_page(data: Mapping[str, Any]) -> str:
+    """The page's HTML, of what ``gather`` gives."""
+    title = f"{data['model']['name']} {data['model']['version']}"
+    return document(title, part("report.html").replace("@TITLE@", html(title)), data=data, scripts=SCRIPTS)

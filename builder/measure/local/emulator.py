@@ -1,0 +1,217 @@
+"""One Lambda execution environment: AWS's Runtime Interface Emulator around the function's Python.
+
+The emulator takes one request at a time (a second one at once makes it panic) and cuts bodies at
+6,291,556 bytes without a word, so larger ones are refused here.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.measure.local.emulator_parts import Interpreter
+
+HANDLER = "handler.app.lambda_handler"
+MAX_REQUEST = 6_291_556
+PATH = "/2015-03-31/functions/function/invocations"
+START_SECONDS, STOP_SECONDS, REQUEST_SECONDS = 20, 5, 120
+
+
+@dataclass
+class Emulator:
+    """A context manager; ``invoke`` works inside it, and the processes are gone after it, whatever happened."""
+
+    binary: Path
+    python: Interpreter
+    runtime: Path
+    bundle_layer: Path  # holds lib/libmodel.so
+    dependencies: Path  # holds python/
+    function: Path  # holds handler/
+    environment: dict[str, str] = field(default_factory=dict)
+    memory: int = 1769  # MB; told to the function, not enforced
+    handler: str = HANDLER
+    _process: subprocess.Popen[bytes] | None = None
+    _port: int = 0
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Start the emulator; the function itself starts with the first request. Raises EnvironmentSetupError."""
+        self._folder = tempfile.TemporaryDirectory(prefix="coldforge-emulator-")
+        try:
+            for _ in range(3):  # a free port may be taken by another before the emulator has it
+                if self._start():
+                    return self
+                self._stop()
+            raise EnvironmentSetupError(
+                f"the Runtime Interface Emulator does not start:\n{self._read('rapid')[-2000:]}"
+            )
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def invoke(self, event: Any) -> Any:
+        """Return the function's answer, or the platform's (``errorType``). Raises UsageError, EnvironmentSetupError."""
+        body = event if isinstance(event, bytes) else json.dumps(event).encode()
+        if len(body) > MAX_REQUEST:
+            raise UsageError(
+                f"the request has {len(body):,} bytes; Lambda takes {MAX_REQUEST:,}. Send a smaller picture."
+            )
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REQUEST_SECONDS)
+        try:
+            connection.request("POST", PATH, body)
+            text = connection.getresponse().read()
+            # Nothing at all is how the emulator says that the runtime's process ended.
+            return (
+                json.loads(text) if text else {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
+            )
+        except (OSError, http.client.HTTPException, ValueError) as failure:
+            raise EnvironmentSetupError(
+                f"the function gave no answer ({failure}); its log:\n{self.log[-2000:]}"
+            ) from failure
+        finally:
+            connection.close()
+
+    @property
+    def log(self) -> str:
+        """What the function has written so far."""
+        return self._read("function")
+
+    @property
+    def init_ms(self) -> float:
+        """Start of Python to ready, by the emulator; known after the first request. NaN before."""
+        found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read("rapid"))
+        return float(found[1]) if found else float("nan")
+
+    @property
+    def peak_rss(self) -> int:
+        """Bytes the function's process has had in memory at most; 0 while there is none."""
+        family = _descendants(self._process.pid) if self._process else []
+        return max(map(_peak_rss, family), default=0)
+
+    def _start(self) -> bool:
+        assert self._folder is not None
+        folder = Path(self._folder.name)
+        with _free_port() as first, _free_port() as second:
+            self._port, api = first.getsockname()[1], second.getsockname()[1]
+        command = [
+            str(self.binary.resolve()), "--log-level", "info",
+            "--runtime-interface-emulator-address", f"127.0.0.1:{self._port}",
+            "--runtime-api-address", f"127.0.0.1:{api}",
+            # -S: no site-packages, so that nothing is imported but what the layers hold.
+            str(self.python.path), "-S", "-m", "awslambdaric", self.handler,
+        ]  # fmt: skip
+        with (folder / "function").open("wb") as out, (folder / "rapid").open("wb") as err:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.function,
+                env=self.variables(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end and self._process.poll() is None:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def variables(self, home: str | Path) -> dict[str, str]:
+        """Return the environment: Lambda's, and nothing of this process's own."""
+        task, layer = self.function.resolve(), self.bundle_layer.resolve()
+        packages = self.dependencies.resolve() / "python"
+        return {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(home),
+            "LANG": "en_US.UTF-8",
+            "TZ": ":UTC",
+            "LAMBDA_TASK_ROOT": str(task),
+            "LAMBDA_RUNTIME_DIR": str(self.runtime.resolve()),
+            "LD_LIBRARY_PATH": f"{task}/lib:{layer}/lib",
+            "PYTHONPATH": f"{task}:{packages}:{self.runtime.resolve()}",
+            "COLDFORGE_LIBRARY": f"{layer}/lib/libmodel.so",
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_python{self.python.version}",
+            "AWS_LAMBDA_FUNCTION_NAME": "coldforge",
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(self.memory),
+            "AWS_LAMBDA_FUNCTION_TIMEOUT": str(REQUEST_SECONDS),
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "_HANDLER": self.handler,
+            **self.environment,
+        }
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        # The emulator gives its runtime a process group of its own, so both are ended by id.
+        family = _descendants(process.pid)
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pid in family:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _read(self, name: str) -> str:
+        if self._folder is None:
+            return ""
+        path = Path(self._folder.name, name)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _free_port() -> socket.socket:
+    """Bind a socket, whose port is free once it is closed."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    return bound
+
+
+def _peak_rss(pid: int) -> int:
+    """Read the most memory that a process has had, in bytes; 0 for one that has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _descendants(root: int) -> list[int]:
+    """List the processes that ``root`` started, and those that these started, from /proc."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError, ValueError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found, todo = [], [root]
+    while todo:
+        born = children.get(todo.pop(), [])
+        found += born
+        todo += born
+    return found

@@ -1,0 +1,266 @@
+"""A bundle behind a URL on this machine: sockets become the events of a Function URL, and back.
+
+``make serve`` puts this before the function in Lambda's emulator; no Docker, and no AWS.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import io
+import itertools
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from email.message import Message
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.base.escape import visible
+from builder.measure.local.framing import Refusal, read_head
+from builder.measure.local.origins import LOOPBACK, Allowed
+
+Invoke = Callable[[dict[str, Any]], Any]
+"""The function: takes an event, gives its answer."""
+
+Say = Callable[[str], None]
+
+MAX_EVENT = 6_291_556
+"""Bytes of JSON that Lambda takes; its emulator cuts off what is more."""
+
+MAX_BODY = MAX_EVENT * 3 // 4 - 4096
+"""Bytes: what is left of Lambda's limit on an event once the body is base64 and the headers are in."""
+
+CALLER_SECONDS = 30.0
+"""A caller has so long for a request, for what is between two, and to take an answer."""
+
+LINGER_SECONDS = 2.0
+"""So long the rest of a request that is refused is read, and thrown away."""
+
+REASON = 500
+"""Characters of an answer that are said of a request that was refused."""
+
+MOST_CALLERS = 32
+"""Connections at once, each of which has a thread."""
+
+BAD_GATEWAY = {"statusCode": 502, "body": '{"message": "the function failed; see its log"}'}
+
+
+def event(method: str, target: str, headers: Message, body: bytes, request_id: str) -> dict[str, Any]:
+    """Make the event of a Function URL (payload format 2.0) for one request. ``target``: path and query, as sent."""
+    path, _, query = target.partition("?")
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        values[name] = f"{values[name]},{value}" if name in values else value
+    names = {name.lower() for name in headers}
+    return {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": unquote(path),
+        "rawQueryString": query,
+        "headers": {name: ",".join(headers.get_all(name, [])) for name in sorted(names)},
+        **({"queryStringParameters": values} if values else {}),
+        "requestContext": {
+            "accountId": "anonymous",
+            "apiId": "local",
+            "domainName": headers.get("host", "localhost"),
+            "domainPrefix": "local",
+            "http": {
+                "method": method,
+                "path": unquote(path),
+                "protocol": "HTTP/1.1",
+                "sourceIp": "127.0.0.1",
+                "userAgent": headers.get("user-agent", ""),
+            },
+            "requestId": request_id,
+            "routeKey": "$default",
+            "stage": "$default",
+            "time": time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime()),
+            "timeEpoch": int(time.time() * 1000),
+        },
+        **_body(headers.get_content_type() if "content-type" in names else "", body),
+    }
+
+
+def _body(media: str, body: bytes) -> dict[str, Any]:
+    """Write text as it is and anything else as base64, as AWS does."""
+    if not body:
+        return {"isBase64Encoded": False}
+    if media.startswith("text/") or media in ("application/json", "application/xml", "application/javascript"):
+        try:
+            return {"body": body.decode(), "isBase64Encoded": False}
+        except UnicodeDecodeError:
+            pass
+    return {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
+
+
+def response(answer: Any) -> tuple[int, dict[str, str], bytes]:
+    """Read status, headers and body of the function's answer; 502 for one that is not valid, as AWS gives it."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
+        answer = BAD_GATEWAY
+    body = str(answer.get("body") or "").encode()
+    try:
+        body = base64.b64decode(body, validate=True) if answer.get("isBase64Encoded") else body
+    except binascii.Error:
+        return response(None)
+    return answer["statusCode"], {"content-type": "application/json", **(answer.get("headers") or {})}, body
+
+
+@contextmanager
+def serving(
+    invoke: Invoke, port: int = 0, say: Say = lambda line: None, *, allowed: Allowed = LOOPBACK
+) -> Iterator[str]:
+    """Serve the function on 127.0.0.1 until the end of the block; gives the URL. ``port`` 0 takes a free one.
+
+    An instance of a function has one request at a time, so they wait for each other. ``say`` gets a line for each.
+    Raises EnvironmentSetupError.
+    """
+    try:
+        server = _Server(("127.0.0.1", port), _handler(invoke, say, allowed), say)
+    except OSError as error:
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise EnvironmentSetupError(f"port {port} {why}; pass --port.") from error
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each of at most ``MOST_CALLERS`` connections; one more than these is hung up on."""
+
+    daemon_threads = True
+    request_queue_size = MOST_CALLERS
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], say: Say) -> None:
+        super().__init__(address, handler)
+        self._say = say
+        self._free = threading.Semaphore(MOST_CALLERS)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take a thread for the connection; wait a moment for one to become free."""
+        return self._free.acquire(timeout=1)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say in a line what went wrong; of a caller who has gone there is nothing to say."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            self._say(f"a request failed: {error!r}")
+
+
+@contextmanager
+def _limit_reading(connection: socket.socket, seconds: float) -> Iterator[None]:
+    """End what a caller sends after so many ``seconds`` in this block; it can still be answered."""
+
+    def end() -> None:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RD)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequestHandler]:
+    turn = threading.Lock()
+    numbers = itertools.count(1)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version, default_request_version = "HTTP/1.1", "HTTP/1.0"
+        server_version, sys_version = "coldforge", ""
+        timeout = CALLER_SECONDS
+
+        def handle_one_request(self) -> None:
+            with _limit_reading(self.connection, CALLER_SECONDS):
+                super().handle_one_request()
+
+        def parse_request(self) -> bool:
+            """Parse the request line alone if the headers are refused, so that no "100 Continue" is sent."""
+            stream, head = self.rfile, read_head(self.rfile, MAX_BODY)
+            if not isinstance(head, Refusal):
+                head = allowed.check(head.values.get(b"host", []), head.values.get(b"origin", [])) or head
+            self.rfile = io.BytesIO(b"\r\n" if isinstance(head, Refusal) else b"".join(head.lines))
+            try:
+                parsed = super().parse_request()
+            finally:
+                self.rfile = stream
+            if parsed and isinstance(head, Refusal):
+                self._refuse(*head)
+                return False
+            self._length = 0 if isinstance(head, Refusal) else head.length
+            return parsed
+
+        def _serve(self) -> None:
+            body = self.rfile.read(self._length)
+            if len(body) < self._length:
+                return self._refuse(400, "the body ended early")
+            began = time.perf_counter()
+            with turn:
+                sent = event(self.command, self.path, self.headers, body, f"local-{next(numbers)}")
+                if len(json.dumps(sent)) > MAX_EVENT:
+                    return self._refuse(413, f"Lambda takes events of at most {MAX_EVENT:,} bytes")
+                try:
+                    status, headers, content = response(invoke(sent))
+                except (EnvironmentSetupError, UsageError) as error:
+                    say(str(error))
+                    status, headers, content = response(None)
+            reason = f" {content[:REASON].decode(errors='replace')}" if status >= 400 else ""
+            took = (time.perf_counter() - began) * 1000
+            say(visible(f"{self.command} {self.path} {status} {took:.1f} ms{reason}"))
+            self._send(status, headers, content)
+
+        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+            """Refuse what Python's own parser refuses, in JSON like everything else."""
+            self._refuse(code, message or HTTPStatus(code).phrase)
+
+        def _refuse(self, status: int, message: str) -> None:
+            self.close_connection = True
+            code = "too_large" if status == 413 else HTTPStatus(status).name.lower()
+            error = {"code": code, "message": message, "type": "invalid_request_error"}
+            tensors = any(part.startswith(("/v1/models", "/v2")) for part in self.requestline.split()[1:2])
+            content = json.dumps({"error": message if tensors else error}).encode()  # as each protocol has it
+            say(visible(f"{self.requestline[:REASON]} {status} {content.decode()}"))
+            self._send(status, {"content-type": "application/json", "connection": "close"}, content)
+            # A caller that still sends would not look at the answer if the connection broke off.
+            with suppress(OSError), _limit_reading(self.connection, LINGER_SECONDS):
+                self.connection.shutdown(socket.SHUT_WR)
+                while self.rfile.read(65_536):
+                    pass
+
+        def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            if status != 204:
+                self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing: ``say`` has told it."""
+
+        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = _serve
+
+    return Handler

@@ -1,0 +1,43 @@
+"""Who may call the local server. Pages of other sites may not, whatever name they gave to this machine.
+
+A browser says in ``Host`` by which name it came, also where a site's own name leads to 127.0.0.1 (DNS rebinding), and
+in ``Origin`` which site's page asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from builder.measure.local.framing import Refusal
+
+
+class Allowed(NamedTuple):
+    """``hosts``: names of this machine beside its loopback ones. ``origins``: of pages elsewhere; ``*`` is any."""
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    def check(self, hosts: Iterable[bytes], origins: Iterable[bytes]) -> Refusal | None:
+        """Refuse a request by the values of its ``Host`` and ``Origin``, unless all of them are allowed."""
+        for host in hosts:
+            if not self._is_local("//" + host.decode("latin-1")):
+                return Refusal(
+                    403, "this server answers to localhost only; for another name, serve with --allow-host NAME"
+                )
+        for origin in (value.decode("latin-1") for value in origins):
+            if "*" not in self.origins and origin not in self.origins and not self._is_local(origin):
+                return Refusal(403, "pages of this origin may not call the server; serve with --cors ORIGIN")
+        return None
+
+    def _is_local(self, address: str) -> bool:
+        try:
+            name = (urlsplit(address).hostname or "").rstrip(".")
+            return name == "localhost" or name in self.hosts or ip_address(name).is_loopback
+        except ValueError:  # neither a known name nor an address
+            return False
+
+
+LOOPBACK = Allowed()

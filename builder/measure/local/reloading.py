@@ -1,0 +1,51 @@
+"""The function of a bundle in the emulator, which starts again when the bundle was built again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from builder.measure.local.emulator import Emulator
+
+
+class Reloading(ExitStack):
+    """Run the function of a bundle in the emulator that ``start`` makes, and again when its ``library`` is another.
+
+    A context manager. ``say`` gets a line for each new start, and the function's last error where it fails.
+    """
+
+    def __init__(self, start: Callable[[], Emulator], library: Path, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._start, self._library, self._say = start, library, say
+        self._running: Emulator | None = None
+        self._stamp = (0, 0)
+
+    def __enter__(self) -> Self:
+        self._run_newest()
+        return self
+
+    def invoke(self, event: Any) -> Any:
+        """Return the function's answer as ``Emulator.invoke`` does, to one caller at a time."""
+        running = self._run_newest()
+        answer = running.invoke(event)
+        if not isinstance(answer, dict) or answer.get("statusCode", 500) >= 500:
+            lines = running.log.splitlines()
+            self._say(next((line for line in reversed(lines) if '"ERROR"' in line or '"CRITICAL"' in line), ""))
+        return answer
+
+    def _run_newest(self) -> Emulator:
+        """Return an emulator that runs the library as it is now. Each build writes a new file."""
+        try:
+            status = self._library.stat()
+        except OSError:  # it is being replaced
+            status = None
+        stamp = (status.st_ino, status.st_mtime_ns) if status else self._stamp
+        if self._running is None or stamp != self._stamp:
+            if self._running:
+                self._say("the bundle has changed: the function starts again")
+            self._running = None  # until the next one runs
+            self.close()
+            self._running, self._stamp = self.enter_context(self._start()), stamp
+        return self._running

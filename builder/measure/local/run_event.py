@@ -1,0 +1,174 @@
+"""A bundle answers one event on this machine as in Lambda, without Docker."""
+
+from __future__ import annotations
+
+import base64
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.base.commands import bundle_command, docs_command
+from builder.base.errors import AnswerError, EnvironmentSetupError, UsageError
+from builder.base.project import HOME, cache_folder
+from builder.measure import sample_request
+from builder.measure.local import emulator_parts
+from builder.measure.local.emulator import Emulator
+
+WARM_REQUESTS = 3
+
+
+@dataclass(frozen=True)
+class InvokeResult:
+    """The answer to one event, and times in milliseconds."""
+
+    answer: Any
+    """The function's, whatever it is."""
+    init_ms: float
+    """The emulator's: from Python's start until the function is ready."""
+    first_ms: float
+    """Of the first request, as its client saw it, without the start."""
+    warm_ms: float
+    """The median of three more requests."""
+    python: str
+    """The version that ran the function."""
+    note: str | None
+    """A remark where that is not Lambda's."""
+    log: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields but the log, for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "log"}
+
+    @property
+    def times(self) -> str:
+        """The times in a line for a person."""
+        return (
+            f"init {self.init_ms:.0f} ms (Python's start until the function is ready), first request "
+            f"{self.first_ms:.1f} ms, warm {self.warm_ms:.1f} ms (median of {WARM_REQUESTS} more)"
+        )
+
+
+def invoke(bundle_layer: Path, event: Any, python: Path | None = None) -> InvokeResult:
+    """Start the function cold, send ``event``, and send it again while warm.
+
+    ``bundle_layer``: ``dist/<model>/layer``. ``python``: see ``parts.find_python``. Raises UsageError and
+    EnvironmentSetupError.
+    """
+    with emulator(bundle_layer, python) as running:
+        answer, first = _timed(running, event)
+        if "errorType" in answer:
+            raise EnvironmentSetupError(f"the function did not start: {reason(running.log, answer)}")
+        warm = statistics.median(_timed(running, event)[1] for _ in range(WARM_REQUESTS))
+        init = running.init_ms
+        return InvokeResult(
+            answer, init, max(first - init, 0.0), warm, running.python.version, note(running.python), log=running.log
+        )
+
+
+def emulator(bundle_layer: Path, python: Path | None = None, *, environment: dict[str, str] | None = None) -> Emulator:
+    """Prepare the emulator for a bundle. ``environment``: variables of the function's own.
+
+    What is fetched and built for it is kept for all projects: the packages and the function for each Python.
+    """
+    if not (bundle_layer / "lib" / "libmodel.so").is_file():
+        raise UsageError(f"{bundle_layer} has no libmodel.so; run `{bundle_command(bundle_layer.parent.name)}` first.")
+    cache, interpreter = cache_folder() / "local", emulator_parts.find_python(python)
+    own = environment or {}
+    if any(bundle_layer.parent.glob("*.weights")):  # those that are elsewhere in the cloud
+        own = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **own}
+    return Emulator(
+        binary=emulator_parts.emulator(cache),
+        python=interpreter,
+        runtime=emulator_parts.runtime(cache, interpreter),
+        bundle_layer=bundle_layer,
+        dependencies=emulator_parts.dependencies(cache, interpreter, HOME / "layers" / "dependencies"),
+        function=emulator_parts.function(cache, interpreter, HOME / "handler"),
+        environment=own,
+    )
+
+
+def image_event(path: Path) -> dict[str, Any]:
+    """Make the request for an image on disk. Raises UsageError."""
+    try:
+        return {"image": base64.b64encode(path.read_bytes()).decode()}
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def file_event(path: Path) -> Any:
+    """Read the request, or any other event, in a file of JSON. Raises UsageError."""
+    try:
+        return text_event(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not JSON: it is not UTF-8 text. To send a picture, use --image.") from error
+
+
+def text_event(text: str, origin: str) -> Any:
+    """Parse the request, or any other event, in JSON. ``origin`` names it in messages. Raises UsageError."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f'{origin} is not JSON ({error}); it must be a request such as {{"inputs": {{...}}}}.'
+        ) from error
+
+
+def require_answer(answer: Any) -> None:
+    """Raise AnswerError for an answer that is an error: of a direct invocation, over HTTP, or of single messages."""
+    if not isinstance(answer, dict):
+        return
+    error = answer.get("error")
+    if isinstance(error, dict):
+        raise AnswerError(
+            f"the function refused the request: {error.get('message')} ({error.get('code')}). "
+            f"{docs_command('errors')} explains each code."
+        )
+    if answer.get("statusCode", 200) >= 400:
+        raise AnswerError(f"the function answered with HTTP status {answer['statusCode']}.")
+    if failed := answer.get("batchItemFailures"):
+        raise AnswerError(f"the function could not answer {len(failed)} of the messages.")
+
+
+def default_event(bundle: Path) -> dict[str, Any]:
+    """Make a request for the model of ``bundle``, its folder in dist/: an image or text of ours, zeros for others.
+
+    Raises UsageError where nothing is built.
+    """
+    try:
+        described = json.loads((bundle / "model.json").read_text())
+    except OSError as error:
+        raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command(bundle.name)}` first.") from error
+    picture = image_event(sample_request.PICTURE) if described["image"] else {}
+    if described.get("text") or sample_request.takes_text(described):
+        picture = {"text": sample_request.TEXT}
+    return picture | sample_request.zeros(described)
+
+
+def _timed(running: Emulator, event: Any) -> tuple[Any, float]:
+    start = time.perf_counter()
+    answer = running.invoke(event)
+    return answer, (time.perf_counter() - start) * 1000
+
+
+def reason(log: str, answer: Any) -> str:
+    """Find the function's own last message, which callers do not get, or else the platform's."""
+    for line in reversed(log.splitlines()):
+        if '"CRITICAL"' in line:
+            return str(json.loads(line)["message"])
+    return f"{answer.get('errorMessage')}\n{log[-2000:]}"
+
+
+def note(python: emulator_parts.Interpreter) -> str | None:
+    """Say so where the Python that runs the function is not Lambda's."""
+    if python.matches_lambda:
+        return None
+    return (
+        f"NOTE: this ran on Python {python.version}, with packages built for it; Lambda "
+        f"runs {emulator_parts.LAMBDA_PYTHON}. "
+        f"Install Python {emulator_parts.LAMBDA_PYTHON} (with pyenv, uv or a system package) to run what is deployed."
+    )

@@ -1,0 +1,118 @@
+"""What the steps of a program leave in memory, and of which op in the model each is the value."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.arrays import Array
+from builder.compiler.lower import Lowered
+from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.hlo_shapes import ELEMENT_TYPES, strides
+from builder.compiler.lower.steps.base import Buffer, Step, walk
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.steps.norm_step import NormStep
+from builder.compiler.lower.steps.pool_step import PoolStep
+from builder.verify.quantise.observe import picture
+
+
+@dataclass(frozen=True, eq=False)
+class Left:
+    """The value that a step leaves. ``after``: the number of the step that then begins, as ``observe.watch`` counts.
+
+    ``op``: the op in the model whose value it is.
+    """
+
+    step: Step
+    op: str
+    after: int
+    shape: Any  # xla.ShapeProto
+
+    def read(self, arena: NDArray[np.uint8]) -> Array:
+        """A copy, in logical order."""
+        match self.step:
+            case LayerStep():
+                shape = self.step.geometry.out_shape
+                assert self.step.output is not None, "lower with whole=True"
+                return picture(self.step.output, shape, arena).copy()
+            case PoolStep():
+                return picture(
+                    self.step.output, (self.step.batch, *self.step.out_size, self.step.channels), arena
+                ).copy()
+            case NormStep():
+                return picture(self.step.output, (self.step.batch, *self.step.size, self.step.channels), arena).copy()
+        buffer = _written(self.step)
+        assert buffer is not None
+        name, size = ELEMENT_TYPES[self.shape.element_type]
+        items = arena[buffer.offset : buffer.offset + buffer.size].view(name)
+        steps = tuple(size * stride for stride in strides(self.shape))
+        return np.lib.stride_tricks.as_strided(items, tuple(self.shape.dimensions), steps, writeable=False).copy()
+
+
+def left_by(lowered: Lowered, index: HloIndex) -> tuple[Left, ...]:
+    """Of each op in the model the last step that leaves its value, in the order of the steps.
+
+    Not of steps in loops and branches, nor of values that have a size of their own, or no numbers of NumPy's.
+    """
+    found = {one.op: one for one in _candidates(lowered, index)}
+    return tuple(sorted(found.values(), key=lambda one: one.after))
+
+
+def _candidates(lowered: Lowered, index: HloIndex) -> Iterator[Left]:
+    after = 0
+    for step, note in zip(lowered.program.steps, lowered.notes, strict=True):
+        after += len(walk((step,)))
+        instruction = index.names.get(step.name)
+        if instruction is None:
+            continue
+        op = note.gives or instruction.metadata.op_name
+        if op and (isinstance(step, LayerStep | PoolStep | NormStep) or _is_whole(_written(step), instruction.shape)):
+            yield Left(step, op, after, instruction.shape)
+
+
+def _is_whole(buffer: Buffer | None, shape: Any) -> bool:
+    """Whether ``buffer`` holds an array of ``shape`` and nothing else."""
+    name, size = ELEMENT_TYPES.get(shape.element_type, ("", 0))
+    if buffer is None or buffer.space != "arena" or name in ("", "bfloat16") or any(shape.is_dynamic_dimension):
+        return False
+    return buffer.size == size * int(np.prod(shape.dimensions, dtype=np.int64))
+
+
+def _written(step: Step) -> Buffer | None:
+    """Return the one buffer that a step writes; None where it writes none or several."""
+    return step.writes[0] if len(step.writes) == 1 else None
+
+
+def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowered: Lowered) -> bool:
+    """Whether the first value that is known after ``left``, and made of it, is among those that are ``right``.
+
+    Then ``left`` is no wrong value but another one than TensorFlow's: XLA may move a factor to a later step.
+    """
+    steps = lowered.program.steps
+    known = {id(one.step): one for one in lefts}
+    step: Step = left.step
+    place = next(i for i, one in enumerate(steps) if one is step)
+    while True:
+        memory = _memory_of(step)
+        if memory is None:
+            return False
+        later = range(place + 1, len(steps))
+        reader = next((i for i in later if _touches(steps[i], memory)), None)
+        if reader is None:
+            return False
+        step, place = steps[reader], reader
+        if id(step) in known:
+            return known[id(step)] in right
+
+
+def _memory_of(step: Step) -> Buffer | None:
+    return step.stored.buffer if isinstance(step, LayerStep) else _written(step)
+
+
+def _touches(step: Step, memory: Buffer) -> bool:
+    """Whether ``step``, or a step inside it, reads or writes any of ``memory``."""
+    return any(buffer.overlaps(memory) for one in walk((step,)) for buffer in one.buffers)

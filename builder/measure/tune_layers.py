@@ -1,0 +1,194 @@
+"""Time the algorithms that each layer of a model can have, where it runs: among the model's other steps.
+
+The model is built once for every algorithm, each build takes turns with the others, and each layer takes what was
+fastest for it. What one library must do on several instruction sets is decided by all of them together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from builder.base.cache import digest
+from builder.base.console_tables import table
+from builder.base.files import write_file
+from builder.compiler.lower import Lowered
+from builder.compiler.lower.geometry import Algorithm
+from builder.compiler.lower.packing import candidates
+from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.config import ModelSpec
+from builder.measure.machine import cpu_name
+from builder.pipeline.compile_graph import CompiledVariant, compile_first
+from builder.pipeline.lower_program import ATTEMPTS, program_of
+from builder.pipeline.read_tuning import Choice, Times, Tuning, kernels_digest, tuning_path
+from builder.pipeline.resolve_options import settle_by_rule
+from builder.pipeline.resolve_strings import completed
+from builder.pipeline.resolved_options import Settled
+from builder.pipeline.workspace import Workspace
+from builder.verify import profile
+
+ROUNDS = 15
+"""At least."""
+
+MARGIN = 1.03
+"""How many times faster than the static rule's choice another must be: less is noise, and the rule needs no file."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """``tuning`` is what was written to ``path``, unless it is empty.
+
+    ``rule``: what the static rule says, by ``Geometry.label``. ``rest``: microseconds of all steps without a choice,
+    by instruction set.
+    """
+
+    path: Path
+    tuning: Tuning
+    rule: Mapping[str, Algorithm]
+    rest: Mapping[str, float]
+    rounds: int
+
+    @property
+    def behind(self) -> dict[str, float]:
+        """How much longer the steps take as the rule has them than as tuned, by instruction set: 0.05 is 5 %."""
+        layers = self.tuning.layers
+        found = {}
+        for isa, rest in self.rest.items():
+            tuned = sum(choice.microseconds[isa][choice.algorithm] for choice in layers.values())
+            ruled = sum(choice.microseconds[isa][self.rule[label]] for label, choice in layers.items())
+            found[isa] = (rest + ruled) / (rest + tuned) - 1
+        return found
+
+
+def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
+    """Measure every algorithm of every layer for about ``seconds`` in all, on one thread, and write the tuning file.
+
+    Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
+    where this machine can't run the library.
+    """
+    ws = completed(ws)
+    compiled, settled, spec = compile_first(ws), settle_by_rule(ws), ws.spec
+    possible = dict(_open_questions(spec, _lower(ws, compiled, settled, {})))
+    rule = {label: found[0] for label, found in possible.items()}
+    times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in possible}
+    rest: dict[str, float] = {}
+    rounds = 0
+    if possible:
+        with ws.progress.stage("tune", f"{len(possible)} kinds of layer, each timed in place") as outcome:
+            rounds = _measure(ws, compiled, settled, possible, seconds, times, rest)
+            outcome.note = f"{rounds} rounds"
+    layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in possible}
+    tuning = Tuning(kernels_digest(), ws.target.name, cpu_name(), layers)
+    if layers:
+        write_file(tuning_path(spec), tuning.to_json())
+    return Tuned(tuning_path(spec), tuning, rule, rest, rounds)
+
+
+def best(rule: Algorithm, times: Times) -> Algorithm:
+    """The algorithm with the smallest geometric mean over the instruction sets, if it beats the rule's clearly."""
+    scores = {a: math.prod(of[a] for of in times.values()) ** (1 / len(times)) for a in next(iter(times.values()))}
+    fastest = min(scores, key=lambda a: scores[a])
+    return fastest if scores[fastest] * MARGIN < scores[rule] else rule  # type: ignore[return-value]
+
+
+def render(tuned: Tuned) -> str:
+    """A table of every layer with a choice: each candidate's time, and what was chosen."""
+    rows: list[list[str] | None] = []
+    for label, choice in sorted(tuned.tuning.layers.items()):
+        for isa, of in choice.microseconds.items():
+            fastest = ", ".join(f"{algorithm} {time:.1f}" for algorithm, time in sorted(of.items(), key=lambda t: t[1]))
+            gain = of[tuned.rule[label]] / of[choice.algorithm]
+            verdict = "as the rule" if choice.algorithm == tuned.rule[label] else f"{gain:.2f} × the rule's"
+            rows.append([label, isa, fastest, choice.algorithm, verdict])
+    if not rows:
+        return f"No layer of this model has a choice of algorithms: {tuned.path.name} was not written."
+    headers = ("layer", "for", "µs, of all such layers together", "chosen", "")
+    of_all = ", ".join(f"{share:.1%} ({isa})" for isa, share in tuned.behind.items())
+    changed = sum(choice.algorithm != tuned.rule[label] for label, choice in tuned.tuning.layers.items())
+    return (
+        f"{table(headers, rows, indent=0)}\n\nwrote {tuned.path.name}: tuning changed {changed} of "
+        f"{len(tuned.rule)} layer shapes, by the fastest of {tuned.rounds} rounds on one thread of {tuned.tuning.cpu}\n"
+        f"the rule's choice is {of_all} behind it"
+    )
+
+
+def to_dict(tuned: Tuned) -> dict[str, Any]:
+    """The same for JSON; ``file`` is None where no layer has a choice, as nothing was written then."""
+    layers = {label: asdict(choice) | {"rule": tuned.rule[label]} for label, choice in tuned.tuning.layers.items()}
+    return {
+        "file": str(tuned.path) if layers else None,
+        "cpu": tuned.tuning.cpu,
+        "rounds": tuned.rounds,
+        "behind": {isa: round(share, 4) for isa, share in tuned.behind.items()},
+        "layers": layers,
+    }
+
+
+def _lower(ws: Workspace, compiled: CompiledVariant, settled: Settled, algorithms: Mapping[str, Algorithm]) -> Lowered:
+    return program_of(ws, compiled, replace(settled, algorithms=algorithms), ATTEMPTS[0])
+
+
+def _layers(lowered: Lowered) -> Iterator[tuple[int, LayerStep]]:
+    """(number in ``walk``, step) of every layer."""
+    for number, step in enumerate(walk(lowered.program.steps)):
+        if isinstance(step, LayerStep):
+            yield number, step
+
+
+def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, tuple[Algorithm, ...]]]:
+    """The label and the candidates, the static rule's first, of every layer that has more than one."""
+    for _, step in _layers(lowered):
+        rounded = step.quantisation is not None
+        found = candidates(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type, rounded=rounded)
+        if len(found) > 1:
+            yield step.geometry.label, found
+
+
+def _measure(
+    ws: Workspace,
+    compiled: CompiledVariant,
+    settled: Settled,
+    possible: Mapping[str, tuple[Algorithm, ...]],
+    seconds: float,
+    times: dict[str, dict[str, dict[str, float]]],
+    rest: dict[str, float],
+) -> int:
+    """Fill ``times`` (label, instruction set, algorithm: microseconds) and ``rest``; how many rounds that took."""
+    spec = settled.spec
+    lowered: dict[Algorithm, Lowered] = {}
+    profiled: dict[str, profile.Profiled] = {}
+    isas: tuple[str, ...] = ()
+    algorithms = sorted({a for found in possible.values() for a in found})
+    for number, algorithm in enumerate(algorithms):
+        ws.progress.step(number, len(algorithms), f"building {algorithm}")
+        everywhere = {label: algorithm for label, found in possible.items() if algorithm in found}
+        lowered[algorithm] = _lower(ws, compiled, settled, everywhere)
+        key = digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
+        folder = ws.build / f"tune-{algorithm}"
+        library = profile.build(lowered[algorithm].program, spec, compiled.kernels, folder, ws.cache, key)
+        isas = profile.host_isas(library)
+        for isa in isas:
+            opened = profile.Profiled(library, lowered[algorithm].program, compiled.graph, isa=isa)
+            profiled[f"{isa} {algorithm}"] = opened
+    ws.progress.step(len(algorithms), len(algorithms), "measuring")
+    measured = profile.measure(profiled, seconds, ROUNDS)
+    for opened in profiled.values():
+        opened.close()
+    for algorithm, found in lowered.items():
+        asked = {number for number, step in _layers(found) if step.geometry.label in possible}
+        for isa in isas:
+            took = 1e6 * sum(t for n, t in enumerate(measured[f"{isa} {algorithm}"].fastest) if n not in asked)
+            rest[isa] = round(min(rest.get(isa, took), took), 1)
+        for number, step in _layers(found):
+            label = step.geometry.label
+            if algorithm not in possible.get(label, ()):
+                continue
+            for isa in isas:
+                of = times[label].setdefault(isa, {})
+                took = measured[f"{isa} {algorithm}"].fastest[number] * 1e6
+                of[algorithm] = round(of.get(algorithm, 0.0) + took, 1)
+    return min(m.rounds for m in measured.values())

@@ -1,0 +1,115 @@
+"""``coldforge accuracy``: every type of weights, and int8 activations, beside TensorFlow's float32."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.base.cache import file_digest
+from builder.base.console_tables import table
+from builder.base.files import write_file
+from builder.config import ActivationType, WeightType
+from builder.importers.graph import FrozenGraph
+from builder.pipeline.build_candidate import candidate, compile_here
+from builder.pipeline.compute_answers import tensorflow_answers
+from builder.pipeline.measuring_inputs import golden_inputs, own_inputs
+from builder.pipeline.resolve_strings import completed
+from builder.pipeline.workspace import Workspace
+from builder.verify.quantise.answer_accuracy import Accuracy, OutputAccuracy, compare, library_answers
+from builder.verify.quantise.number_types import KINDS, Kind
+
+
+@dataclass(frozen=True)
+class TypeReport:
+    """One kind: bytes of libmodel.so and of the weights in it, and the accuracy on each set of inputs, by its name.
+
+    ``compressed_share``: of the weights' bytes as float32, those of layers that are compressed.
+    """
+
+    type: WeightType
+    activations: ActivationType
+    library: int
+    weights: int
+    compressed_share: float
+    accuracy: dict[str, Accuracy]
+
+
+@dataclass(frozen=True)
+class AccuracyReport:
+    """The accuracy of a model with each type of weights."""
+
+    model: str
+    items: dict[str, int]
+    """How many there are of each set of inputs."""
+    types: tuple[TypeReport, ...]
+
+
+def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
+    """Build a library of every type and compare it on the golden inputs, the spec's samples, and each of ``images``.
+
+    ``images``: folders of pictures, of folders by label, or ``.npz`` files of any inputs. Raises UsageError for those
+    that do not fit the model, and the ColdforgeError of a stage that fails.
+    """
+    ws = completed(ws)
+    compiled = compile_here(ws)
+    spec, graph = ws.spec, compiled.graph
+    own = [*filter(None, [spec.samples]), *images]
+    sets = [golden_inputs(spec, graph), *(own_inputs(path, spec, graph) for path in own)]
+    with ws.progress.stage("reference", "TensorFlow's own answers"):
+        theirs = [tensorflow_answers(ws, graph, inputs) for inputs in sets]
+    found = []
+    for kind in KINDS:
+        built = candidate(ws, compiled, kind)
+        compared = {
+            inputs.source: compare(spec, graph, inputs, library_answers(built.library, graph, inputs), answers)
+            for inputs, answers in zip(sets, theirs, strict=True)
+        }
+        sizes = built.lowering.sizes
+        size = built.library.stat().st_size
+        found.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
+    report = AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
+    write_file(_kept(ws), json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
+    return report
+
+
+def kept_accuracy(ws: Workspace, graph: FrozenGraph) -> dict[str, Any] | None:
+    """What ``accuracy`` last found of ``graph``, as JSON has it; None where it was another graph, or nothing was."""
+    try:
+        found: dict[str, Any] = json.loads(_kept(ws).read_text(encoding="utf-8"))
+        return found if found["graph"] == file_digest(graph.graph_path) else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _kept(ws: Workspace) -> Path:
+    return ws.build / "accuracy.json"
+
+
+def render(report: AccuracyReport) -> str:
+    """A table for each set of inputs."""
+    parts = []
+    for source, items in report.items.items():
+        rows: list[list[str] | None] = []
+        for row in report.types:
+            head = [str(Kind(row.type, row.activations)), f"{row.library:,}", f"{100 * row.compressed_share:.1f} %"]
+            for output in row.accuracy[source].outputs:
+                rows.append([*head, output.output, *_cells(output)])
+                head = ["", "", ""]
+        headers = (
+            "weights", "libmodel.so", "compressed", "output", "top-1", "top-5", "worst error", "mean error", "right",
+            "TensorFlow right",
+        )  # fmt: skip
+        parts.append(f"{source} ({items:,} items), against TensorFlow float32\n")
+        parts.append(table(headers, rows, right=(1, 2, 4, 5, 6, 7, 8, 9), indent=0) + "\n")
+    return "\n".join(parts).rstrip()
+
+
+def _cells(output: OutputAccuracy) -> list[str]:
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{100 * value:.2f} %"
+
+    errors = [f"{output.worst:.2g}", f"{output.mean:.2g}"]
+    return [share(output.top1), share(output.top5), *errors, share(output.right), share(output.right_tensorflow)]

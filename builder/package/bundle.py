@@ -1,0 +1,151 @@
+"""Bundle: the folder that a build delivers, and how it gets to where SAM looks for it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.cache import place_file
+from builder.base.commands import bundle_command
+from builder.base.errors import UsageError
+from builder.base.files import replacing
+from builder.base.json_input import parse_json
+from builder.base.targets import DEFAULT, Target
+from builder.compiler.weights_file import FILE
+from builder.package.lambda_limits import SizeTable
+from builder.package.provenance import STATEMENT
+
+LIBRARY = "lib/libmodel.so"
+TEXT, WORDS = "model.text", "model.words"
+"""What makes ids of texts, and numbers of strings, beside the library of a model that takes them:
+builder/importers/text, builder/importers/strings/cut_strings.py."""
+LAYER_MANIFEST = "model/manifest.json"
+"""Paths in the layer; Lambda puts the layer's root at /opt."""
+OPENAPI = ("lib/openapi.json", "lib/docs.html")
+"""The OpenAPI document of the function, and the page of it, which the function serves: builder/package/openapi.py."""
+
+EVERY_BUNDLE = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
+"""Files of every bundle, of one model or several, besides its statement."""
+
+
+TOKENIZERS = "tokenizers.abi3.so"
+"""The library of the ``tokenizers`` package, of a model whose tokenizer needs it: builder/importers/text/package.py."""
+
+
+@dataclass(frozen=True)
+class BundleFiles:
+    """The files of one model's bundle, by their paths in it: those that it has, and those that it may have."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str) -> BundleFiles:
+        """``name``: the model's."""
+        return cls(
+            (*EVERY_BUNDLE, *(f"layer/{name}" for name in OPENAPI), "model.h", "model.json", STATEMENT),
+            (
+                "layer.zip",
+                *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT, TOKENIZERS, WORDS)),
+                f"{name}.weights",
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """``dist/<model>/`` with the target's suffix: layer, zip, manifest, bill of materials, notice, statement, header,
+    description."""
+
+    folder: Path
+    sizes: SizeTable
+
+    @property
+    def layer(self) -> Path:
+        return self.folder / "layer"
+
+    @property
+    def library(self) -> Path:
+        return self.layer / LIBRARY
+
+    @property
+    def weights(self) -> Path:
+        """Where the weights are, if they are no part of the library."""
+        return self.library.with_name(FILE)
+
+    @property
+    def text(self) -> Path:
+        """What makes ids of texts, of a model that takes them."""
+        return self.library.with_name(TEXT)
+
+    @property
+    def tokenizers(self) -> Path:
+        """The library of the ``tokenizers`` package, of a model whose tokenizer needs it."""
+        return self.library.with_name(TOKENIZERS)
+
+    @property
+    def words(self) -> Path:
+        """What makes numbers of strings, of a model that takes them."""
+        return self.library.with_name(WORDS)
+
+    @property
+    def weights_elsewhere(self) -> Path | None:
+        """The file of weights that no layer has, if this bundle is of that kind."""
+        return next(iter(sorted(self.folder.glob("*.weights"))), None)
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "layer.zip"
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "manifest.json"
+
+    @property
+    def sbom(self) -> Path:
+        return self.folder / "sbom.cdx.json"
+
+    @property
+    def notice(self) -> Path:
+        return self.folder / "NOTICE"
+
+    @property
+    def statement(self) -> Path:
+        """How the bundle came to be (builder/package/provenance.py)."""
+        return self.folder / STATEMENT
+
+    @property
+    def header(self) -> Path:
+        return self.folder / "model.h"
+
+    @property
+    def description(self) -> Path:
+        return self.folder / "model.json"
+
+    @classmethod
+    def load(cls, folder: Path) -> Bundle:
+        """A bundle built earlier. Raises OSError, ValueError, KeyError or TypeError where ``folder`` holds none."""
+        manifest = parse_json((folder / "manifest.json").read_text(encoding="utf-8"))
+        return cls(folder, SizeTable.from_dict(manifest["sizes"]))
+
+
+def find_bundle(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
+    """A bundle built earlier, of one model or joined; ``named``: what the build calls it. Raises UsageError."""
+    try:
+        return Bundle.load(dist / f"{name}{target.suffix}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        again = bundle_command(named or name, target)
+        raise UsageError(f"there is no bundle of {name} for {target.name}: run `{again}` first.") from error
+
+
+def activate(bundle: Bundle, layers: Path, target: Target = DEFAULT) -> Path:
+    """Make ``bundle`` the one that ``sam build`` takes for ``target``: its layer becomes ``<layers>/model/content``.
+
+    Hard links where the file system has them, copies elsewhere; the place changes in one step.
+    Returns the content folder.
+    """
+    content = layers / "model" / f"content{target.suffix}"
+    with replacing(content) as fresh:
+        shutil.copytree(bundle.layer, fresh, copy_function=place_file, dirs_exist_ok=True)
+    return content

@@ -1,0 +1,83 @@
+"""What a function is made of: one part for each piece that somebody wrote, with its files, its licence and its origin.
+
+The bill of materials and NOTICE are two ways of writing these down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from builder import __version__
+from builder.base.cache import file_digest
+
+LAYERS = "/opt"
+"""Where Lambda puts what is in layers."""
+
+LICENCES = Path(__file__).with_name("licences")
+OURS = "MIT"
+"""The licence of coldforge itself."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A file by its path in Lambda (or in the bundle, for weights that are elsewhere), with its SHA-256 in hex."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """The wheel that a package came from: its file's name and SHA-256."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part has ``files`` of its own, or it is compiled into those of another: ``inside`` has their paths.
+
+    ``ref`` names it in the bill of materials; ``licence`` is an SPDX expression; ``texts`` are the licences' own words.
+    """
+
+    ref: str
+    name: str
+    version: str
+    licence: str
+    files: tuple[Shipped, ...] = ()
+    inside: tuple[str, ...] = ()
+    purl: str = ""
+    kind: Literal["library", "application"] = "library"
+    about: str = ""
+    wheel: Wheel | None = None
+    texts: tuple[str, ...] = ()
+
+
+def shipped(place: str, files: Iterable[tuple[str, Path]]) -> tuple[Shipped, ...]:
+    """``files`` (name, path) as they are below ``place`` in Lambda."""
+    return tuple(Shipped(f"{place}/{name}" if place else name, file_digest(path)) for name, path in files)
+
+
+def function_part(source: Path) -> Part:
+    """The function's own code, as ``handler/Makefile`` takes it from ``source``; its bytecode is made when it is."""
+    found = [*source.glob("*.py"), *source.glob("*/*.py"), *source.glob("*/*.html")]
+    files = sorted((p.relative_to(source).as_posix(), p) for p in found if p.name != "_abi_build.py")
+    return Part(
+        ref="coldforge:handler",
+        name="coldforge handler",
+        version=__version__,
+        licence=OURS,
+        files=shipped("/var/task/handler", files),
+        kind="application",
+        about="the function's code",
+        texts=(our_text(),),
+    )
+
+
+def our_text() -> str:
+    """The text of the licence of coldforge itself."""
+    return (LICENCES / f"{OURS}.txt").read_text(encoding="utf-8")

@@ -1,0 +1,131 @@
+"""Several models' bundles become one, whose layer a function opens by name: ``dist/<first>-<second>/``.
+
+layer/lib/libmodel.so             the first, which answers where a request names none
+layer/lib/<name>/libmodel.so      each other; model.weights, model.text and model.words beside either
+layer/model/manifest.json         {"schema": 1, "models": [<each layer's own>, …]}
+layer.zip  manifest.json          as of one model; sizes and limits are of all together
+sbom.cdx.json  NOTICE  provenance.json
+<name>.weights                    of each whose weights are elsewhere
+<name>/                           each one's header, description, manifest, bill of materials, notice and statement
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from builder.base.cache import file_digest, place_file
+from builder.base.errors import UsageError
+from builder.base.files import replacing
+from builder.base.project import Project
+from builder.base.targets import Target
+from builder.package.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate
+from builder.package.joined_documents import joined_bill, joined_notice, joined_statement
+from builder.package.lambda_limits import LAMBDA_UNZIPPED, SizeTable, require
+from builder.package.layer import files_of, measure, source_date_epoch, write_readable, write_zip
+from builder.package.openapi import write_openapi
+
+SCHEMA_VERSION = 1
+MODEL_LAYER = "model layer"
+
+
+def joined_name(names: Sequence[str]) -> str:
+    """What the bundle of these models is called. Raises UsageError when one is named twice."""
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{twice[0]} is named twice; give one of the two another name in its model.toml.")
+    return "-".join(names)
+
+
+def read_identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """Read the name of a bundle or layer, as under dist/, and its models' versions with + between them.
+
+    Raises ValueError, KeyError, TypeError or AttributeError for what is not a manifest.
+    """
+    models = [one["model"] for one in manifest.get("models", [manifest])]
+    name, version = "-".join(model["name"] for model in models), "+".join(model["version"] for model in models)
+    if not re.fullmatch(r"[a-z0-9_][a-z0-9_-]* [\w.+-]+", f"{name} {version}", re.ASCII):
+        raise ValueError(f"no model is called {name!r} {version!r}")
+    return name, version
+
+
+def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:
+    """One bundle of several, the first of which is the function's default; a single one as it is.
+
+    ``suffix``: that of their target, which ends all their names. ``epoch``: the time of every file in the zip
+    (SOURCE_DATE_EPOCH when None). Raises UsageError and SizeLimitError; whatever is raised, the previous bundle
+    of the same models stays as it was.
+    """
+    if len(bundles) == 1:
+        return bundles[0]
+    moment = source_date_epoch() if epoch is None else epoch
+    names = [bundle.folder.name.removesuffix(suffix) for bundle in bundles]
+    folder = dist / f"{joined_name(names)}{suffix}"
+    with replacing(folder) as fresh:
+        draft = Bundle(fresh, bundles[0].sizes)
+        places = [LIBRARY, *(f"lib/{name}/{Path(LIBRARY).name}" for name in names[1:])]
+        for name, bundle, place in zip(names, bundles, places, strict=True):
+            (draft.layer / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(bundle.library, draft.layer / place)
+            (draft.layer / place).chmod(0o755)
+            for beside in (bundle.weights, bundle.text, bundle.tokenizers, bundle.words):
+                if beside.exists():
+                    place_file(beside, (draft.layer / place).with_name(beside.name))
+            for weights in bundle.folder.glob("*.weights"):
+                place_file(weights, fresh / weights.name)
+            (fresh / name).mkdir()
+            papers = bundle.header, bundle.description, bundle.manifest, bundle.sbom, bundle.notice, bundle.statement
+            for path in papers:
+                shutil.copyfile(path, fresh / name / path.name)
+        inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
+        _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
+        write_openapi(draft.layer, [bundle.description.read_text(encoding="utf-8") for bundle in bundles])
+        write_readable(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer))
+        write_readable(draft.notice, joined_notice(folder.name, bundles))
+        # One that is for a container image makes all of it one.
+        image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)
+        if not image:
+            write_zip(draft.layer, draft.archive, epoch=moment)
+        sizes = SizeTable(
+            (
+                measure(MODEL_LAYER, draft.layer),
+                *(part for part in bundles[0].sizes.components if part.name != MODEL_LAYER),
+            ),
+            (max if image else min)(bundle.sizes.max_unzipped for bundle in bundles),
+            max(bundle.sizes.max_zipped for bundle in bundles),
+        )
+        require(sizes)
+        whole: dict[str, Any] = {
+            "schema": SCHEMA_VERSION,
+            "models": [json.loads(bundle.manifest.read_text(encoding="utf-8")) for bundle in bundles],
+            "files": {
+                name: {"bytes": path.stat().st_size, "sha256": file_digest(path)} for name, path in files_of(fresh)
+            },
+            "sizes": sizes.to_dict(),
+        }
+        _write(draft.manifest, whole)
+        target = str(whole["models"][0]["target"]["arch"])
+        write_readable(draft.statement, joined_statement(fresh, bundles, names, target))
+    return Bundle(folder, sizes)
+
+
+def join_active(bundles: Sequence[Bundle], project: Project, target: Target) -> Bundle:
+    """``join`` in ``dist/``, and make the result what is deployed for ``target``."""
+    bundle = join(bundles, project.dist, suffix=target.suffix)
+    activate(bundle, project.layers, target)
+    return bundle
+
+
+def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
+    """The manifest of a bundle's layer, with its library where it is now."""
+    manifest: dict[str, Any] = json.loads((bundle.layer / LAYER_MANIFEST).read_text(encoding="utf-8"))
+    folder = place.removesuffix(Path(LIBRARY).name)
+    files = {folder + Path(path).name: entry for path, entry in manifest["files"].items()}
+    return manifest | {"files": files}
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    write_readable(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

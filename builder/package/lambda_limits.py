@@ -1,0 +1,156 @@
+"""Lambda's limits, and whether a bundle keeps to them.
+
+Source: "Lambda quotas", https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html, and
+"Configuring Lambda function memory", https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.errors import SizeLimitError
+from builder.config import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, ModelSpec
+
+__all__ = ["DIRECT_UPLOAD_ZIPPED", "LAMBDA_UNZIPPED", "Component", "SizeTable", "allowed", "check", "require"]
+
+MAX_LAYERS = 5
+CONTAINER_IMAGE = 10 * 1024**3
+"""Bytes of a container image, uncompressed, all layers together: the way out for what no zip can hold."""
+
+MEMORY_MAX_MB = 10_240
+WORKING_MEMORY = 256 << 20
+"""Bytes of memory to have besides the weights: Python, the decoders, a model's buffers."""
+
+QUEUE_TIMEOUTS = 6
+"""Times the function's Timeout that a message must stay out of sight; so AWS recommends."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One zip that a function is made of: its own code, or a layer. Sizes are bytes."""
+
+    name: str
+    unzipped: int
+    zipped: int
+    layer: bool = True
+
+
+@dataclass(frozen=True)
+class SizeTable:
+    """The components with their totals, against what Lambda and the spec allow. Sizes are bytes.
+
+    ``max_unzipped`` holds for all components together; ``max_zipped`` for each zip, since each is
+    uploaded on its own.
+    """
+
+    components: tuple[Component, ...]
+    max_unzipped: int
+    max_zipped: int
+
+    @property
+    def unzipped(self) -> int:
+        return sum(c.unzipped for c in self.components)
+
+    @property
+    def zipped(self) -> int:
+        return sum(c.zipped for c in self.components)
+
+    @property
+    def largest_zip(self) -> int:
+        return max((c.zipped for c in self.components), default=0)
+
+    @property
+    def layers(self) -> int:
+        return sum(c.layer for c in self.components)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table for JSON; ``from_dict`` reads it back."""
+        return {
+            "components": [
+                {"name": c.name, "unzipped": c.unzipped, "zipped": c.zipped, "layer": c.layer} for c in self.components
+            ],
+            "unzipped": self.unzipped,
+            "zipped": self.zipped,
+            "max_unzipped": self.max_unzipped,
+            "max_zipped": self.max_zipped,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SizeTable:
+        components = tuple(Component(**row) for row in data["components"])
+        return cls(components, data["max_unzipped"], data["max_zipped"])
+
+
+def allowed(spec: ModelSpec) -> tuple[int, int]:
+    """Bytes (unzipped, of the largest zip) that ``spec`` may weigh: Lambda's limits, or its own where that is lower.
+
+    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and S3 takes what may be unpacked.
+    A container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
+    """
+    if "image" not in (spec.packaging, spec.weights.place):
+        return min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped
+    return spec.max_unzipped if spec.max_unzipped != LAMBDA_UNZIPPED else CONTAINER_IMAGE, CONTAINER_IMAGE
+
+
+def check(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
+    """Put the components into a table with what is ``allowed``."""
+    return SizeTable(tuple(components), *allowed(spec))
+
+
+def ways_out(weights: int) -> Iterator[str]:
+    """Where ``weights`` bytes that no layer holds may be, the cheapest first, each as a line for a person."""
+    needed = -(-(weights + WORKING_MEMORY) // 2**20)
+    if weights + WORKING_MEMORY <= CONTAINER_IMAGE:
+        yield (
+            "PACKAGE=image when you bundle and deploy: a container image holds "
+            f"{CONTAINER_IMAGE:,} bytes, and costs its storage alone"
+        )
+    if needed <= MEMORY_MAX_MB:
+        yield (
+            'place = "elsewhere", and the add-on weights with Weights=s3://bucket/key when you deploy: fetched into '
+            f"memory at each start, with a MemorySize of at least {needed}"
+        )
+    yield 'place = "elsewhere", and the add-on file-system when you deploy, on EFS: of any size; needs a VPC'
+
+
+def require(table: SizeTable) -> None:
+    """Raises SizeLimitError naming every limit that is broken, by how much, and what to do."""
+    problems = list(_problems(table))
+    if not problems:
+        return
+    width = max(len(c.name) for c in table.components)
+    rows = [f"  {c.name:<{width}}  {c.unzipped:>13,} unzipped  {c.zipped:>13,} zipped" for c in table.components]
+    raise SizeLimitError("\n".join(["the function would be too large (bytes):", *rows, *problems]))
+
+
+def _problems(table: SizeTable) -> Iterator[str]:
+    over = table.unzipped - table.max_unzipped
+    if over > 0:
+        largest = max(table.components, key=lambda c: c.unzipped)
+        whose = {LAMBDA_UNZIPPED: "Lambda's limit", CONTAINER_IMAGE: "a container image's limit"}.get(
+            table.max_unzipped, "the limit in model.toml"
+        )
+        yield f"Unzipped, all together: {table.unzipped:,}, which is {over:,} over {whose} of {table.max_unzipped:,}."
+        if table.max_unzipped == CONTAINER_IMAGE:
+            yield f"  The largest part is {largest.name}. Use a smaller network: nothing on Lambda holds more."
+        elif table.unzipped <= LAMBDA_UNZIPPED:
+            yield f"  Raise unzipped under [limits] in model.toml (Lambda allows {LAMBDA_UNZIPPED:,})."
+        else:
+            yield f"  The largest part is {largest.name}. Use a smaller network, or take its weights out of the layer:"
+            for way in ways_out(largest.unzipped):
+                yield f"  - {way}."
+    for component in table.components:
+        over = component.zipped - table.max_zipped
+        if over > 0:
+            yield (
+                f"Zipped, {component.name}: {component.zipped:,}, which is {over:,} over the limit in model.toml of "
+                f"{table.max_zipped:,}."
+            )
+            yield (
+                f"  Lambda takes {DIRECT_UPLOAD_ZIPPED:,} in a direct upload, and more through S3, which `sam deploy` "
+                f"uses: set zipped = {component.zipped} or more under [limits] in model.toml."
+            )
+    if table.layers > MAX_LAYERS:
+        yield f"Layers: {table.layers}, and a function takes {MAX_LAYERS}: put several into one."

@@ -1,0 +1,123 @@
+"""manifest.json: what is in a bundle, what it was made of and how good it is.
+
+The layer carries the part that is the same wherever the bundle is built, so that a rebuild on another
+machine is not a new layer version; the bundle's own has what was measured as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from builder.base.cache import file_digest
+from builder.base.escape import visible
+from builder.compiler.audit import AuditReport
+from builder.compiler.lower.decisions import LoweringReport
+from builder.compiler.weights_file import Layout
+from builder.config import ModelSpec
+from builder.package.lambda_limits import SizeTable
+from builder.verify.verification import Verification
+
+SCHEMA_VERSION = 1
+
+_HOST_VERSIONS = ("python",)
+"""Versions that say where the build ran, not what it made."""
+
+_FACTS_LEFT_OUT = ("sections", "segments", "undefined")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of the bundle, by its path in it."""
+
+    path: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, root: Path, path: str) -> FileEntry:
+        return cls(path, (root / path).stat().st_size, file_digest(root / path))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``description`` is model.json's content; the fields from ``lowering`` on are None in a layer."""
+
+    description: dict[str, Any]
+    source: dict[str, str]
+    targets: tuple[str, ...]
+    versions: dict[str, str]
+    xla_flags: str
+    files: tuple[FileEntry, ...]
+    weights: Layout | None = None  # of those that are no part of the library
+    lowering: LoweringReport | None = field(default=None)
+    audit: AuditReport | None = field(default=None)
+    verification: Verification | None = field(default=None)
+    sizes: SizeTable | None = field(default=None)
+    choice: Mapping[str, Any] | None = field(default=None)  # of the type of the weights, where the spec said "auto"
+
+    def to_dict(self) -> dict[str, Any]:
+        about = self.description
+        measured = self.verification is not None
+        content: dict[str, Any] = {
+            "schema": SCHEMA_VERSION,
+            "model": about["model"] | {"source": self.source},
+            "abi": about["abi"],
+            "targets": list(self.targets),
+            "target": about["target"],
+            "batch": about["batch"],
+            **{key: about[key] for key in ("batches", "shapes", "pad", "signature", "signatures") if key in about},
+            "feeds": about["feeds"],
+            "fetches": about["fetches"],
+            "image": about["image"],
+            "outputs": about["outputs"],
+            "built_with": {k: v for k, v in sorted(self.versions.items()) if measured or k not in _HOST_VERSIONS},
+            "xla_flags": self.xla_flags,
+            "files": {f.path: {"bytes": f.size, "sha256": f.sha256} for f in self.files},
+        }
+        if self.weights is not None:
+            content["weights"] = self.weights.to_dict()
+        if self.lowering is not None:
+            content["lowering"] = self.lowering.to_dict()
+        if self.audit is not None:
+            report = self.audit.to_dict()
+            report["facts"] = {k: v for k, v in report["facts"].items() if k not in _FACTS_LEFT_OUT}
+            content["audit"] = report
+        if self.verification is not None:
+            content["verification"] = self.verification.to_dict()
+        if self.sizes is not None:
+            content["sizes"] = self.sizes.to_dict()
+        if self.choice is not None:
+            content["auto"] = dict(self.choice)
+        return content
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+
+def manifest_head(spec: ModelSpec, digest: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
+    """What the manifest of anything made of a model begins with; ``digest`` is the trained model's."""
+    return {
+        "model": {"name": spec.name, "version": spec.version},
+        "source": source_entry(spec, digest),
+        "versions": dict(versions),
+    }
+
+
+def source_entry(spec: ModelSpec, digest: Mapping[str, str], origin: str = "") -> dict[str, str]:
+    """Describe where the model came from, without any path of the machine that built it.
+
+    ``digest``: its ``content_digest``; ``origin``: what wrote and what read it.
+    """
+    source = spec.source
+    entry = {"format": str(source.format), **digest}
+    if source.package:
+        entry |= {"package": source.package, "file": source.file or ""}
+    elif source.address is not None:
+        entry |= {"uri": source.address.shown} | ({"file": source.file} if source.file else {})
+    elif source.path is not None:
+        entry["file"] = source.path.name
+    return entry | ({"origin": visible(origin)} if origin else {})

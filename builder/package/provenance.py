@@ -1,0 +1,101 @@
+"""provenance.json: how a bundle came to be, as an in-toto statement with SLSA's predicate.
+
+The statement names every file of the bundle with its SHA-256, every input with its digest, the flags, and the tools
+with their versions. It has no time but SOURCE_DATE_EPOCH, so that the same inputs give the same statement.
+
+Sources: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md, https://slsa.dev/spec/v1.0/provenance.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from builder.base.cache import file_digest
+from builder.package.layer import EPOCH, files_of, given_epoch
+
+STATEMENT = "provenance.json"
+ENVELOPE = "provenance.intoto.jsonl"
+"""The statement again, signed, where a key was given."""
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+BUILD_TYPE, JOIN_TYPE = "coldforge:bundle/v1", "coldforge:joined/v1"
+"""Made of a model.toml by ``coldforge bundle``; made of the bundles of several models by it."""
+
+BASE, CHECKOUT = "COLDFORGE_BASE", "COLDFORGE_CHECKOUT"
+"""What a build in a container is told of itself: the image below it, and where the checkout is outside."""
+
+APART = ("wasm",)
+"""Folders of a bundle that other commands fill."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """Something that a build read. ``digest``: kind to hex, as in-toto names the kinds; ``notes`` are annotations."""
+
+    name: str
+    digest: Mapping[str, str] = field(default_factory=dict)
+    uri: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {"name": self.name}
+        entry |= {"uri": self.uri} if self.uri else {}
+        entry |= {"digest": dict(self.digest)} if self.digest else {}
+        return entry | ({"annotations": dict(self.notes)} if self.notes else {})
+
+
+def statement_json(
+    folder: Path,
+    *,
+    build_type: str,
+    external: Mapping[str, Any],
+    internal: Mapping[str, Any],
+    materials: Sequence[Material],
+    builder: str,
+    versions: Mapping[str, str],
+    environment: Mapping[str, str] = os.environ,
+) -> str:
+    """The statement of the bundle in ``folder``, whose files are all there but this one.
+
+    ``external``: what whoever built it chose; ``internal``: what followed from that; ``builder``: where it ran.
+    Raises EnvironmentSetupError for a SOURCE_DATE_EPOCH that is no whole number.
+    """
+    metadata, parameters = {}, dict(internal)
+    if (epoch := given_epoch(environment)) is not None:
+        parameters[EPOCH] = epoch
+        moment = datetime.datetime.fromtimestamp(epoch, datetime.UTC)
+        metadata["metadata"] = {"finishedOn": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in subjects(folder).items()],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": build_type,
+                "externalParameters": dict(external),
+                "internalParameters": parameters,
+                "resolvedDependencies": [material.to_dict() for material in materials],
+            },
+            "runDetails": {
+                "builder": {"id": builder, "version": dict(sorted(versions.items()))},
+                **metadata,
+            },
+        },
+    }
+    return json.dumps(statement, indent=2, allow_nan=False) + "\n"
+
+
+def subjects(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every file that the statement of the bundle in ``folder`` speaks of, by its name."""
+    return {
+        name: file_digest(path)
+        for name, path in files_of(folder)
+        if name not in (STATEMENT, ENVELOPE) and name.split("/")[0] not in APART
+    }

@@ -1,0 +1,130 @@
+"""sbom.cdx.json: a CycloneDX 1.6 bill of materials of everything in Lambda: the model's layer, the packages, the code.
+
+Each file is in one component. A component without files says into which file it is compiled. The bill has neither
+serial number nor time: the same bundle has the same bill. cyclonedx-python-lib is not used: it has no model cards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from builder.package.components import Part, Shipped
+
+COMPILED_INTO = "coldforge:compiled-into"
+"""The property of a component that has no file of its own."""
+
+_TOOLS = {"coldforge": "", "tensorflow": "tensorflow-cpu", "zig": "ziglang"}
+"""The manifest's versions that decide what the library is, to the names of their packages."""
+
+
+def sbom_json(
+    *,
+    description: Mapping[str, Any],
+    source: Mapping[str, str],
+    files: Sequence[Shipped],
+    parts: Sequence[Part],
+    versions: Mapping[str, str],
+) -> str:
+    """Write the bill as JSON.
+
+    ``description``: model.json's content; ``source``: the manifest's entry; ``files``: those of the model's layer, the
+    library first; ``parts``: all others, and what is compiled into the library; ``versions``: the manifest's.
+    """
+    model, target = description["model"], description["target"]
+    name, version = model["name"], model["version"]
+    bundle, library, network = f"bundle:{name}", f"lib:{name}/libmodel.so", f"model:{name}"
+    inside = [part.ref for part in parts if files[0].path in part.inside]
+    beside = [part for part in parts if part.ref not in inside]
+    bill = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "tools": {"components": list(_tools(versions))},
+            "component": {"type": "application", "bom-ref": bundle, "name": name, "version": version},
+        },
+        "components": [
+            {
+                "type": "machine-learning-model",
+                "bom-ref": network,
+                "name": name,
+                "version": version,
+                **({"hashes": [_hash(source["sha256"])]} if "sha256" in source else {}),
+                "modelCard": {
+                    "modelParameters": {
+                        "inputs": [{"format": _format(port)} for port in description["feeds"]],
+                        "outputs": [{"format": _format(port)} for port in description["fetches"]],
+                    }
+                },
+                "properties": [
+                    {"name": COMPILED_INTO, "value": files[0].path},
+                    *(
+                        {"name": f"coldforge:source:{key}", "value": value}
+                        for key, value in sorted(source.items())
+                        if key != "sha256"
+                    ),
+                ],
+            },
+            {
+                "type": "library",
+                "bom-ref": library,
+                "name": "libmodel.so",
+                "version": version,
+                "hashes": [_hash(files[0].sha256)],
+                "components": [_file(file) for file in files],
+                "properties": [
+                    {"name": "coldforge:target", "value": target["arch"]},
+                    {"name": "coldforge:isa", "value": " ".join(target["isa"])},
+                ],
+            },
+            *(_component(part) for part in parts),
+        ],
+        "dependencies": [
+            {"ref": bundle, "dependsOn": [library, *(part.ref for part in beside)]},
+            {"ref": library, "dependsOn": [network, *inside]},
+        ],
+    }
+    return json.dumps(bill, indent=2) + "\n"
+
+
+def _format(port: Mapping[str, Any]) -> str:
+    return f"{port['dtype']}{port['shape']}"
+
+
+def _tools(versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """List the tools that made the library; not the Python that ran it, which would make the bill differ elsewhere."""
+    for key, package in _TOOLS.items():
+        tool = {"type": "application", "name": package or key, "version": versions[key]}
+        yield tool | ({"purl": f"pkg:pypi/{package}@{versions[key]}"} if package else {})
+
+
+def _component(part: Part) -> dict[str, Any]:
+    component: dict[str, Any] = {"type": part.kind, "bom-ref": part.ref, "name": part.name}
+    component |= {"version": part.version} if part.version else {}
+    component |= {"description": part.about} if part.about else {}
+    component["licenses"] = [{"expression": part.licence}]
+    component |= {"purl": part.purl} if part.purl else {}
+    if part.wheel:
+        component["externalReferences"] = [
+            {
+                "type": "distribution",
+                "url": f"https://pypi.org/project/{part.name}/{part.version}/#{part.wheel.file}",
+                "hashes": [_hash(part.wheel.sha256)],
+            }
+        ]
+    if part.files:
+        component["components"] = [_file(file) for file in part.files]
+    if part.inside:
+        component["properties"] = [{"name": COMPILED_INTO, "value": path} for path in part.inside]
+    return component
+
+
+def _file(file: Shipped) -> dict[str, Any]:
+    return {"type": "file", "name": file.path, "hashes": [_hash(file.sha256)]}
+
+
+def _hash(sha256: str) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": sha256}

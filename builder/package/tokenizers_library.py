@@ -1,0 +1,115 @@
+"""The library of Hugging Face's ``tokenizers``: out of a wheel that a lock pins, which is never installed.
+
+It lies beside ``libmodel.so`` in the bundle of a model whose tokenizer needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from builder.base.cache import digest, file_digest, run_cached
+from builder.base.errors import EnvironmentSetupError
+from builder.base.files import scratch
+from builder.base.project import HOME
+from builder.base.targets import Target, host_target
+from builder.config import ModelSpec
+from builder.importers.text import needs_package
+from builder.package.bundle import LIBRARY, TOKENIZERS
+from builder.package.components import LAYERS, LICENCES, Part, Wheel, shipped
+from builder.package.requirements_lock import read_lock
+
+LOCK = HOME / "requirements" / "tokenizers.txt"
+PLACE = f"{LIBRARY.rpartition('/')[0]}/{TOKENIZERS}"
+"""Its path in the layer."""
+
+_BILL, _WHEEL = "bill.json", "wheel.json"
+
+
+@dataclass(frozen=True)
+class TokenizersPackage:
+    """``folder`` has the library for one processor, the bill of what is compiled into it, and the wheel's name."""
+
+    folder: Path
+
+    @property
+    def library(self) -> Path:
+        return self.folder / TOKENIZERS
+
+    @property
+    def version(self) -> str:
+        return read_lock(LOCK)[0].version
+
+    @property
+    def components(self) -> list[dict[str, Any]]:
+        """Those of the wheel's own bill of materials: crates of Rust."""
+        found: list[dict[str, Any]] = json.loads((self.folder / _BILL).read_text(encoding="utf-8"))["components"]
+        return found
+
+    @property
+    def wheel(self) -> tuple[str, str]:
+        """The name of its file, and its SHA-256."""
+        name, sha256 = json.loads((self.folder / _WHEEL).read_text(encoding="utf-8"))
+        return name, sha256
+
+
+def fetch(cache: Path, target: Target) -> TokenizersPackage:
+    """The package for ``target``, which is fetched once. Raises EnvironmentSetupError."""
+    folder = cache / "tokenizers" / target.name
+    run_cached(folder, digest(LOCK, *target.wheels), lambda fresh: _take(target, fresh))
+    return TokenizersPackage(folder)
+
+
+def with_package(spec: ModelSpec, cache: Path) -> ModelSpec:
+    """``spec`` with the package that its tokenizer needs on this machine, if it does. Raises EnvironmentSetupError."""
+    if spec.text is None or not needs_package(spec.text):
+        return spec
+    return replace(spec, text=replace(spec.text, package=fetch(cache, host_target()).folder))
+
+
+def _take(target: Target, folder: Path) -> None:
+    platforms = [option for tag in target.wheels for option in ("--platform", tag)]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version", "3.13"]
+    command += ["--implementation", "cp", "--abi", "abi3", *platforms, "-r", str(LOCK)]
+    with scratch(folder / "download") as place:
+        done = subprocess.run([*command, "--dest", str(place)], capture_output=True, text=True, check=False)
+        wheels = list(place.glob("*.whl"))
+        if done.returncode or len(wheels) != 1:
+            raise EnvironmentSetupError(
+                f"the tokenizers package for {target.name} could not be fetched:\n{done.stderr.strip()[-2000:]}\n"
+                "Check that the package index can be reached, then run the same command again."
+            )
+        with zipfile.ZipFile(wheels[0]) as archive:
+            (folder / TOKENIZERS).write_bytes(archive.read(f"tokenizers/{TOKENIZERS}"))
+            (bill,) = (name for name in archive.namelist() if name.endswith(".cyclonedx.json"))
+            (folder / _BILL).write_bytes(archive.read(bill))
+        (folder / _WHEEL).write_text(json.dumps([wheels[0].name, file_digest(wheels[0])]), encoding="utf-8")
+
+
+def tokenizers_parts(package: TokenizersPackage) -> Iterator[Part]:
+    """The package in the layer, by the wheel's own bill of materials."""
+    purl = f"pkg:pypi/tokenizers@{package.version}"
+    yield Part(
+        ref=purl,
+        name="tokenizers",
+        version=package.version,
+        licence="Apache-2.0",
+        files=shipped(LAYERS, [(PLACE, package.library)]),
+        purl=purl,
+        about="makes ids of texts; only in bundles of models whose tokenizer needs it",
+        wheel=Wheel(*package.wheel),
+        texts=((LICENCES / "Apache-2.0.txt").read_text(encoding="utf-8"),),
+    )
+    for crate in package.components:
+        name, version = str(crate["name"]), str(crate["version"])
+        ref = f"pkg:cargo/{name}@{version}"
+        licences = [str(entry.get("expression") or entry["license"]["id"]) for entry in crate["licenses"]]
+        licence = " ".join(" AND ".join(licences).split())
+        yield Part(ref=ref, name=name, version=version, licence=licence, inside=(f"{LAYERS}/{PLACE}",), purl=ref)

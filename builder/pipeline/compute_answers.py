@@ -1,0 +1,43 @@
+"""TensorFlow's own answers to given inputs, which a process in the sandbox finds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from builder.base.arrays import save_arrays
+from builder.base.errors import VerifyError
+from builder.base.files import scratch
+from builder.base.sandbox.sandbox_client import crashed
+from builder.importers.graph import FrozenGraph
+from builder.importers.samples.user_samples import Feeds, Inputs
+from builder.pipeline.workspace import Workspace
+from builder.verify.quantise import answer_accuracy
+from builder.verify.quantise.answer_accuracy import Answers
+
+_INPUTS, _ANSWERS = "inputs.npz", "answers.npz"
+
+
+def tensorflow_answers(ws: Workspace, graph: FrozenGraph, inputs: Inputs) -> Answers:
+    """Op by op, with the graph's float32 weights. Raises VerifyError where TensorFlow cannot run it."""
+    with scratch(ws.build / "answers") as folder:
+        arrays = {f"{run}/{name}": array for run, feeds in enumerate(inputs.runs) for name, array in feeds.items()}
+        save_arrays(folder / _INPUTS, arrays)
+        ws.sandboxed(_answer, graph, inputs.items, folder=folder, reads=[graph.folder], failed=failed)
+        with np.load(folder / _ANSWERS, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+
+
+def failed(code: int, said: str) -> VerifyError:
+    """The error of a process that asked TensorFlow and ended with ``code``."""
+    return VerifyError(crashed(code, said, "TensorFlow's run of the model"))
+
+
+def _answer(graph: FrozenGraph, items: int) -> None:
+    runs: dict[int, Feeds] = {}
+    with np.load(_INPUTS, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            run, _, name = key.partition("/")
+            runs.setdefault(int(run), {})[name] = arrays[key]
+    save_arrays(Path(_ANSWERS), answer_accuracy.tensorflow_answers(graph, Inputs("", tuple(runs.values()), items)))

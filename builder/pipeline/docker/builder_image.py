@@ -1,0 +1,104 @@
+"""The builder image: made once for each Dockerfile, lock and base, and found again by its tag."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.cache import digest
+from builder.base.commands import route_option
+from builder.base.errors import EnvironmentSetupError
+from builder.pipeline.docker.docker_client import client, docker, why_no_buildkit, why_no_engine, why_no_image
+
+DOCKERFILE = Path(__file__).with_name("Dockerfile")
+REPOSITORY = "coldforge/builder"
+
+
+@dataclass(frozen=True)
+class BuilderImage:
+    """What the image is made of. ``base_digest``: ``sha256:…``, or "" where the base is not pinned."""
+
+    base: str
+    base_digest: str
+    lock: Path
+
+    @classmethod
+    def configured(cls, lock: Path, environment: Mapping[str, str] = os.environ) -> BuilderImage:
+        """The Dockerfile's own base, or the one that COLDFORGE_BASE_IMAGE and COLDFORGE_BASE_DIGEST name."""
+        if base := environment.get("COLDFORGE_BASE_IMAGE"):
+            return cls(base, environment.get("COLDFORGE_BASE_DIGEST", ""), lock)
+        return cls(_default("BASE_IMAGE"), environment.get("COLDFORGE_BASE_DIGEST") or _default("BASE_DIGEST"), lock)
+
+    @property
+    def pinned(self) -> bool:
+        return "@sha256:" in self.reference
+
+    @property
+    def reference(self) -> str:
+        """The base with its digest, as FROM has it."""
+        return f"{self.base}@{self.base_digest}" if self.base_digest else self.base
+
+    @property
+    def tag(self) -> str:
+        return f"{REPOSITORY}:{digest(DOCKERFILE, self.lock, self.base, self.base_digest)[:16]}"
+
+    def why_unavailable(self) -> str | None:
+        """None when this engine has the image, or can make it; otherwise the reason in a line. Fetches nothing."""
+        return None if self._exists() else why_no_buildkit() or why_no_image(self.reference)
+
+    def _exists(self) -> bool:
+        return docker("image", "inspect", self.tag).returncode == 0
+
+    def ensure(self, say: Callable[[str], None] = lambda _: None) -> str:
+        """The tag, after making the image if this engine has none. Raises EnvironmentSetupError."""
+        if self._exists():
+            return self.tag
+        if reason := why_no_buildkit():
+            raise EnvironmentSetupError(f"The builder image cannot be made: {reason}.")
+        if not self.pinned:
+            say(f"{self.base} has no digest; pin it with COLDFORGE_BASE_DIGEST")
+        say(f"making the builder image from {self.base} (once; about 700 MB to fetch)")
+        done = subprocess.run(
+            [client() or "docker", *self._build()],
+            env=os.environ | {"DOCKER_BUILDKIT": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise EnvironmentSetupError(self._refused(done.stderr))
+        return self.tag
+
+    def _build(self) -> list[str]:
+        arguments = ["build", "--progress", "plain", "--file", str(DOCKERFILE), "--tag", self.tag]
+        arguments += ["--build-arg", f"BASE_IMAGE={self.base}", "--build-arg", f"BASE_DIGEST={self.base_digest}"]
+        return [*arguments, *ca_secret(), str(self.lock.parent)]
+
+    def _refused(self, stderr: str) -> str:
+        words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-8:])
+        if reason := why_no_engine():
+            return f"The Docker engine went away: {reason}"
+        if "failed to resolve source metadata" in stderr or "failed to do request" in stderr:
+            advice = (
+                f"{self.reference} cannot be fetched. Where its registry is not reached, or no longer has that digest, "
+                f"name another base with COLDFORGE_BASE_IMAGE, or build without Docker: {route_option('host')}."
+            )
+        else:
+            advice = f"With the cause removed run this again, or build without Docker: {route_option('host')}."
+        return f"The builder image cannot be made. {advice} Docker said:\n{words}"
+
+
+def ca_secret(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Options that lend SSL_CERT_FILE, when it is set, to a build as its secret ``ca``."""
+    bundle = environment.get("SSL_CERT_FILE")
+    return ["--secret", f"id=ca,src={bundle}"] if bundle and Path(bundle).is_file() else []
+
+
+def _default(argument: str) -> str:
+    found = re.search(rf"^ARG {argument}=(.*)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found
+    return found.group(1).strip()

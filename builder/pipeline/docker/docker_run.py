@@ -1,0 +1,327 @@
+"""One build in the builder image: no network, a read-only model, an unprivileged user, its own folders.
+
+What needs the network happens here, before: the model is located and the dependencies layer installed. The
+container then runs the same command as the host route,
+
+    python -m builder.cli bundle <model.toml> --in host
+
+with coldforge's code mounted at /coldforge, and writes only into a folder of its model's own below
+``build/docker/``. When it has ended well, the bundle's files are copied from there, regular ones from a list, and take
+their place in ``dist/`` as any other bundle does.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from builder.base.cache import digest
+from builder.base.commands import route_option
+from builder.base.errors import ColdforgeError, EnvironmentSetupError, SandboxError, UsageError, error_of
+from builder.base.escape import terminal
+from builder.base.files import replacing
+from builder.base.project import Project
+from builder.base.sandbox.kernel import CONTAINED
+from builder.base.targets import DEFAULT, Target, host_target
+from builder.base.untrusted_files import copy_regular, exists, make_folder
+from builder.config import ModelSpec, TextInput
+from builder.importers.frameworks.framework_environment import FRAMEWORKS
+from builder.importers.text import needs_package
+from builder.package.bundle import LIBRARY, Bundle, BundleFiles, activate
+from builder.package.dependencies import build_dependencies
+from builder.package.lambda_limits import CONTAINER_IMAGE
+from builder.package.layer import EPOCH
+from builder.package.provenance import BASE, CHECKOUT
+from builder.package.tokenizers_library import fetch
+from builder.pipeline.build_inputs import named_files
+from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import client, docker, engine_memory, why_no_engine
+from builder.sources import MODELS, Show, fetched_digest, locate, unseen, with_text
+from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
+
+INSIDE = Path("/coldforge")
+CACHE = INSIDE / "build" / "cache" / "coldforge"
+IMAGE_USER = 1000
+"""The user of the image, for a caller that is root."""
+DOCKER_FAILED, KILLED, INTERRUPTED = range(125, 128), 137, 130
+_ERROR = "coldforge: "
+
+PROCESSES = 4096
+"""How many a build may have at once, threads among them: TensorFlow and zig have some for each processor."""
+MEMORY_SHARE = 0.75
+"""What a build may have of the memory of the engine's machine, so that the machine outlives it."""
+_LINE, _OUTPUT, _MESSAGE = 4096, 1 << 20, 1 << 16
+"""Characters: of a line of progress, of the result and of the error message, beyond which they are cut."""
+
+
+@dataclass(frozen=True)
+class DockerBuild:
+    """A finished bundle, the image it was built in, and what the command inside printed as its result."""
+
+    bundle: Bundle
+    image: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or folder of this machine at a path in the container."""
+
+    source: Path
+    target: Path
+    writable: bool = False
+
+    def option(self) -> str:
+        """The value of --mount: a line of CSV, so that a path may hold a comma."""
+        fields = ["type=bind", f"source={self.source}", f"target={self.target}"]
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(fields if self.writable else [*fields, "readonly"])
+        return line.getvalue()
+
+
+def bundle_in_docker(
+    spec: ModelSpec,
+    project: Project,
+    say: Callable[[str], None] = lambda _: None,
+    target: Target = DEFAULT,
+    show: Show = unseen,
+    *,
+    verbose: bool = False,
+) -> DockerBuild:
+    """Build ``spec`` for ``target`` in the builder image, make the result the project's bundle and active layer.
+
+    ``say`` gets each line of progress, ``show`` sees the model being fetched; ``verbose``: also what TensorFlow prints
+    in there. Raises what the same build raises on the host (the container's message and exit code as that error),
+    EnvironmentSetupError when Docker is at fault; the last good bundle stays in place.
+    """
+    _require_in_image(spec)
+    base = BuilderImage.configured(project.lock)
+    image = base.ensure(say)
+    say(f"building in {image}")
+    model = locate(spec, project.cache, show)
+    beside = tokenizer_paths(with_text(spec, project.cache, show).text, project.cache, target)
+    if spec.audio:
+        fetch_miniaudio(project.cache, show)
+    _, dependencies = build_dependencies(project, target)
+    scratch = scratch_of(spec, project, model, target)
+    mounts = build_mounts(spec, project, model, dependencies, scratch, beside)
+    command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
+    command += ["--verbose"] * verbose
+    known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root), "XDG_CACHE_HOME": str(CACHE.parent)}
+    output = _run(image, mounts, command, owner(scratch), say, known)
+    place = f"{spec.name}{target.suffix}"
+    with replacing(project.dist / place) as folder:
+        take_bundle(scratch / "dist", place, BundleFiles.of(spec.name), folder)
+    bundle = Bundle.load(project.dist / place)
+    activate(bundle, project.layers, target)
+    return DockerBuild(bundle, image, output)
+
+
+def _require_in_image(spec: ModelSpec) -> None:
+    """Raises UsageError for a model that the image cannot read."""
+    if framework := FRAMEWORKS.get(spec.source.format):
+        raise UsageError(
+            f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on a Linux "
+            f"machine, with {route_option('host')}."
+        )
+
+
+def tokenizer_paths(text: TextInput | None, cache: Path, target: Target) -> list[Path]:
+    """Return the tokenizer's file, and the folders of the package that it needs, which are fetched here.
+
+    The bundle holds the package for ``target``; the golden inputs are made with the one for the engine's processor,
+    which is this machine's. Raises EnvironmentSetupError, ImportModelError.
+    """
+    if text is None or text.file is None:
+        return []
+    targets = dict.fromkeys((target, host_target())) if needs_package(text) else {}
+    return [text.file, *(fetch(cache, needed).folder for needed in targets)]
+
+
+def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -> Path:
+    """The folder that the container of this very model may write, with its stages and caches.
+
+    Another model never meets what this one wrote: also one of the same name has another folder, and takes this one's
+    place.
+    """
+    place = project.build / "docker" / f"{spec.name}{target.suffix}"
+    scratch = place / digest(str(spec.path), model)[:16]
+    scratch.mkdir(parents=True, exist_ok=True)
+    for other in place.iterdir():
+        if other != scratch:
+            shutil.rmtree(other, ignore_errors=True)
+    return scratch
+
+
+def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit: int = CONTAINER_IMAGE) -> None:
+    """Copy the bundle that a container left in ``dist/place`` into the empty ``folder``: the files in ``files`` alone.
+
+    ``limit``: bytes of all together. Raises SandboxError for a link, a special file, files that are too large, and a
+    bundle that is not one.
+    """
+    wanted = [*files.required, *(name for name in files.optional if exists(dist, f"{place}/{name}"))]
+    try:
+        for name in wanted:
+            limit -= copy_regular(dist, f"{place}/{name}", folder / name, limit)
+        Bundle.load(folder)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SandboxError(f"the container returned no bundle: {error}") from error
+    (folder / "layer" / LIBRARY).chmod(0o755)
+
+
+def build_mounts(
+    spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path, beside: Sequence[Path] = ()
+) -> list[Mount]:
+    """What a build sees: code, model and dependencies to read, and below ``scratch`` what it may write.
+
+    ``beside``: the tokenizer's file, also where it was fetched with the model, and folders of the cache.
+    """
+    inputs = [*_code(project), *_inputs(spec, project, model, dependencies, beside)]
+    return [*inputs, *_outputs(scratch, [mount.target for mount in inputs])]
+
+
+def _code(project: Project) -> Iterator[Mount]:
+    for name in ("builder", "handler", "layers/dependencies", "requirements/build.txt", "requirements/tokenizers.txt"):
+        yield Mount(project.home / name, INSIDE / name)
+
+
+def _inputs(
+    spec: ModelSpec, project: Project, model: Path, dependencies: Path, beside: Sequence[Path]
+) -> Iterator[Mount]:
+    """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
+    yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
+    if spec.audio:
+        place = fetched_folder(project.cache)
+        yield Mount(place, CACHE / place.relative_to(project.cache))
+    for path in beside:
+        if path.is_relative_to(project.cache) and not path.is_relative_to(project.cache / MODELS):
+            yield Mount(path, CACHE / path.relative_to(project.cache))
+    if spec.source.path is None:
+        yield from _fetched(spec, project, [model, *beside])
+    else:
+        yield Mount(model, model)
+    for path in dict.fromkeys(path for _, path in named_files(spec)):
+        yield Mount(path, path)
+
+
+def _fetched(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> Iterator[Mount]:
+    """Of the fetched models, those of this build alone: the others may be nobody's business, and all projects' are
+    there. The records say which address gave what."""
+    root = project.cache / MODELS
+    own = {path.relative_to(root).parts[0] for path in paths if path.is_relative_to(root)}
+    own |= {fetched_digest(spec.source, project.cache).get("sha256", ""), "revisions"}
+    yield from (Mount(root / name, CACHE / MODELS / name) for name in sorted(own) if name and (root / name).is_dir())
+
+
+def _outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:
+    """``inputs``: where in the container something is mounted already."""
+    for name in ("build", "dist", "layers/model"):
+        yield Mount(make_folder(scratch, name), INSIDE / name, writable=True)
+        for target in inputs:
+            if target.is_relative_to(INSIDE / name):  # the engine would make the mount point as root
+                make_folder(scratch, target.relative_to(INSIDE).as_posix())
+
+
+def owner(scratch: Path) -> str:
+    """Who runs the build: whoever asked, but never root. ``scratch`` becomes that user's."""
+    if os.getuid():
+        return f"{os.getuid()}:{os.getgid()}"
+    for path in (scratch, *scratch.rglob("*")):
+        if path.lstat().st_uid != IMAGE_USER:
+            os.chown(path, IMAGE_USER, IMAGE_USER, follow_symlinks=False)
+    return f"{IMAGE_USER}:{IMAGE_USER}"
+
+
+def sandbox(user: str, mounts: Iterable[Mount], memory: int | None = None) -> list[str]:
+    """Options of ``docker run`` for a program that is not to be trusted: a model may run code when it is loaded.
+
+    ``memory``: bytes that it may have, swap included; no limit when None.
+    """
+    options = ["--network", "none", "--user", user, "--read-only", "--tmpfs", "/tmp:rw,nosuid,nodev,size=2g"]
+    options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    options += ["--pids-limit", str(PROCESSES), "--ulimit", "core=0"]
+    if memory:
+        options += ["--memory", str(memory), "--memory-swap", str(memory)]
+    for mount in mounts:
+        options += ["--mount", mount.option()]
+    return options
+
+
+def _run(
+    image: str,
+    mounts: list[Mount],
+    command: list[str],
+    user: str,
+    say: Callable[[str], None],
+    environment: Mapping[str, str],
+) -> str:
+    """What the command printed. Raises the error that its exit code and last words stand for."""
+    name = f"coldforge-{uuid.uuid4().hex[:12]}"
+    memory = engine_memory()
+    limit = int(memory * MEMORY_SHARE) if memory else None
+    options = ["--rm", "--init", "--name", name, *sandbox(user, mounts, limit)]
+    for variable, value in environment.items():
+        options += ["--env", f"{variable}={value}"]
+    if EPOCH in os.environ:
+        options += ["--env", EPOCH]
+    try:
+        with subprocess.Popen(
+            [client() or "docker", "run", *options, image, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout
+            assert process.stderr
+            # The result is one page, printed at the end: it cannot fill the pipe while progress is read.
+            message = _relay(process.stderr, say)
+            output = process.stdout.read(_OUTPUT)
+    except BaseException:
+        docker("rm", "--force", name)
+        raise
+    if process.returncode:
+        raise _failure(process.returncode, message)
+    return terminal(output)
+
+
+def _relay(lines: IO[str], say: Callable[[str], None]) -> str:
+    """Pass progress on as it comes; hold back the message that the command ends with."""
+    message: list[str] = []
+    room = _MESSAGE
+    while line := lines.readline(_LINE):
+        text = terminal(line.rstrip("\n"))
+        if not message and not text.startswith((_ERROR, "Traceback ", "docker: ")):
+            say(text)
+        elif (room := room - len(text)) > 0:
+            message.append(text.removeprefix(_ERROR))
+    return "\n".join(message)
+
+
+def _failure(code: int, message: str) -> BaseException:
+    """The error that stands for an exit code of the command inside, or of Docker itself."""
+    if code == INTERRUPTED:
+        return KeyboardInterrupt()
+    if code in DOCKER_FAILED:
+        why = why_no_engine() or message
+        return EnvironmentSetupError(
+            f"Docker could not run the build: {why}\nBuild without it: {route_option('host')}."
+        )
+    if code == KILLED:
+        return EnvironmentSetupError(
+            "the build was killed in its container, most likely because memory ran out (it gets three quarters of the "
+            f"engine's): give the engine more, or build with {route_option('host')}."
+        )
+    error = error_of(code, message)
+    if error.exit_code == code:
+        return error
+    return ColdforgeError(f"the build in Docker failed (exit code {code}):\n{message}")

@@ -1,0 +1,67 @@
+"""Choose where a build runs: in Docker, or on this machine.
+
+Docker comes first where all that it needs is there: an engine, a client that can build images, and the base of the
+builder image. They are asked for before anything is fetched.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from builder.base.commands import route_option
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.config import ModelSpec
+from builder.importers.frameworks.framework_environment import FRAMEWORKS
+from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import why_no_engine
+
+Route = Literal["docker", "host"]
+
+
+def choose_route(
+    build_in: str,
+    specs: Sequence[ModelSpec],
+    image: BuilderImage,
+    say: Callable[[str], None],
+    system: str = platform.system(),
+) -> Route:
+    """Choose where to build ``specs``: where ``build_in`` says, and for "auto" in Docker if a build can run there.
+
+    ``say`` gets the line that explains why "auto" is this machine. ``system``: as ``platform.system`` names it. Raises
+    UsageError for another word, and EnvironmentSetupError when no engine answers where Docker is asked for, or needed
+    because this is not Linux.
+    """
+    if build_in not in ("auto", "docker", "host"):
+        raise UsageError(f"BUILD_IN={build_in} is not docker, host or auto.")
+    if build_in == "auto" and system == "Linux":
+        reason = why_not_in_docker(specs, image)
+        if not reason:
+            return "docker"
+        say(f"building on this machine rather than in Docker: {reason}")
+        return "host"
+    if build_in == "host":
+        if system != "Linux":
+            raise EnvironmentSetupError(
+                f"{system} cannot build by itself: TensorFlow's ahead-of-time compiler needs Linux. Start Docker, and "
+                f"build there: {route_option('docker')}."
+            )
+        return "host"
+    reason = why_no_engine()
+    if not reason:
+        return "docker"
+    if system != "Linux":
+        raise EnvironmentSetupError(f"a build on {system} needs Docker, and no engine answers ({reason}): start one.")
+    raise EnvironmentSetupError(
+        f"no Docker engine answers ({reason}): start one, or build with this machine's own packages, which gives the "
+        f"same library: {route_option('host')}."
+    )
+
+
+def why_not_in_docker(specs: Sequence[ModelSpec], image: BuilderImage) -> str | None:
+    """Explain in a line why ``specs`` cannot be built in Docker here; None when they can. Fetches nothing."""
+    for spec in specs:
+        if framework := FRAMEWORKS.get(spec.source.format):
+            return f"{spec.source.shown} is read by {framework.name}, which the builder image does not have"
+    return why_no_engine() or image.why_unavailable()

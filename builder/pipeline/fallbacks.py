@@ -1,0 +1,122 @@
+"""Attempts: lower, and make and verify what was lowered, until an attempt agrees with TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from builder.compiler.audit import AuditReport, audit
+from builder.compiler.emit import GeneratedSources
+from builder.compiler.lower.decisions import LoweringReport
+from builder.config import ModelSpec
+from builder.pipeline.compile_graph import CompiledModel, Compiler
+from builder.pipeline.link_library import link_shared
+from builder.pipeline.lower_program import Attempt, Emitted, attempts_for, lower_variants
+from builder.pipeline.resolved_options import Settled
+from builder.pipeline.verify_library import Roundings, roundings_of, verify_variants
+from builder.pipeline.versions import versions
+from builder.pipeline.workspace import Workspace
+from builder.verify.failure_report import reason
+from builder.verify.quantise.choice import Choice
+from builder.verify.target_runner import machine_for
+from builder.verify.verification import Verification
+
+
+class Trial(Protocol):
+    """What came of an attempt."""
+
+    @property
+    def final(self) -> bool:
+        """Whether no further attempt is worth making: this one agrees, or its weights are what is too coarse."""
+
+
+T = TypeVar("T", bound=Trial)
+
+
+def until_final(
+    spec: ModelSpec, lowered: Callable[[Attempt], Emitted | None], tried: Callable[[Emitted], T]
+) -> tuple[T, ...]:
+    """What ``tried`` found of each attempt that ``spec`` permits, up to the first that is final. The last one counts.
+
+    An attempt that has nothing to offer for this model (None) is passed over.
+    An attempt that comes to the program of an earlier one is passed over: the same library would disagree again.
+    """
+    trials: list[T] = []
+    programs: set[str] = set()
+    for attempt in attempts_for(spec):
+        emitted = lowered(attempt)
+        if emitted is None or emitted.program in programs:
+            continue
+        programs.add(emitted.program)
+        trials.append(tried(emitted))
+        if trials[-1].final:
+            break
+    return tuple(trials)
+
+
+@dataclass(frozen=True)
+class VerifiedLibrary:
+    """``libmodel.so`` of one attempt, what it was linked from, and what the audit and TensorFlow's answers say of it.
+
+    That it passed is not said: ``pack`` refuses one that did not.
+    """
+
+    path: Path
+    emitted: Emitted
+    lowering: LoweringReport
+    audit: AuditReport
+    roundings: Roundings
+    verification: Verification
+    versions: Mapping[str, str] = field(default_factory=versions)
+    choice: Choice | None = None  # of the type of its weights, where the spec said "auto"
+
+    @property
+    def compiled(self) -> CompiledModel:
+        return self.emitted.compiled
+
+    @property
+    def sources(self) -> GeneratedSources:
+        return self.emitted.sources
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Variables that an opened model keeps from call to call."""
+        return tuple(state.spec.name for state in self.compiled.first.graph.states)
+
+    @property
+    def final(self) -> bool:
+        return self.verification.passed or self.verification.too_coarse
+
+
+def verified_library(ws: Workspace, compiled_for: Compiler, settled: Settled) -> VerifiedLibrary:
+    """The library of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled.
+
+    Its ``lowering`` says which attempts were given up for it, and why. Raises LowerError, LinkError, or VerifyError
+    where a library fails in another way than by its answers.
+    """
+
+    def lowered(attempt: Attempt) -> Emitted | None:
+        compiled = compiled_for(attempt.in_parts)
+        return None if attempt.in_parts and not compiled.in_parts else lower_variants(ws, compiled, settled, attempt)
+
+    *given_up, kept = until_final(ws.spec, lowered, functools.partial(_tried, ws))
+    why = tuple((one.lowering.path, reason(one.verification)) for one in given_up)
+    return replace(kept, lowering=replace(kept.lowering, given_up=why), choice=settled.choice)
+
+
+def _tried(ws: Workspace, emitted: Emitted) -> VerifiedLibrary:
+    compiled = emitted.compiled
+    path = link_shared(ws, emitted)
+    with ws.progress.stage("audit", "the library against the portability policy"):
+        report = audit(path, ws.target)
+    roundings = roundings_of(ws, compiled, emitted.folder)
+    machine = machine_for(ws.target, ws.cache)
+    by = f", on {machine.name}" if machine.runner else ""
+    with ws.progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
+        verification = verify_variants(ws, compiled, path, roundings)
+        outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
+        outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
+    return VerifiedLibrary(path, emitted, emitted.lowering, report, roundings, verification)

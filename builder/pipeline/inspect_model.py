@@ -1,0 +1,102 @@
+"""Inspect: what a trained model takes and gives, and what stands in the way of building it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from builder.base.files import scratch
+from builder.config import ModelSpec
+from builder.importers.allowed_ops import UnsupportedOpsError
+from builder.importers.graph import FrozenGraph
+from builder.importers.model_description import find_facts
+from builder.importers.model_import import freeze_model, open_model
+from builder.importers.ports import ModelPorts
+from builder.importers.strings.string_ops import ops_of
+from builder.pipeline.convert_framework import convert_into, framework_of, unreadable
+from builder.pipeline.import_model import files_of, preflight
+from builder.pipeline.preflight import Preflight
+from builder.pipeline.resolve_strings import completed
+from builder.pipeline.workspace import Workspace
+from builder.sources import locate
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """``ports`` are the model's own, before the spec gives its open dimensions a size, with its graph's facts.
+
+    ``parameters``: how many numbers its variables have; None for a file without variables, such as a frozen GraphDef.
+    ``dynamic``: the outputs whose size the data decides, with the most that they can have, such as "boxes [<=100, 4]".
+    ``strings``: what the function does with strings before the library runs: their inputs in one line, then the ops of
+    the graph in their order, and in the last line what the library takes.
+    """
+
+    ports: ModelPorts
+    parameters: int | None
+    preflight: Preflight
+    dynamic: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The result for JSON; ``of_json`` reads it back."""
+        return {
+            **asdict(self.ports),
+            "parameters": self.parameters,
+            "dynamic": list(self.dynamic),
+            "strings": list(self.strings),
+            **self.preflight.to_json(),
+        }
+
+    @classmethod
+    def of_json(cls, found: Any) -> Inspection:
+        """What ``to_json`` gave. Raises ImportModelError and PreflightError for anything else."""
+        ports, looked = ModelPorts.of_json(found), Preflight.of_json(found)
+        parameters = found.get("parameters")
+        dynamic, strings = (tuple(str(one) for one in found.get(key, [])) for key in ("dynamic", "strings"))
+        return cls(ports, parameters if isinstance(parameters, int) else None, looked, dynamic, strings)
+
+
+def inspect(ws: Workspace) -> Inspection:
+    """Read the model of the spec, and build nothing. Raises ImportModelError."""
+    ws = completed(ws)
+    model = locate(ws.spec, ws.cache, ws.progress.bytes)
+    with scratch(ws.build / "inspect") as folder:
+        if framework_of(ws.spec):
+            convert_into(ws, ws.spec, model, folder)
+            model = folder
+        reads = [*files_of(ws.spec, model), ws.project.function]  # strings become numbers as the function makes them
+        found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=reads, failed=unreadable)
+    return Inspection.of_json(found)
+
+
+def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
+    loaded = open_model(spec, model)
+    try:
+        graph = freeze_model(loaded, spec, Path.cwd())
+    except UnsupportedOpsError as error:
+        return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
+    dynamic = tuple(f"{port.spec.name} {port.spec.says()}" for port in graph.fetches if port.spec.dynamic)
+    parameters = _parameters(graph, graph.reference())
+    ports = replace(loaded.ports, facts=find_facts(graph), warnings=graph.warnings)
+    return Inspection(ports, parameters, preflight(spec, graph), dynamic, _strings(graph)).to_json()
+
+
+def _strings(graph: FrozenGraph) -> tuple[str, ...]:
+    if not graph.strings:
+        return ()
+    made = {name for one in graph.strings for name in one.feeds}
+    ports = (f"{p.spec.name} {p.spec.dtype} {p.spec.says()}" for p in graph.feeds if p.spec.name in made)
+    return (
+        ", ".join(one.name for one in graph.strings),
+        *ops_of(graph.words_path.read_bytes()),
+        ", ".join(ports),
+    )
+
+
+def _parameters(graph: FrozenGraph, definition: Any) -> int | None:
+    constants = [node for node in definition.node if node.name in graph.variables]
+    sizes = [math.prod(d.size for d in node.attr["value"].tensor.tensor_shape.dim) for node in constants]
+    sizes += [state.spec.elements for state in graph.states]
+    return sum(sizes) if sizes else None

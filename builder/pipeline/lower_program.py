@@ -1,0 +1,188 @@
+"""Lower: XLA's thunks become steps over one arena and one block of weights, and those become C."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.base.cache import digest
+from builder.compiler.emit import GeneratedSources, emit
+from builder.compiler.lower import Lowered, LoweringPath, lower
+from builder.compiler.lower.compress import Rules
+from builder.compiler.lower.decisions import LoweringReport, decisions, layer_weights
+from builder.compiler.lower.microbatch import in_parts
+from builder.compiler.lower.options import Options
+from builder.compiler.lower.prune_weights import merge_weights
+from builder.config import ModelSpec
+from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
+from builder.pipeline.resolved_options import Settled
+from builder.pipeline.workspace import Workspace
+from builder.verify.quantise import rounded_weights
+
+LOWERING = "lowering.json"
+"""In the stage's folder, beside the sources: what was decided."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way to lower a graph; ``suffix`` tells its folders from those of the others."""
+
+    name: str
+    suffix: str
+    path: LoweringPath
+    winograd: bool = False
+    in_parts: bool = False
+
+
+ATTEMPTS = (
+    Attempt("optimised, batches in parts", "-parts", "optimised", winograd=True, in_parts=True),
+    Attempt("optimised", "", "optimised", winograd=True),
+    Attempt("optimised, without Winograd", "-direct", "optimised"),
+    Attempt("faithful", "-faithful", "faithful"),
+)
+"""In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
+
+
+def attempts_for(spec: ModelSpec) -> tuple[Attempt, ...]:
+    """Those of ``ATTEMPTS`` that ``spec`` permits."""
+    batches = any(batch > 1 for batch in spec.buckets)
+    return tuple(a for a in ATTEMPTS if (batches if a.in_parts else spec.winograd or not a.winograd))
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The C of one attempt in ``folder``, with its weights, and how it was lowered.
+
+    ``compiled``: what it is made of.
+    """
+
+    attempt: Attempt
+    folder: Path
+    compiled: CompiledModel
+
+    @property
+    def sources(self) -> GeneratedSources:
+        return GeneratedSources.load(self.folder)
+
+    @property
+    def lowering(self) -> LoweringReport:
+        return LoweringReport.load(self.folder / LOWERING)
+
+    @property
+    def program(self) -> str:
+        """The digest of the C and the weights: attempts with the same one come to the same library."""
+        return digest(*self.sources.programs, self.sources.weights)
+
+
+Emit = Callable[[Workspace, CompiledModel, Sequence[Lowered], Path], object]
+"""Writes the C of each variant's program, and the weights, into a folder."""
+
+
+def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lowered], folder: Path) -> None:
+    """The sources of ``libmodel.so``."""
+    first, *rest = (one.program for one in lowered)
+    others = dict(zip(ws.spec.variants[1:], rest, strict=True))
+    emit(
+        first,
+        ws.spec,
+        ws.target,
+        folder,
+        kernels=compiled.kernels,
+        others=others,
+        given=[graph.given for graph in compiled.of_signatures(ws.spec.variants)],
+    )
+
+
+def lower_variants(
+    ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt, write: Emit = emit_library
+) -> Emitted:
+    """The C that ``attempt`` makes of the model, or that of an earlier run. ``ws.spec`` is the settled one.
+
+    Raises LowerError, naming what the runtime cannot do.
+    """
+    folder = ws.stage(
+        f"lower{attempt.suffix}",
+        f"thunks to steps, buffers and C ({attempt.name})",
+        digest(*compiled.inputs, settled.key, ws.target.name),
+        functools.partial(_lower, ws, compiled, settled, attempt, write),
+        ws.target.suffix,
+    )
+    return Emitted(attempt, folder, compiled)
+
+
+def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt) -> tuple[Lowered, ...]:
+    """``program_of`` for each variant; several programs are over one block of weights."""
+    found: dict[Path, Lowered] = {}  # several batches may run the same kernels in parts
+    for one in compiled.variants:
+        if one.kernels.folder not in found:
+            found[one.kernels.folder] = _program_once(ws, one, settled, attempt)
+    lowered = tuple(_for_batch(one, found[one.kernels.folder]) for one in compiled.variants)
+    if len(lowered) == 1:
+        return lowered
+    programs = merge_weights([one.program for one in lowered], share=settled.spec.weights.place == "library")
+    return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
+
+
+def program_of(
+    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, *, whole: bool = False
+) -> Lowered:
+    """The program that ``attempt`` makes of one variant, with a tuner's decisions where it may have them.
+
+    ``whole`` leaves every value of a layer in memory as floats, to be looked at.
+    """
+    return _for_batch(compiled, _program_once(ws, compiled, settled, attempt, whole))
+
+
+def _program_once(
+    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, whole: bool = False
+) -> Lowered:
+    """The program of the graph that was compiled, which may be a part's."""
+    spec = settled.spec
+    if spec.weights.type == "auto":
+        raise ValueError("settle first")
+    exceptions = tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights)
+    rules = Rules(spec.weights.type, exceptions, summed=spec.calibrated)
+    winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
+    options = Options(winograd, settled.algorithms, share, rules, settled.quantisations, whole)
+    return lower(compiled.kernels.metadata_path, compiled.compiled, ws.cache, attempt.path, options)
+
+
+def _for_batch(compiled: CompiledVariant, lowered: Lowered) -> Lowered:
+    if compiled.part is None:
+        return lowered
+    feeds, fetches = compiled.graph.feeds, compiled.graph.fetches
+    return replace(lowered, program=in_parts(lowered.program, feeds, fetches, feeds[0].spec.shape[0]))
+
+
+def report_of(lowered: Sequence[Lowered], settled: Settled, attempt: Attempt) -> LoweringReport:
+    """What was decided about the programs of all variants, for the manifest: once where batches run the same steps."""
+    steps = [one.program.steps for one in lowered]
+    lowered = [one for number, one in enumerate(lowered) if steps.index(one.program.steps) == number]
+    first = lowered[0].program
+    unlike = next((one for one in lowered if one.path != attempt.path), None)
+    return LoweringReport(
+        unlike.path if unlike else attempt.name,
+        sum(len(one.notes) for one in lowered),
+        tuple(d for one in lowered for d in decisions(one.program, one.notes, settled.algorithms)),
+        unlike.reason if unlike else "",
+        weights=layer_weights(first, settled.kept),
+        weights_size=first.weights_size,
+    )
+
+
+def save_restored(spec: ModelSpec, lowered: Sequence[Lowered], folder: Path) -> None:
+    """Beside the sources of ``lowered``, one for each variant, what ``verify.roundings_of`` needs."""
+    for variant, one in zip(spec.variants, lowered, strict=True):
+        if one.restored:
+            rounded_weights.save(rounded_weights.path_in(folder, variant.suffix), one.restored, one.rounded)
+
+
+def _lower(
+    ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt, write: Emit, folder: Path
+) -> None:
+    lowered = programs_of(ws, compiled, settled, attempt)
+    write(ws, compiled, lowered, folder)
+    report_of(lowered, settled, attempt).save(folder / LOWERING)
+    save_restored(ws.spec, lowered, folder)

@@ -1,0 +1,25 @@
+"""The inputs that a library is measured on: a user's own, or the golden ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.base.project import cache_folder
+from builder.config import ModelSpec
+from builder.importers.graph import FrozenGraph
+from builder.importers.samples.user_samples import Inputs, samples
+from builder.package.tokenizers_library import with_package
+from builder.verify.golden import Golden
+
+
+def golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
+    """Those that a library is verified with."""
+    names = [port.spec.name for port in graph.feeds]
+    with Golden.open(graph.golden_path) as golden:
+        runs = tuple({name: golden.feed(case, name) for name in names} for case in golden.cases)
+    return Inputs("the golden inputs", runs, len(runs) * spec.batch)
+
+
+def own_inputs(path: Path, spec: ModelSpec, graph: FrozenGraph) -> Inputs:
+    """Those at ``path``. Raises UsageError as ``builder.importers.samples.user_samples.samples`` does."""
+    return samples(path, with_package(spec, cache_folder()), [port.spec for port in graph.feeds])

@@ -1,0 +1,170 @@
+"""Pack: layer, zip, manifest and bill of materials, checked against Lambda's limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from builder.base.cache import code_digest, content_digest, digest, place_file, run_cached
+from builder.base.files import replacing
+from builder.compiler.audit import require as require_audit
+from builder.config import ModelSpec
+from builder.importers.strings.string_ops import together
+from builder.importers.text import needs_package, prepared
+from builder.package.bundle import LAYER_MANIFEST, LIBRARY, Bundle
+from builder.package.compiled_in import library_parts
+from builder.package.components import LAYERS, Part, function_part, shipped
+from builder.package.dependencies import dependencies_folder
+from builder.package.lambda_limits import Component, check, require
+from builder.package.layer import files_of, measure, source_date_epoch, write_readable, write_zip
+from builder.package.manifest import FileEntry, Manifest, source_entry
+from builder.package.notice import notice
+from builder.package.openapi import write_openapi
+from builder.package.sbom import sbom_json
+from builder.package.tokenizers_library import PLACE, fetch, tokenizers_parts
+from builder.package.wheels import wheel_parts
+from builder.pipeline.compile_graph import CompiledModel
+from builder.pipeline.fallbacks import VerifiedLibrary
+from builder.pipeline.record_provenance import bundle_statement
+from builder.pipeline.workspace import Workspace
+from builder.verify.failure_report import require as require_verification
+
+_SIZE = "size.json"
+
+
+def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
+    """Put ``ws.bundle`` together, beside its place, and let it take the place of the one before.
+
+    The dependencies layer and the function's code count towards the limits where they are there, and are in the bill
+    of materials, with all that is compiled into the library. Every file in the zip has the time SOURCE_DATE_EPOCH.
+
+    Raises AuditError or VerifyError when the library did not pass, SizeLimitError when it all is larger than Lambda or
+    the spec allows, EnvironmentSetupError for a file of which nobody says what it is. Whatever is raised, the previous
+    bundle stays as it was.
+    """
+    require_audit(library.audit)
+    require_verification(library.verification)
+    spec, sources, moment = ws.spec, library.sources, source_date_epoch()
+    others = list(_others(ws))
+    model_json = sources.description.read_text(encoding="utf-8")
+    source_digest = content_digest(library.compiled.path)
+    with replacing(ws.bundle) as fresh:
+        draft = Bundle(fresh, check(others, spec))
+        draft.library.parent.mkdir(parents=True)
+        shutil.copyfile(library.path, draft.library)
+        draft.library.chmod(0o755)
+        weights_file = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
+        if sources.outside:
+            place_file(sources.outside, fresh / weights_file if weights_file else draft.weights)
+        if words := _words(spec, library.compiled):
+            draft.words.write_bytes(words)
+            draft.words.chmod(0o644)
+        if spec.text:
+            draft.text.write_bytes(prepared(spec.text))
+            draft.text.chmod(0o644)
+        package = fetch(ws.cache, ws.target) if needs_package(spec.text) else None
+        if package:
+            shutil.copyfile(package.library, draft.tokenizers)
+            draft.tokenizers.chmod(0o755)
+        manifest = Manifest(
+            description=json.loads(model_json),
+            source=source_entry(spec, source_digest, library.compiled.first.graph.origin),
+            targets=(ws.target.name,),
+            versions=dict(library.versions),
+            xla_flags=library.compiled.first.kernels.flags,
+            files=tuple(FileEntry.of(draft.layer, name) for name, _ in files_of(draft.layer)),
+            weights=sources.layout,
+        )
+        write_readable(draft.layer / LAYER_MANIFEST, manifest.to_json())
+        write_openapi(draft.layer, [model_json])
+        inside = [name for name, _ in files_of(draft.layer)]
+        unzipped = sum((draft.layer / name).stat().st_size for name in inside)
+        zipped = 0  # an image has no zip
+        if spec.weights.place != "image":
+            write_zip(draft.layer, draft.archive, epoch=moment)
+            zipped = draft.archive.stat().st_size
+        sizes = check([Component("model layer", unzipped, zipped), *others], spec)
+        require(sizes)
+        write_readable(draft.header, sources.header.read_text(encoding="utf-8"))
+        write_readable(draft.description, model_json.rstrip("\n") + "\n")
+        sound = spec.audio is not None
+        parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions, sound=sound), *_parts(ws)]
+        parts += tokenizers_parts(package) if package else ()
+        own = sorted(set(inside) - {PLACE}, key=lambda name: (name != LIBRARY, name))
+        files = [(name, draft.layer / name) for name in own]
+        elsewhere = [(weights_file, fresh / weights_file)] if weights_file else []
+        bill = sbom_json(
+            description=manifest.description,
+            source=manifest.source,
+            files=[*shipped(LAYERS, files), *shipped("", elsewhere)],
+            parts=parts,
+            versions=manifest.versions,
+        )
+        write_readable(draft.sbom, bill)
+        write_readable(draft.notice, notice(spec.name, spec.version, parts))
+        names = [f"layer/{name}" for name in inside]
+        names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", "NOTICE"]
+        names += [weights_file] if weights_file else []
+        measured = replace(
+            manifest,
+            files=tuple(FileEntry.of(fresh, name) for name in names),
+            lowering=library.lowering,
+            audit=library.audit,
+            verification=library.verification,
+            sizes=sizes,
+            choice=library.choice.to_dict() if library.choice else None,
+        )
+        write_readable(draft.manifest, measured.to_json())
+        write_readable(draft.statement, bundle_statement(ws, library, fresh, parts))
+        _keep_wasm(ws.bundle, fresh, source_digest)
+    return Bundle(ws.bundle, sizes)
+
+
+def _words(spec: ModelSpec, compiled: CompiledModel) -> bytes:
+    """What makes numbers of the strings of every signature; empty where none takes any."""
+    graphs = compiled.of_signatures(spec.variants)
+    names = (spec.source.signature or "", *(one.name for one in spec.signatures))
+    found = {name: one.words_path.read_bytes() for name, one in zip(names, graphs, strict=True) if one.strings}
+    return together(found) if spec.signatures and found else b"".join(found.values())
+
+
+def _others(ws: Workspace) -> Iterator[Component]:
+    """What the function has besides the model's layer. To zip it all for its size takes as long as to link the model,
+    so the sizes are kept, for as long as the content is the same."""
+    if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
+        yield _size(ws, "dependencies layer", dependencies, digest(dependencies))
+    if (function := ws.project.function).is_dir():
+        yield _size(ws, "function", function, *content_digest(function).values(), layer=False, bytecode=False)
+
+
+def _size(ws: Workspace, name: str, folder: Path, *content: str, **options: bool) -> Component:
+    """``measure`` of ``folder``, or what it gave for the same ``content``."""
+
+    def make(fresh: Path) -> None:
+        (fresh / _SIZE).write_text(json.dumps(asdict(measure(name, folder, **options))))
+
+    kept = ws.project.build / f"size-of-{name.replace(' ', '-')}{ws.target.suffix}"
+    run_cached(kept, digest(code_digest(), *content), make, ws.progress.say)
+    return Component(**json.loads((kept / _SIZE).read_text()))
+
+
+def _parts(ws: Workspace) -> Iterator[Part]:
+    """What the function is made of besides the model's layer."""
+    if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
+        yield from wheel_parts(dependencies)
+    if ws.project.function.is_dir():
+        yield function_part(ws.project.function)
+
+
+def _keep_wasm(before: Path, fresh: Path, digest: Mapping[str, str]) -> None:
+    """What `coldforge wasm` made of the same trained model stays in the bundle's folder."""
+    try:
+        made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]
+    except (OSError, ValueError, KeyError):
+        return
+    if digest.items() <= made_of.items():
+        shutil.copytree(before / "wasm", fresh / "wasm", copy_function=os.link)

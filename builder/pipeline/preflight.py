@@ -1,0 +1,171 @@
+"""What would stop a build, found in a second instead of after minutes: ops XLA has no kernel for, and size."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from builder.base.commands import DEPLOYING
+from builder.base.errors import PreflightError, SizeLimitError
+from builder.base.records import NOT_A_RECORD, read_part
+from builder.config import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
+from builder.importers.graph import FrozenGraph
+from builder.importers.xla_ops import OpReport, Unsupported, look
+from builder.package.lambda_limits import ways_out
+
+LIBRARY_OVERHEAD = 400_000
+"""Bytes of libmodel.so beside the weights, as measured for Lambda's default processor: kernels, runtime and tables."""
+DENSE_OVERHEAD = 190_000
+"""The same, of a graph without convolutions."""
+LEAST_OVERHEAD = 100_000
+"""The same, of a library that has next to no kernels."""
+
+DEPENDENCIES_SIZE = 5_900_000
+"""Bytes of the dependencies layer and the function, unpacked, likewise. A test holds it to them."""
+CERTAIN_SHARE = 0.95
+"""Of that size, what a function has whatever the next version of a package weighs."""
+
+COMPRESSION = 0.93
+"""What zip leaves of trained float32 weights: their mantissas are noise."""
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What stands in the way of a build, and how large its bundle will be (bytes)."""
+
+    nodes: int
+    """Of the graph."""
+    unsupported: tuple[Unsupported, ...]
+    """Ops that XLA cannot compile."""
+    weights: int
+    """Bytes."""
+    library: int
+    """Bytes, forecast."""
+    dependencies: int
+    """Bytes of the dependencies layer and the function."""
+    max_unzipped: int
+    """Bytes that are allowed."""
+    max_zipped: int
+    """Bytes that are allowed, for each zip."""
+    place: WeightsPlace = "library"
+    """Where the weights are."""
+
+    @property
+    def unzipped(self) -> int:
+        return self.library + self.dependencies
+
+    @property
+    def zipped(self) -> int:
+        """The model layer's zip, estimated."""
+        packed = self.weights if self.place in ("library", "layer") else 0
+        return int(packed * COMPRESSION) + (self.library - _stored(self.weights, self.place)) // 3
+
+    @property
+    def least(self) -> int:
+        """What the bundle has unpacked whatever the compiler makes of the model: only that stops a build."""
+        return _stored(self.weights, self.place) + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
+
+    @property
+    def fits(self) -> bool:
+        return self.least <= self.max_unzipped
+
+    @property
+    def ok(self) -> bool:
+        return self.fits and not self.unsupported
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that only asks: 0, or that of the error which ``require`` raises."""
+        if self.unsupported:
+            return PreflightError.exit_code
+        return 0 if self.fits else SizeLimitError.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [{**asdict(u), "nodes": list(u.nodes), "count": u.count} for u in self.unsupported]
+        return {
+            **asdict(self),
+            "unsupported": rows,
+            "unzipped": self.unzipped,
+            "least": self.least,
+            "zipped": self.zipped,
+            "fits": self.fits,
+            "ok": self.ok,
+        }
+
+    @classmethod
+    def of_json(cls, found: Any) -> Preflight:
+        """What ``to_json`` gave. Raises PreflightError for anything else: the process that looked was not itself."""
+        try:
+            rows = [{name: value for name, value in row.items() if name != "count"} for row in found["unsupported"]]
+            return read_part(cls, found | {"unsupported": rows})
+        except (*NOT_A_RECORD, AttributeError) as error:
+            raise PreflightError("The process that read the model did not report its graph.") from error
+
+
+def check(
+    graph: FrozenGraph | OpReport,
+    *,
+    dependencies: int = DEPENDENCIES_SIZE,
+    max_unzipped: int = LAMBDA_UNZIPPED,
+    max_zipped: int = LAMBDA_UNZIPPED,
+    place: WeightsPlace = "library",
+    share: float = 1.0,
+) -> Preflight:
+    """Look at every node of ``graph``, also inside loops, branches and called functions. Raises nothing.
+
+    An OpReport is of a graph that the importer did not let run.
+    ``place``: of the weights, which do not count where they are elsewhere. ``share``: of their bytes, what is left of
+    them in the library.
+    """
+    ops = graph if isinstance(graph, OpReport) else look(graph.definition(), rewritten=True)
+    weights = int(ops.weights * share)
+    library = _stored(weights, place) + (LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD)
+    return Preflight(
+        ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped=max_zipped, place=place
+    )
+
+
+def _stored(weights: int, place: WeightsPlace) -> int:
+    """How many bytes of ``weights`` are in the bundle: in the library or beside it."""
+    return weights if place != "elsewhere" else 0
+
+
+def require(preflight: Preflight) -> None:
+    """Raise PreflightError if an op cannot be compiled, SizeLimitError if the bundle cannot fit Lambda."""
+    if preflight.unsupported:
+        raise PreflightError(render(preflight))
+    if not preflight.fits:
+        raise SizeLimitError(render(preflight))
+
+
+def render(preflight: Preflight) -> str:
+    """The result as text for a person, a few lines."""
+    lines = []
+    if preflight.unsupported:
+        lines += OpReport(preflight.nodes, preflight.unsupported, preflight.weights).lines()
+    else:
+        lines.append(f"XLA has a kernel for each of the graph's {preflight.nodes} nodes.")
+    lines.append(
+        f"Forecast: {_size(preflight.weights)} of weights, libmodel.so {_size(preflight.library)}, with dependencies "
+        f"{_size(preflight.unzipped)} of {_size(preflight.max_unzipped)} unzipped; layer zip about "
+        f"{_size(preflight.zipped)} of {_size(preflight.max_zipped)}."
+    )
+    if not preflight.fits:
+        lines.append(
+            f"Too large by at least {_size(preflight.least - preflight.max_unzipped)}: use a smaller model, or store "
+            "its weights in fewer bits: `[weights] type` in model.toml."
+        )
+        if preflight.least > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
+            lines.append("Or keep the weights outside the layer. The cheapest way comes first:")
+            lines += [f"  - {way}" for way in ways_out(preflight.weights)]
+    elif preflight.unzipped > preflight.max_unzipped:
+        lines.append("That may be too large: the build measures it.")
+    elif preflight.zipped > preflight.max_zipped:
+        lines.append("The layer's zip is over `zipped` under [limits] in model.toml: the build may stop.")
+    elif preflight.zipped > DIRECT_UPLOAD_ZIPPED and preflight.max_zipped <= LAMBDA_UNZIPPED:
+        lines.append(f"The layer's zip is over 50 MB: deploy it through S3, as {DEPLOYING} do.")
+    return "\n".join(lines)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if abs(count) >= 100_000 else f"{count / 1e3:.1f} kB"

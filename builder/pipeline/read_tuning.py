@@ -1,0 +1,111 @@
+"""tuning.json: which algorithm was fastest for which layer, measured by ``coldforge tune`` on some machine.
+
+It stands beside model.toml and can be committed: a build reads nothing else of a measurement, so the same file
+gives the same library anywhere. Where it says nothing, the static rule of ``builder.compiler.lower.packing`` decides.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.base.cache import digest
+from builder.base.errors import SpecError
+from builder.base.json_input import parse_json
+from builder.base.project import RUNTIME
+from builder.config import ModelSpec
+
+if TYPE_CHECKING:
+    from builder.compiler.lower.geometry import Algorithm
+
+SCHEMA = 1
+
+Times = Mapping[str, Mapping[str, float]]
+"""Instruction set to algorithm to microseconds."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The algorithm for one geometry, and what each candidate took, of all layers that have it together."""
+
+    algorithm: Algorithm
+    microseconds: Times
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """``kernels``: digest of the kernels that were measured, on a ``target``; ``layers``: by ``Geometry.label``."""
+
+    kernels: str
+    target: str
+    cpu: str = ""
+    layers: Mapping[str, Choice] = field(default_factory=dict)
+
+    def algorithms(self, target: str) -> dict[str, Algorithm]:
+        """What ``lower`` takes: nothing, where another processor or other kernels than those of today were measured."""
+        fits = self.current and self.target == target
+        return {label: c.algorithm for label, c in self.layers.items()} if fits else {}
+
+    @property
+    def current(self) -> bool:
+        return self.kernels == kernels_digest()
+
+    def stale(self, geometries: Collection[str]) -> str:
+        """In one line, what of it a model with these geometries can't use; empty where it is all of use."""
+        if not self.current:
+            return "was measured with other kernels than today's; the static rule decides"
+        unknown = sorted(set(self.layers) - set(geometries))
+        if not unknown:
+            return ""
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        return f"tells of layers that the model does not have ({unknown[0]}{more}); they are ignored"
+
+    def to_json(self) -> str:
+        """One line for each layer."""
+        lines = [f"  {json.dumps(label)}: {json.dumps(asdict(c))}" for label, c in sorted(self.layers.items())]
+        head = json.dumps({"schema": SCHEMA, "kernels": self.kernels, "target": self.target, "cpu": self.cpu}, indent=1)
+        return head.removesuffix("\n}") + ',\n "layers": {\n' + ",\n".join(lines) + "\n }\n}\n"
+
+
+def tuning_path(spec: ModelSpec) -> Path:
+    """``tuning.json`` beside model.toml; beside any other ``x.toml``, ``x.tuning.json``."""
+    path = spec.path
+    return path.with_name("tuning.json" if path.name == "model.toml" else f"{path.stem}.tuning.json")
+
+
+def tuning_of(spec: ModelSpec) -> Tuning:
+    """The tuning beside model.toml; one that decides nothing, where there is none. Raises as ``read_tuning`` does."""
+    return read_tuning(tuning_path(spec)) or Tuning(kernels_digest(), "")
+
+
+def stale_tuning(spec: ModelSpec, geometries: Collection[str]) -> str:
+    """In one line, what of the tuning a model with these geometries can't use; empty where it is all of use."""
+    stale = tuning_of(spec).stale(geometries)
+    return f"{tuning_path(spec).name} {stale}" if stale else ""
+
+
+def read_tuning(path: Path) -> Tuning | None:
+    """The tuning at ``path``, None where there is none. Raises SpecError for a file that is no tuning."""
+    try:
+        data = parse_json(path.read_text(encoding="utf-8"))
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {data['schema']}")
+        layers = {label: Choice(c["algorithm"], c["microseconds"]) for label, c in data["layers"].items()}
+        return Tuning(str(data["kernels"]), str(data["target"]), str(data["cpu"]), layers)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SpecError(
+            f"{path} is not a tuning file of this version of coldforge ({type(error).__name__}: {error}); delete it, "
+            "or write it again with `coldforge tune`."
+        ) from error
+
+
+@functools.cache
+def kernels_digest() -> str:
+    """A digest of everything that decides how fast a layer is: the fused kernels' sources."""
+    return digest(RUNTIME / "fused", RUNTIME / "platform" / "threads.c")[:16]

@@ -1,0 +1,19 @@
+"""What a build is made with: the versions that a manifest names."""
+
+from __future__ import annotations
+
+import platform
+
+from builder import __version__
+from builder.compiler.link.toolchain import zig_version
+from builder.compiler.xla.descriptors import tensorflow_version
+
+
+def versions() -> dict[str, str]:
+    """The versions of coldforge, Python, TensorFlow and zig that are installed here."""
+    return {
+        "coldforge": __version__,
+        "python": platform.python_version(),
+        "tensorflow": tensorflow_version(),
+        "zig": zig_version(),
+    }

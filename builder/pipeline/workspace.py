@@ -1,0 +1,144 @@
+"""What a build holds from its first stage to its last: the model, the target, the folders and the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from builder.base.cache import code_digest, digest, made_in, run_cached
+from builder.base.files import locked
+from builder.base.progress import Progress
+from builder.base.project import Project
+from builder.base.sandbox import Sandbox
+from builder.base.sandbox.process_output import own_words
+from builder.base.sandbox.sandbox_client import Failed
+from builder.base.targets import Target
+from builder.config import ModelSpec
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One model, built for one target in one project.
+
+    A stage gets this and the results of the stages before it, and nothing else.
+    """
+
+    spec: ModelSpec
+    project: Project
+    target: Target
+    progress: Progress = field(default_factory=Progress)
+    sandbox: Sandbox = field(default_factory=Sandbox.here)
+
+    @classmethod
+    def of(
+        cls, spec: ModelSpec, project: Project, target: Target | None = None, progress: Progress | None = None
+    ) -> Workspace:
+        """The workspace of a new build; ``target``: the spec's first when None; ``progress``: all but noise if None."""
+        progress = progress or Progress()
+        return cls(spec, project, target or spec.target, progress, Sandbox.here(verbose=progress.verbose))
+
+    def for_spec(self, spec: ModelSpec) -> Workspace:
+        """The same for another spec, such as one whose open questions are answered."""
+        return replace(self, spec=spec)
+
+    def in_sandbox(self, sandbox: Sandbox) -> Workspace:
+        """The same with jobs in another sandbox."""
+        return replace(self, sandbox=sandbox)
+
+    def on(self, target: Target) -> Workspace:
+        """The same for another target."""
+        return replace(self, target=target)
+
+    @property
+    def alone(self) -> Workspace:
+        """The same for the spec's first variant alone."""
+        return self.for_spec(self.spec.alone)
+
+    @property
+    def cache(self) -> Path:
+        """What all models share: downloads, compiler caches, TensorFlow's recovered schema."""
+        return self.project.cache
+
+    @property
+    def zig(self) -> Path:
+        """The compiler's own cache."""
+        return self.cache / "zig"
+
+    @property
+    def build(self) -> Path:
+        """The stages' folders."""
+        return self.project.build / self.spec.name
+
+    @property
+    def bundle(self) -> Path:
+        """The folder that the build delivers."""
+        return self.project.dist / f"{self.spec.name}{self.target.suffix}"
+
+    @property
+    def stage_times(self) -> Path:
+        """What each stage of the last bundle took, as JSON: no part of the bundle, which is the same each time."""
+        return self.build / f"stages{self.target.suffix}.json"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No other command works on this model meanwhile: it waits, and says for whom. Not reentrant.
+
+        The lock is on the model, not on each stage: a stage reads the folders of those before it, long after they
+        were made, and a build with another model.toml would replace them under its hands.
+        """
+        with locked(self.build / "build", self.progress.say):
+            yield
+
+    def stage(self, name: str, what: str, key: str, make: Callable[[Path], object], suffix: str = "") -> Path:
+        """The folder ``build/<model>/<name><suffix>``: made by ``make`` unless it is there for this ``key`` and this
+        coldforge.
+
+        ``what`` is printed; ``key`` is the digest of all that goes in. What ``make`` raises passes through.
+        """
+        folder = self.build / f"{name}{suffix}"
+        with self.progress.stage(name, what) as outcome:
+            outcome.cached = run_cached(folder, digest(code_digest(), key), make, self.progress.say)
+            outcome.made_in = made_in(folder)
+        return folder
+
+    def expect_import(self) -> None:
+        """Have TensorFlow load beside what comes before it is needed, where this model was never imported here.
+
+        Of one that was, nothing may have changed; then TensorFlow is not needed at all.
+        """
+        if not (self.build / "import").exists():
+            self.sandbox.start()
+
+    def sandboxed(
+        self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path], failed: Failed
+    ) -> Any:
+        """What ``function(*arguments)`` gives, as JSON has it, run as ``Sandbox.run`` says and with its errors.
+
+        What the sandbox lacks here is said on the screen, once, and what the model prints there as well. What
+        TensorFlow prints is shown only if ``progress.verbose``.
+        """
+        self.sandbox.kernel.require_demanded()
+        if line := self.sandbox.kernel.missing():
+            self.progress.say_once(line)
+        done = self.sandbox.run(function, *arguments, folder=folder, reads=reads, failed=failed)
+        self.progress.detail(done.said)
+        if not self.progress.verbose:
+            for line in own_words(done.said)[-_LINES:]:
+                self.progress.say(f"  the model says: {line}")
+        return done.value
+
+
+_LINES = 20
+"""Of what a model prints, how many are shown."""
+
+
+@contextmanager
+def all_held(workspaces: Iterable[Workspace]) -> Iterator[None]:
+    """All of them ``held``, in the order of their names: two commands with the same models don't wait in a circle."""
+    with ExitStack() as held:
+        for ws in sorted(workspaces, key=lambda ws: ws.spec.name):
+            held.enter_context(ws.held())
+        yield

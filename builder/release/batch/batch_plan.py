@@ -1,0 +1,178 @@
+"""How many inputs one invocation gets, and what all of them then cost and take. Arithmetic alone: nothing is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from builder.measure.prices import WHOLE_PROCESSOR_MB, list_prices
+
+READ_MS = 50.0
+"""Until an object of S3 is there. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
+READ_AHEAD = 8
+"""Objects that the function reads at once, while it answers another: ``handler/parts.py``."""
+PREFIX_READS = 5500
+"""Objects a second that S3 delivers below one prefix, at least; more only after it has been busy for a while.
+
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html
+"""
+OVERHEAD_MS = 150.0
+"""Of an invocation besides its inputs: Step Functions' call, and the part that is written. Assumed."""
+WORK_SECONDS = 20.0
+"""That one invocation works, about: long beside its overhead, and short beside what a failure loses."""
+TIMEOUT_SHARE = 0.5
+"""Of the function's Timeout: some inputs take longer than most."""
+ANSWERS_SHARE = 0.075
+"""Of the function's memory for the text of a batch's answers, until they are written: half of what the function gives
+them (``handler/parts.py``, ``handler/budget.py``), as some are longer than most."""
+MOST_ITEMS = 1000
+"""For an invocation."""
+INPUT_BYTES = 200_000
+"""Of a batch in the list. Step Functions hands on 262,144 bytes, with what else the event has."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times in milliseconds on one whole processor.
+
+    ``ms``: of one run with all that the function does for it, by the items of the run, for the batches that the model
+    was built for. ``cold_ms``: of a cold start. ``characters``: of an answer's JSON; 0 where that is not known.
+    """
+
+    ms: Mapping[int, float]
+    cold_ms: float
+    characters: float = 0.0
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """One instance of the function: its memory in megabytes, its timeout in seconds, and US dollars a GB-second."""
+
+    memory: int
+    timeout: int
+    gb_second: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """The work to plan. ``bytes``: of all items in the list; ``concurrency``: invocations at once.
+
+    ``fetched``: whether items are objects in S3, and not the requests themselves.
+    """
+
+    items: int
+    bytes: int
+    times: Times
+    function: Capacity
+    concurrency: int
+    fetched: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``together``: items of one run; ``per_invocation``: of one batch, at most.
+
+    ``seconds``: of a full batch; ``minutes``: until all is done, if nothing is throttled. ``reads_per_second``: objects
+    of S3, while all are at work. Dollars without taxes, the free tier, logs and the storage of results.
+    """
+
+    items: int
+    together: int
+    per_invocation: int
+    invocations: int
+    seconds: float
+    gb_seconds: float
+    transitions: int
+    concurrency: int
+    minutes: float
+    reads_per_second: float
+    compute_dollars: float
+    invocation_dollars: float
+    transition_dollars: float
+    storage_dollars: float
+    prices: str  # region and date
+
+    @property
+    def dollars(self) -> float:
+        """The price of all."""
+        return self.compute_dollars + self.invocation_dollars + self.transition_dollars + self.storage_dollars
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the sum, for JSON."""
+        return asdict(self) | {"dollars": self.dollars}
+
+
+def plan(load: Load, per_invocation: int | None = None) -> Plan:
+    """Plan ``load``, which has an item at least. ``per_invocation``: where a person has decided."""
+    together, item_ms = _item_ms(load)
+    most = per_invocation or _most(load, item_ms, together)
+    invocations = math.ceil(load.items / most)
+    busy = min(load.concurrency, invocations)
+    work_ms = load.items * item_ms + invocations * OVERHEAD_MS + busy * load.times.cold_ms
+    gb_seconds = work_ms / 1000 * load.function.memory / 1024
+    seconds = (min(most, load.items) * item_ms + OVERHEAD_MS) / 1000
+    transitions = 1 + invocations  # Step Functions counts each state that is entered: the map, and each batch's task
+    prices = list_prices()
+    reads = load.items if load.fetched else 0
+    return Plan(
+        items=load.items,
+        together=together,
+        per_invocation=most,
+        invocations=invocations,
+        seconds=seconds,
+        gb_seconds=gb_seconds,
+        transitions=transitions,
+        concurrency=load.concurrency,
+        minutes=(math.ceil(invocations / load.concurrency) * seconds + load.times.cold_ms / 1000) / 60,
+        reads_per_second=busy * min(most, load.items) / seconds if load.fetched else 0.0,
+        compute_dollars=gb_seconds * load.function.gb_second,
+        invocation_dollars=invocations / 1e6 * prices.million_requests,
+        transition_dollars=transitions / 1e3 * prices.thousand_transitions,
+        storage_dollars=reads / 1e3 * prices.thousand_reads + invocations / 1e3 * prices.thousand_writes,
+        prices=prices.of,
+    )
+
+
+def _item_ms(load: Load) -> tuple[int, float]:
+    """Choose the items of a run that make an item cheapest; return them, and an item's milliseconds then."""
+    slower, ms = max(1.0, WHOLE_PROCESSOR_MB / load.function.memory), load.times.ms
+    together = min(ms, key=lambda batch: (ms[batch] / batch, batch))
+    read = READ_MS / READ_AHEAD if load.fetched else 0.0
+    return together, max(ms[together] / together * slower, read)
+
+
+def _most(load: Load, item_ms: float, together: int) -> int:
+    """Choose the items of an invocation: as time, memory and an event's size allow, and so that all instances work."""
+    seconds = min(WORK_SECONDS, load.function.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
+    by_time = int(seconds * 1000 / item_ms)
+    by_bytes = INPUT_BYTES * load.items // max(load.bytes, 1)
+    by_memory = int(load.function.memory * 2**20 * ANSWERS_SHARE / max(load.times.characters, 1))
+    by_work = math.ceil(load.items / load.concurrency)
+    most = max(1, min(by_time, by_bytes, by_memory, by_work, MOST_ITEMS))
+    return max(together, most // together * together) if most >= together else most
+
+
+def render(found: Plan) -> str:
+    """Describe the plan for a person."""
+    rows = [
+        ("items", f"{found.items:,}, {found.together} in a run"),
+        (
+            "invocations",
+            f"{found.invocations:,}, each with up to {found.per_invocation} items for {found.seconds:.1f} s",
+        ),
+        ("GB-seconds", f"{found.gb_seconds:,.0f}"),
+        ("state transitions", f"{found.transitions:,}"),
+        ("time", f"{found.minutes:,.1f} minutes with {found.concurrency} at once, if nothing is throttled"),
+        (
+            "cost",
+            f"{found.dollars:,.2f} USD: function {found.compute_dollars + found.invocation_dollars:,.2f}, "
+            f"Step Functions {found.transition_dollars:,.2f}, S3 {found.storage_dollars:,.2f} "
+            f"(list prices of {found.prices})",
+        ),
+    ]
+    if found.reads_per_second > PREFIX_READS:
+        often = f"{found.reads_per_second:,.0f} objects a second, and S3 delivers {PREFIX_READS:,} below one prefix"
+        rows.append(("S3 may throttle", f"{often}; take fewer at once"))
+    return "\n".join(f"{name:<18}{value}" for name, value in rows)

@@ -1,0 +1,200 @@
+"""The table of a run: a row for each item, as Parquet, CSV or JSON Lines. It is written as it is read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.base.errors import BatchError, UsageError
+from builder.release.batch.answer_rows import Row
+from builder.release.batch.parquet import arrow
+
+Kind = Literal["whole", "text", "number", "vector"]
+Record = dict[str, Any]
+
+BASE: dict[str, Kind] = {
+    "row": "whole", "bucket": "text", "key": "text", "etag": "text",
+    "model": "text", "version": "text", "layer": "text", "code": "text",
+}  # fmt: skip
+GROUP = 10_000
+"""Rows of Parquet that are in memory, and one group of the file."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The table that the answers of a run were collected into."""
+
+    file: str
+    rows: int
+    failed: dict[str, int]
+    """Rows without an answer, by code."""
+    columns: tuple[str, ...]
+
+
+def ending_of(output: Path) -> str:
+    """Tell the form of the table by its name. Raises UsageError."""
+    if output.suffix not in _WRITERS:
+        raise UsageError(f"{output}: a table ends with {', '.join(_WRITERS)}.")
+    return output.suffix
+
+
+def collect(rows: Callable[[], Iterator[Row]], output: Path) -> Collected:
+    """Write the table of ``rows``, which is read twice: up to the first answer, for its columns, and then as a whole.
+
+    The file is there when all of it is. Raises UsageError, BatchError, and EnvironmentSetupError without pyarrow.
+    """
+    writer = _WRITERS[ending_of(output)]
+    answered = next((row for row in rows() if row.predictions is not None), None)
+    columns = BASE | (columns_of(answered.predictions) if answered and answered.predictions is not None else {})
+    count, failed = 0, Counter[str]()
+    fresh = output.with_name(f".{output.name}.part")
+    try:
+        with writer(fresh, columns) as write:
+            for group in _groups(rows()):
+                count += len(group)
+                failed.update(row.code for row in group if row.code)
+                write(group)
+        fresh.replace(output)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return Collected(str(output), count, dict(failed), tuple(columns))
+
+
+def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    source = iter(rows)
+    while group := list(islice(source, GROUP)):
+        yield group
+
+
+def columns_of(predictions: list[Any]) -> dict[str, Kind]:
+    """Choose the columns of an answer like this one: a label and a score of classes, a vector, a number, or JSON."""
+    if len(predictions) != 1 or not isinstance(predictions[0], dict):
+        return {"predictions": "text"}
+    columns: dict[str, Kind] = {}
+    for name, value in predictions[0].items():
+        if _is_classes(value):
+            columns |= {f"{name}.label": "text", f"{name}.score": "number"}
+        else:
+            columns[name] = "vector" if _is_vector(value) else "number" if _is_number(value) else "text"
+    return columns
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_number, value))
+
+
+def _is_classes(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "label" in one for one in value)
+
+
+def record(row: Row, columns: Mapping[str, Kind]) -> Record:
+    """Give ``row`` a value for each of ``columns``, None where it has none. Raises BatchError for another answer."""
+    found = _base(row)
+    if row.predictions is not None:
+        found |= {"predictions": _json(row.predictions)} if "predictions" in columns else dict(_values(row, columns))
+    return {name: found.get(name) for name in columns}
+
+
+def _base(row: Row) -> Record:
+    """Fill in the columns of BASE."""
+    item = row.item
+    return {
+        "row": row.number, "bucket": item.get("Bucket"), "key": item.get("Key"), "etag": row.etag,
+        "model": row.model, "version": row.version, "layer": row.layer, "code": row.code,
+    }  # fmt: skip
+
+
+def _values(row: Row, columns: Mapping[str, Kind]) -> Iterator[tuple[str, Any]]:
+    assert row.predictions is not None
+    if len(row.predictions) != 1 or not isinstance(row.predictions[0], dict):
+        raise _unlike(row)
+    for name, value in row.predictions[0].items():
+        if f"{name}.label" in columns:
+            first = value[0] if _is_classes(value) else {}
+            yield f"{name}.label", None if not first else str(first["label"])
+            yield f"{name}.score", first.get("probability", first.get("score"))
+        elif name not in columns:
+            raise _unlike(row)
+        else:
+            yield name, _fitted(value, columns[name], row)
+
+
+def _fitted(value: Any, kind: Kind, row: Row) -> Any:
+    match kind:
+        case "vector" if isinstance(value, list):
+            return [math.nan if one is None else float(one) for one in value]
+        case "number" if _is_number(value):
+            return float(value)
+        case "text":
+            return value if isinstance(value, str) else _json(value)
+    raise _unlike(row)
+
+
+def _unlike(row: Row) -> BatchError:
+    return BatchError(f"row {row.number:,} has an answer of another form than the first; take --output NAME.jsonl.")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+@contextmanager
+def _csv(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[list[Row]], None]]:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+
+        def write(rows: list[Row]) -> None:
+            for row in rows:
+                values = record(row, columns).values()
+                writer.writerow(_json(value) if isinstance(value, list) else value for value in values)
+
+        yield write
+
+
+@contextmanager
+def _json_lines(path: Path, _columns: Mapping[str, Kind]) -> Iterator[Callable[[list[Row]], None]]:
+    """Each answer as it is, whatever its form."""
+    with path.open("w", encoding="utf-8") as file:
+
+        def write(rows: list[Row]) -> None:
+            for row in rows:
+                answer = {"message": row.message} if row.code else {"predictions": row.predictions}
+                file.write(_json(_base(row) | answer) + "\n")
+
+        yield write
+
+
+@contextmanager
+def _parquet(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[list[Row]], None]]:
+    pyarrow, parquet = arrow()
+    kinds = {
+        "whole": pyarrow.int64(), "text": pyarrow.string(), "number": pyarrow.float64(),
+        "vector": pyarrow.list_(pyarrow.float32()),
+    }  # fmt: skip
+    schema = pyarrow.schema([(name, kinds[kind]) for name, kind in columns.items()])
+    with parquet.ParquetWriter(path, schema, compression="zstd") as file:
+        yield lambda rows: file.write_table(
+            pyarrow.Table.from_pylist([record(row, columns) for row in rows], schema=schema)
+        )
+
+
+_WRITERS = {".parquet": _parquet, ".csv": _csv, ".jsonl": _json_lines}
+
+
+def render(found: Collected) -> str:
+    """Describe the table that was written, for a person."""
+    codes = ", ".join(f"{count:,} {code}" for code, count in sorted(found.failed.items()))
+    return f"{found.file}: {found.rows:,} rows" + (f", of them without an answer: {codes}" if codes else "")

@@ -1,0 +1,46 @@
+"""What a deployed stack says of itself: its state machine, where it writes, and its function's size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.errors import BatchError, UsageError
+from builder.base.targets import DEFAULT
+from builder.measure.prices import list_prices
+from builder.release.batch.batch_plan import Capacity
+from builder.release.batch.s3_location import Place, batch_errors
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A deployed stack: its state machine, the folder where that writes, and its function."""
+
+    machine: str
+    results: Place
+    function: Capacity
+
+    def require_below(self, place: Place) -> None:
+        """Raise UsageError for a place that the function may not write to."""
+        if place.bucket != self.results.bucket or not f"{place.key}/".startswith(self.results.key):
+            raise UsageError(f"{place} is not below {self.results}, where this stack may write.")
+
+
+def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
+    """Ask AWS about ``stack``. ``client`` makes a client of the service that it gets. Raises BatchError."""
+    with batch_errors(f"looking for the stack {stack}"):
+        found = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+    outputs = {row["OutputKey"]: row["OutputValue"] for row in found.get("Outputs", [])}
+    if "BatchMachineArn" not in outputs:
+        raise BatchError(
+            f"the stack {stack} has no state machine for batches: deploy it with the add-ons batch and results."
+        )
+    with batch_errors(f"asking for the function of {stack}"):
+        about = client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])
+    architecture = (about.get("Architectures") or [DEFAULT.architecture])[0]
+    return Deployed(
+        outputs["BatchMachineArn"],
+        Place.of(outputs["BatchResults"]),
+        Capacity(int(about["MemorySize"]), int(about["Timeout"]), list_prices().gb_second[architecture]),
+    )

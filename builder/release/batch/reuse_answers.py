@@ -1,0 +1,65 @@
+"""Items that an earlier run has answered already: the same bytes, whatever they are called, by the same layer."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO
+
+from builder.release.batch.answer_rows import Row
+from builder.release.batch.batch_items import Item
+
+Answered = sqlite3.Connection
+
+_OF_BYTES = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+"""An ETag as S3 makes it: the MD5 of the bytes, or of those of an upload's parts, or one that no other object has.
+
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
+"""
+
+
+@contextmanager
+def answered(rows: Iterable[Row], layer: str) -> Iterator[Answered]:
+    """Store the answers of ``rows`` by ``layer`` on disk, by their objects' bytes: there may be ten million."""
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "answered")) as known:
+        known.execute("PRAGMA synchronous = OFF")
+        known.execute("CREATE TABLE answered (bytes TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
+        known.executemany(
+            "INSERT OR REPLACE INTO answered VALUES (?, ?)",
+            (
+                (_bytes(row.item, row.etag), json.dumps(asdict(row)))
+                for row in rows
+                if row.predictions is not None and row.layer == layer and row.etag and "Key" in row.item
+            ),
+        )
+        yield known
+
+
+def split(items: Iterable[Item], known: Answered, reused: IO[str]) -> Iterator[Item]:
+    """Yield the items that are still to be answered, with their rows. The rows of the others go to ``reused``."""
+    for number, item in enumerate(items):
+        item = {"Row": number, **item}
+        etag = item.get("ETag")
+        name = _bytes(item, etag) if etag and "Key" in item else ""
+        found = known.execute("SELECT row FROM answered WHERE bytes = ?", (name,)).fetchone() if name else None
+        if found is None:
+            yield item
+        else:
+            row = replace(Row(**json.loads(found[0])), number=number, item=item)
+            reused.write(json.dumps(asdict(row), separators=(",", ":")) + "\n")
+
+
+def _bytes(item: Item, etag: str) -> str:
+    """Name the bytes that are answered: by the ETag, beside the object where the store is not S3.
+
+    How a text is read depends on the end of its key: handler/work.py.
+    """
+    if _OF_BYTES.fullmatch(etag):
+        return json.dumps([etag, item["Key"].endswith(".json")])
+    return json.dumps([etag, item["Bucket"], item["Key"]])

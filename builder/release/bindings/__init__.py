@@ -1,0 +1,89 @@
+"""A small package per model and language, generated from a bundle: what `coldforge bindings` writes.
+
+Each language is a module here with ``files(description, parts)``, and its templates are in ``templates/<language>``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.base.errors import UsageError
+from builder.base.escape import javascript_string, markdown
+from builder.release.bindings import c_package, go_package, node_package, python_package, rust_package
+from builder.release.bindings.binding_files import Files, Parts, fill, usage, write
+from builder.release.bindings.describe import Description, describe
+
+LANGUAGES = {
+    "c": c_package.files,
+    "rust": rust_package.files,
+    "go": go_package.files,
+    "node": node_package.files,
+    "python": python_package.files,
+}
+
+STATIC = ("c", "rust", "go")
+"""Languages whose programs can take the library into themselves."""
+
+
+def generate(language: str, parts: Parts, folder: Path) -> Description:
+    """Write the package for ``language`` to ``folder`` and return what it was made from.
+
+    Raises UsageError for an unknown language, for one that lacks a part, and for a folder that holds other things.
+    """
+    if language not in LANGUAGES:
+        raise UsageError(f"there are no bindings for {language!r}: {', '.join(LANGUAGES)}.")
+    description = describe(parts.description.read_text(encoding="utf-8"))
+    files = {
+        **LANGUAGES[language](description, parts),
+        "README.md": readme(language, description),
+        "NOTICE": parts.notice,
+    }
+    write(files, folder, language, description)
+    return description
+
+
+def readme(language: str, description: Description) -> str:
+    picture = description.picture
+    files = " and ".join(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in description.feeds)
+    if picture:
+        taken = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode}){_DECODED[language]}"
+        others = [f for f in description.feeds if not description.takes_picture(f)]
+        files = " and ".join([taken, *(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in others)])
+    feeds = description.feeds
+    example = {
+        "python": ", ".join(f"{f.identifier}=..." for f in feeds),
+        "node": ", ".join(f"{javascript_string(f.spec.name)}: ..." for f in feeds),
+    }
+    return fill(
+        f"{language}/README.md",
+        title=markdown(description.title),
+        name=description.name,
+        model=description.package,
+        package=go_package.package_name(description),
+        module=go_package.module_path(description),
+        arch=description.arch,
+        arguments=usage(description),
+        reads=files,
+        doc_feeds=example.get(language, ""),
+        pictures=_PICTURES if picture else "",
+    )
+
+
+_DECODED = {
+    "c": ", or JPEG or PNG where `make` finds libjpeg and libpng by pkg-config",
+    "rust": ", or JPEG or PNG in `pictures/`",
+    "go": ", JPEG or PNG",
+    "node": ", or JPEG or PNG after `npm install sharp`",
+    "python": ", or whatever Pillow reads, where it is installed",
+}
+"""What else an example takes a picture as; the model's package needs nothing for it."""
+
+_PICTURES = """ That is the same example as a crate of its
+own, which has a decoder (the crate image):
+
+```console
+$ cargo run --release --manifest-path pictures/Cargo.toml -- photo.jpg
+```"""
+
+
+__all__ = ["LANGUAGES", "STATIC", "Files", "Parts", "describe", "generate"]

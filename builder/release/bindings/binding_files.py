@@ -1,0 +1,151 @@
+"""A package for one language: its files, and how they get to a folder without harm to what a person put there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from builder import __version__
+from builder.base.cache import file_digest
+from builder.base.errors import UsageError
+from builder.base.escape import comment
+from builder.base.files import replacing_file, write_file
+from builder.release.bindings.describe import Description, Head, Tensor
+
+TEMPLATES = Path(__file__).with_name("templates")
+MANIFEST = "bindings.json"
+"""In the package's folder: what coldforge wrote there."""
+
+
+SHOWN = 8
+"""Numbers of an output that is no classification, in what an example prints."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a package takes along.
+
+    ``notice``: who wrote what is in the library. ``archive``: libmodel.a, for static linking. ``wasm``: `coldforge
+    wasm`'s folder.
+    """
+
+    description: Path
+    header: Path
+    library: Path
+    notice: Path
+    archive: Path | None = None
+    wasm: Path | None = None
+
+
+Files = Mapping[str, str | Path]
+"""The files of a package, by path in it: the text of each, or the file to copy."""
+
+
+def fill(template: str, **values: object) -> str:
+    """The text of ``templates/<template>.in`` with each ``$name`` replaced; raises KeyError for one not given."""
+    return Template((TEMPLATES / f"{template}.in").read_text(encoding="utf-8")).substitute(values)
+
+
+def wrapped(items: list[str], indent: int, width: int = 116, after: str = ",") -> str:
+    """``items``, ``after`` behind each, on lines of at most ``width`` columns where the items allow it."""
+    lines, line = [], ""
+    for item in items:
+        if line and indent + len(line) + len(item) + 2 > width:
+            lines.append(line)
+            line = ""
+        line += f"{' ' if line else ''}{item}{after}"
+    return "\n".join(" " * indent + line for line in [*lines, line] if line)
+
+
+def usage(description: Description) -> str:
+    """``photo.ppm``, or what stands for the files of all feeds."""
+    names = ("photo.ppm" if description.takes_picture(f) else f.identifier.upper() for f in description.feeds)
+    return " ".join(names)
+
+
+def about(description: Description, tensor: Tensor) -> str:
+    """``float32 [1, 10]``, and the model's own name where it is another one."""
+    text = tensor.shape + (f", as large as {tensor.sized_by} says" if tensor.sized_by else "")
+    if tensor.spec.name != tensor.identifier:
+        text += f', "{tensor.spec.name}" in the model'
+    if description.picture and description.takes_picture(tensor):
+        text += f": {description.picture.sentence}"
+    return comment(text)
+
+
+def plain(description: Description) -> list[tuple[str, Tensor]]:
+    """What an example prints as numbers, by name: the outputs that are no classification, or of an open size."""
+    return [(head.name, head.fetch) for head in description.heads if head not in description.classifications]
+
+
+def or_picture(description: Description) -> str:
+    """What an example's file may hold besides raw bytes, to follow the words "raw bytes"."""
+    picture = description.picture
+    return f", or a picture of {picture.width}x{picture.height} as binary PPM or PGM" if picture else ""
+
+
+def pixels(description: Description, template: str, **values: str) -> str:
+    """The code that reads a picture's file, filled in, also with ``values``; empty for a model that takes none."""
+    picture = description.picture
+    if picture is None:
+        return ""
+    channels = 1 if picture.mode == "grey" else 3
+    return fill(template, width=picture.width, height=picture.height, mode=picture.mode, channels=channels, **values)
+
+
+def rows(head: Head) -> str:
+    return f"{head.items} row{'s' if head.items > 1 else ''} of {head.length} classes"
+
+
+def write(files: Files, folder: Path, language: str, description: Description) -> None:
+    """Write ``files`` to ``folder``, over those of an earlier time; what else is there stays.
+
+    Raises UsageError if the folder holds files but none of a package of this model and language.
+    """
+    before = _before(folder, language, description)
+    _record(before | set(files), folder, language, description)  # what is killed from here on may be written over
+    for name in before - set(files):
+        (folder / name).unlink(missing_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        with replacing_file(path) as fresh:  # never half a file, and a library that is in use stays whole
+            if isinstance(content, Path):
+                shutil.copyfile(content, fresh)
+            else:
+                fresh.write_text(content.rstrip("\n") + "\n", encoding="utf-8")
+            fresh.chmod(0o755 if name.endswith(".so") else 0o644)
+    _record(set(files), folder, language, description)
+
+
+def _record(names: Set[str], folder: Path, language: str, description: Description) -> None:
+    """Write down that the files ``names`` are coldforge's, with the digests of those that are there."""
+    made = {
+        "coldforge": __version__,
+        "language": language,
+        "model": {"name": description.name, "version": description.version},
+        "files": {n: file_digest(folder / n) if (folder / n).is_file() else "" for n in sorted(names)},
+    }
+    write_file(folder / MANIFEST, json.dumps(made, indent=1) + "\n")
+
+
+def _before(folder: Path, language: str, description: Description) -> set[str]:
+    """The files that an earlier run wrote."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return set()
+    try:
+        made = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        same = made["language"] == language and made["model"]["name"] == description.name
+        files = set(made["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder} holds files that are not bindings: give an --out that is empty or does not exist."
+        ) from error
+    if not same:
+        raise UsageError(
+            f"{folder} holds the {made['language']} bindings of {made['model']['name']}: give another --out."
+        )
+    return files

@@ -1,0 +1,244 @@
+"""What a binding is generated from: model.json with every name made fit for a programming language."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from builder.base.commands import bundle_command
+from builder.base.errors import UsageError
+from builder.base.json_input import parse_json
+from builder.compiler.abi import ABI_VERSION
+from builder.config.tensor import TensorSpec
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+RESERVED = _words(
+    # C, C++, and macros that their headers may define
+    """
+    alignas alignof and asm auto bitand bitor bool break case catch char class const constexpr continue default delete
+    do double else enum errno export extern false float for friend goto i386 if inline int linux long mutable namespace
+    new not nullptr operator or private protected public register restrict return short signed sizeof static
+    static_assert stderr stdin stdout struct switch template this throw true try typedef typename typeof union unix
+    unsigned using virtual void volatile while xor
+    """
+) | _words(
+    # Rust, Python and Go, and what the generated code calls things itself
+    """
+    abstract as async await become box crate dyn final fn gen impl in let loop macro match mod move mut override priv
+    pub ref self super trait type unsafe unsized use where yield
+    assert def del elif except from global import is lambda none nonlocal pass raise with
+    chan defer fallthrough func go interface map package range select var
+    feeds fetches item
+    """
+)
+"""Words that are no identifier in some language."""
+
+TAKEN = _words(
+    # what stands in a package beside the model's own name, crates of Rust's, and what generated Go imports
+    """
+    cf main model native predict run wasm
+    alloc core proc_macro std test
+    binary bytes context errors exec fmt regexp sort strings sync
+    """
+)
+"""Names of packages that would stand in the way of what is in them, or of a language's own."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A feed or fetch; ``identifier``: snake_case, unique among the feeds or the fetches."""
+
+    spec: TensorSpec
+    identifier: str
+
+    sized_by: str = ""  # the identifier of the fetch that says how large this one is, where the data decides
+
+    @property
+    def shape(self) -> str:
+        """``uint8 [1, 28, 28, 1]``."""
+        return f"{self.spec.dtype} {self.spec.says()}"
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a fetch becomes an answer: ``items`` rows of ``length`` numbers, in a classification each with a label."""
+
+    name: str
+    identifier: str
+    fetch: Tensor
+    kind: str  # classification | regression | raw
+    labels: tuple[str, ...]  # of a classification one for each number, its index where the model has none
+    labelled: bool  # whether the model has labels
+    top: int  # how many classes, the likeliest first
+    items: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The feed that takes pictures: uint8 [batch, height, width, channels]."""
+
+    feed: str
+    width: int
+    height: int
+    mode: str  # grey | rgb
+    fit: str
+    resize: str
+
+    @property
+    def channels(self) -> int:
+        return 1 if self.mode == "grey" else 3
+
+    @property
+    def sentence(self) -> str:
+        colours = "one byte of brightness" if self.mode == "grey" else "red, green, blue"
+        return f"{self.width}×{self.height} pixels of {colours}, 0..255, row by row; any scaling is in the model"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model, as a binding sees it. ``package``: its name as an identifier in every language."""
+
+    name: str
+    package: str
+    version: str
+    arch: str
+    batch: int
+    feeds: tuple[Tensor, ...]
+    fetches: tuple[Tensor, ...]
+    heads: tuple[Head, ...]
+    picture: Picture | None
+
+    @property
+    def dynamic(self) -> tuple[Tensor, ...]:
+        """The fetches whose size the data decides."""
+        return tuple(fetch for fetch in self.fetches if fetch.sized_by)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.version}"
+
+    @property
+    def classifications(self) -> tuple[Head, ...]:
+        """Those of a fixed size: how many rows the others have is known after a run."""
+        return tuple(h for h in self.heads if h.kind == "classification" and not h.fetch.sized_by)
+
+    def takes_picture(self, feed: Tensor) -> bool:
+        return self.picture is not None and self.picture.feed == feed.spec.name
+
+
+def describe(text: str) -> Description:
+    """The description in ``text``, the content of model.json.
+
+    Raises UsageError for one of another version, and for a model that takes or gives nothing.
+    """
+    try:
+        data = parse_json(text)
+        if data["abi"] != ABI_VERSION:
+            raise UsageError(
+                f"the bundle has ABI {data['abi']}, not {ABI_VERSION}: make it again with `{bundle_command()}`."
+            )
+        feeds, fetches = (_tensors(data[kind]) for kind in ("feeds", "fetches"))
+        by_name = {fetch.spec.name: fetch for fetch in fetches}
+        image, name = data["image"], data["model"]["name"]
+        heads = _heads(data["outputs"], by_name, data["batch"])
+        picture = image and Picture(**{key: image[key] for key in Picture.__dataclass_fields__})
+        version, arch, batch = data["model"]["version"], data["target"]["arch"], data["batch"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"model.json cannot be used ({type(error).__name__}: {error}): make the bundle again."
+        ) from error
+    if not feeds or not fetches:
+        raise UsageError(f"{name} has no feeds or no fetches, and a binding needs both. Call it with cf_run.")
+    return Description(
+        name,
+        package_name(name),
+        version,
+        arch=arch,
+        batch=batch,
+        feeds=feeds,
+        fetches=fetches,
+        heads=heads,
+        picture=picture,
+    )
+
+
+def package_name(name: str) -> str:
+    """``name`` as an identifier that no language reserves and no standard library module has."""
+    word = snake(name)
+    # A script's own folder comes before Python's library.
+    taken = word in RESERVED | TAKEN or word in sys.stdlib_module_names
+    return f"{word}_model" if taken else word
+
+
+def snake(name: str) -> str:
+    """``name`` in snake_case ASCII: ``StatefulCall:1`` is ``stateful_call_1``, ``0`` is ``x0``."""
+    word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    word = re.sub(r"[\W_]+", "_", word, flags=re.ASCII).strip("_").lower()
+    return word if word[:1].isalpha() else f"x{word}"
+
+
+def identifiers(names: Iterable[str]) -> list[str]:
+    """A different identifier for each name; those that come second to the same get a number."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for word in map(snake, names):
+        unique = word = f"{word}_" if word in RESERVED else word
+        number = 2
+        # Languages that write words together, as Go does, must be able to tell them apart, too.
+        while camel(unique) in taken:
+            unique, number = f"{word}_v{number}", number + 1
+        taken.add(camel(unique))
+        found.append(unique)
+    return found
+
+
+def camel(identifier: str) -> str:
+    """``input_1`` as ``Input1``."""
+    return "".join(part[:1].upper() + part[1:] for part in identifier.split("_"))
+
+
+def _tensors(rows: list[dict[str, Any]]) -> tuple[Tensor, ...]:
+    specs = [TensorSpec.of(row) for row in rows]
+    words = identifiers(spec.name for spec in specs)
+    by_name = dict(zip((spec.name for spec in specs), words, strict=True))
+    sized_by = (by_name[row["shape_fetch"]] if row.get("dynamic") else "" for row in rows)
+    return tuple(map(Tensor, specs, words, sized_by))
+
+
+def _heads(rows: list[dict[str, Any]], fetches: Mapping[str, Tensor], batch: int) -> tuple[Head, ...]:
+    heads = []
+    for row, identifier in zip(rows, identifiers(row["name"] for row in rows), strict=True):
+        fetch = fetches[row["fetch"]]
+        shape = fetch.spec.shape
+        batched = shape[:1] == (batch,)
+        length = prod(shape[1:] if batched else shape)
+        if row["kind"] == "classification" and fetch.sized_by:
+            length = shape[-1]
+        labels: tuple[str, ...] = ()
+        if row["kind"] == "classification":
+            labels = (*row["labels"], *map(str, range(len(row["labels"]), length)))[:length]
+        top = min(row["top_k"] or length, length)
+        labelled, items = bool(row["labels"]), batch if batched else 1
+        heads.append(
+            Head(
+                row["name"],
+                identifier,
+                fetch,
+                kind=row["kind"],
+                labels=labels,
+                labelled=labelled,
+                top=top,
+                items=items,
+                length=length,
+            )
+        )
+    return tuple(heads)

@@ -1,0 +1,135 @@
+"""Two bundles compared: which files differ and where first, and which recorded input is another."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.base.json_input import parse_json
+from builder.package.provenance import STATEMENT
+from builder.release.file_differences import differences, first_difference
+from builder.release.statement import parse_statement, read_plain, subjects_of
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of a bundle with the one that was built again."""
+
+    files: int
+    """How many were compared."""
+    differing: Mapping[str, str]
+    """Where each file differs first."""
+    measured: Mapping[str, str]
+    """Files that differ only in what was measured on the machine that built them."""
+    inputs: tuple[str, ...]
+    """Recorded inputs that are others now."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"identical": self.identical}
+
+    @property
+    def identical(self) -> bool:
+        return not self.differing
+
+
+def compare(recorded: Path, made: Path) -> Comparison:
+    """Compare two bundles that are what their statements say. Raises BundleError for a statement that is none."""
+    before, after = (subjects_of(_statement(folder)) for folder in (recorded, made))
+    differing: dict[str, str] = {}
+    measured: dict[str, str] = {}
+    for name in [*before, *(name for name in after if name not in before)]:
+        if name not in before or name not in after:
+            differing[name] = "only in the first" if name in before else "only in the new one"
+        elif before[name] != after[name]:
+            one, other = recorded / name, made / name
+            if Path(name).name == "manifest.json" and _unmeasured(one, before) == _unmeasured(other, after):
+                measured[name] = _measured(one, other)
+            else:
+                differing[name] = first_difference(one, other)
+    return Comparison(len(before), differing, measured, tuple(_inputs(recorded, made)))
+
+
+def _unmeasured(path: Path, subjects: Mapping[str, str]) -> str | bytes:
+    """The text of a manifest without what depends on the machine that built: its Python, how TensorFlow's answers
+    differ there, and what "auto" measured; what it chose is in the weights.
+
+    A joined bundle's manifest has the digest of each model's manifest: whether that is the one which ``subjects``, its
+    statement, names stands in its place. What is no manifest stays as it is.
+    """
+
+    def without(manifest: Any) -> Any:
+        if not isinstance(manifest, dict):
+            return manifest
+        kept = {key: value for key, value in manifest.items() if key not in ("verification", "auto")}
+        if isinstance(models := kept.get("models"), list):
+            kept["models"] = [without(one) for one in models]
+        if isinstance(tools := kept.get("built_with"), dict):
+            kept["built_with"] = {key: value for key, value in tools.items() if key != "python"}
+        if isinstance(files := kept.get("files"), dict):
+            kept["files"] = {name: _entry(name, entry) for name, entry in files.items()}
+        return kept
+
+    def _entry(name: str, entry: Any) -> Any:
+        if name not in subjects or not re.fullmatch(r"[^/]+/manifest\.json", name):
+            return entry
+        return entry == {"bytes": (path.parent / name).stat().st_size, "sha256": subjects[name]}
+
+    manifest = _json(path)
+    return manifest if isinstance(manifest, bytes) else _text(without(manifest))
+
+
+def _measured(recorded: Path, made: Path) -> str:
+    """The first place where two manifests differ in what was measured."""
+    return next(differences(_json(recorded), _json(made)), "how it is written")
+
+
+def _json(path: Path) -> Any:
+    """Read a file of JSON; return its bytes if it is not JSON, or not written as a bundle's manifest is.
+
+    So no key that stands twice, of which each reader takes another, is left out of the comparison.
+    """
+    data = path.read_bytes()
+    try:
+        value = parse_json(data)
+        return value if _text(value).encode() == data else data
+    except ValueError:
+        return data
+
+
+def _text(value: Any) -> str:
+    """JSON as a bundle's manifest is written. Raises ValueError for a number that is not finite."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def _inputs(recorded: Path, made: Path) -> Iterator[str]:
+    """What of the recorded inputs, flags and tools is another now."""
+    names = [STATEMENT, *(name for name in subjects_of(_statement(recorded)) if name.endswith(f"/{STATEMENT}"))]
+    for name in names:
+        before, after = (_recorded((folder / name).parent) for folder in (recorded, made))
+        where = f"{Path(name).parent}: " if "/" in name else ""
+        for key in [*before, *(key for key in after if key not in before)]:
+            if before.get(key) != after.get(key):
+                yield f"{where}{key}: {before.get(key, 'not there')} → {after.get(key, 'not there')}"
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    """Every input, flag and tool of the statement in ``folder``, by its name; nothing where there is none."""
+    if not (folder / STATEMENT).exists():
+        return {}
+    predicate = _statement(folder)["predicate"]
+    definition = predicate["buildDefinition"]
+    found = {key: str(value) for key, value in definition["internalParameters"].items()}
+    found |= {f"version of {key}": str(v) for key, v in predicate["runDetails"]["builder"]["version"].items()}
+    for entry in definition["resolvedDependencies"]:
+        if not entry["name"].endswith(f"/{STATEMENT}"):  # that of a joined bundle's model, compared itself
+            found[entry["name"]] = ", ".join(map(str, entry.get("digest", {}).values())) or str(entry.get("uri", ""))
+    return found
+
+
+def _statement(folder: Path) -> dict[str, Any]:
+    return parse_statement(read_plain(folder, STATEMENT))

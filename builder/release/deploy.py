@@ -1,0 +1,139 @@
+"""Deploy a bundle with AWS's SAM CLI, after it is built into the stack and checked against Lambda's limits."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from builder.base.commands import either
+from builder.base.errors import EnvironmentSetupError, PublishError, UsageError
+from builder.base.files import write_file
+from builder.base.project import Project
+from builder.base.targets import DEFAULT, TARGETS, Target
+from builder.package.container_image import image_context
+from builder.release.activate_bundle import stage
+from builder.release.compose import compose_template
+from builder.release.environments import deploy_table, environment_addons, parameters
+
+TEMPLATE = "build/template.yaml"
+"""The template with its add-ons, as `sam build` takes it in a checkout."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A stack to be made of the bundle of ``models``, which the command line calls ``named``.
+
+    ``environment``: one of samconfig.toml. ``parameters``: the template's, as NAME=VALUE, over those of the
+    environment. ``stack``: its name; empty for the usual one. ``addons``: besides those of the environment.
+    ``sam_options``: further words for `sam deploy`.
+    """
+
+    models: tuple[str, ...]
+    named: str
+    target: Target
+    package: str = "zip"
+    environment: str = "default"
+    parameters: tuple[str, ...] = ()
+    stack: str = ""
+    addons: tuple[str, ...] = ()
+    sam_options: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> list[str]:
+        """The parameters, and Architecture where the target is not Lambda's default."""
+        own = [f"Architecture={self.target.architecture}"] if self.target is not DEFAULT else []
+        return [*own, *(value for value in self.parameters if value not in own)]
+
+    def stack_name(self, project: Project) -> str:
+        """Return the stack's name, which a project of its own has in samconfig.toml."""
+        if self.stack:
+            return self.stack
+        if not project.is_checkout:
+            return str(deploy_table(project.root / "samconfig.toml", self.environment).get("stack_name", ""))
+        environment = "" if self.environment == "default" else f"-{self.environment}"
+        return f"coldforge-{'-'.join(self.models).replace('_', '-')}{environment}"
+
+
+def target_of(parameters: Sequence[str], target: Target) -> Target:
+    """Return the target whose processor the template's ``parameters`` ask for; ``target`` where they ask for none."""
+    asked = dict(value.partition("=")[::2] for value in parameters).get("Architecture")
+    return next((one for one in TARGETS if one.architecture == asked), target)
+
+
+def deploy(
+    wanted: Deployment, project: Project, say: Callable[[str], None], output: IO[str], *, upload: bool
+) -> dict[str, str]:
+    """Stage and build what is ``wanted``; check and deploy it if ``upload``. SAM writes to ``output``.
+
+    Returns the model, its version, the stack and the template. Raises UsageError where there is no bundle,
+    EnvironmentSetupError without SAM, TemplateError where Lambda would refuse the stack, PublishError where SAM fails.
+    """
+    if wanted.package != "zip" and not project.is_checkout:
+        raise UsageError(f"--package {wanted.package} works in a checkout of coldforge, not in a project of its own.")
+    if wanted.addons and not project.is_checkout:
+        names = ",".join(wanted.addons)
+        raise UsageError(
+            "template.yaml of a project of its own has the add-ons that it was made with: "
+            f"`coldforge new --update --with {names} .` shows what {names} would bring."
+        )
+    sam, stack = find_sam(project), wanted.stack_name(project)
+    given = [f"ModelName={'-'.join(wanted.models)}", *wanted.values]
+    values = parameters(project.root / "samconfig.toml", wanted.environment, given)
+    text = _composed(wanted, project) if project.is_checkout else ""
+    staged = stage(wanted.models, project, wanted.target, wanted.named)
+    template = project.root / "template.yaml"
+    if project.is_checkout:
+        if wanted.package == "image":
+            image_context(project, wanted.target)
+        write_file(project.root / TEMPLATE, text)
+        _run([*sam, *build_words(wanted)], output, {"TARGET": wanted.target.name})
+        template = project.root / ".aws-sam" / "build" / "template.yaml"
+    if upload:
+        from builder.release.template_check import require  # whose YAML a machine that builds in Docker may not have
+
+        require(template, values)
+        say(f"deploying {staged.name} {staged.version} to stack {stack}")
+        _run([*sam, *deploy_words(wanted, stack, values)], output)
+    return {"model": staged.name, "version": staged.version, "stack": stack, "template": str(template)}
+
+
+def find_sam(project: Project) -> list[str]:
+    """Return the words that run the SAM CLI: SAM in the environment, this checkout's, or the one on PATH."""
+    own = project.home / ".venv-sam" / "bin" / "sam"
+    if words := os.environ.get("SAM") or (own.exists() and shlex.quote(str(own))) or shutil.which("sam"):
+        return shlex.split(words)
+    raise EnvironmentSetupError(
+        f"deploying needs AWS's SAM CLI, `sam`; `{either('make sam', 'pip install aws-sam-cli')}` installs it."
+    )
+
+
+def build_words(wanted: Deployment) -> list[str]:
+    """Return the arguments of `sam build`."""
+    overrides = ["--parameter-overrides", *wanted.values] if wanted.values else []
+    return ["build", "--template-file", TEMPLATE, "--base-dir", ".", "--parallel", *overrides]
+
+
+def deploy_words(wanted: Deployment, stack: str, values: Mapping[str, str]) -> list[str]:
+    """Return the arguments of `sam deploy`; where nobody can answer, as in CI, nobody is asked."""
+    named = ["--stack-name", stack] if stack else []
+    asks = ["--no-confirm-changeset"] if os.environ.get("CI") else []
+    images = ["--resolve-image-repos"] if wanted.package == "image" else []
+    overrides = ["--parameter-overrides", *(f"{name}={value}" for name, value in values.items())]
+    return ["deploy", "--config-env", wanted.environment, *named, *asks, *images, *overrides, *wanted.sam_options]
+
+
+def _composed(wanted: Deployment, project: Project) -> str:
+    own = environment_addons(project.root / "samconfig.toml", wanted.environment)
+    return compose_template([*own, *wanted.addons], wanted.package)
+
+
+def _run(command: Sequence[str], output: IO[str], environment: Mapping[str, str] | None = None) -> None:
+    known = {**os.environ, "SAM_CLI_TELEMETRY": "0", "PYTHON": sys.executable, **(environment or {})}
+    if subprocess.run(command, env=known, stdout=output, check=False).returncode:
+        raise PublishError(f"`{shlex.join(command[:2])}` failed; it says above why.")

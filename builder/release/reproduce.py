@@ -1,0 +1,93 @@
+"""Build a bundle again from the inputs that its statement names, in a fresh folder, and compare file by file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from builder.base.errors import BundleError, UsageError
+from builder.base.files import scratch
+from builder.base.progress import Progress
+from builder.base.project import Project
+from builder.base.targets import target_named
+from builder.config import ModelSpec, load
+from builder.package.bundle import Bundle
+from builder.package.join_bundles import join
+from builder.package.layer import EPOCH
+from builder.package.provenance import JOIN_TYPE, STATEMENT
+from builder.pipeline.build_bundle import build_bundle
+from builder.pipeline.workspace import Workspace
+from builder.release.bundle_check import check_bundle
+from builder.release.compare_bundles import Comparison, compare
+from builder.release.recorded_choices import recorded_choice
+from builder.release.statement import parse_statement, read_plain
+
+
+def reproduce(folder: Path, project: Project, progress: Progress, spec: ModelSpec | None = None) -> Comparison:
+    """Build the bundle in ``folder`` again and compare. ``spec``: of its model.toml, where that has moved.
+
+    Nothing of the earlier build's stages is used, but the caches of downloads and of the compiler are, and the times
+    that "auto" decided by, as no second measurement gives the same. Raises BundleError if the bundle is not what its
+    statement says, UsageError if model.toml cannot be found, and what a build raises.
+    """
+    definition = check_bundle(folder).statement["predicate"]["buildDefinition"]
+    if spec is not None and definition["buildType"] == JOIN_TYPE:
+        raise UsageError("--model names one model.toml, and this bundle is of several.")
+    with scratch(project.build / "reproduced") as root:
+        fresh = replace(project, root=root)
+
+        def build(recorded: Path, chosen: Mapping[str, Any]) -> Bundle:
+            found = spec or load(_toml(chosen["model"], project))
+            ws = Workspace(replace(found, packaging=chosen["package"]), fresh, target_named(chosen["target"]), progress)
+            return build_bundle(ws, recorded_choice(recorded)).bundle
+
+        with _environment(definition["internalParameters"].get(EPOCH)):
+            made = _build(folder, definition, build, fresh.dist)
+        return compare(folder, made.folder)
+
+
+def _build(
+    folder: Path, definition: Mapping[str, Any], build: Callable[[Path, Mapping[str, Any]], Bundle], dist: Path
+) -> Bundle:
+    """Make the bundle that the recorded parameters give today.
+
+    ``build`` makes that of one model, from the folder with its manifest and its recorded parameters.
+    """
+    chosen = definition["externalParameters"]
+    if definition["buildType"] != JOIN_TYPE:
+        return build(folder, chosen)
+    bundles = []
+    for name in chosen["models"]:
+        one = parse_statement(read_plain(folder / name, STATEMENT))["predicate"]["buildDefinition"]
+        if one["buildType"] == JOIN_TYPE:
+            raise BundleError(f"{name} is itself a bundle of several models, which coldforge does not make.")
+        bundles.append(build(folder / name, one["externalParameters"]))
+    return join(bundles, dist, suffix=target_named(chosen["target"]).suffix)
+
+
+def _toml(recorded: str, project: Project) -> Path:
+    """Where the model.toml is that a statement names by its path in the checkout, or by its name alone."""
+    path = project.root / recorded
+    if not path.is_file() or not path.resolve().is_relative_to(project.root.resolve()):
+        raise UsageError(
+            f"the bundle was built from {recorded}, which is not in this checkout: say where it is with --model."
+        )
+    return path
+
+
+@contextmanager
+def _environment(epoch: int | None) -> Iterator[None]:
+    """SOURCE_DATE_EPOCH as it was at the build."""
+    before = os.environ.pop(EPOCH, None)
+    try:
+        if epoch is not None:
+            os.environ[EPOCH] = str(epoch)
+        yield
+    finally:
+        os.environ.pop(EPOCH, None)
+        if before is not None:
+            os.environ[EPOCH] = before

@@ -1,0 +1,117 @@
+"""Build ``<model>_test`` and ``<model>_benchmark`` into a bundle, and run them there."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.cache import digest
+from builder.base.errors import VerifyError
+from builder.base.files import replacing_file
+from builder.base.targets import Target
+from builder.compiler.link.toolchain import Toolchain, zig_version
+from builder.config import ModelSpec, to_json
+from builder.importers.graph import FrozenGraph
+from builder.package.bundle import Bundle, find_bundle
+from builder.pipeline.compile_graph import compiler
+from builder.pipeline.import_model import import_variants
+from builder.pipeline.lower_program import attempts_for, lower_variants
+from builder.pipeline.resolve_options import settle
+from builder.pipeline.resolve_strings import completed
+from builder.pipeline.verify_library import roundings_of
+from builder.pipeline.workspace import Workspace
+from builder.release.selftest.cases import write_cases
+from builder.verify.expected_answers import open_expected
+from builder.verify.rounding import Rounding
+from builder.verify.target_runner import INCLUDE, LOADER, Machine, machine_for
+
+SOURCES = Path(__file__).parent
+KINDS = ("test", "benchmark")
+TIMEOUT = 1800
+"""Seconds after which a program that does not end is given up."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The two programs in the bundle's folder, what they said when they were run, and on what."""
+
+    test: Path
+    benchmark: Path
+    machine: Machine
+    said: str
+
+
+def selftest(ws: Workspace) -> Programs:
+    """Build both programs for the workspace's bundle, and run them where something here can.
+
+    Raises UsageError where there is no bundle, VerifyError when the test fails.
+    """
+    ws = completed(ws)
+    spec, target = ws.spec, ws.target
+    bundle = find_bundle(ws.project.dist, spec.name, target)
+    graph, rounding = import_variants(ws.alone).graph, _rounding(ws, bundle)
+    same = [rounding.golden] if rounding and rounding.golden else []
+    folder = ws.stage(
+        "selftest",
+        f"the test and the benchmark program for {target.name}",
+        digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target.name, zig_version()),
+        functools.partial(build_programs, spec, graph, target, ws.cache, rounding=rounding),
+        target.suffix,
+    )
+    machine = machine_for(target, ws.cache)
+    placed = {}
+    for kind in KINDS:
+        placed[kind] = bundle.folder / f"{spec.name}_{kind}"
+        with replacing_file(placed[kind]) as fresh:  # the one before may be running
+            shutil.copyfile(folder / kind, fresh)
+            fresh.chmod(0o755)
+    said = ""
+    if not machine.missing:
+        with ws.progress.stage("run", f"both programs, on {machine.name}"):
+            said = run_program(placed["test"], machine) + run_program(placed["benchmark"], machine, "--seconds", "1")
+    return Programs(placed["test"], placed["benchmark"], machine, said)
+
+
+def _rounding(ws: Workspace, bundle: Bundle) -> Rounding | None:
+    """How the weights in ``bundle`` were rounded; of several variants for the first."""
+    layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
+    if all(layer["type"] == "float32" for layer in layers):
+        return None
+    compiled, settled = compiler(ws, import_variants(ws)), settle(ws)
+    ws = ws.for_spec(settled.spec)
+    attempt = attempts_for(ws.spec)[0]  # in any, the same weights are rounded
+    emitted = lower_variants(ws, compiled(attempt.in_parts), settled, attempt)
+    return roundings_of(ws, emitted.compiled, emitted.folder)[0]
+
+
+def build_programs(
+    spec: ModelSpec, graph: FrozenGraph, target: Target, cache: Path, folder: Path, rounding: Rounding | None = None
+) -> None:
+    """Write ``test`` and ``benchmark`` into ``folder``; ``rounding``: of the library's weights.
+
+    Raises LinkError, or VerifyError for unfit golden answers.
+    """
+    with open_expected(graph, spec, rounding) as expected:
+        cases = write_cases(expected, spec.name, folder)
+    toolchain = Toolchain(target, cache / "zig")
+    for kind in KINDS:
+        toolchain.program([cases, SOURCES / f"{kind}.c"], folder / kind, [folder, SOURCES, LOADER.parent, INCLUDE])
+
+
+def run_program(program: Path, machine: Machine, *arguments: str) -> str:
+    """What ``program`` prints. Raises VerifyError with that when it fails."""
+    command = [*machine.emulator, str(program), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{program.name} did not end in {TIMEOUT} s.") from error
+    if done.returncode:
+        raise VerifyError(
+            f"{program.name} failed (exit code {done.returncode}) on {machine.name}:\n{done.stdout}{done.stderr}"
+            "If the model changed since its bundle was made, make the bundle again."
+        )
+    return done.stdout

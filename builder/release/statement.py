@@ -1,0 +1,114 @@
+"""The statement beside a bundle, as untrusted bytes: read, and of the form that ``coldforge bundle`` writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from builder.base.errors import BundleError
+from builder.base.escape import visible
+from builder.base.json_input import parse_json
+from builder.package.bundle import EVERY_BUNDLE
+from builder.package.layer import EPOCH
+from builder.package.provenance import BUILD_TYPE, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
+
+NEXT = "Do not deploy this bundle: fetch it again from whoever built it, or build it again."
+"""The end of a message about a bundle that is not as it was built."""
+
+_LARGEST = 16 << 20  # bytes: ten thousand files would need a tenth of it
+
+
+@contextmanager
+def require_form(name: str, kind: str) -> Iterator[None]:
+    """Raise BundleError where the block finds the file ``name`` not to be of the form that a bundle's ``kind`` has."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = visible(f"{type(error).__name__}: {error}")
+        raise BundleError(f"{name} is not a bundle's {kind} ({what}). {NEXT}") from error
+
+
+def parse_statement(text: bytes) -> dict[str, Any]:
+    """A statement of the form that ``coldforge bundle`` writes. Raises BundleError."""
+    with require_form(STATEMENT, "statement"):
+        statement = parse_json(text)
+        definition = statement["predicate"]["buildDefinition"]
+        wrong = [
+            f"{key} is {found!r}"
+            for key, found, wanted in (
+                ("_type", statement["_type"], (STATEMENT_TYPE,)),
+                ("predicateType", statement["predicateType"], (PREDICATE_TYPE,)),
+                ("buildType", definition["buildType"], (BUILD_TYPE, JOIN_TYPE)),
+            )
+            if found not in wanted
+        ]
+        names = Counter(_name(entry) for entry in statement["subject"])
+        wrong += [f"{name} stands twice" for name, count in names.items() if count > 1]
+        wrong += [f"it says nothing of {name}" for name in EVERY_BUNDLE if name not in names]
+        wrong += _odd_inputs(definition)
+        builder = statement["predicate"]["runDetails"]["builder"]
+        if not (isinstance(builder["id"], str) and isinstance(builder["version"], dict)):
+            wrong.append("it does not say where and with what it was built")
+    if wrong:
+        raise BundleError(f"{STATEMENT} is not a bundle's statement: {visible(wrong[0])}. {NEXT}")
+    result: dict[str, Any] = statement
+    return result
+
+
+def subjects_of(statement: dict[str, Any]) -> dict[str, str]:
+    """The SHA-256 of each file that a statement names, by its name."""
+    return {entry["name"]: entry["digest"]["sha256"] for entry in statement["subject"]}
+
+
+def _odd_inputs(definition: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with the form of the recorded inputs and parameters. Raises as a wrong type does."""
+    chosen, internal = definition["externalParameters"], definition["internalParameters"]
+    if not isinstance(chosen["target"], str) or not isinstance(internal.get(EPOCH, 0), int):
+        yield "its parameters are not those of a bundle"
+    if definition["buildType"] == JOIN_TYPE:
+        names = chosen["models"]
+        if not names or not all(isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) for name in names):
+            yield "it is of several models and does not name them"
+    elif not (isinstance(chosen["model"], str) and chosen["package"] in ("zip", "image")):
+        yield "it does not say what it was built from"
+    for entry in definition["resolvedDependencies"]:
+        if not (isinstance(entry["name"], str) and isinstance(entry.get("digest", {}), dict)):
+            yield f"an input is called {entry['name']!r}"
+
+
+def _name(entry: Any) -> str:
+    """A subject's name, a path inside the bundle. Raises ValueError."""
+    name, sha256 = entry["name"], entry["digest"]["sha256"]
+    if not isinstance(name, str) or str(PurePosixPath(name)) != name or name.startswith("/") or ".." in name.split("/"):
+        raise ValueError(f"{name!r} is no file of a bundle")
+    if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ValueError(f"{name} has no SHA-256")
+    return name
+
+
+def read_plain(folder: Path, name: str) -> bytes:
+    """A small file of the bundle. Raises BundleError."""
+    try:
+        if not is_plain(folder, name) or (folder / name).stat().st_size > _LARGEST:
+            raise BundleError(
+                f"{folder} has no {name}: name a bundle's folder, such as dist/emotion, or build the bundle again."
+            )
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise BundleError(f"{name} cannot be read: {error.strerror}") from error
+
+
+def is_plain(folder: Path, name: str) -> bool:
+    """Whether ``name`` is a regular file that no link leads to, on its way either."""
+    path = folder
+    for part in PurePosixPath(name).parts:
+        if os.path.islink(path) and path != folder:  # noqa: PTH114 - that raises where a name is too long
+            return False
+        path /= part
+    return os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode)

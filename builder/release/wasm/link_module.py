@@ -1,0 +1,138 @@
+"""Compile the emitted sources, the runtime and XLA's kernels for wasm32, and link them into one module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.cache import file_digest
+from builder.base.project import RUNTIME
+from builder.base.targets import WASM32
+from builder.compiler.emit.generated_sources import GeneratedSources
+from builder.compiler.emit.header import flat_run_source, header_source
+from builder.compiler.emit.metadata import model_json
+from builder.compiler.emit.outside_weights import write_weights
+from builder.compiler.emit.print_program import is_dynamic, kernel_kinds, program_source, uses_cascades
+from builder.compiler.emit.weights_blob import weights_source
+from builder.compiler.link.link_library_file import (
+    ATTENTION_SOURCE,
+    FUSED_SOURCE,
+    INTEGER_SOURCE,
+    KERNEL_SOURCES,
+)
+from builder.compiler.link.toolchain import compile_file, run_compiler
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import walk
+from builder.config import ModelSpec
+from builder.release.wasm.ir import ir_for_wasm
+
+_COMMON = ("-target", WASM32.triple, "-O3", "-g0", "-fno-math-errno", "-fno-stack-protector", "-fno-sanitize=undefined")
+_C = (
+    "-std=c11", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-Wall", "-Wextra", "-Werror",
+)  # fmt: skip
+
+EXPORTS = (
+    "cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_close", "cf_last_error", "run", "cf_alloc", "cf_free",
+)  # fmt: skip
+"""Besides the memory and WASI's ``_initialize``, which does nothing here."""
+
+STACK = 1 << 20
+"""Bytes. It lies before everything else, so that an overflow traps rather than writes over data."""
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One way to compile a module: the file's name, what cf_describe calls the instruction set, clang's name of it."""
+
+    file: str
+    isa: str
+    cpu: str
+
+
+SIMD = Flavour("model.wasm", "simd128", WASM32.kernel_cpu)
+BASELINE = Flavour("model-baseline.wasm", "scalar", WASM32.baseline_cpu)
+FLAVOURS = (SIMD, BASELINE)
+
+
+def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
+    """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
+    isas = tuple(flavour.isa for flavour in FLAVOURS)
+    steps = walk(program.steps)
+    sources = GeneratedSources(
+        folder,
+        tuple(f"{isa}/program.c" for isa in isas),
+        isas,
+        kernel_kinds=kernel_kinds(steps),
+        dynamic=is_dynamic(program),
+        cascades=uses_cascades(steps),
+    )
+    for isa, path in zip(isas, sources.programs, strict=True):
+        path.parent.mkdir(parents=True)
+        description = model_json(program, spec, {WASM32.name: [isa]})
+        path.write_text(program_source(program, description, flat_run_source(program)))
+    sources.description.write_text(model_json(program, spec, {WASM32.name: [SIMD.isa]}) + "\n")
+    sources.header.write_text(header_source(program))
+    with sources.weights.open("wb") as file:
+        write_weights(program, file)
+    (folder / "weights.S").write_text(weights_source(sources.weights, wasm=True))
+    sources.save()
+
+
+def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: Path, cache: Path) -> Path:
+    """Build the module of ``flavour`` in ``folder`` from ``emit_sources``' folder and XLA's IR.
+
+    Raises LinkError with the compiler's or linker's message (an undefined symbol is an error), and LowerError for
+    IR that cannot be edited.
+    """
+    objects: list[Path] = []
+
+    def build(source: Path, *flags: str, name: str = "", suffix: str = "o") -> Path:
+        output = folder / f"{name or source.stem}.{suffix}"
+        options = [*_COMMON, f"-mcpu={flavour.cpu}", *flags, f"-I{RUNTIME.resolve()}"]
+        compile_file(options, source, output, cache)
+        return output
+
+    functions = build(RUNTIME / "wasm" / "math.c", *_C, "-emit-llvm", suffix="bc")
+    # The compiler keeps objects by their sources and options, so a name has to change with what is behind it.
+    functions = functions.rename(folder / f"math-{file_digest(functions)[:16]}.bc")
+    for number, path in enumerate(ir):
+        edited = folder / f"kernels{number}.ll"
+        edited.write_text(ir_for_wasm(path.read_text()))
+        linked = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(functions.resolve()))
+        objects.append(build(edited, "-Wno-override-module", *linked))
+        edited.unlink()
+    functions.unlink()
+    # The C library's getenv would import the host's environment.
+    generated = GeneratedSources.load(sources)
+    c = (*_C, *generated.flags)
+    objects.append(build(RUNTIME / "abi" / "model.c", *c, "-Dgetenv=cf_getenv"))
+    if generated.dynamic:
+        objects.append(build(RUNTIME / "abi" / "dynamic.c", *c))
+    if generated.cascades:
+        objects.append(build(RUNTIME / "abi" / "cascade.c", *c))
+    for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
+        objects.append(build(RUNTIME / name, *_C))
+    objects.append(
+        build(RUNTIME / FUSED_SOURCE, *_C, *generated.kernel_flags, "-DCF_TABLE=cf_fused_wasm", name="fused")
+    )
+    objects.append(build(RUNTIME / ATTENTION_SOURCE, *_C, "-DCF_TABLE=cf_attention_wasm", name="attention"))
+    objects.append(
+        build(RUNTIME / INTEGER_SOURCE, *_C, *generated.kernel_flags, "-DCF_TABLE=cf_integer_wasm", name="integer")
+    )
+    objects.append(build(sources / flavour.isa / "program.c", *c))
+    objects.append(build(sources / "weights.S"))
+    module = folder / flavour.file
+    exports = [f"-Wl,--export={name}" for name in EXPORTS]
+    # One C library for both flavours: it is compiled once for each CPU that is named here.
+    run_compiler(
+        [
+            *_COMMON, f"-mcpu={WASM32.baseline_cpu}", "-mexec-model=reactor",
+            "-Wl,--no-entry", "-Wl,--gc-sections", "-Wl,-s",
+            f"-Wl,-z,stack-size={STACK}", *exports, *(str(o.resolve()) for o in objects),
+            "-o", str(module.resolve()),
+        ],
+        folder, cache,
+    )  # fmt: skip
+    for path in objects:
+        path.unlink()
+    return module

@@ -1,0 +1,23 @@
+"""What a person reads of the modules that were built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from builder.base.console_tables import table
+from builder.release.wasm.build_module import WasmModule
+
+
+def modules_table(modules: Sequence[WasmModule]) -> str:
+    """A row for each module and engine: bytes, how it was lowered, the worst error against TensorFlow."""
+    rows: list[list[str] | None] = []
+    for module in modules:
+        first = [module.path.name, module.flavour.isa, f"{module.path.stat().st_size:,}", module.attempt]
+        for engine, verification in module.verifications.items():
+            worst = max(row.max_absolute for row in verification.outputs)
+            rows.append([*first, engine, f"{worst:.2g}", "agrees" if verification.passed else "DISAGREES"])
+            first = [""] * len(first)
+        if not module.verifications:
+            rows.append([*first, "none here", "", "NOT RUN"])
+    headers = ("module", "instructions", "bytes", "lowered", "engine", "worst error", "")
+    return table(headers, rows, right=(2, 5))

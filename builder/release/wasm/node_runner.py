@@ -1,0 +1,89 @@
+"""The golden feeds through predict.mjs in Node.js: the module as JavaScript calls it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.errors import VerifyError
+from builder.config import ModelSpec
+from builder.importers.graph import FrozenGraph
+from builder.verify.compare_answers import judge
+from builder.verify.expected_answers import open_expected
+from builder.verify.probe_client import Examination
+from builder.verify.rounding import Rounding
+from builder.verify.verification import Verification
+
+PREDICT = Path(__file__).with_name("predict.mjs")
+TIMEOUT = 1800
+"""Seconds."""
+
+# Feeds come in and fetches go out as their bytes, case after case.
+_SCRIPT = """\
+import { readFileSync, writeFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+const [predict, wasm, cases, feeds, answers] = process.argv.slice(2);
+const { load } = await import(pathToFileURL(predict).href);
+const model = await load(pathToFileURL(wasm));
+const given = readFileSync(feeds);
+const out = [];
+let at = 0;
+for (let i = 0; i < Number(cases); i++) {
+  const named = {};
+  for (const feed of model.describe.feeds) {
+    named[feed.name] = given.subarray(at, at + feed.bytes);
+    at += feed.bytes;
+  }
+  const fetches = model.run(named);
+  for (const fetch of model.describe.fetches) out.push(new Uint8Array(fetches[fetch.name].buffer));
+}
+writeFileSync(answers, Buffer.concat(out));
+console.log(JSON.stringify(model.describe));
+"""
+
+
+def node() -> str | None:
+    """The path of Node.js, if it is installed here."""
+    return shutil.which("node")
+
+
+def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Verification:
+    """Run the module at ``path`` on every golden case once. Raises VerifyError when Node.js or the module fails."""
+    with (
+        open_expected(graph, spec, rounding) as expected,
+        tempfile.TemporaryDirectory(prefix="coldforge-node-") as temporary,
+    ):
+        folder = Path(temporary)
+        script, feeds, answers = folder / "run.mjs", folder / "feeds.bin", folder / "answers.bin"
+        script.write_text(_SCRIPT)
+        feeds.write_bytes(
+            b"".join(np.ascontiguousarray(a).tobytes() for case in expected.cases for a in expected.feeds_of(case))
+        )
+        arguments = [str(p.resolve()) for p in (PREDICT, path)] + [str(len(expected.cases)), str(feeds), str(answers)]
+        try:
+            done = subprocess.run(
+                [node() or "node", str(script), *arguments],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise VerifyError(f"{path.name} does not run in Node.js: {error}") from error
+        if done.returncode:
+            raise VerifyError(f"{path.name} fails in Node.js: {done.stderr.strip()[-2000:]}")
+        data, at = answers.read_bytes(), 0
+        found: dict[str, list[NDArray[np.uint8]]] = {}
+        for case in expected.cases:
+            found[case] = []
+            for port in expected.fetches:
+                found[case].append(np.frombuffer(data, np.uint8, port.size, at))
+                at += port.size
+        # JSON is read and written again on the way, so the text itself is compared elsewhere.
+        return judge(path.name, expected, Examination(found, json.dumps(json.loads(done.stdout))))

@@ -1,0 +1,113 @@
+"""Verify a module: its answers on the golden feeds against TensorFlow's, and its manners."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from builder.base.errors import VerifyError
+from builder.compiler.abi import ABI_VERSION
+from builder.config import ModelSpec
+from builder.importers.graph import FrozenGraph
+from builder.release.wasm.engine import Module, Slot
+from builder.verify.compare_answers import judge
+from builder.verify.expected_answers import Expected, open_expected
+from builder.verify.library.abi_client import Refused
+from builder.verify.library.guarded_buffers import POISONS, Bytes
+from builder.verify.library.guarded_buffers import Slot as Buffered
+from builder.verify.probe import Model, answer, bad_calls, differences, refusal
+from builder.verify.probe_client import Examination, list_ports
+from builder.verify.rounding import Rounding
+from builder.verify.verification import Verification
+
+
+def can_verify() -> bool:
+    """Whether wasmtime is installed here."""
+    return importlib.util.find_spec("wasmtime") is not None
+
+
+def verify_module(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Verification:
+    """Run the module at ``path`` in wasmtime on every case of ``graph.golden_path``, as ``builder.verify`` does.
+
+    Every case is run once, and the first three again, in reverse order and from unaligned buffers; the first also
+    through the flat ``run()``; wrong sizes, counts and null pointers must be refused.
+    Raises VerifyError when the module cannot be loaded, traps or fails.
+    """
+    with open_expected(graph, spec, rounding) as expected:
+        try:
+            found = _examine(Module(path), expected)
+        except Refused as error:
+            raise VerifyError(f"{path.name} cannot be verified: {error}.") from error
+        return judge(path.name, expected, found)
+
+
+def _examine(module: Module, expected: Expected) -> Examination:
+    """Run every case, some of them again, and bad calls. Raises VerifyError when the module fails."""
+    version = module.call("cf_abi_version")
+    failures = [] if version == ABI_VERSION else [f"its ABI version is {version}, not {ABI_VERSION}"]
+    model = Model(_Library(module), module.open(), list_ports(expected.feeds), list_ports(expected.fetches))
+    answers: dict[str, list[Bytes]] = {}
+
+    def feeds_of(case: str) -> list[Bytes]:
+        return [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in expected.feeds_of(case)]
+
+    def check(case: str, how: str, poison: int, offset: int = 0, flat: bool = False) -> None:
+        outputs, problems = answer(model, flat, case, feeds_of(case), poison, offset)
+        failures.extend(problems)
+        failures.extend(differences(model, case, how, answers.setdefault(case, outputs), outputs))
+
+    cases = expected.cases
+    for case in cases:
+        check(case, "once", POISONS[0])
+    for case in reversed(cases[:3]):
+        check(case, "again, from unaligned buffers", POISONS[1], offset=1)
+    check(cases[0], "through the flat run()", POISONS[0], flat=True)
+    for call in bad_calls(model):
+        if wrong := refusal(model, feeds_of(cases[0]), call):
+            failures.append(f"a call with {call.text} {wrong}")
+    check(cases[0], "after bad calls", POISONS[0])
+    module.call("cf_close", model.opened)
+    module.call("cf_close", 0)
+    return Examination(answers, module.describe(), tuple(dict.fromkeys(failures)))
+
+
+class _Library:
+    """Runs a module as libmodel.so is run: buffers are copied into its memory, and back as it left them."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def run(
+        self, model: int, feeds: Sequence[Buffered], fetches: Sequence[Buffered], counts: tuple[int, int]
+    ) -> tuple[int, str]:
+        module = self.module
+        with self._copied(feeds, fetches) as slots:
+            arrays = module.slots(slots[: len(feeds)]), module.slots(slots[len(feeds) :])
+            status = module.call("cf_run", model, arrays[0], counts[0], arrays[1], counts[1])
+            for address in arrays:
+                module.call("cf_free", address)
+        return status, module.text(module.call("cf_last_error", model))
+
+    def flat(self, feeds: Sequence[Buffered], fetches: Sequence[Buffered]) -> int:
+        with self._copied(feeds, fetches) as slots:
+            return self.module.call("run", *(value for slot in slots for value in (slot.address, slot.size)))
+
+    @contextmanager
+    def _copied(self, feeds: Sequence[Buffered], fetches: Sequence[Buffered]) -> Iterator[list[Slot]]:
+        module, given = self.module, (*feeds, *fetches)
+        copies = [module.allocate(slot.buffer.block.size + 64) for slot in given]
+        # As far off a boundary as it is here.
+        starts = [at + (slot.buffer.block.ctypes.data - at) % 64 for at, slot in zip(copies, given, strict=True)]
+        for start, slot in zip(starts, given, strict=True):
+            module.write(start, slot.buffer.block.tobytes())
+        yield [
+            Slot(0 if slot.null else start + slot.buffer.start, slot.size)
+            for start, slot in zip(starts, given, strict=True)
+        ]
+        for copy, start, slot in zip(copies, starts, given, strict=True):
+            slot.buffer.block[:] = np.frombuffer(module.read(start, slot.buffer.block.size), np.uint8)
+            module.call("cf_free", copy)

@@ -1,0 +1,84 @@
+"""The weights of a frozen graph, by names that stay: those of the model's variables, else the constants' own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from builder.base.arrays import Array
+from builder.base.tf import tf
+from builder.importers.graph import MODEL_SCOPE
+
+DTYPES = {
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+    "float16", "bfloat16", "float32", "float64",
+}  # fmt: skip
+"""Names of NumPy's dtypes, and of ml_dtypes' bfloat16, that a weight may have: safetensors has all of them."""
+
+TABLE = 64
+"""Elements from which on a constant counts as a weight although it was no variable: a table, quantised weights."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """``name`` in weights.safetensors; ``node``: the Const of graph.pb that holds it."""
+
+    name: str
+    node: str
+    value: Array
+
+
+def weights_of(graph_def: Any, variables: Mapping[str, str]) -> tuple[Weight, ...]:
+    """The weights at the top of ``graph_def``, in its order.
+
+    ``variables``: Const nodes that were variables, and their names. Constants of the model that never were count where
+    they have TABLE elements or more, and in a graph that came frozen, which knows no variables, wherever they are
+    floating-point tensors. What the spec compiled in (scaling, activations) is no weight, nor are constants of a type
+    that safetensors lacks.
+    """
+    taken = {"__metadata__"}  # the one name in the file's header that is no tensor
+    found = []
+    for node, tensor in _constants(graph_def):
+        name = variables.get(node)
+        if name is None and not _is_weight(tensor, frozen=not variables):
+            continue
+        name = _distinct(name or node.removeprefix(MODEL_SCOPE), taken)
+        taken.add(name)
+        found.append(Weight(name, node, tf.make_ndarray(tensor)))
+    return tuple(found)
+
+
+def save_tensors(tensors: Mapping[str, Array], path: Path) -> None:
+    """Write ``tensors`` as a safetensors file; the same bytes for the same tensors, whatever their order."""
+    # The package takes an array's memory as it is, and writes several entries of metadata in a random order.
+    row_major = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    safetensors.numpy.save_file(row_major, path, metadata={"format": "tf"})
+
+
+def _constants(graph_def: Any) -> Iterator[tuple[str, Any]]:
+    types = tf.dtypes
+    for node in graph_def.node:
+        if node.op == "Const" and node.name.startswith(MODEL_SCOPE):
+            tensor = node.attr["value"].tensor
+            if types.as_dtype(tensor.dtype).name in DTYPES:
+                yield node.name, tensor
+
+
+def _is_weight(tensor: Any, *, frozen: bool) -> bool:
+    sizes = [d.size for d in tensor.tensor_shape.dim]
+    floating = tf.dtypes.as_dtype(tensor.dtype).is_floating
+    return bool(frozen and floating and sizes) or math.prod(sizes) >= TABLE
+
+
+def _distinct(name: str, taken: set[str]) -> str:
+    candidate, number = name, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate

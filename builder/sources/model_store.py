@@ -1,0 +1,101 @@
+"""The cache of fetched models: each file under its SHA-256, and a record of what an immutable address gave."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.cache import file_digest
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.base.files import locked, replacing_file, scratch, write_file
+
+SHA256 = "[model].sha256"
+"""The key of the spec that pins the model."""
+
+
+def require_digest(what: str, key: str, pinned: str | None, digest: str | None) -> None:
+    """Raise ImportModelError where ``key`` of the spec pins another ``digest`` of ``what``, if both are known."""
+    if pinned and digest and pinned != digest:
+        raise ImportModelError(
+            f"{what} is not the file that the spec pins.\n"
+            f"  {key}  {pinned}\n"
+            f"  {'found':<{len(key)}}  {digest}\n"
+            "If the new file is the one you want and trust, write its sha256 into the spec."
+        )
+
+
+@dataclass(frozen=True)
+class Store:
+    """The cache's folder ``root``, which is called ``models``.
+
+    ``<sha256>/<name>`` is a file, ``downloads/`` has those that are not whole yet, and ``revisions/`` the records.
+    """
+
+    root: Path
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Turn what the disk refuses while the block writes here into an EnvironmentSetupError, or a DiskError."""
+        try:
+            yield
+        except OSError as error:
+            raise EnvironmentSetupError(
+                f"{self.root} cannot be written: {error.strerror}. Free some space there, or make it writable."
+            ) from error
+
+    def place(self, digest: str, name: str) -> Path:
+        """Return the place of a file or folder of that digest (hex)."""
+        return self.root / digest / name
+
+    def kept(self, sha256: str, name: str) -> Path | None:
+        """Return the file of that digest, if it is there and still has its bytes."""
+        path = self.place(sha256, name)
+        try:
+            return path if path.is_file() and file_digest(path) == sha256 else None
+        except OSError:
+            return None
+
+    @contextmanager
+    def download(self, address: str) -> Iterator[Path]:
+        """Yield the file to fetch ``address`` into, which no other process does meanwhile. It stays after the block."""
+        path = self.root / "downloads" / _name(address)
+        with locked(path):
+            yield path
+
+    @contextmanager
+    def scratch(self, address: str) -> Iterator[Path]:
+        """Make an empty folder for the files of ``address``, which is gone when the block ends."""
+        with scratch(self.root / "downloads" / f"{_name(address)}-folder") as folder:
+            yield folder
+
+    def keep(self, fetched: Path, sha256: str, name: str) -> Path:
+        """Move a whole file to its place. Raises DiskError."""
+        kept = self.place(sha256, name)
+        with replacing_file(kept) as fresh:
+            fetched.replace(fresh)
+        return kept
+
+    def recorded(self, address: str) -> str | None:
+        """Return the digest (hex) of what ``address`` gave when it was fetched; None where that is not known."""
+        try:
+            record = json.loads(self._record(address).read_text())
+            digest = record["digest"] if record["address"] == address else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return digest if isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) else None
+
+    def record(self, address: str, digest: str) -> None:
+        """Keep the digest for ``recorded``. ``address`` must have nothing secret. Raises DiskError."""
+        write_file(self._record(address), json.dumps({"address": address, "digest": digest}, indent=1) + "\n")
+
+    def _record(self, address: str) -> Path:
+        return self.root / "revisions" / f"{_name(address)}.json"
+
+
+def _name(address: str) -> str:
+    return hashlib.sha256(address.encode()).hexdigest()[:32]

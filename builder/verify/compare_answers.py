@@ -1,0 +1,151 @@
+"""Verify libmodel.so: its answers on the golden inputs against TensorFlow's, and its manners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.arrays import Array
+from builder.config import ModelSpec, Variant
+from builder.config.tensor import TensorSpec
+from builder.importers.graph import FrozenGraph
+from builder.importers.samples.golden_inputs import is_photograph
+from builder.importers.samples.user_samples import is_sample
+from builder.verify.agreement import OutputAgreement, agree
+from builder.verify.check_description import description_failures
+from builder.verify.expected_answers import Expected, open_expected, widened
+from builder.verify.golden import Golden
+from builder.verify.probe_client import Examination, Watch, examine, unwatched
+from builder.verify.rounding import Rounding
+from builder.verify.target_runner import HERE, Machine
+from builder.verify.verification import Verification
+
+_ALIKE = 0.01
+"""Answers to photographs that differ by less than this share of the largest number in them are taken for the same."""
+
+Answers = Mapping[str, Sequence[NDArray[np.uint8]]]
+"""The bytes of each fetch, in the graph's order, by case."""
+
+
+def verify(
+    library: Path,
+    graph: FrozenGraph,
+    spec: ModelSpec,
+    machine: Machine = HERE,
+    rounding: Rounding | None = None,
+    *,
+    variant: Variant | None = None,
+    watch: Watch = unwatched,
+) -> Verification:
+    """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
+
+    Every case is run three times (twice in a row, then in reverse order from unaligned buffers), the first
+    also through the flat ``run()``, and bad calls must be refused. Of a graph with state the cases are one sequence
+    of calls, which ``builder.verify.probe`` repeats. All in a child process. ``machine``: what runs
+    the library; an emulated one runs less (see ``builder.verify.probe.examine``), and none at all gives a
+    verification without cases whose only warning says so. ``rounding``: of the library's weights, if they are.
+    ``variant``: which program of the library is of this graph, if not the first. ``watch``: as ``examine`` has it.
+    Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
+    file does not fit the graph; a disagreement is no error here: see ``builder.verify.failure_report.require``.
+    """
+    if machine.missing:
+        unverified = f"the library was built and audited, but NOT RUN: {machine.missing}"
+        return Verification(library.name, (), (), (), (unverified,), "")
+    with open_expected(graph, spec, rounding) as expected:
+        found = examine(library, graph, expected.cases, machine, variant, watch)
+        return judge(library.name, expected, found, machine, variant)
+
+
+def judge(
+    library: str,
+    expected: Expected,
+    found: Examination,
+    machine: Machine = HERE,
+    variant: Variant | None = None,
+) -> Verification:
+    """The verification of what was ``found`` when ``library``, a file's name, was run on (some of) the cases."""
+    cases = tuple(found.answers)
+    rows, same = _agreements(expected, found.answers)
+    warnings = [*expected.warnings]
+    warnings += [f"golden input {case} decides nothing: {why}" for case, why in expected.golden.undecided.items()]
+    warnings += _warnings(rows, cases)
+    warnings += _photograph_warnings(expected, rows, list(filter(is_photograph, cases)))
+    if len(cases) < len(expected.cases):
+        warnings.append(f"only {len(cases)} of {len(expected.cases)} golden inputs were run: {machine.name} is slow")
+    if expected.rounding and expected.rounding.warning:
+        warnings.append(expected.rounding.warning)
+    failures = (*description_failures(found.description, expected.feeds, expected.fetches, variant), *found.failures)
+    return Verification(library, cases, rows, failures, tuple(warnings), machine.name, same_weights=same)
+
+
+def _agreements(
+    expected: Expected, answers: Answers
+) -> tuple[tuple[OutputAgreement, ...], tuple[OutputAgreement, ...]]:
+    """Against TensorFlow's answers, and against those with the library's own weights where it has others."""
+    cases = tuple(answers)
+
+    def rows(theirs: Golden, share: float = 0.0, exact: bool = True) -> Iterator[OutputAgreement]:
+        for output in expected.outputs:
+            fetch = output.fetch
+            if not exact and not fetch.dtype.startswith("float"):
+                continue  # a class's number, say, which other weights may well change
+            tolerance = widened(output.tolerance, share, theirs, cases, fetch)
+            pairs = _pairs(theirs, answers, output.number, fetch)
+            yield agree(output.name, fetch, output.kind, tolerance, pairs, output.sensitivity)
+
+    rounding = expected.rounding
+    if rounding is None:
+        return tuple(rows(expected.golden)), ()
+    coarse = tuple(rows(expected.golden, rounding.share, exact=expected.same is None))
+    return coarse, tuple(rows(expected.same, rounding.same_share)) if expected.same else ()
+
+
+def _pairs(golden: Golden, answers: Answers, number: int, fetch: TensorSpec) -> Iterator[tuple[str, Array, Array]]:
+    for case, fetches in answers.items():
+        raw, theirs = fetches[number], golden.fetch(case, fetch.name)
+        if fetch.dynamic:
+            if tuple(fetches[number + 1].view(np.int32)) != theirs.shape:
+                continue  # the next fetch, which says how large this one is, disagrees
+            raw = raw[: theirs.nbytes]
+        if fetch.dtype == "bool":
+            # A byte that is neither 0 nor 1 is no bool, whatever NumPy makes of it.
+            theirs = np.ascontiguousarray(theirs).view(np.uint8)
+            yield case, raw.reshape(theirs.shape), theirs
+        else:
+            yield case, raw.view(fetch.dtype).reshape(theirs.shape), theirs
+
+
+def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:
+    if len(cases) == 1:
+        yield "there is only one golden input: one agreeing answer proves little"
+        return
+    remedy = ". Name inputs of your own: `samples` under [golden] in model.toml"
+    if any(map(is_sample, cases)):
+        remedy = ""
+    for row in rows:
+        if row.constant:
+            yield (
+                f"output {row.output} is the same for all {len(cases)} golden inputs (within the tolerance): "
+                f"that it agrees proves nothing{remedy}"
+            )
+
+
+def _photograph_warnings(
+    expected: Expected, rows: Sequence[OutputAgreement], photographs: Sequence[str]
+) -> Iterator[str]:
+    """Warn of outputs that TensorFlow gives nearly the same for all photographs, as it does where scaling is wrong."""
+    constant = {row.output for row in rows if row.constant}
+    for output in expected.outputs if len(photographs) > 1 else ():
+        fetch = output.fetch
+        if output.name in constant or fetch.dynamic or not fetch.dtype.startswith("float"):
+            continue
+        answers = np.stack([expected.golden.fetch(case, fetch.name) for case in photographs])
+        if np.ptp(answers, axis=0).max(initial=0) < _ALIKE * np.abs(answers).max(initial=0):
+            yield (
+                f"output {output.name} is nearly the same for all {len(photographs)} photographs: if images of several "
+                "classes get one answer, too, `scale`, `mean` and `channel_order` under [image] in model.toml are not "
+                "those of the training. Check with `coldforge accuracy MODEL --images FOLDER`, a folder for each label"
+            )

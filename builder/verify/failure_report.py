@@ -1,0 +1,69 @@
+"""What is said of a library that does not pass verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from builder.base.errors import VerifyError
+from builder.importers.samples.golden_inputs import NOT_FINITE
+from builder.verify.agreement import OutputAgreement
+from builder.verify.verification import UNLIKE_TENSORFLOW, Verification
+
+
+def require(verification: Verification) -> None:
+    """Raises VerifyError naming, for every output that disagrees, the worst element and its case."""
+    if verification.passed:
+        return
+    lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _disagreement(row)]
+    same = "with the same rounded weights, "
+    lines += [f"  {same}{text}" for row in verification.same_weights if not row.passed for text in _disagreement(row)]
+    lines += [f"  {verification.library} misbehaves: {text}." for text in verification.failures]
+    advice = "Nothing was packed. This is a bug in coldforge: report it with the model's build folder."
+    if not all(row.passed for row in (*verification.outputs, *verification.same_weights)):
+        advice = (
+            "Nothing was packed. If the model can live with this difference, raise `absolute` or `relative` for the "
+            "output in model.toml; otherwise report it with the model's build folder. `coldforge verify --layers` "
+            "names the first step that is off."
+        )
+    off = [row for row in verification.outputs if not row.passed]
+    if off and all(row.worst and row.worst.case in NOT_FINITE for row in off):
+        named = [text for text in verification.warnings if text.startswith(UNLIKE_TENSORFLOW)]
+        unnamed = f"{UNLIKE_TENSORFLOW}: `coldforge verify --layers` names the first step that is off"
+        advice = (
+            f"Nothing was packed. {'. '.join(named or [unnamed])}. Without `nan = true` in model.toml the function "
+            "refuses such numbers."
+        )
+    if verification.too_coarse:
+        advice = (
+            "Nothing was packed. The library does what it should: with the same rounded weights TensorFlow agrees. "
+            "They are too coarse for this model: choose another `[weights] type` in model.toml (or `[activations] "
+            "type`, if it has one), or leave those layers as they are that matter most, with [[layers]]."
+        )
+    raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
+
+
+def reason(verification: Verification) -> str:
+    """In a few words, why it did not pass: the output that is furthest off. Empty where it passed."""
+    for row in (*verification.same_weights, *verification.outputs):
+        if row.beyond and row.worst:
+            return f"output {row.output} is off by {row.worst.error:.3g} where {row.worst.allowed:.3g} is allowed"
+        if row.top1_wrong:
+            return f"output {row.output} has another top class in {row.top1_wrong:,} of {row.top1_rows:,} rows"
+    return f"the library misbehaves: {verification.failures[0]}" if verification.failures else ""
+
+
+def _disagreement(row: OutputAgreement) -> Iterator[str]:
+    name = row.output if row.output == row.fetch else f"{row.output} (fetch {row.fetch})"
+    if row.beyond and row.worst:
+        worst = row.worst
+        rule = "must be equal" if row.exact else "allowed " + row.rule("|TensorFlow's|")
+        yield (
+            f"output {name}: {row.beyond:,} of {row.elements:,} elements disagree with TensorFlow ({rule}). "
+            f"Worst: case {worst.case}, element {list(worst.index)}: ours {worst.ours!r}, "
+            f"TensorFlow's {worst.theirs!r}, off by {worst.error:.3g} where {worst.allowed:.3g} is allowed."
+        )
+    if row.top1_wrong:
+        yield (
+            f"output {name}: the top class differs in {row.top1_wrong:,} of {row.top1_rows:,} rows. "
+            f"First: {row.top1_example}."
+        )

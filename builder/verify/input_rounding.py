@@ -1,0 +1,89 @@
+"""How a graph reads its inputs and constants: rounded to whole numbers or to half precision before anything else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builder.base.tf import dtype_name
+from builder.config import WeightType
+from builder.importers.graph import FrozenGraph
+from builder.importers.rewrite import called_by, node_of, reachable
+
+WHOLE = "whole"
+HALVES: tuple[WeightType, ...] = ("bfloat16", "float16")
+"""From the narrowest on."""
+
+_MOVING = {
+    "ConcatV2", "ExpandDims", "Identity", "Pack", "Reshape", "Slice", "Squeeze", "StridedSlice", "Tile", "Transpose",
+}  # fmt: skip
+"""Ops that pass numbers on as they are."""
+
+_INDIFFERENT = {"Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "Shape", "bool"}
+"""Readers that are content with whole numbers, and do not ask for them."""
+
+
+def read_types(nodes: Sequence[Any], library: Any) -> dict[str, str]:
+    """Find the Const and Placeholder nodes that are read as something else than they are: WHOLE, or one of HALVES.
+
+    ``nodes``: of a GraphDef or of one of its functions; ``library``: the GraphDef's.
+    """
+    bodies = {function.signature.name: function.node_def for function in library.function}
+    passed_on: dict[str, list[str]] = {node.name: [] for node in nodes}
+    readings: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        for source in {node_of(tensor) for tensor in node.input if not tensor.startswith("^")}:
+            if node.op in _MOVING:
+                passed_on.setdefault(source, []).append(node.name)
+            else:
+                readings[source].update(_list_readings(node, bodies))
+    found = {}
+    for node in nodes:
+        if node.op in ("Const", "Placeholder"):
+            own = set().union(*(readings[name] for name in reachable([node.name], passed_on)))
+            found[node.name] = _classify_readings(dtype_name(node.attr["dtype"].type), own)
+    return {name: kind for name, kind in found.items() if kind}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a graph reads its numbers.
+
+    ``feeds``: WHOLE, or one of HALVES, by the names of the floating-point feeds that are read so. ``narrowest``: the
+    narrowest floating-point type in which it reads a feed or a constant. ``ops``: all that it is made of.
+    """
+
+    feeds: Mapping[str, str]
+    narrowest: WeightType
+    ops: frozenset[str]
+
+
+def read_graph(graph: FrozenGraph, definition: Any) -> Reading:
+    """Find out how ``definition``, the reference of ``graph``, reads its numbers."""
+    top = read_types(definition.node, definition.library)
+    inner = (read_types(function.node_def, definition.library) for function in definition.library.function)
+    types = {kind for one in (top, *inner) for kind in one.values()}
+    feeds = {p.spec.name: top.get(node_of(p.tensor), "") for p in graph.feeds if p.spec.dtype.startswith("float")}
+    narrowest: WeightType = next((half for half in HALVES if half in types), "float32")
+    return Reading(feeds, narrowest, frozenset(node.op for node in definition.node))
+
+
+def _list_readings(node: Any, bodies: Mapping[str, Iterable[Any]]) -> Iterator[str]:
+    """Yield the types that ``node`` casts what it reads to, in loops too, or the op that computes with it."""
+    if node.op == "Cast":
+        yield dtype_name(node.attr["DstT"].type)
+        return
+    yield node.op
+    for called in called_by(node):
+        yield from (dtype_name(n.attr["DstT"].type) for n in bodies.get(called, ()) if n.op == "Cast")
+
+
+def _classify_readings(own: str, readings: set[str]) -> str:
+    """Return WHOLE, one of HALVES, or nothing for numbers of the type ``own``; halves may just be stored."""
+    asking = readings - _INDIFFERENT
+    for half in HALVES:
+        if half in asking or (half == own and asking - {"float32", "float64"}):
+            return half
+    return WHOLE if asking and all(one.startswith(("int", "uint")) for one in asking) else ""

@@ -1,0 +1,70 @@
+"""An opened model of a libmodel.so in this process, run on NumPy's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from builder.base.arrays import Array
+from builder.base.errors import VerifyError
+from builder.compiler.abi import CF_OK, status_name
+from builder.verify.library.abi_client import LoadedLibrary, Refused, port_array
+
+
+class OpenedModel:
+    """The library at ``path``, loaded, with one model opened for ``threads`` (0: as many as it likes).
+
+    ``weights``: the file that has them, where it is not the one beside the library. ``so`` is ctypes' view of the
+    library, for functions that are no part of the ABI. Raises VerifyError where this machine cannot run it. Two
+    libraries of one path are the same in one process.
+    """
+
+    def __init__(self, path: Path, threads: int = 0, weights: Path | None = None) -> None:
+        try:
+            self._library = LoadedLibrary(str(path))
+            self.so = self._library.so
+            status, self._model, why = (
+                self._library.open_file(threads, str(weights)) if weights else self._library.open(threads)
+            )
+        except Refused as error:
+            raise VerifyError(f"this machine cannot load {path.name}: {error}.") from error
+        if status != CF_OK:
+            raise VerifyError(f"{path.name} cannot be opened on this machine: {why or status_name(status)}.")
+
+    def bind(self, feeds: Sequence[Array], sizes: Sequence[int]) -> Call:
+        """A call with ``feeds``, in the model's order, and fetches of ``sizes`` bytes, to be made once or often."""
+        return Call(self._library, self._model, feeds, sizes)
+
+    def close(self) -> None:
+        self._library.close(self._model)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Call:
+    """cf_run with its arrays bound: calling it does nothing else, so that it can be timed.
+
+    ``fetches`` are bytes, uint8 [size], and hold the answers of the last call. Raises VerifyError where it fails.
+    """
+
+    def __init__(self, library: LoadedLibrary, model: int, feeds: Sequence[Array], sizes: Sequence[int]) -> None:
+        self.feeds = [np.ascontiguousarray(feed) for feed in feeds]
+        self.fetches = [np.zeros(size, np.uint8) for size in sizes]
+        self._library, self._model = library, model
+        taken, given = ([(a.ctypes.data, a.nbytes) for a in arrays] for arrays in (self.feeds, self.fetches))
+        self._arguments = (model, port_array(taken), len(taken), port_array(given), len(given))
+
+    def __call__(self) -> None:
+        status = self._library.so.cf_run(*self._arguments)
+        if status != CF_OK:
+            raise VerifyError(f"the library failed on an input: {self._library.last_error(self._model)}")

@@ -1,0 +1,117 @@
+"""libmodel.so in a process of another architecture, under an emulator."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from builder.compiler.abi import CF_OK, status_name
+from builder.verify.library.abi_client import Refused
+from builder.verify.library.guarded_buffers import Slot
+
+_RUNNER_REFUSES = 3  # runner.c's exit code when the library cannot be used
+
+
+class RemoteLibrary:
+    """The library in a process of its own architecture, with the methods of LoadedLibrary.
+
+    ``command`` runs runner.c, which loads it; structures are those of runner.c. When that process ends, by a
+    signal or an exit of the library's, this one ends in the same way.
+    """
+
+    _DESCRIBE, _OPEN, _RUN, _FLAT, _CLOSE, _HAS_FLAT, _RESET, _SIGNATURE = range(8)
+
+    def __init__(self, command: Sequence[str], path: str, prepare: Callable[[], None] | None = None) -> None:
+        """Start the process, which calls ``prepare`` before it becomes ``command``."""
+        self.process = subprocess.Popen(
+            [*command, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=prepare
+        )
+        self.has_flat = bool(self._call(self._HAS_FLAT)[0])
+
+    def _call(
+        self,
+        operation: int,
+        feeds: Sequence[Slot] = (),
+        fetches: Sequence[Slot] = (),
+        counts: tuple[int, int] = (0, 0),
+        model: int = 0,
+        more: bytes = b"",
+    ) -> tuple[int, str]:
+        """(status or result, text). The slots' blocks are then as the library left them."""
+        assert self.process.stdin
+        slots = (*feeds, *fetches)
+        parts = [struct.pack("<6I", operation, len(feeds), len(fetches), *counts, bool(model)), more]
+        for slot in slots:
+            block = slot.buffer.block
+            parts.append(
+                struct.pack("<QQQII", block.size, slot.buffer.start, slot.size, block.ctypes.data % 64, slot.null)
+            )
+            parts.append(block.tobytes())
+        try:
+            self.process.stdin.write(b"".join(parts))
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self._died()
+        status, size = struct.unpack("<iI", self._read(8))
+        text = self._read(size).decode("utf-8", "replace")
+        for slot in slots:
+            slot.buffer.block[:] = np.frombuffer(self._read(slot.buffer.block.size), np.uint8)
+        return status, text
+
+    def _read(self, size: int) -> bytes:
+        assert self.process.stdout
+        data = self.process.stdout.read(size)
+        if len(data) != size:
+            self._died()
+        return data
+
+    def _died(self) -> NoReturn:
+        assert self.process.stderr
+        said = self.process.stderr.read().decode("utf-8", "replace").strip()
+        code = self.process.wait()
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        if code == _RUNNER_REFUSES:
+            raise Refused(said)
+        print(said, file=sys.stderr)
+        sys.exit(code)
+
+    def version(self) -> int:
+        return self._call(self._DESCRIBE)[0]
+
+    def describe(self) -> str:
+        return self._call(self._DESCRIBE)[1]
+
+    def open(self) -> tuple[int, int, str]:
+        status, text = self._call(self._OPEN)
+        return status, int(status == CF_OK), text
+
+    def run(
+        self, model: int, feeds: Sequence[Slot], fetches: Sequence[Slot], counts: tuple[int, int]
+    ) -> tuple[int, str]:
+        return self._call(self._RUN, feeds, fetches, counts, model)
+
+    def flat(self, feeds: Sequence[Slot], fetches: Sequence[Slot]) -> int:
+        return self._call(self._FLAT, feeds, fetches)[0]
+
+    def reset(self, model: int) -> None:
+        """Raises Refused where it fails."""
+        status, why = self._call(self._RESET, model=model)
+        if status != CF_OK:
+            raise Refused(f"cf_reset failed with {status_name(status)}: {why}")
+
+    def set_signature(self, model: int, name: str) -> None:
+        """Raises Refused where it fails."""
+        text = name.encode()
+        status, why = self._call(self._SIGNATURE, counts=(len(text), 0), model=model, more=text)
+        if status != CF_OK:
+            raise Refused(f"cf_set_signature failed with {status_name(status)}: {why}")
+
+    def close(self, model: int) -> None:
+        self._call(self._CLOSE, model=model)

@@ -1,0 +1,185 @@
+"""Have a library run on its golden inputs in a process of its own (``builder.verify.probe``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.base.errors import EnvironmentSetupError, VerifyError
+from builder.base.escape import terminal
+from builder.base.sandbox import Kernel, Limits
+from builder.base.sandbox.job_limits import out_of_memory
+from builder.base.sandbox.process_output import signal_name
+from builder.base.sandbox.sandbox_client import LOG_SIZE, end_of, kept_variables
+from builder.base.untrusted_files import open_regular
+from builder.compiler.abi import ABI_VERSION
+from builder.config import Variant
+from builder.config.tensor import TensorSpec
+from builder.importers.graph import FrozenGraph
+from builder.verify.target_runner import Machine
+
+TIMEOUT = 1800
+"""Seconds after which a library that does not come back is given up."""
+EMULATED_SECONDS = 45
+"""Seconds after which an emulated processor is given no more golden inputs."""
+GLANCE = 0.1
+"""Seconds between two looks at how far the child is."""
+
+_STEP, _ANSWERS, _FINDINGS = "step", "answers", "findings.json"
+_LONGEST_STEP, _LARGEST = 4096, 64 << 20
+"""Bytes of the first and the last that are read."""
+
+Watch = Callable[[int, int, str], None]
+"""Gets the number of golden inputs that have an answer, the number of all, and what goes on now."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a library did: the bytes of each fetch by case, in the graph's order, of those that were run.
+
+    ``description``: what cf_describe() returned. ``failures``: its misbehaviours, other than a wrong number.
+    """
+
+    answers: Mapping[str, Sequence[NDArray[np.uint8]]]
+    description: str
+    failures: tuple[str, ...] = ()
+
+
+def unwatched(_done: int, _total: int, _what: str) -> None:
+    """For whom nobody watches."""
+
+
+def examine(
+    library: Path,
+    graph: FrozenGraph,
+    cases: Sequence[str],
+    machine: Machine,
+    variant: Variant | None = None,
+    watch: Watch = unwatched,
+) -> Examination:
+    """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a child process that is confined.
+
+    ``variant``: which program of the library is of this graph, if not the first. ``watch`` is told now and then how
+    many of the cases have an answer, and what the child does. Raises VerifyError when the library
+    cannot be loaded or opened, fails, hangs or crashes; EnvironmentSetupError where it needs more memory than the
+    sandbox has, or the sandbox is less than ``require_demanded`` wants.
+    """
+    Kernel.here().require_demanded()
+    with tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
+        folder = Path(temporary)
+        request = {
+            "abi": ABI_VERSION,
+            "library": str(library.resolve()),
+            "golden": str(graph.golden_path.resolve()),
+            "cases": list(cases),
+            "feeds": list_ports(p.spec for p in graph.feeds),
+            "fetches": list_ports(p.spec for p in graph.fetches),
+            "signature": variant.of if variant else "",
+            "state": sum(p.spec.size for p in graph.states),
+            "step": str(folder / _STEP),
+            "answers": str(folder / _ANSWERS),
+            "findings": str(folder / _FINDINGS),
+            "runner": machine.runner,
+            "seconds": EMULATED_SECONDS if machine.runner else TIMEOUT,
+        }
+        _run(library.name, request, folder, watch)
+        try:
+            with open_regular(folder, _FINDINGS) as file:
+                found = json.loads(file.read(_LARGEST))
+            if "refused" in found:
+                raise VerifyError(f"{library.name} cannot be verified: {terminal(str(found['refused']))}.")
+            ran, failures, description = found["cases"], found["failures"], found["describe"]
+            if ran != list(cases)[: len(ran)] or not all(isinstance(text, str) for text in (description, *failures)):
+                raise ValueError("no findings")
+            answers = _read_answers(folder, ran, [p.spec.size for p in graph.fetches])
+            return Examination(answers, description, tuple(map(terminal, failures)))
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
+            why = "it spoils the process that it runs in"
+            raise VerifyError(f"{library.name} left no answers that can be read: {why}.") from error
+
+
+def _read_answers(folder: Path, cases: Sequence[str], sizes: Sequence[int]) -> dict[str, list[NDArray[np.uint8]]]:
+    """Read the bytes of each fetch, of ``sizes``, by case. Raises ValueError where there are others, and OSError."""
+    with open_regular(folder, _ANSWERS) as file:
+        if os.fstat(file.fileno()).st_size != len(cases) * sum(sizes):
+            raise ValueError("another number of answers")
+        return {case: [np.frombuffer(file.read(size), np.uint8) for size in sizes] for case in cases}
+
+
+def list_ports(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+    """Describe feeds or fetches for ``builder.verify.probe``."""
+    return [{"name": s.name, "bytes": s.size, "dtype": s.dtype, "beyond": list(s.indices_beyond())} for s in specs]
+
+
+def _run(library: str, request: Mapping[str, Any], folder: Path, watch: Watch) -> None:
+    """Have builder/verify/probe.py do ``request``, which leaves its files in ``folder``. Raises VerifyError."""
+    path = folder / "request.json"
+    path.write_text(json.dumps(request), encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "builder.verify.probe", str(path)]
+
+    def glance() -> None:
+        answered, what = _step(folder)
+        watch(answered, len(request["cases"]), what)
+
+    try:
+        code, said = _watched(command, glance)
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_step(folder)[1]}.") from error
+    if code < 0:
+        name = signal_name(code)
+        advice = {"SIGILL": " This machine lacks an instruction the library uses."}.get(name, "")
+        raise VerifyError(
+            f"{library} crashed ({name}) while {_step(folder)[1]}.{advice} Nothing was packed; report it with the "
+            "model's build folder."
+        )
+    if "MemoryError" in said:
+        raise EnvironmentSetupError(out_of_memory(Limits.of_machine()))
+    if code:
+        raise VerifyError(
+            f"{library} ended the verifying process (exit code {code}) while {_step(folder)[1]}: "
+            f"{said.strip()[-2000:] or 'no message'}"
+        )
+
+
+def _watched(command: Sequence[str], glance: Callable[[], None]) -> tuple[int, str]:
+    """(exit code, standard error) of a child, at which ``glance`` looks while it runs. Raises TimeoutExpired."""
+    end = time.monotonic() + TIMEOUT
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(
+            command, env=kept_variables(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
+        ) as process,
+    ):
+        try:
+            while True:
+                try:
+                    code = process.wait(GLANCE)
+                    return code, terminal(end_of(log, LOG_SIZE))
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        raise
+                    glance()
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _step(folder: Path) -> tuple[int, str]:
+    """(how many golden inputs have an answer, what goes on), as ``builder.verify.probe`` wrote it."""
+    try:
+        with open_regular(folder, _STEP) as file:
+            answered, _, what = file.read(_LONGEST_STEP).decode("utf-8", "replace").partition(" ")
+        return int(answered), terminal(what)
+    except (FileNotFoundError, ValueError):
+        return 0, "starting"

@@ -1,0 +1,124 @@
+"""How often a library's answers are TensorFlow's, and how far they are from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from builder.base.arrays import Array
+from builder.config import ModelSpec
+from builder.importers.graph import FrozenGraph, Port
+from builder.importers.samples.user_samples import Inputs
+from builder.verify.library.opened_model import OpenedModel
+from builder.verify.reference_answers import answers
+
+Answers = dict[str, Array]
+"""Answers of each fetch, by its name: [items, ...]."""
+
+
+@dataclass(frozen=True)
+class OutputAccuracy:
+    """One output over all items, against TensorFlow's float32.
+
+    ``top1``: the share of items with TensorFlow's top class, ``top5``: of those with it among the first five; None
+    where the output has no classes, or no more than five. ``worst`` and ``mean``: absolute errors. ``right`` and
+    ``right_tensorflow``: the share of items whose top class is the label's, None without labels.
+    """
+
+    output: str
+    top1: float | None
+    top5: float | None
+    worst: float
+    mean: float
+    right: float | None = None
+    right_tensorflow: float | None = None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """All outputs of one library. ``agreement``: the share of items in which every classification has TensorFlow's top
+    class; None without any."""
+
+    outputs: tuple[OutputAccuracy, ...]
+    agreement: float | None
+
+
+def comparable(graph: FrozenGraph) -> tuple[Port, ...]:
+    """The fetches of a fixed size: what the data decides has no item that could be held against another's."""
+    shapes = {port.spec.shape_fetch for port in graph.fetches}
+    return tuple(port for port in graph.fetches if not port.spec.dynamic and port.spec.name not in shapes)
+
+
+def tensorflow_answers(graph: FrozenGraph, inputs: Inputs) -> Answers:
+    """TensorFlow's own, op by op, with the graph's float32 weights."""
+    calls = {str(number): feeds for number, feeds in enumerate(inputs.runs)}
+    return _joined(graph, [found for _, found in answers(graph, graph.reference(), calls)], inputs.items)
+
+
+def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
+    """Those of libmodel.so, in this process. Raises VerifyError where this machine can't run it."""
+    with OpenedModel(library) as model:
+        return _joined(graph, [run_once(model, graph, feeds) for feeds in inputs.runs], inputs.items)
+
+
+def run_once(model: OpenedModel, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
+    """One inference: every fetch, by name, as large as it can be. Raises VerifyError where it fails."""
+    call = model.bind([feeds[port.spec.name] for port in graph.feeds], [port.spec.size for port in graph.fetches])
+    call()
+    pairs = zip(graph.fetches, call.fetches, strict=True)
+    return {p.spec.name: data.view(p.spec.dtype).reshape(p.spec.shape) for p, data in pairs}
+
+
+def _joined(graph: FrozenGraph, runs: Sequence[Answers], items: int) -> Answers:
+    """Items one after the other; a result without a batch is one item per run."""
+    names = [port.spec.name for port in comparable(graph)]
+    return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs])[:items] for name in names}
+
+
+def compare(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: Answers, theirs: Answers) -> Accuracy:
+    """Every output of ``spec`` (every fetch, where it has none) that is ``comparable``."""
+    rows, same = [], []
+    for name, fetch, classes in _outputs(spec, graph):
+        if fetch not in ours:
+            continue
+        labels = inputs.labels if classes and name == inputs.output else None
+        a, b = ours[fetch], theirs[fetch]
+        rows.append(_output(name, a, b, classes, labels))
+        if classes and b.ndim > 1:
+            same.append((a.argmax(-1) == b.argmax(-1)).reshape(len(b), -1).all(axis=1))
+    agreement = float(np.mean(np.logical_and.reduce(same))) if same else None
+    return Accuracy(tuple(rows), agreement)
+
+
+def _outputs(spec: ModelSpec, graph: FrozenGraph) -> Iterator[tuple[str, str, bool]]:
+    """(output, fetch, whether it is a classification)."""
+    fetches = [port.spec.name for port in graph.fetches]
+    for output in spec.outputs:
+        yield output.name, output.fetch or fetches[0], output.kind == "classification"
+    if not spec.outputs:
+        yield from ((name, name, False) for name in fetches)
+
+
+def _output(name: str, ours: Array, theirs: Array, classes: bool, labels: Array | None) -> OutputAccuracy:
+    error = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+    top1 = top5 = right = right_tensorflow = None
+    if classes and theirs.ndim > 1:
+        mine, other = ours.argmax(-1), theirs.argmax(-1)
+        top1 = float(np.mean(mine == other))
+        if theirs.shape[-1] > 5:
+            first = np.argsort(-ours, axis=-1, kind="stable")[..., :5]
+            top5 = float(np.mean((first == other[..., None]).any(-1)))
+        if labels is not None:
+            right, right_tensorflow = float(np.mean(mine == labels)), float(np.mean(other == labels))
+    return OutputAccuracy(
+        name,
+        top1,
+        top5,
+        float(error.max(initial=0)),
+        float(error.mean() or 0),
+        right,
+        right_tensorflow=right_tensorflow,
+    )

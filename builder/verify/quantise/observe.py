@@ -1,0 +1,81 @@
+"""Look into a model while it runs: a build of its program that shows its memory before every step.
+
+The library is loaded into this process. What is looked at is NumPy's view of its arena, so that no statistic is in C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from builder.compiler.link.program_library import build_library
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import View
+from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.xla.tfcompile import CompiledGraph
+from builder.config import ModelSpec
+from builder.importers.graph import FrozenGraph
+from builder.verify.library.opened_model import OpenedModel
+from builder.verify.quantise.answer_accuracy import run_once
+
+Look = Callable[[int, NDArray[np.uint8]], None]
+"""A step that begins, by its place in ``walk(program.steps)`` (their number: the last has ended), and the arena."""
+
+_Observer = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
+
+
+def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path) -> Path:
+    """A library of ``program`` in ``folder`` that can be observed. Raises LinkError.
+
+    No two may have the same path in one process: the second would be the first.
+    """
+    return build_library(program, spec, compiled, folder, cache / "zig", probe="observe")
+
+
+def watch(
+    library: Path, program: Program, graph: FrozenGraph, runs: Iterable[Mapping[str, NDArray[Any]]], look: Look
+) -> None:
+    """Run ``library`` on each of ``runs``, in order and on one opened model, and ``look`` at every step.
+
+    Raises VerifyError where this machine can't run it, and what ``look`` raises.
+    """
+    failures: list[BaseException] = []
+
+    def called(step: int, address: int) -> None:
+        if failures:
+            return
+        try:
+            arena = (ctypes.c_uint8 * program.arena_size).from_address(address)
+            look(step, np.ctypeslib.as_array(arena))
+        except BaseException as error:  # ctypes would print it and go on
+            failures.append(error)
+
+    observer = _Observer(called)  # must live as long as it may be called
+    with OpenedModel(library) as model:
+        model.so.cf_observe.restype = None
+        model.so.cf_observe(observer)
+        try:
+            for feeds in runs:
+                run_once(model, graph, feeds)
+                if failures:
+                    raise failures[0]
+        finally:
+            model.so.cf_observe(None)  # the library stays, and ``observer`` does not
+
+
+def picture(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The float32 [batch, height, width, channels] that ``view`` has in ``arena``; no copy."""
+    whole = arena[view.buffer.offset :]
+    floats = whole[: whole.size // 4 * 4].view(np.float32)[view.first :]
+    strides = tuple(4 * n for n in (view.image, view.row, view.pixel, 1))
+    return np.lib.stride_tricks.as_strided(floats, shape, strides, writeable=False)
+
+
+def input_of(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """What ``step`` reads, without its padding: [batch, height, width, channels]."""
+    return picture(step.input, (step.geometry.batch, *step.in_size, step.geometry.in_channels), arena)

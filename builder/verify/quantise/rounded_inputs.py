@@ -1,0 +1,131 @@
+"""Round what a TensorFlow graph multiplies with some constants, as a library's integer kernels round it.
+
+Each product or convolution that reads such a constant gets its other operand through
+``clip(round(x * (1 / scale)), -zero, 255 - zero) * scale``, in the order and precision of the kernels. TensorFlow's own
+FakeQuant nodes round halves up, not to even, and pixels are often halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from builder.base.tf import tf
+from builder.compiler.lower.compress import RoundedInput
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.importers.rewrite import become_constant
+
+PRODUCTS = {"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
+"""Operations that multiply their first two inputs."""
+
+SAME_NUMBERS = {"Identity", "Reshape", "Transpose", "ExpandDims", "Squeeze", "StopGradient", "ReadVariableOp"}
+"""Operations that a constant may go through before it is multiplied with."""
+
+LOOPS = {"While", "StatelessWhile"}
+"""Operations that give their inputs to the function ``body``."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The nodes of the graph or of one function, which name each other; ``inside`` a function also by output.
+
+    ``functions``: all that the graph has, by name.
+    """
+
+    nodes: Any
+    inside: bool
+    functions: Mapping[str, Any]
+
+    def reference(self, name: str, output: str) -> str:
+        return f"{name}:{output}:0" if self.inside else name
+
+
+def scopes(definition: Any) -> Iterator[Scope]:
+    """The scopes of a GraphDef: its own nodes, then those of each function in its library."""
+    functions = {function.signature.name: function for function in definition.library.function}
+    yield Scope(definition.node, False, functions)
+    yield from (Scope(function.node_def, True, functions) for function in functions.values())
+
+
+Constants = Mapping[str, Sequence[tuple[Scope, str]]]
+"""Where the constants of a digest are: their scopes and names."""
+
+
+def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[str]:
+    """Round the data of every layer in ``inputs`` that says so; the layers' names for which that cannot be done.
+
+    Where several layers read equal constants and round their data otherwise, they are told apart by their names.
+    """
+    missing: list[str] = []
+    for digest in dict.fromkeys(one.constant for one in inputs if one.quantisation):
+        layers = {one.layer: one.quantisation for one in inputs if one.constant == digest}
+        readers = [found for scope, name in constants.get(digest, ()) for found in _users(scope, name)]
+        if not readers:
+            missing += layers
+        for scope, node, operand in readers:
+            if node is None or (by := _rounding_of(node.name, layers)) is _UNKNOWN:
+                missing += layers
+                break
+            if isinstance(by, Quantisation):
+                if node.input[operand].startswith(f"{node.name}/rounded/"):  # two loops have one function
+                    missing += layers
+                    break
+                _insert(scope, node, operand, by)
+    return missing
+
+
+_UNKNOWN = object()
+
+
+def _rounding_of(name: str, layers: Mapping[str, Quantisation | None]) -> object:
+    """A Quantisation, None, or _UNKNOWN."""
+    if len(set(layers.values())) == 1:
+        return next(iter(layers.values()))
+    return layers.get(name, _UNKNOWN)
+
+
+def _users(scope: Scope, name: str) -> Iterator[tuple[Scope, Any | None, int]]:
+    """(scope, product, the number of its other operand) wherever the constant ``name`` is multiplied with.
+
+    Without a product where something else is done with it.
+    """
+    for node in list(scope.nodes):
+        for number, reference in enumerate(node.input):
+            if reference.split(":")[0] != name:
+                continue
+            if node.op in PRODUCTS and number < 2:
+                yield scope, node, 1 - number
+            elif node.op in SAME_NUMBERS and number == 0:
+                yield from _users(scope, node.name)
+            elif node.op in LOOPS:
+                body = scope.functions[node.attr["body"].func.name]
+                argument = body.signature.input_arg[number].name
+                yield from _users(Scope(body.node_def, True, scope.functions), argument)
+            else:
+                yield scope, None, 0
+
+
+def _insert(scope: Scope, product: Any, operand: int, by: Quantisation) -> None:
+    scale = np.float32(by.scale)
+    one = _constant(scope, f"{product.name}/rounded/scale", scale)
+    inverse = _constant(scope, f"{product.name}/rounded/inverse", np.float32(1) / scale)
+    low = _constant(scope, f"{product.name}/rounded/low", np.float32(-by.zero))
+    high = _constant(scope, f"{product.name}/rounded/high", np.float32(255 - by.zero))
+    value = product.input[operand]
+    for op, output, others in (("Mul", "z", [inverse]), ("Round", "y", []), ("ClipByValue", "output", [low, high])):
+        value = _node(scope, f"{product.name}/rounded/{op}", op, [value, *others], output)
+    product.input[operand] = _node(scope, f"{product.name}/rounded/value", "Mul", [value, one], "z")
+
+
+def _constant(scope: Scope, name: str, value: np.float32) -> str:
+    become_constant(scope.nodes.add(name=name), value)
+    return scope.reference(name, "output")
+
+
+def _node(scope: Scope, name: str, op: str, inputs: Sequence[str], output: str) -> str:
+    node = scope.nodes.add(name=name, op=op, input=inputs)
+    node.attr["T"].type = tf.float32.as_datatype_enum
+    return scope.reference(name, output)

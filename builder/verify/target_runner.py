@@ -1,0 +1,96 @@
+"""What can run a library of each target here: this machine, or QEMU's emulation of another processor."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.base.cache import digest, run_cached
+from builder.base.project import RUNTIME
+from builder.base.targets import Emulator, Target
+from builder.compiler.link.toolchain import Toolchain, zig_version
+from builder.verify import library
+
+RUNNER = Path(library.__file__).with_name("runner.c")
+LOADER = RUNNER.with_name("library.h")
+INCLUDE = RUNTIME / "abi"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Runs a library: in this process's own kind (``runner`` empty), or through the command ``runner``.
+
+    ``name`` goes into the manifest. ``missing`` says why nothing here can run it, and what to do.
+    """
+
+    name: str
+    runner: tuple[str, ...] = ()
+    missing: str = ""
+
+    @property
+    def emulator(self) -> tuple[str, ...]:
+        """The command that runs a program of its architecture, which follows it; empty for this machine's own."""
+        return self.runner[:-1]
+
+
+HERE = Machine("this machine")
+
+
+def machine_for(target: Target, cache: Path) -> Machine:
+    """What runs a library for ``target`` here; the runner it may need is built in ``cache``.
+
+    Raises LinkError when that fails. Where $QEMU_LD_PREFIX is set, it is the folder of the C library.
+    """
+    if platform.machine().lower() in target.machines:
+        return HERE
+    emulator = target.emulator
+    if emulator is None:
+        return Machine("", missing=f"this machine is no {target.name}, and none is emulated; build on one to verify it")
+    program, root = find_emulator(emulator)
+    install = f"`apt-get install {emulator.packages}` makes up for that, then run the same command again"
+    if program is None:
+        return Machine(
+            "", missing=f"this machine is no {target.name}, and {emulator.programs[0]} is not on PATH; {install}"
+        )
+    if not has_c_library(root):
+        return Machine("", missing=f"{program} is here, but no C library for {target.name} in {root}; {install}")
+    cpu = _first_known(program, emulator.cpus)
+    name = f"{Path(program).name} {_version(program)} as {cpu}"
+    return Machine(name, (program, "-cpu", cpu, "-L", str(root), str(build_runner(target, cache))))
+
+
+def find_emulator(emulator: Emulator) -> tuple[str | None, Path]:
+    """The first of the programs that is on PATH, and the folder of the target's C library, which need not be there."""
+    program = next(filter(None, map(shutil.which, emulator.programs)), None)
+    return program, Path(os.environ.get("QEMU_LD_PREFIX") or emulator.root)
+
+
+def has_c_library(root: Path) -> bool:
+    return (root / "lib").is_dir()
+
+
+def build_runner(target: Target, cache: Path) -> Path:
+    """runner.c as a program for ``target``, in ``cache``. Raises LinkError."""
+    folder = cache / f"runner-{target.name}"
+    key = digest(RUNNER, LOADER, INCLUDE / "model.h", target.name, zig_version())
+    toolchain = Toolchain(target, cache / "zig")
+    run_cached(folder, key, lambda fresh: toolchain.program([RUNNER], fresh / "runner", [INCLUDE]))
+    return folder / "runner"
+
+
+def _first_known(program: str, cpus: tuple[str, ...]) -> str:
+    known = _output(program, "-cpu", "help").split()
+    return next((cpu for cpu in cpus if cpu.split(",")[0] in known), cpus[-1])
+
+
+def _version(program: str) -> str:
+    words = _output(program, "--version").split()
+    return words[words.index("version") + 1] if "version" in words[:-1] else "of unknown version"
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout

@@ -24,19 +24,19 @@ from benchmarks.models import ROOT
 from benchmarks.process import quantiles
 from builder.base.progress import Progress
 from builder.base.project import Project
-from builder.base.tf import tensorflow
-from builder.config import Activations, ModelSpec, load
+from builder.base.tf import import_tensorflow
+from builder.config import Activations, ModelSpec, read_spec
 from builder.importers.graph import FrozenGraph
 from builder.importers.samples.user_samples import Inputs
-from builder.pipeline.build_candidate import candidate, compile_here
-from builder.pipeline.measuring_inputs import own_inputs
+from builder.pipeline.build_candidate import compile_here, make_candidate
+from builder.pipeline.measuring_inputs import load_user_inputs
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.answer_accuracy import (
     Accuracy,
     Answers,
-    compare,
-    library_answers,
-    tensorflow_answers,
+    answer_with_library,
+    answer_with_tensorflow,
+    compare_answers,
 )
 from builder.verify.quantise.number_types import KINDS
 
@@ -71,20 +71,20 @@ class Row:
 def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
     """All models of one example; ``seconds`` of them for latency."""
     project = Project(ROOT)
-    spec = load(project.examples / name / "model.toml")
+    spec = read_spec(project.examples / name / "model.toml")
     ws = Workspace(spec, project, spec.target, progress)
     made = compile_here(ws)
-    inputs = own_inputs(_images(name, spec, CROPS.get(name, 0), seed=1), spec, made.graph)
-    theirs = tensorflow_answers(made.graph, inputs)
+    inputs = load_user_inputs(_images(name, spec, CROPS.get(name, 0), seed=1), spec, made.graph)
+    theirs = answer_with_tensorflow(made.graph, inputs)
     found: list[tuple[str, str, Path, Answers]] = []
     runs: dict[str, Run] = {}
     samples = _images(name, spec, CALIBRATION, seed=2)
     spec = replace(spec, activations=Activations("float32", samples))
     for kind in KINDS:
-        library = candidate(ws.for_spec(spec), made, kind).library
-        found.append(("coldforge", str(kind), library, library_answers(library, made.graph, inputs)))
+        library = make_candidate(ws.for_spec(spec), made, kind).library
+        found.append(("coldforge", str(kind), library, answer_with_library(library, made.graph, inputs)))
         runs[f"coldforge {kind}"] = _our_run(library, made.graph, inputs)
-    examples = own_inputs(samples, spec, made.graph)
+    examples = load_user_inputs(samples, spec, made.graph)
     for kind, path in _lite_models(made.graph, examples, FOLDER / name):
         lite = Lite(path, made.graph)
         found.append(("LiteRT", kind, path, lite.answers(inputs)))
@@ -92,7 +92,7 @@ def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
     times, rounds = run_times(runs, seconds)
     rows = []
     for engine, kind, path, ours in found:
-        agreement = compare(spec, made.graph, inputs, ours, theirs)
+        agreement = compare_answers(spec, made.graph, inputs, ours, theirs)
         rows.append(Row(engine, kind, path.stat().st_size, agreement, 1e3 * times[f"{engine} {kind}"]))
     return {"inputs": INPUTS[name], "items": inputs.items, "rounds": rounds, "rows": [asdict(row) for row in rows]}
 
@@ -156,7 +156,7 @@ def crops(spec: ModelSpec, count: int, seed: int) -> Iterator[Any]:
 
 def _lite_models(graph: FrozenGraph, examples: Inputs, folder: Path) -> Iterator[tuple[str, Path]]:
     """(kind, file) of the frozen graph, as TensorFlow's own converter makes them."""
-    tf = tensorflow()
+    tf = import_tensorflow()
 
     def feeds() -> Iterator[list[Any]]:
         for run in examples.runs:
@@ -279,7 +279,11 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown := set(options.networks) - set(INPUTS):
         parser.error(f"no example {', '.join(unknown)}")
     names, progress = options.networks or list(INPUTS), Progress()
-    results: dict[str, Any] = {"machine": machine.describe(), "tensorflow": tensorflow().__version__, "networks": {}}
+    results: dict[str, Any] = {
+        "machine": machine.describe(),
+        "tensorflow": import_tensorflow().__version__,
+        "networks": {},
+    }
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in names:
         results["networks"][name] = measure(name, options.seconds, progress)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.costs import FACTORS, Factors, cost, counts
+from builder.compiler.lower.costs import FACTORS, CostFactors, count_operations, estimate_cost
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from tests.support.fused import Case, Kernels, build, prepare
 
@@ -64,14 +64,14 @@ def _time(kernels: Kernels, geometry: Geometry, algorithm: Algorithm, table: str
     return float(sorted(times)[len(times) // 4])
 
 
-def fit(times: Times) -> dict[Algorithm, Factors]:
+def fit(times: Times) -> dict[Algorithm, CostFactors]:
     """The factors with the least relative error, none below zero, as multiples of the multiply-add of ``direct``."""
     found = {}
     for algorithm in FACTORS:
-        matrix = np.array([counts(geometry, algorithm) for geometry in times], float)
+        matrix = np.array([count_operations(geometry, algorithm) for geometry in times], float)
         seconds = np.array([of[algorithm] for of in times.values()])
         found[algorithm] = _not_negative(matrix / seconds[:, None])
-    return {a: Factors(*(round(float(x / found["direct"][0]), 2) for x in of)) for a, of in found.items()}
+    return {a: CostFactors(*(round(float(x / found["direct"][0]), 2) for x in of)) for a, of in found.items()}
 
 
 def _not_negative(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -88,7 +88,9 @@ def _not_negative(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def regret(times: Times) -> float:
     """How much longer the choice of today's factors takes than the best: the mean over the geometries, 0.05 is 5 %."""
-    ratios = [of[min(of, key=lambda a: cost(geometry, a))] / min(of.values()) for geometry, of in times.items()]
+    ratios = [
+        of[min(of, key=lambda a: estimate_cost(geometry, a))] / min(of.values()) for geometry, of in times.items()
+    ]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) - 1
 
 

@@ -23,12 +23,12 @@ from builder.importers.graph import FrozenGraph
 def to_coldforge(ws: Any, calibration: Path, target: Path) -> str:
     """Write ``target``; returns how it was made. Raises RuntimeError for a model without a layer that takes bytes."""
     from builder.config import Activations
-    from builder.pipeline.build_candidate import candidate
+    from builder.pipeline.build_candidate import make_candidate
     from builder.pipeline.compile_graph import compile_first
-    from builder.verify.quantise.number_types import Kind
+    from builder.verify.quantise.number_types import Precision
 
     spec = replace(ws.spec, activations=Activations("float32", calibration))
-    made = candidate(ws.for_spec(spec), compile_first(ws), Kind("int8", "int8"))
+    made = make_candidate(ws.for_spec(spec), compile_first(ws), Precision("int8", "int8"))
     layers = made.lowering.weights
     rounded = sum(layer.input is not None for layer in layers)
     if not rounded:

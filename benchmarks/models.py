@@ -106,10 +106,10 @@ def _emotion() -> Any:
     import keras
 
     from builder.base.project import cache_folder
-    from builder.config import load
-    from builder.sources import locate
+    from builder.config import read_spec
+    from builder.sources import locate_model
 
-    path = locate(load(ROOT / "examples" / "emotion" / "model.toml"), cache_folder())
+    path = locate_model(read_spec(ROOT / "examples" / "emotion" / "model.toml"), cache_folder())
     return keras.saving.load_model(path, compile=False)
 
 

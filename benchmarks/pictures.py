@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.description import ImageInput
 from handler.errors import HandlerError
-from handler.image import pixels
-from handler.resize import resize
+from handler.image import read_pixels
+from handler.resize import resize_image
 from tests.support import hostile_pictures as hostile
 
 SIZE = 6_000, 4_000
@@ -28,7 +28,7 @@ METHODS += [(method, antialias) for method in ("bilinear", "bicubic", "lanczos")
 
 
 def main() -> None:
-    limits = Limits.for_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 1769)
+    limits = RequestLimits.for_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 1769)
     target = ImageInput("image", 224, 224, "rgb", "stretch", "bilinear", decode="exact")
     made = {name: make() for name, (_, make) in hostile.REFUSED.items()}
     made |= {name: make() for name, make in hostile.HARMLESS.items()}
@@ -37,11 +37,11 @@ def main() -> None:
         print(f"{name:50} {len(data):>10,} bytes {seconds * 1000:7.1f} ms  {answer}")
     sampled = target._replace(resize="nearest")  # the quickest
     for name, data in _files():
-        seconds, _ = _best(lambda data=data: pixels(data, "it", sampled, Limits(encoded=10**9)))
+        seconds, _ = _best(lambda data=data: read_pixels(data, "it", sampled, RequestLimits(encoded=10**9)))
         _rate(f"decode {name}, {len(data) / SIZE[0] / SIZE[1]:.2f} bytes a pixel", seconds)
     picture = _photo()
     for method, antialias in METHODS:
-        seconds, _ = _best(lambda m=method, a=antialias: resize(picture, (224, 224), m, a))
+        seconds, _ = _best(lambda m=method, a=antialias: resize_image(picture, (224, 224), m, a))
         _rate(f"resize {method}{'' if antialias else ', not antialiased'}", seconds)
 
 
@@ -55,9 +55,9 @@ def _best(call: Callable[[], object]) -> tuple[float, object]:
     return min(seconds), answer
 
 
-def _answer(data: bytes, target: ImageInput, limits: Limits) -> str:
+def _answer(data: bytes, target: ImageInput, limits: RequestLimits) -> str:
     try:
-        pixels(data, "it", target, limits)
+        read_pixels(data, "it", target, limits)
     except HandlerError as error:
         return f"{error.status} {error.code}"
     return "200"

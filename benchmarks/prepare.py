@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import convert, held_out, int8
 from benchmarks.engines import INT8, OURS_INT8
 from benchmarks.models import FOLDER, READY, ROOT, SAMPLES, Network, named
-from builder.base.cache import digest, run_cached
+from builder.base.cache import compute_digest, run_cached
 from builder.base.project import Project, cache_folder
 from builder.base.targets import host_target
 from builder.importers.graph import FrozenGraph
@@ -74,7 +74,7 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
             return
         try:
             made_by = [HERE / "convert.py", HERE / "bert_onnx.py", importlib.metadata.version(package)]
-            key = digest(*made_by, graph.graph_path, *more)
+            key = compute_digest(*made_by, graph.graph_path, *more)
             run_cached(folder / place, key, lambda fresh: (fresh / "how").write_text(make(fresh)))
             how[engine] = (folder / place / "how").read_text()
         except importlib.metadata.PackageNotFoundError:
@@ -112,7 +112,7 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
 def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Callable[..., None]) -> None:
     """The models of bytes; those in float32 are there. ``peer`` as in ``prepare``."""
     folder, batch = network.folder, network.batch
-    sources = digest(HERE / "held_out.py", HERE / "models.py", folder / "keras" / "model.keras")
+    sources = compute_digest(HERE / "held_out.py", HERE / "models.py", folder / "keras" / "model.keras")
     run_cached(folder / held_out.FOLDER, sources, lambda fresh: _hold_out(network, fresh))
     calibration = folder / held_out.FOLDER / "calibration.npz"
     kept = (HERE / "int8.py", calibration)
@@ -151,7 +151,7 @@ def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Cal
 
 def save_keras(network: Network) -> None:
     """The Keras model that every engine's is made of, in ``network.folder / "keras"``."""
-    sources = digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
+    sources = compute_digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
     run_cached(network.folder / "keras", sources, lambda fresh: _save(network, fresh))
 
 
@@ -187,7 +187,7 @@ def _build(network: Network) -> Bundle:
 
 def workspace(network: Network) -> Any:
     """The build of ``network``, whose model.toml it writes."""
-    from builder.config import load
+    from builder.config import read_spec
     from builder.pipeline.workspace import Workspace
 
     project = BenchProject(ROOT)
@@ -200,7 +200,7 @@ def workspace(network: Network) -> Any:
         # The answers to the benchmark's inputs are held to its own tolerance, as those of every engine.
         text += "\n[tolerance]\nabsolute = 0.01\n"
     spec.write_text(text)
-    return Workspace.of(load(spec), project, host_target())
+    return Workspace.from_spec(read_spec(spec), project, host_target())
 
 
 def _place(folder: Path, files: dict[str, Path]) -> None:

@@ -21,19 +21,19 @@ HEADERS: Mapping[Path, Path] = {
 """Each module, and the header that it is made from."""
 
 
-def declarations(header: str) -> str:
+def extract_declarations(header: str) -> str:
     """The header's types and functions, without comments, preprocessor lines and the C++ guard."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     text = re.sub(r"#ifdef __cplusplus\n.*?#endif\n", "", text, flags=re.DOTALL)
     return re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
 
 
-def generate(header: Path) -> str:
+def generate_module(header: Path) -> str:
     """The source of the module that ``header`` becomes."""
     import cffi
 
     builder = cffi.FFI()
-    builder.cdef(declarations(header.read_text()))
+    builder.cdef(extract_declarations(header.read_text()))
     builder.set_source("_abi", None)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "_abi.py")
@@ -45,4 +45,4 @@ def generate(header: Path) -> str:
 
 if __name__ == "__main__":
     for module, header in HEADERS.items():
-        module.write_text(generate(header))
+        module.write_text(generate_module(header))

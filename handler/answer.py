@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from math import isfinite, prod
 
-from .budget import ANSWER_CHARACTER, Limits
+from .budget import ANSWER_CHARACTER, RequestLimits
 from .description import Description, Output, Port
 from .errors import AnswerTooLargeError
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .text import Located
+    from .text import LocatedText
 
 ANSWER_LIMIT = 6_291_456
 """Bytes of JSON that Lambda takes from a function (6 MB). What is longer is lost, and the caller is not told why."""
@@ -35,7 +35,7 @@ PLAIN = ("classification", "regression", "raw")
 Number = float | int | bool | None
 
 
-class Tensor(NamedTuple):
+class OutputTensor(NamedTuple):
     """A fetch over all runs, without padding. ``data``: flat, row-major, of ``dtype``."""
 
     name: str
@@ -43,44 +43,44 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     data: memoryview
 
-    def numbers(self, *, strict: bool = True) -> list[Number]:
+    def to_numbers(self, *, strict: bool = True) -> list[Number]:
         """All values of the tensor, flat; infinity and NaN are None unless ``strict`` is off."""
-        return numbers(self.dtype, self.data, strict)
+        return convert_numbers(self.dtype, self.data, strict)
 
 
-class Item(NamedTuple):
+class ItemOutputs(NamedTuple):
     """What a run gave for one item of its batch: each fetch with what is there, by name."""
 
     description: Description
     fetches: Mapping[str, tuple[Port, memoryview]]
     number: int
     size: tuple[int, int] | None = None  # of its picture as it was sent, upright
-    text: Located | None = None  # with the places of its tokens, where an output is of them
+    text: LocatedText | None = None  # with the places of its tokens, where an output is of them
 
-    def part(self, fetch: str) -> tuple[memoryview, tuple[int, ...]]:
+    def get_values(self, fetch: str) -> tuple[memoryview, tuple[int, ...]]:
         """The item's own part of ``fetch``, flat, and its shape; all of one that does not begin with the batch."""
         port, data = self.fetches[fetch]
         batch = self.description.batch
-        if not port.of_items(batch):
+        if not port.begins_with_batch(batch):
             return data, port.shape
         length = port.elements // batch
         return data[self.number * length : (self.number + 1) * length], port.shape[1:]
 
 
-def tensors(description: Description, batches: Sequence[tuple[list[memoryview], int]]) -> list[Tensor]:
+def collect_tensors(description: Description, batches: Sequence[tuple[list[memoryview], int]]) -> list[OutputTensor]:
     """Every answer, in the description's order. Several runs are put together, which needs a ``batched`` model."""
-    runs = [_found(description, fetches) for fetches, _ in batches]
+    runs = [_pair_answers(description, fetches) for fetches, _ in batches]
     counts = [count for _, count in batches]
-    return [_joined(description.batch, parts, counts) for parts in zip(*runs, strict=True)]
+    return [_join_runs(description.batch, parts, counts) for parts in zip(*runs, strict=True)]
 
 
-def _found(description: Description, fetches: list[memoryview]) -> list[tuple[Port, memoryview]]:
+def _pair_answers(description: Description, fetches: list[memoryview]) -> list[tuple[Port, memoryview]]:
     """Every answer of a run: with the shape that it has this time, and what is there."""
     values = {port.name: data for port, data in zip(description.fetches, fetches, strict=True)}
-    return [_there(port, values) for port in description.answers]
+    return [_trim_dynamic(port, values) for port in description.answers]
 
 
-def _there(port: Port, values: Mapping[str, memoryview]) -> tuple[Port, memoryview]:
+def _trim_dynamic(port: Port, values: Mapping[str, memoryview]) -> tuple[Port, memoryview]:
     data = values[port.name]
     if not port.dynamic:
         return port, data
@@ -88,39 +88,39 @@ def _there(port: Port, values: Mapping[str, memoryview]) -> tuple[Port, memoryvi
     return port._replace(shape=shape, size=prod(shape) * data.itemsize), data[: prod(shape)]
 
 
-def _joined(batch: int, runs: Sequence[tuple[Port, memoryview]], counts: Sequence[int]) -> Tensor:
+def _join_runs(batch: int, runs: Sequence[tuple[Port, memoryview]], counts: Sequence[int]) -> OutputTensor:
     """One answer of all runs, of each as many items as were asked for."""
     port, first = runs[0]
-    if not port.size or not port.of_items(batch):
-        return Tensor(port.name, port.dtype, port.shape, first)
+    if not port.size or not port.begins_with_batch(batch):
+        return OutputTensor(port.name, port.dtype, port.shape, first)
     length = port.elements // batch
     parts = [data[: count * length] for (_, data), count in zip(runs, counts, strict=True)]
     data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts)).cast(port.format)
-    return Tensor(port.name, port.dtype, (sum(counts), *port.shape[1:]), data)
+    return OutputTensor(port.name, port.dtype, (sum(counts), *port.shape[1:]), data)
 
 
-def predictions(
+def make_predictions(
     description: Description,
     fetches: list[memoryview],
     count: int,
     sizes: Sequence[tuple[int, int]] = (),
-    texts: Sequence[Located] = (),
+    texts: Sequence[LocatedText] = (),
 ) -> list[dict[str, Any]]:
     """One answer per item for the first ``count`` of the batch, by output name. ``sizes``, ``texts``: see ``Result``.
 
     A fetch whose first dimension is the batch is cut into its items; any other belongs to every item whole.
     """
-    ports = {port.name: (port, data) for port, data in _found(description, fetches)}
+    ports = {port.name: (port, data) for port, data in _pair_answers(description, fetches)}
     answers: list[dict[str, Any]] = [{} for _ in range(count)]
     for output in description.outputs:
-        told = _answer if output.kind in PLAIN else of_kind(output.kind).answer
+        told = _format_answer if output.kind in PLAIN else import_kind(output.kind).format_answer
         for index, answer in enumerate(answers):
             size, text = sizes[index] if sizes else None, texts[index] if texts else None
-            answer[output.name] = told(output, Item(description, ports, index, size, text))
+            answer[output.name] = told(output, ItemOutputs(description, ports, index, size, text))
     return answers
 
 
-def of_kind(kind: str) -> Any:
+def import_kind(kind: str) -> Any:
     """The module that answers outputs of a ``kind`` that is not PLAIN, imported when it is first needed."""
     return import_module(f".answers.{kind}", __package__)
 
@@ -128,46 +128,46 @@ def of_kind(kind: str) -> Any:
 def require_room(*answers: dict[str, Any]) -> None:
     """Raises AnswerTooLargeError for answers that together are too large an answer of the function."""
     # To write them out only for their length takes as long as to answer some models' requests.
-    if sum(map(_leaves, answers)) * _LEAF > ANSWER_LIMIT - _AROUND:
+    if sum(map(_count_leaves, answers)) * _LEAF > ANSWER_LIMIT - _AROUND:
         require_size(len(json.dumps(answers)), ANSWER_LIMIT)
 
 
-def shortest(dtype: str, elements: int) -> int:
+def compute_min_length(dtype: str, elements: int) -> int:
     """Characters of JSON that so many values have at least, whatever they are."""
     return elements * _SHORTEST.get(dtype, _SHORTEST_INTEGER)
 
 
-def shortest_nested(dtype: str, shape: Sequence[int]) -> int:
+def compute_min_nested_length(dtype: str, shape: Sequence[int]) -> int:
     """The same of lists within lists of ``shape``, each of which adds its brackets."""
     lists = sum(prod(shape[:depth]) for depth in range(1, len(shape)))
-    return shortest(dtype, prod(shape)) + len("[]") * lists
+    return compute_min_length(dtype, prod(shape)) + len("[]") * lists
 
 
-def shortest_predictions(description: Description, count: int) -> int:
-    """Characters that ``predictions`` of ``count`` items have at least."""
+def compute_min_predictions_length(description: Description, count: int) -> int:
+    """Characters that ``make_predictions`` of ``count`` items have at least."""
     ports = {port.name: port for port in description.fetches}
     each = 0
     for output in description.outputs:
         port = ports[output.fetch]
-        shape = port.least[1:] if port.of_items(description.batch) else port.least
+        shape = port.least[1:] if port.begins_with_batch(description.batch) else port.least
         elements = prod(shape)
         if output.kind not in PLAIN:
-            each += of_kind(output.kind).shortest(output, ports)
+            each += import_kind(output.kind).compute_min_length(output, ports)
         elif output.kind == "classification":
             each += _SHORTEST_CLASS * min(elements, output.top_k or elements)
         elif output.kind == "raw":
-            each += shortest_nested(port.dtype, shape)
+            each += compute_min_nested_length(port.dtype, shape)
         else:
-            each += shortest(port.dtype, elements)
+            each += compute_min_length(port.dtype, elements)
     return each * count
 
 
-def shortest_answer(answer: dict[str, Any]) -> int:
+def compute_min_answer_length(answer: dict[str, Any]) -> int:
     """Characters that ``answer`` has at least, without writing it out."""
-    return _leaves(answer) * _SHORTEST_INTEGER
+    return _count_leaves(answer) * _SHORTEST_INTEGER
 
 
-def require_possible(characters: int, limit: int | None, limits: Limits) -> None:
+def require_possible(characters: int, limit: int | None, limits: RequestLimits) -> None:
     """Before the work is done: raises AnswerTooLargeError for an answer of at least so many ``characters`` where
     ``limit`` are passed on, OverBudgetError for one that there is no memory for.
     """
@@ -184,21 +184,21 @@ def require_size(size: int, limit: int) -> None:
         )
 
 
-def _leaves(value: object) -> int:
+def _count_leaves(value: object) -> int:
     """Numbers and pieces of text in ``value``, in whose lists of numbers and of classes one thing is like another."""
     if isinstance(value, dict):
-        return sum(map(_leaves, value.values()))
+        return sum(map(_count_leaves, value.values()))
     if isinstance(value, list):
         first = value[0] if value and isinstance(value[0], dict) else {}
         if "word" in first or any(isinstance(v, list | dict) for v in first.values()):  # words are of any length
-            return sum(map(_leaves, value))
-        return len(value) * _leaves(value[0]) if value else 0
+            return sum(map(_count_leaves, value))
+        return len(value) * _count_leaves(value[0]) if value else 0
     if isinstance(value, str):
         return 1 + len(value) * (1 if value.isascii() else _ESCAPED) // _LEAF
     return 1
 
 
-def numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
+def convert_numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
     """All of ``data``; infinity and NaN are None unless ``strict`` is off."""
     values: list[Any] = list(data)
     if dtype == "float32":  # nine digits are all it has, and half the payload
@@ -209,21 +209,21 @@ def numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
     return [v if isfinite(v) else None for v in values]
 
 
-def _answer(output: Output, item: Item) -> Any:
+def _format_answer(output: Output, item: ItemOutputs) -> Any:
     port, _ = item.fetches[output.fetch]
-    data, shape = item.part(output.fetch)
-    values = numbers(port.dtype, data)
+    data, shape = item.get_values(output.fetch)
+    values = convert_numbers(port.dtype, data)
     if output.kind == "classification":
         if not port.dynamic:
-            return _classes(output, values)
-        rows = [_classes(output, values[at : at + shape[-1]]) for at in range(0, len(values), shape[-1])]
-        return nested(rows, shape[:-1])
+            return _rank_classes(output, values)
+        rows = [_rank_classes(output, values[at : at + shape[-1]]) for at in range(0, len(values), shape[-1])]
+        return nest_values(rows, shape[:-1])
     if output.kind == "regression":
         return values
-    return nested(values, shape)
+    return nest_values(values, shape)
 
 
-def _classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
+def _rank_classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
     """The best first; equal ones in the model's order. An undefined probability (null) comes last."""
     order = sorted(range(len(numbers)), key=lambda i: (numbers[i] is None, -(numbers[i] or 0), i))
     labels = output.labels
@@ -232,7 +232,7 @@ def _classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
     ]
 
 
-def nested(numbers: list[Any], shape: tuple[int, ...]) -> Any:
+def nest_values(numbers: list[Any], shape: tuple[int, ...]) -> Any:
     """``numbers`` (or whatever they are) as lists within lists of ``shape``; of shape () a single number."""
     if not shape:
         return numbers[0]

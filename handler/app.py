@@ -20,12 +20,12 @@ import os
 import sys
 import time
 
-from .budget import Limits
+from .budget import RequestLimits
 from .errors import RetryLater, StartupError
-from .events import answer
-from .inputs import kinds
+from .events import answer_event
+from .inputs import load_kinds
 from .model import open_models
-from .processes import processes
+from .processes import count_processes
 from .server import Server
 from .sources import Sources
 from .telemetry import Telemetry, logger
@@ -45,7 +45,7 @@ try:
     # What a snapshot was made of took its time long before.
     _load_ms = None if _SNAPSHOT else (time.perf_counter() - _began) * 1000
     for description in (models.first.description, *models.first.description.others):
-        kinds(description)  # imports what requests of these kinds need
+        load_kinds(description)  # imports what requests of these kinds need
     # In Lambda the processor is faster while the function starts. PNG's plugin takes 2 ms more, which a caller with
     # another picture would wait for, too.
     if models.first.description.image:
@@ -53,16 +53,16 @@ try:
 
         load_decoders(*(["Png"] if _AHEAD else []))
     memory = int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)
-    limits = Limits.for_memory(memory // processes(), os.environ.get("COLDFORGE_FORMATS", ""))
-    sources = Sources.configured(os.environ)
+    limits = RequestLimits.for_memory(memory // count_processes(), os.environ.get("COLDFORGE_FORMATS", ""))
+    sources = Sources.from_environment(os.environ)
     # A snapshot (SnapStart) holds what is in memory: a run of each brings in every page of the weights, so that a
     # restored instance waits for none.
     if _SNAPSHOT:
-        from .restored import register
+        from .restored import register_hooks
 
         for model in models.values():
             model.warm_up()
-        register()
+        register_hooks()
 except StartupError as error:
     logger.critical(str(error))
     sys.exit(1)
@@ -82,10 +82,10 @@ def lambda_handler(event: object, context: LambdaContext) -> Any:
     first = next(_invocations) == 0
     telemetry = Telemetry(context, models.first.description, cold_start=first and not _WARM)
     if first:
-        telemetry.started(_load_ms)
+        telemetry.record_start(_load_ms)
     try:
-        return answer(event, server, telemetry.call())
+        return answer_event(event, server, telemetry.make_invocation())
     except RetryLater as error:
         raise error.with_traceback(None) from None
     finally:
-        telemetry.flush()
+        telemetry.write_metrics()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ._audio import ffi
-from .budget import FILE_SECONDS, Limits, recording_cost
+from .budget import FILE_SECONDS, RequestLimits, recording_cost
 from .errors import (
     DamagedAudioError,
     HandlerError,
@@ -18,7 +18,7 @@ from .errors import (
     TooLargeError,
     TruncatedAudioError,
 )
-from .recording import Recording, survey
+from .recording import Recording, read_audio_header
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING, Any
 
@@ -44,8 +44,8 @@ def open_decoders(path: str) -> Any:
         raise StartupError(f"{path} cannot be loaded ({error}).") from error
 
 
-def windows(
-    data: bytes, where: str, target: AudioInput, limits: Limits, library: Any, seconds: float = math.inf
+def read_windows(
+    data: bytes, where: str, target: AudioInput, limits: RequestLimits, library: Any, seconds: float = math.inf
 ) -> Windows:
     """The recording ``data``, WAV, FLAC or MP3, as what the model takes. ``where`` names it in messages.
 
@@ -54,18 +54,18 @@ def windows(
     try:
         if len(data) > limits.recording:
             raise TooLargeError(f"has {len(data):,} bytes; at most {limits.recording:,} are allowed")
-        found = survey(data)
+        found = read_audio_header(data)
         _require_allowed(found, target, limits, seconds)
         if not found.frames:
-            found = _counted(found, limits, library, seconds)
+            found = _count_frames(found, limits, library, seconds)
             _require_allowed(found, target, limits, seconds)
-        samples = _at_rate(_mono(found, library), found.rate, target.rate, library)
-        return _cut(samples, target)
+        samples = _resample_mono(_decode_mono(found, library), found.rate, target.rate, library)
+        return _cut_windows(samples, target)
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
 
 
-def resampled(frames: int, rate: int, to: int) -> int:
+def count_resampled(frames: int, rate: int, to: int) -> int:
     """How many samples at the rate ``to`` as many at ``rate`` become."""
     return -(-frames * to // rate)
 
@@ -75,12 +75,12 @@ def count_windows(samples: int, target: AudioInput) -> int:
     return 1 + max(0, -(-(samples - target.length) // target.hop))
 
 
-def _require_allowed(found: Recording, target: AudioInput, limits: Limits, seconds: float) -> None:
+def _require_allowed(found: Recording, target: AudioInput, limits: RequestLimits, seconds: float) -> None:
     """Raises RecordingTooLongError, OverBudgetError, OutOfTimeError, before anything is decoded."""
     if found.frames > limits.recorded_seconds * found.rate:
         length = found.frames / found.rate
         raise RecordingTooLongError(f"is {length:,.0f} s long; at most {limits.recorded_seconds:,} s are allowed")
-    samples = resampled(found.frames, found.rate, target.rate)
+    samples = count_resampled(found.frames, found.rate, target.rate)
     count = count_windows(samples, target)
     if count > limits.items:
         raise RecordingTooLongError(f"has {count:,} windows; at most {limits.items:,} are allowed at a time")
@@ -89,16 +89,16 @@ def _require_allowed(found: Recording, target: AudioInput, limits: Limits, secon
     if found.rate != target.rate:
         ratio = target.rate // common, found.rate // common
     cost = recording_cost(found.frames, found.channels, samples, ratio, count * target.length, limits)
-    limits.require(cost, seconds)
+    limits.require_cost(cost, seconds)
 
 
-def _counted(found: Recording, limits: Limits, library: Any, seconds: float) -> Recording:
+def _count_frames(found: Recording, limits: RequestLimits, library: Any, seconds: float) -> Recording:
     """A file that does not say how many frames it has, with their number."""
     frames = 0
     if found.kind is None:
         affordable = limits.samples * min(1, seconds / FILE_SECONDS) / found.channels
         most = min(limits.recorded_seconds * found.rate, int(affordable)) + 1
-        frames = _read(found, most, ffi.NULL, library)
+        frames = _decode_frames(found, most, ffi.NULL, library)
     if frames < 0:
         raise TruncatedAudioError(_CUT_SHORT)
     if frames == 0:
@@ -106,32 +106,32 @@ def _counted(found: Recording, limits: Limits, library: Any, seconds: float) -> 
     return found._replace(frames=frames)
 
 
-def _mono(found: Recording, library: Any) -> Any:
+def _decode_mono(found: Recording, library: Any) -> Any:
     mono = _floats(found.frames)
     if found.kind is None:
-        if _read(found, found.frames, mono, library) != found.frames:
+        if _decode_frames(found, found.frames, mono, library) != found.frames:
             raise TruncatedAudioError(_CUT_SHORT)
     elif library.cf_mono(ffi.from_buffer(found.samples), found.kind, found.channels, found.frames, mono):
         raise DamagedAudioError("has samples that are no finite numbers")
     return mono
 
 
-def _read(found: Recording, frames: int, mono: Any, library: Any) -> int:
+def _decode_frames(found: Recording, frames: int, mono: Any, library: Any) -> int:
     """Decode the first ``frames`` into ``mono``, or count them where that is NULL. Return how many there are."""
     read = library.cf_mp3_read if found.format == "MP3" else library.cf_flac_read
     return int(read(ffi.from_buffer(found.samples), len(found.samples), frames, mono))
 
 
-def _at_rate(mono: Any, rate: int, to: int, library: Any) -> Any:
+def _resample_mono(mono: Any, rate: int, to: int, library: Any) -> Any:
     if rate == to:
         return mono
-    made = _floats(resampled(len(mono), rate, to))
+    made = _floats(count_resampled(len(mono), rate, to))
     if library.cf_resample(mono, len(mono), rate, to, made):
         raise MemoryError
     return made
 
 
-def _cut(samples: Any, target: AudioInput) -> Windows:
+def _cut_windows(samples: Any, target: AudioInput) -> Windows:
     """``samples`` in windows."""
     length, hop, data = target.length, target.hop, memoryview(ffi.buffer(samples))
     starts = [number * hop for number in range(count_windows(len(samples), target))]

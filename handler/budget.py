@@ -56,14 +56,14 @@ ANSWER_CHARACTER = 24
 """Bytes for each character of an answer's shortest text: numbers as objects, in lists, and written out."""
 
 
-class Cost(NamedTuple):
+class FileCost(NamedTuple):
     """What a file would take: ``bytes`` of memory, and as a ``share`` of the most pixels or samples its work."""
 
     bytes: float
     share: float
 
 
-class Limits(NamedTuple):
+class RequestLimits(NamedTuple):
     """What one request may ask for. Of an animation only the first frame is read, however many there are."""
 
     encoded: int = 10_000_000  # bytes of one image file; Lambda's own limit on a request is about 4.5 MB of image
@@ -78,7 +78,7 @@ class Limits(NamedTuple):
     samples: int = MAX_SAMPLES  # of one recording
 
     @classmethod
-    def for_memory(cls, megabytes: int, formats: str = "") -> Limits:
+    def for_memory(cls, megabytes: int, formats: str = "") -> RequestLimits:
         """The usual limits, with only as many pixels, samples and bytes as a function of this memory has.
 
         ``formats``: the ones to take, as in "JPEG, PNG"; empty is all. Raises StartupError.
@@ -97,7 +97,7 @@ class Limits(NamedTuple):
             samples=min(MAX_SAMPLES, megabytes * SAMPLES_PER_MB),
         )
 
-    def require(self, cost: Cost, seconds: float) -> None:
+    def require_cost(self, cost: FileCost, seconds: float) -> None:
         """Raises OverBudgetError for a file that costs too much, OutOfTimeError where only ``seconds`` are left."""
         if cost.bytes > self.memory or cost.share > 1:
             raise OverBudgetError(
@@ -116,7 +116,7 @@ class Limits(NamedTuple):
             )
 
 
-LARGEST = Limits()
+LARGEST = RequestLimits()
 """The limits of the largest function."""
 
 
@@ -132,17 +132,17 @@ def require_comparisons(texts: Sequence[bytes | str], cost: int, slope: int, wha
         )
 
 
-def image_cost(size: tuple[int, int], target: tuple[int, int], limits: Limits) -> Cost:
+def image_cost(size: tuple[int, int], target: tuple[int, int], limits: RequestLimits) -> FileCost:
     """Return what an image of ``size`` takes that is decoded, and resized to ``target``, by whatever method."""
     (width, height), (to_width, to_height) = size, target
     between = max(max(width, to_width) * to_height, to_width * max(height, to_height))
     pixels = width * height
-    return Cost(max(DECODE_BYTES * pixels, RESIZE_BYTES * pixels + BETWEEN_BYTES * between), pixels / limits.pixels)
+    return FileCost(max(DECODE_BYTES * pixels, RESIZE_BYTES * pixels + BETWEEN_BYTES * between), pixels / limits.pixels)
 
 
 def recording_cost(
-    frames: int, channels: int, samples: int, ratio: tuple[int, int], windowed: int, limits: Limits
-) -> Cost:
+    frames: int, channels: int, samples: int, ratio: tuple[int, int], windowed: int, limits: RequestLimits
+) -> FileCost:
     """Return what a recording of ``frames`` takes that becomes ``samples`` of one channel.
 
     ``ratio``: the new rate to the old one in lowest terms; zeros where they are the same. ``windowed``: the samples of
@@ -151,4 +151,4 @@ def recording_cost(
     up, down = ratio
     taps, resampled = (2 * CROSSINGS * max(up, down) + up, samples) if up else (0, 0)
     share = max((frames * channels + resampled) / limits.samples, taps / MAX_TAPS)
-    return Cost(4 * (frames + resampled) + 8 * windowed + 8 * taps, share)
+    return FileCost(4 * (frames + resampled) + 8 * windowed + 8 * taps, share)

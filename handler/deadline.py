@@ -25,7 +25,7 @@ def require_time(seconds_left: Callable[[], float]) -> None:
         raise OutOfTimeError("the function ran out of time; send fewer or shorter texts at a time")
 
 
-def unlimited() -> float:
+def no_deadline() -> float:
     """Return the seconds left to a caller that nobody ends."""
     return math.inf
 

@@ -52,7 +52,7 @@ class Port(NamedTuple):
         """The shape where the data gives nothing."""
         return tuple(0 if at in self.dynamic else size for at, size in enumerate(self.shape))
 
-    def of_items(self, batch: int) -> bool:
+    def begins_with_batch(self, batch: int) -> bool:
         """Whether it begins with a batch of so many."""
         return self.shape[:1] == (batch,) and 0 not in self.dynamic
 
@@ -213,15 +213,15 @@ class Description(NamedTuple):
         """Whether everything that goes in and comes out begins with the batch: then any number of items is taken."""
         sizes = self.sizes or (Size(self.feeds, self.fetches),)
         ports = (port for size in sizes for port in (*size.feeds, *size.fetches))
-        return all(port.size and not port.dynamic and port.of_items(self.batch) for port in ports)
+        return all(port.size and not port.dynamic and port.begins_with_batch(self.batch) for port in ports)
 
     @property
     def text_alone(self) -> bool:
         """Whether it takes a text and nothing else."""
-        return bool(self.texts_of) or (self.text is not None and len(self.text.feeds) == len(self.feeds))
+        return bool(self.text_input) or (self.text is not None and len(self.text.feeds) == len(self.feeds))
 
     @property
-    def alike(self) -> bool:
+    def has_fixed_outputs(self) -> bool:
         """Whether what it gives has one shape in all of its sizes."""
         return all(size.fetches == self.fetches for size in self.sizes)
 
@@ -232,24 +232,24 @@ class Description(NamedTuple):
         return tuple(port for port in self.fetches if port.name not in shapes)
 
     @property
-    def made(self) -> frozenset[str]:
+    def string_feeds(self) -> frozenset[str]:
         """The feeds that the function makes of strings."""
         return frozenset(feed for one in self.strings for feed in one.feeds)
 
     @property
-    def given(self) -> tuple[Port, ...]:
+    def tensor_inputs(self) -> tuple[Port, ...]:
         """The feeds that callers give as tensors, where they give no picture, recording or text."""
-        return tuple(port for port in self.feeds if port.name not in self.made) if self.strings else self.feeds
+        return tuple(port for port in self.feeds if port.name not in self.string_feeds) if self.strings else self.feeds
 
     @property
-    def taken(self) -> tuple[Port, ...]:
+    def caller_inputs(self) -> tuple[Port, ...]:
         """What callers give, where they give no picture, recording or text: ``given``, and strings, of no size."""
-        return (*self.given, *(Port(one.name, "string", one.shape, 0) for one in self.strings))
+        return (*self.tensor_inputs, *(Port(one.name, "string", one.shape, 0) for one in self.strings))
 
     @property
-    def texts_of(self) -> str:
+    def text_input(self) -> str:
         """The input of strings that a text alone is meant for; empty where there is none, or another input."""
-        alone = len(self.strings) == 1 and not self.given and self.strings[0].each == 1
+        alone = len(self.strings) == 1 and not self.tensor_inputs and self.strings[0].each == 1
         return self.strings[0].name if alone else ""
 
     @property
@@ -257,7 +257,7 @@ class Description(NamedTuple):
         """Whether inputs are of one shape only, but for the batch."""
         return not self.sizes and not self.pad
 
-    def open(self, port: Port) -> list[int]:
+    def find_open_shape(self, port: Port) -> list[int]:
         """The shape of ``port``, with -1 where it takes any number of items, has another size in another, or the data
         decides."""
         ports = [p for size in self.sizes for p in (*size.feeds, *size.fetches) if p.name == port.name]
@@ -266,7 +266,7 @@ class Description(NamedTuple):
             fixed[0] = False
         return [size if known else -1 for size, known in zip(port.shape, fixed, strict=True)]
 
-    def of_signature(self, name: str) -> Description:
+    def select_signature(self, name: str) -> Description:
         """The description of the signature ``name``; of the first where it is empty. Raises WrongFieldError."""
         signatures: tuple[Description, ...] = (self, *self.others)
         for one in signatures:
@@ -275,7 +275,7 @@ class Description(NamedTuple):
         names = ", ".join(f'"{one.signature}"' for one in signatures if one.signature) or "only one, without a name"
         raise WrongFieldError(f'there is no signature "{name[:64]}"; choose from {names}')
 
-    def of_size(self, number: int) -> Description:
+    def select_size(self, number: int) -> Description:
         """The description in the size ``number``, an index into ``sizes``; 0 for a model of one size."""
         if number == self.size:
             return self
@@ -283,12 +283,12 @@ class Description(NamedTuple):
         return self._replace(feeds=feeds, fetches=fetches, size=number)
 
     @property
-    def in_sizes(self) -> list[Description]:
+    def size_variants(self) -> list[Description]:
         """The description in each of its sizes, in their order; itself alone for a model of one size."""
-        return [self.of_size(number) for number in range(len(self.sizes) or 1)]
+        return [self.select_size(number) for number in range(len(self.sizes) or 1)]
 
 
-def runs(count: int, batches: tuple[int, ...], in_parts: bool = False) -> Iterator[int]:
+def split_runs(count: int, batches: tuple[int, ...], in_parts: bool = False) -> Iterator[int]:
     """How many of ``count`` items each run takes.
 
     As many as the largest of ``batches`` that they fill; or all that are left, where those are three quarters of the
@@ -304,12 +304,12 @@ def runs(count: int, batches: tuple[int, ...], in_parts: bool = False) -> Iterat
         count -= taken
 
 
-def parse(text: str) -> Description:
+def parse_description(text: str) -> Description:
     """The JSON of ``cf_describe``. Raises StartupError when it is not what this handler understands."""
     try:
         data = json.loads(text)
-        others = [_signature(data, own) for own in data.get("signatures", [])]
-        description = _signature(data, data)._replace(others=tuple(others))
+        others = [_parse_signature(data, own) for own in data.get("signatures", [])]
+        description = _parse_signature(data, data)._replace(others=tuple(others))
         for one in (description, *others):
             _require_consistent(one)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -320,44 +320,44 @@ def parse(text: str) -> Description:
     return description
 
 
-def _signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
+def _parse_signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
     """The model of ``data``, with what one signature takes and gives."""
     image, nan = own["image"], own.get("nan", ())
-    size = _size(own, nan)
+    size = _parse_size(own, nan)
     return Description(
         name=data["model"]["name"],
         version=data["model"]["version"],
         batch=data["batch"],
         feeds=size.feeds,
         fetches=size.fetches,
-        image=image and _image(image),
-        outputs=tuple(map(_output, own["outputs"])),
+        image=image and _parse_image(image),
+        outputs=tuple(map(_parse_output, own["outputs"])),
         builder=str(data.get("coldforge", "")),
         stateful=bool(own.get("states")),
         batches=tuple(data.get("batches") or [data["batch"]]),
         in_parts=data.get("in_parts", False) is True,
         weights=data["weights"]["layout"] if data.get("weights") else "",
-        sizes=tuple(_size(s, nan) for s in own.get("shapes", [])),
+        sizes=tuple(_parse_size(s, nan) for s in own.get("shapes", [])),
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
         audio=AudioInput(**{key: own["audio"][key] for key in AudioInput._fields}) if own.get("audio") else None,
-        strings=tuple(map(_strings, own.get("strings", []))),
+        strings=tuple(map(_parse_strings, own.get("strings", []))),
         text=TextInput(**{key: own["text"][key] for key in TextInput._fields}) if own.get("text") else None,
-        examples=_examples(own["examples"]) if own.get("examples") else None,
+        examples=_parse_examples(own["examples"]) if own.get("examples") else None,
     )
 
 
-def _strings(data: dict[str, Any]) -> StringInput:
+def _parse_strings(data: dict[str, Any]) -> StringInput:
     return StringInput(data["name"], tuple(data["shape"]), tuple(data["feeds"]), str(data.get("tokens", "")))
 
 
-def _size(data: dict[str, Any], nan: Sequence[str]) -> Size:
+def _parse_size(data: dict[str, Any], nan: Sequence[str]) -> Size:
     """``nan``: the feeds that take NaN."""
-    feeds = tuple(_port(p)._replace(nan=p["name"] in nan) for p in data["feeds"])
-    return Size(feeds, tuple(_port(p) for p in data["fetches"]))
+    feeds = tuple(_parse_port(p)._replace(nan=p["name"] in nan) for p in data["feeds"])
+    return Size(feeds, tuple(_parse_port(p) for p in data["fetches"]))
 
 
-def _port(data: dict[str, Any]) -> Port:
+def _parse_port(data: dict[str, Any]) -> Port:
     dynamic, shape_fetch = tuple(data.get("dynamic", ())), str(data.get("shape_fetch", ""))
     port = Port(data["name"], data["dtype"], tuple(data["shape"]), data["bytes"], dynamic, shape_fetch)
     if memoryview(b"").cast(port.format).itemsize * port.elements != port.size:
@@ -365,7 +365,7 @@ def _port(data: dict[str, Any]) -> Port:
     return port
 
 
-def _output(data: dict[str, Any]) -> Output:
+def _parse_output(data: dict[str, Any]) -> Output:
     output = Output(data["name"], data["fetch"], data["kind"], tuple(data["labels"]), data["top_k"])
     detection = Detection(**{key: data[key] for key in Detection._fields}) if output.kind == "detection" else None
     written, normalise = str(data.get("format", "")), bool(data.get("normalise"))
@@ -373,7 +373,7 @@ def _output(data: dict[str, Any]) -> Output:
     return output._replace(join=bool(data.get("join")), ignore=tuple(data.get("ignore", ())))
 
 
-def _image(data: dict[str, Any]) -> ImageInput:
+def _parse_image(data: dict[str, Any]) -> ImageInput:
     """Unknown keys are a later version's, and mean nothing here."""
     known: dict[str, Any] = {key: data[key] for key in ImageInput._fields if key in data}
     for key in ("padding", "background"):
@@ -382,7 +382,7 @@ def _image(data: dict[str, Any]) -> ImageInput:
     return ImageInput(**known)
 
 
-def _examples(data: dict[str, Any]) -> ExampleInput:
+def _parse_examples(data: dict[str, Any]) -> ExampleInput:
     def default(value: Any) -> bytes | tuple[bytes, ...] | None:
         if isinstance(value, list):
             return tuple(text.encode() for text in value)
@@ -422,9 +422,11 @@ def _require_consistent(description: Description) -> None:
         _require_tokens(description)
     if any(not one.shape or one.shape[0] != description.batch for one in description.strings):
         raise ValueError(f"strings that do not begin with the batch, {description.batch}")
-    if not description.made <= sizes.keys():
+    if not description.string_feeds <= sizes.keys():
         raise ValueError("strings that become no feeds")
-    if description.examples and {f.name for f in description.examples.features} != {p.name for p in description.taken}:
+    if description.examples and {f.name for f in description.examples.features} != {
+        p.name for p in description.caller_inputs
+    }:
         raise ValueError("tf.Examples that do not have all that the model takes")
     image = description.image
     if image is None:

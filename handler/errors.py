@@ -20,7 +20,7 @@ class Refusal(NamedTuple):
     retryable: bool = False  # the same request may succeed later
 
 
-def refusal(error: Exception, request_id: str) -> Refusal:
+def make_refusal(error: Exception, request_id: str) -> Refusal:
     """An error that is not the caller's is only named by the request that its log lines stand under."""
     if isinstance(error, HandlerError):
         return Refusal(error.status, error.code, error.message, error.retryable)

@@ -17,11 +17,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from .budget import JSON_VALUE, TEXTS_TOGETHER, Limits
+from .budget import JSON_VALUE, TEXTS_TOGETHER, RequestLimits
 from .description import Description
 from .errors import NotTextError, TooLargeError, WrongExampleError, WrongFieldError, WrongShapeError
 from .request import Request, encoded_file
-from .tensors import require_finite, require_held, require_items
+from .tensors import require_finite, require_items, require_tensor_memory
 from .tuples import NamedTuple
 
 KINDS = {"string": (0x0A, "bytes_list"), "float32": (0x12, "float_list"), "int64": (0x1A, "int64_list")}
@@ -50,10 +50,10 @@ class _DamagedError(Exception):
     """Bytes that are no such message."""
 
 
-def parsed(data: bytes, features: Sequence[Feature]) -> list[Value]:
+def parse_example(data: bytes, features: Sequence[Feature]) -> list[Value]:
     """The values of ``features`` in one serialized tf.Example. Raises WrongExampleError, which names the feature."""
     try:
-        found = _features(data, {feature.key.encode() for feature in features})
+        found = _locate_features(data, {feature.key.encode() for feature in features})
     except (_DamagedError, IndexError):
         raise WrongExampleError("the bytes are no tf.Example") from None
     values: list[Value] = []
@@ -65,26 +65,26 @@ def parsed(data: bytes, features: Sequence[Feature]) -> list[Value]:
             values.append(feature.default)
             continue
         try:
-            values.append(_value(data, start, end, feature))
+            values.append(_parse_value(data, start, end, feature))
         except (_DamagedError, IndexError):
             raise WrongExampleError(f'the feature "{feature.key}" is damaged') from None
     return values
 
 
-def features_of(description: Description) -> tuple[Feature, ...]:
+def list_features(description: Description) -> tuple[Feature, ...]:
     """What an example has to have for the model."""
     assert description.examples is not None
-    ports = {port.name: port for port in description.taken}
+    ports = {port.name: port for port in description.caller_inputs}
     return tuple(
         Feature(one.key, ports[one.name].dtype, ports[one.name].elements // description.batch, one.default)
         for one in description.examples.features
     )
 
 
-def request_of(
+def make_request(
     examples: Sequence[object],
     description: Description,
-    limits: Limits,
+    limits: RequestLimits,
     require_answer: Callable[[int], None] = lambda count: None,
 ) -> Request:
     """A request of serialized tf.Examples alone: bytes, or base64 text of them. Raises HandlerError.
@@ -98,18 +98,18 @@ def request_of(
     require_items({description.examples.name: count}, description, limits)
     if count != description.batch and not description.batched:
         raise WrongShapeError(f"{where} has {count} items; this model takes {description.batch} at a time")
-    names, features = [one.name for one in description.examples.features], features_of(description)
-    require_held(names, count, description, limits)
+    names, features = [one.name for one in description.examples.features], list_features(description)
+    require_tensor_memory(names, count, description, limits)
     limits.require_memory(JSON_VALUE * count * sum(one.size for one in features if one.dtype == "string"))
     require_answer(count)
     columns: list[list[Value]] = [[] for _ in features]
-    by_name = {port.name: port for port in description.taken}
+    by_name = {port.name: port for port in description.caller_inputs}
     ports = [by_name[name] for name in names]
     for number, example in enumerate(examples):
         place = f"{where}[{number}]"
-        data = example if isinstance(example, bytes) else _decoded(example, place, limits)
+        data = example if isinstance(example, bytes) else _decode_example(example, place, limits)
         try:
-            values = parsed(data, features)
+            values = parse_example(data, features)
         except WrongExampleError as error:
             raise WrongExampleError(f"{place}: {error.message}") from error.__cause__
         for column, value, feature, port in zip(columns, values, features, ports, strict=True):
@@ -131,12 +131,12 @@ def request_of(
     return Request((), inputs, description.name, signature=description.signature, strings=strings)
 
 
-def _decoded(example: object, place: str, limits: Limits) -> bytes:
+def _decode_example(example: object, place: str, limits: RequestLimits) -> bytes:
     """An example of no features at all has no bytes."""
     return encoded_file(example, place, limits.encoded).data if example != "" else b""
 
 
-def _require_texts(texts: Sequence[bytes], where: str, limits: Limits) -> None:
+def _require_texts(texts: Sequence[bytes], where: str, limits: RequestLimits) -> None:
     """The steps behind take UTF-8."""
     for text in texts:
         if len(text) > limits.characters:
@@ -147,7 +147,7 @@ def _require_texts(texts: Sequence[bytes], where: str, limits: Limits) -> None:
             raise NotTextError(f"{where} is not UTF-8") from None
 
 
-def _features(data: bytes, wanted: set[bytes]) -> dict[bytes, tuple[int, int]]:
+def _locate_features(data: bytes, wanted: set[bytes]) -> dict[bytes, tuple[int, int]]:
     """Where each ``wanted`` feature begins and ends, by key: the last of a key that is not empty. Raises _DamagedError.
 
     Raises IndexError, too, where the bytes end in a number.
@@ -156,15 +156,15 @@ def _features(data: bytes, wanted: set[bytes]) -> dict[bytes, tuple[int, int]]:
     at, size = 0, len(data)
     while at < size:
         tag = data[at]
-        start, end = _field(data, at + 1, size)
+        start, end = _locate_field(data, at + 1, size)
         if tag & 7 != _LENGTH or tag >= 0x80 or tag < _FIRST:
             raise _DamagedError
         at = start if tag == _FIRST else end
         while at < end:  # the map's entries
             if data[at] != _FIRST:
                 raise _DamagedError
-            entry, at = _field(data, at + 1, end)
-            key, feature = _entry(data, entry, at)
+            entry, at = _locate_field(data, at + 1, end)
+            key, feature = _parse_entry(data, entry, at)
             if feature[0] != feature[1] and key in wanted:
                 if data[feature[0]] not in _TAGS:  # also of one that another takes the place of
                     raise _DamagedError
@@ -172,7 +172,7 @@ def _features(data: bytes, wanted: set[bytes]) -> dict[bytes, tuple[int, int]]:
     return found
 
 
-def _entry(data: bytes, at: int, end: int) -> tuple[bytes, tuple[int, int]]:
+def _parse_entry(data: bytes, at: int, end: int) -> tuple[bytes, tuple[int, int]]:
     """The key, and where its feature begins and ends."""
     key, feature, left = b"", (0, 0), {_FIRST, _SECOND}
     while at < end:
@@ -180,7 +180,7 @@ def _entry(data: bytes, at: int, end: int) -> tuple[bytes, tuple[int, int]]:
         if tag not in left:
             raise _DamagedError
         left.discard(tag)
-        start, at = _field(data, at + 1, end)
+        start, at = _locate_field(data, at + 1, end)
         if tag == _FIRST:
             key = data[start:at]
         else:
@@ -190,11 +190,11 @@ def _entry(data: bytes, at: int, end: int) -> tuple[bytes, tuple[int, int]]:
     return key, feature
 
 
-def _value(data: bytes, at: int, end: int, feature: Feature) -> Value:
+def _parse_value(data: bytes, at: int, end: int, feature: Feature) -> Value:
     tag, name = KINDS[feature.dtype]
     if data[at] != tag:
         raise WrongExampleError(f'the feature "{feature.key}" is {_NAMES[data[at]]}; the model takes {name}')
-    at, stop = _field(data, at + 1, end)
+    at, stop = _locate_field(data, at + 1, end)
     if stop != end:
         raise _DamagedError
     if feature.dtype == "string":
@@ -202,23 +202,27 @@ def _value(data: bytes, at: int, end: int, feature: Feature) -> Value:
         while at < end:
             if data[at] != _FIRST:
                 raise _DamagedError
-            start, at = _field(data, at + 1, end)
+            start, at = _locate_field(data, at + 1, end)
             strings.append((start, at))
             if len(strings) > feature.size:
                 break
         _require_count(len(strings), feature)
         return tuple(data[start:stop] for start, stop in strings)
     if at < end and data[at] == _FIRST:
-        at, stop = _field(data, at + 1, end)
+        at, stop = _locate_field(data, at + 1, end)
         if stop != end:
             raise _DamagedError
-        return _packed_floats(data[at:end], feature) if feature.dtype == "float32" else _integers(data[at:end], feature)
+        return (
+            _packed_floats(data[at:end], feature)
+            if feature.dtype == "float32"
+            else _parse_integers(data[at:end], feature)
+        )
     if feature.dtype == "float32":
         if (end - at) % 5 or any(tag != _FIXED for tag in data[at:end:5]):
             raise _DamagedError
         _require_count((end - at) // 5, feature)
         return b"".join([data[one : one + 4] for one in range(at + 1, end, 5)])
-    return _integers(data[at:end], feature, one_by_one=True)
+    return _parse_integers(data[at:end], feature, one_by_one=True)
 
 
 def _packed_floats(data: bytes, feature: Feature) -> bytes:
@@ -228,7 +232,7 @@ def _packed_floats(data: bytes, feature: Feature) -> bytes:
     return data
 
 
-def _integers(data: bytes, feature: Feature, *, one_by_one: bool = False) -> bytes:
+def _parse_integers(data: bytes, feature: Feature, *, one_by_one: bool = False) -> bytes:
     """Varints in a row; each behind its tag where they are ``one_by_one``."""
     if data.isascii() and not one_by_one:  # one byte each
         _require_count(len(data), feature)
@@ -240,7 +244,7 @@ def _integers(data: bytes, feature: Feature, *, one_by_one: bool = False) -> byt
             if data[at] != _VARINT:
                 raise _DamagedError
             at += 1
-        value, at = _varint(data, at)
+        value, at = _parse_varint(data, at)
         value &= (1 << 64) - 1
         values.append(value - (value >> 63 << 64))
         if len(values) > feature.size:
@@ -256,19 +260,19 @@ def _require_count(count: int, feature: Feature) -> None:
         raise WrongExampleError(f'the feature "{feature.key}" must have {feature.size:,} {many}, not {found}')
 
 
-def _field(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _locate_field(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Where a field of so many bytes, whose length stands at ``at``, begins and ends: no later than at ``end``."""
     length = data[at]
     if length < 0x80:
         start = at + 1
     else:
-        length, start = _varint(data, at)
+        length, start = _parse_varint(data, at)
     if start + length > end:
         raise _DamagedError
     return start, start + length
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at ``at``, of ten bytes at most, and where it ends."""
     value = 0
     for shift in range(0, 70, 7):

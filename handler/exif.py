@@ -15,10 +15,10 @@ _NUMBERS = {3: "H", 4: "I"}  # the types that such an entry may have: SHORT, LON
 _XMP = rb'tiff:Orientation(?:="|>)([0-9])'
 
 
-def orientation(exif: bytes, xmp: bytes = b"") -> int:
+def read_orientation(exif: bytes, xmp: bytes = b"") -> int:
     """1 to 8, of a TIFF file ``exif`` with or without ``Exif\\0\\0`` before it; UPRIGHT where nothing says anything."""
     try:
-        value = _entry(exif.removeprefix(b"Exif\0\0"))
+        value = _find_orientation(exif.removeprefix(b"Exif\0\0"))
     except struct.error:  # it ends early, or points beyond its end
         value = None
     if value is None and xmp and (found := re.search(_XMP, xmp)):
@@ -26,7 +26,7 @@ def orientation(exif: bytes, xmp: bytes = b"") -> int:
     return value if value is not None and 1 <= value <= 8 else UPRIGHT
 
 
-def _entry(tiff: bytes) -> int | None:
+def _find_orientation(tiff: bytes) -> int | None:
     """The entry of the first directory. Raises struct.error."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
     if order is None:

@@ -22,25 +22,25 @@ class Fit(NamedTuple):
     size: tuple[int, int]
     offset: tuple[int, int] = (0, 0)
 
-    def origin(self, x: float, y: float) -> tuple[float, float]:
+    def map_to_source(self, x: float, y: float) -> tuple[float, float]:
         """The point of the picture that the point ``x``, ``y`` of the target shows, in pixels from the upper left."""
         left, top, right, bottom = self.box
         across, down = (right - left) / self.size[0], (bottom - top) / self.size[1]
         return left + (x - self.offset[0]) * across, top + (y - self.offset[1]) * down
 
-    def part(self, target: tuple[int, int]) -> tuple[int, int, int, int]:
+    def find_visible_part(self, target: tuple[int, int]) -> tuple[int, int, int, int]:
         """What a target of that size has of the resized picture: left, top, right, bottom, in its pixels."""
         (x, y), (width, height) = self.offset, self.size
         return max(0, -x), max(0, -y), min(width, target[0] - x), min(height, target[1] - y)
 
 
-def float32(value: float) -> float:
+def round_float32(value: float) -> float:
     """``value`` rounded to the nearest float32."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
 
 
-def placement(size: tuple[int, int], target: ImageInput) -> Fit:
+def place_image(size: tuple[int, int], target: ImageInput) -> Fit:
     """How a picture of ``size`` becomes ``target``, to the pixel as in Keras and TensorFlow.
 
     cover: ``keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)``, which is ``smart_resize``.
@@ -48,18 +48,18 @@ def placement(size: tuple[int, int], target: ImageInput) -> Fit:
     as TensorFlow's own networks do it, whose ``crop`` is a part of the short side.
     """
     if target.fit == "square":
-        return _square(size, target)
+        return _crop_square(size, target)
     if target.fit in ("short", "short_rounded"):
-        return _short(size, target)
+        return _resize_short_side(size, target)
     left, top = (min(int((side - side * target.crop) / 2), (side - 1) // 2) for side in size)
-    inner = _placement((size[0] - 2 * left, size[1] - 2 * top), target)
+    inner = _place_whole((size[0] - 2 * left, size[1] - 2 * top), target)
     if not left and not top:
         return inner
     x, y, right, bottom = inner.box
     return inner._replace(box=(left + x, top + y, left + right, top + bottom))
 
 
-def _placement(size: tuple[int, int], target: ImageInput) -> Fit:
+def _place_whole(size: tuple[int, int], target: ImageInput) -> Fit:
     width, height = size
     whole, wanted = (0, 0, width, height), (target.width, target.height)
     if target.fit == "cover":
@@ -69,9 +69,9 @@ def _placement(size: tuple[int, int], target: ImageInput) -> Fit:
         return Fit((left, top, left + kept_width, top + kept_height), wanted)
     if target.fit == "contain":
         # In float32, in which TensorFlow may find a picture to be one pixel narrower than it is.
-        ratio = max(float32(width / target.width), float32(height / target.height))
-        shown = float32(width / ratio), float32(height / ratio)
-        offset = float32(target.width - shown[0]) / 2, float32(target.height - shown[1]) / 2
+        ratio = max(round_float32(width / target.width), round_float32(height / target.height))
+        shown = round_float32(width / ratio), round_float32(height / ratio)
+        offset = round_float32(target.width - shown[0]) / 2, round_float32(target.height - shown[1]) / 2
         return Fit(
             whole,
             (max(1, math.floor(shown[0])), max(1, math.floor(shown[1]))),
@@ -80,21 +80,21 @@ def _placement(size: tuple[int, int], target: ImageInput) -> Fit:
     return Fit(whole, wanted)
 
 
-def _square(size: tuple[int, int], target: ImageInput) -> Fit:
+def _crop_square(size: tuple[int, int], target: ImageInput) -> Fit:
     """``center_crop_image`` of TensorFlow's model garden."""
     short = min(size)
-    side = max(1, min(short, int(float32(float32(target.crop) * short))))
+    side = max(1, min(short, int(round_float32(round_float32(target.crop) * short))))
     left, top = ((edge - side + 1) // 2 for edge in size)
     return Fit((left, top, left + side, top + side), (target.width, target.height))
 
 
-def _short(size: tuple[int, int], target: ImageInput) -> Fit:
+def _resize_short_side(size: tuple[int, int], target: ImageInput) -> Fit:
     """``aspect_preserving_resize`` and ``central_crop`` of TensorFlow's networks.
 
     They cut lengths down to whole numbers; short_rounded takes the nearest ones.
     """
     whole = round if target.fit == "short_rounded" else int
     wanted = target.width, target.height
-    scale = float32(round(min(wanted) / target.crop) / min(size))
-    width, height = (max(whole(float32(edge * scale)), least) for edge, least in zip(size, wanted, strict=True))
+    scale = round_float32(round(min(wanted) / target.crop) / min(size))
+    width, height = (max(whole(round_float32(edge * scale)), least) for edge, least in zip(size, wanted, strict=True))
     return Fit((0, 0, *size), (width, height), (-((width - wanted[0]) // 2), -((height - wanted[1]) // 2)))

@@ -6,7 +6,7 @@ import gc
 import json
 
 from .answer import ANSWER_LIMIT
-from .budget import JSON_VALUE, Limits
+from .budget import JSON_VALUE, RequestLimits
 from .errors import NotJsonError
 from .tuples import NamedTuple
 from .typed import Any
@@ -27,12 +27,12 @@ class HttpRequest(NamedTuple):
     body: bytes
     answer_limit: int = ANSWER_LIMIT
 
-    def json(self, like: str, limits: Limits) -> Any:
+    def parse_json(self, like: str, limits: RequestLimits) -> Any:
         """The body. ``like``: what is wanted, for the message. Raises NotJsonError, OverBudgetError."""
         values = sum(map(self.body.count, (b",", b"[", b"{")))  # of these and texts, at most so many
         limits.require_memory(len(self.body) + values * JSON_VALUE)
         try:
-            return _parsed(self.body)
+            return _load_json(self.body)
         except json.JSONDecodeError as error:
             reason = f"{error.msg}, line {error.lineno}, column {error.colno}"
         except RecursionError:
@@ -42,7 +42,7 @@ class HttpRequest(NamedTuple):
         raise NotJsonError(f"the body is not JSON ({reason}); send JSON like {like}")
 
 
-def _parsed(text: bytes) -> Any:
+def _load_json(text: bytes) -> Any:
     """``text`` as JSON. What is made of it holds no circles, so nobody looks for any: of 2,000,000 lists that would
     take a second, and five times as long as parsing. Raises ValueError, RecursionError.
     """
@@ -75,6 +75,6 @@ class HttpResponse(NamedTuple):
         return (len(self.body) + 2) // 3 * 4
 
     @classmethod
-    def of_json(cls, answer: object, status: int = 200) -> HttpResponse:
+    def from_json(cls, answer: object, status: int = 200) -> HttpResponse:
         headers = {"content-type": "application/json", "x-content-type-options": "nosniff"}
         return cls(status, headers, json.dumps(answer).encode())

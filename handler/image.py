@@ -14,7 +14,7 @@ import sys
 import warnings
 from types import ModuleType
 
-from .budget import MAX_SIDE, Limits, image_cost
+from .budget import MAX_SIDE, RequestLimits, image_cost
 from .errors import (
     DamagedImageError,
     HandlerError,
@@ -25,11 +25,11 @@ from .errors import (
     TruncatedImageError,
     UnsupportedImageError,
 )
-from .exif import orientation
-from .fit import Fit, placement
-from .later import deferred
-from .resize import resize
-from .survey import survey
+from .exif import read_orientation
+from .fit import Fit, place_image
+from .later import defer_imports
+from .resize import resize_image
+from .survey import read_image_header
 from .tuples import NamedTuple
 from .typed import STAND_INS, TYPE_CHECKING
 
@@ -73,10 +73,10 @@ _UNUSED: dict[str, dict[str, object]] = {
 def load_decoders(*more: str) -> None:
     """Import what most pictures need, and the plugins ``more``, ahead of the first; others come when their files do."""
     for name in ("Jpeg", *more):
-        _plugin(name)
+        _import_plugin(name)
 
 
-def _plugin(name: str) -> ModuleType:
+def _import_plugin(name: str) -> ModuleType:
     """Pillow's module for the format ``name``."""
     full = f"PIL.{name}ImagePlugin"
     if full in sys.modules:
@@ -87,23 +87,25 @@ def _plugin(name: str) -> ModuleType:
     unused = _UNUSED | {"typing": STAND_INS | {"NamedTuple": NamedTuple}}
     if name == "Png":  # which uses palettes where a picture has one, GIF's plugin at once
         unused["PIL.ImagePalette"] = {}
-    with deferred(unused):
+    with defer_imports(unused):
         return importlib.import_module(full)
 
 
-class Pixels(NamedTuple):
+class ImagePixels(NamedTuple):
     """A picture as the model takes it: row-major, uint8. ``size``: of what is in the file, upright."""
 
     data: bytes
     size: tuple[int, int]
 
 
-def pixels(data: bytes, where: str, target: ImageInput, limits: Limits, seconds: float = math.inf) -> bytes:
-    """The image file ``data`` as ``target.size`` bytes, row-major, uint8: see ``read``."""
-    return read(data, where, target, limits, seconds).data
+def read_pixels(data: bytes, where: str, target: ImageInput, limits: RequestLimits, seconds: float = math.inf) -> bytes:
+    """The image file ``data`` as ``target.size`` bytes, row-major, uint8: see ``read_image``."""
+    return read_image(data, where, target, limits, seconds).data
 
 
-def read(data: bytes, where: str, target: ImageInput, limits: Limits, seconds: float = math.inf) -> Pixels:
+def read_image(
+    data: bytes, where: str, target: ImageInput, limits: RequestLimits, seconds: float = math.inf
+) -> ImagePixels:
     """The picture in the image file ``data``. ``where`` names it in messages.
 
     ``seconds`` are left for it. Raises HandlerError.
@@ -111,13 +113,13 @@ def read(data: bytes, where: str, target: ImageInput, limits: Limits, seconds: f
     try:
         if len(data) > limits.encoded:
             raise TooLargeError(f"has {len(data):,} bytes; at most {limits.encoded:,} are allowed")
-        decoded = _decode(data, target, limits, seconds)
-        return Pixels(decoded.resized_to(target).tobytes(), decoded.size)
+        decoded = _decode_image(data, target, limits, seconds)
+        return ImagePixels(decoded.resized_to(target).tobytes(), decoded.size)
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
 
 
-class _Decoded(NamedTuple):
+class _DecodedImage(NamedTuple):
     """``picture`` is upright and in the target's colour mode, and 1/``scale`` of what is in the file, which has
     ``size``, upright.
 
@@ -137,45 +139,45 @@ class _Decoded(NamedTuple):
         left, top, right, bottom = fit.box
         box = (left / scale + x, top / scale + y, right / scale + x, bottom / scale + y)
         size = target.width, target.height
-        part = fit.part(size)
-        picture = resize(self.picture, fit.size, target.resize, target.antialias, box, part, target.grid)
+        part = fit.find_visible_part(size)
+        picture = resize_image(self.picture, fit.size, target.resize, target.antialias, box, part, target.grid)
         if picture.size == size:
             return picture
-        canvas = Image.new(picture.mode, size, _colour(target.padding, target.mode))
+        canvas = Image.new(picture.mode, size, _expand_colour(target.padding, target.mode))
         canvas.paste(picture, (fit.offset[0] + part[0], fit.offset[1] + part[1]))
         return canvas
 
 
-def format_of(data: bytes) -> str | None:
+def detect_format(data: bytes) -> str | None:
     """Name Pillow's module for the format that the first bytes of ``data`` are of; None for no image that is known."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for magic, name in _MAGIC if data.startswith(magic)), None)
 
 
-def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> _Decoded:
-    plugin = format_of(data)
+def _decode_image(data: bytes, target: ImageInput, limits: RequestLimits, seconds: float) -> _DecodedImage:
+    plugin = detect_format(data)
     if plugin is None or plugin.upper() not in limits.formats:
-        raise NotAnImageError(f"is not an image in an accepted format; send {_listed(limits.formats)}")
+        raise NotAnImageError(f"is not an image in an accepted format; send {_list_formats(limits.formats)}")
     if plugin == "WebP":
         _check_webp(data, limits)
-    module = _plugin(plugin)
+    module = _import_plugin(plugin)
     try:
         with warnings.catch_warnings():  # Pillow warns of odd metadata, with the file's own words
             warnings.simplefilter("ignore")
-            found = survey(plugin, data)
+            found = read_image_header(plugin, data)
             picture: ImageFile = getattr(module, f"{plugin}ImageFile")(io.BytesIO(found.data))
             _check_pixels(picture.size, limits)
             _check_decoder(picture, plugin)
             exif, xmp = (found.exif or picture.info.get("exif", b"")), (found.xmp or picture.info.get("xmp", b""))
-            turn = orientation(exif, xmp)
+            turn = read_orientation(exif, xmp)
             width, height = picture.size
-            fit = placement((height, width) if turn in _LYING else (width, height), target)
+            fit = place_image((height, width) if turn in _LYING else (width, height), target)
             if max(fit.size) > MAX_SIDE:
                 raise OverBudgetError(f"would be {fit.size[0]:,} × {fit.size[1]:,} pixels once it is resized")
-            limits.require(image_cost(picture.size, (target.width, target.height), limits), seconds)
-            scale = _scale(fit, picture.size) if plugin == "Jpeg" and _averages(target) else 1
-            return _loaded(picture, plugin, turn, fit, scale, target)
+            limits.require_cost(image_cost(picture.size, (target.width, target.height), limits), seconds)
+            scale = _choose_scale(fit, picture.size) if plugin == "Jpeg" and _can_shrink_first(target) else 1
+            return _load_image(picture, plugin, turn, fit, scale, target)
     except (HandlerError, MemoryError):
         raise
     except Exception as error:  # decoders raise what they like: OSError, SyntaxError, ValueError, struct.error, ...
@@ -184,27 +186,27 @@ def _decode(data: bytes, target: ImageInput, limits: Limits, seconds: float) -> 
         raise DamagedImageError(f"is a {plugin.upper()} file that cannot be decoded") from error
 
 
-def _loaded(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _Decoded:
+def _load_image(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _DecodedImage:
     """A JPEG no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
     width, height = picture.size
     size = (height, width) if turn in _LYING else (width, height)
     done = picture.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
     picture.load()
-    upright = _upright(_in_mode(picture, target), turn)
+    upright = _turn_upright(_convert_mode(picture, target), turn)
     if plugin != "Jpeg" or done is None or picture.size == (width, height):
-        return _Decoded(upright, fit, size)
+        return _DecodedImage(upright, fit, size)
     # libjpeg rounds sizes up, so the last pixel is in part beyond the picture: after turning, perhaps the first.
     x = picture.width - width / scale if turn in _FROM_RIGHT else 0
     y = picture.height - height / scale if turn in _FROM_BOTTOM else 0
-    return _Decoded(upright, fit, size, scale, (y, x) if turn in _LYING else (x, y))
+    return _DecodedImage(upright, fit, size, scale, (y, x) if turn in _LYING else (x, y))
 
 
-def _averages(target: ImageInput) -> bool:
+def _can_shrink_first(target: ImageInput) -> bool:
     """Whether a pixel of the target is of so many of the picture's that a smaller one will do."""
     return target.antialias and target.resize in ("bilinear", "bicubic", "lanczos") and target.decode == "fast"
 
 
-def _scale(fit: Fit, size: tuple[int, int]) -> int:
+def _choose_scale(fit: Fit, size: tuple[int, int]) -> int:
     """The part of its size, 1/2, 1/4 or 1/8, that libjpeg may decode to; 1 is all of it."""
     shrinkage = min((fit.box[2] - fit.box[0]) / fit.size[0], (fit.box[3] - fit.box[1]) / fit.size[1])
     for scale in (8, 4, 2):
@@ -214,12 +216,12 @@ def _scale(fit: Fit, size: tuple[int, int]) -> int:
     return 1
 
 
-def _listed(formats: tuple[str, ...]) -> str:
+def _list_formats(formats: tuple[str, ...]) -> str:
     *most, last = [_NAMES.get(name, name) for name in formats]
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def _check_pixels(size: tuple[int, int], limits: Limits) -> None:
+def _check_pixels(size: tuple[int, int], limits: RequestLimits) -> None:
     width, height = size
     if max(size) > MAX_SIDE:
         raise TooManyPixelsError(f"has {width} × {height} pixels; at most {MAX_SIDE:,} are allowed on a side")
@@ -235,7 +237,7 @@ def _check_decoder(picture: ImageFile, plugin: str) -> None:
         raise UnsupportedImageError(f"is a {plugin.upper()} file of an unsupported kind; save it uncompressed")
 
 
-def _check_webp(data: bytes, limits: Limits) -> None:
+def _check_webp(data: bytes, limits: RequestLimits) -> None:
     """Length and size out of the header: libwebp takes memory for the whole canvas as soon as it is opened."""
     if int.from_bytes(data[4:8], "little") + 8 > len(data) or len(data) < 30:
         raise TruncatedImageError("is a WEBP file that ends too early")
@@ -250,7 +252,7 @@ def _check_webp(data: bytes, limits: Limits) -> None:
     _check_pixels(size, limits)
 
 
-def _in_mode(picture: Image, target: ImageInput) -> Image:
+def _convert_mode(picture: Image, target: ImageInput) -> Image:
     """Grey ("L") or RGB; transparent parts over a colour; 16 bits reduced to the upper 8, as for 16-bit RGB."""
     from PIL import Image
 
@@ -260,19 +262,19 @@ def _in_mode(picture: Image, target: ImageInput) -> Image:
         picture = Image.frombytes("L", picture.size, picture.tobytes()[high::2])
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
-        behind = Image.new("RGBA", picture.size, _colour(target.background, "rgb"))
+        behind = Image.new("RGBA", picture.size, _expand_colour(target.background, "rgb"))
         picture = Image.alpha_composite(behind, picture)
     return picture.convert(wanted)
 
 
-def _upright(picture: Image, turn: int) -> Image:
+def _turn_upright(picture: Image, turn: int) -> Image:
     from PIL import Image
 
     name = _UPRIGHT.get(turn)
     return picture.transpose(Image.Transpose[name]) if name else picture
 
 
-def _colour(values: tuple[int, ...], mode: str) -> int | tuple[int, ...]:
+def _expand_colour(values: tuple[int, ...], mode: str) -> int | tuple[int, ...]:
     if mode == "grey":
         return values[0]
     return values * 3 if len(values) == 1 else values

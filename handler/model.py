@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ._abi import ffi
-from .description import Description, parse
+from .description import Description, parse_description
 from .errors import InferenceError, ResultTooLargeError, StartupError, UnfitInputError
-from .processes import threads
+from .processes import choose_thread_count
 from .typed import Any
 
 ABI_VERSION = 1
@@ -28,18 +28,18 @@ class Model:
 
     def __init__(self, path: str) -> None:
         """Load ``path`` and open the model in it. Raises StartupError with what to do about it."""
-        self._library = _load(path)
+        self._library = _load_library(path)
         self.folder = os.path.dirname(path)  # noqa: PTH120
         """Where the files beside the library are."""
-        self.description: Description = parse(_text(self._library.cf_describe()))
+        self.description: Description = parse_description(_read_string(self._library.cf_describe()))
         self._lock = threading.RLock()
-        self._handle, self._weights = _open(self._library, self.description)
+        self._handle, self._weights = _open_library(self._library, self.description)
         # Written before every run, so that a request allocates nothing but its answer.
-        self.decoders = _decoders(path, self.description)
+        self.decoders = _open_decoders(path, self.description)
         """What decodes recordings, of a model that takes sound."""
-        self.texts = _texts(path, self.description)
+        self.texts = _open_texts(path, self.description)
         """What makes ids of texts, of a model that takes them."""
-        self.words = _words(path, self.description)
+        self.words = _open_words(path, self.description)
         """What makes numbers of strings, by the signature that takes them."""
         signatures = (self.description, *self.description.others)
         self._feeds = ffi.new("cf_feed[]", max(len(one.feeds) for one in signatures))
@@ -56,9 +56,9 @@ class Model:
         Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
         later runs. Raises UnfitInputError, ResultTooLargeError, and InferenceError with the library's reason.
         """
-        description = self.description.of_signature(signature)
+        description = self.description.select_signature(signature)
         if description.sizes:
-            description = description.of_size(_size(feeds, description) if size is None else size)
+            description = description.select_size(_find_size(feeds, description) if size is None else size)
         if len(feeds) != len(description.feeds):
             raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
         times, whole = 1, 1
@@ -79,9 +79,9 @@ class Model:
                 self._library.cf_set_signature(self._handle, description.signature.encode())
                 self._signature = description.signature
             status = self._library.cf_run(self._handle, self._feeds, len(inputs), self._fetches, len(outputs))
-            reason = "" if status == OK else _text(self._library.cf_last_error(self._handle))
+            reason = "" if status == OK else _read_string(self._library.cf_last_error(self._handle))
         if status == OUT_OF_RANGE:
-            raise UnfitInputError(_unfit(reason, description, before))
+            raise UnfitInputError(_describe_unfit_input(reason, description, before))
         if status == TOO_LARGE:
             raise ResultTooLargeError(f"the model found too much: {reason}")
         if status != OK:
@@ -89,7 +89,7 @@ class Model:
         return [memoryview(r).cast(port.format) for r, port in zip(results, description.fetches, strict=True)]
 
     @contextmanager
-    def sequence(self) -> Iterator[None]:
+    def start_sequence(self) -> Iterator[None]:
         """A context whose runs follow one another: a model with state begins with its first state, and no run of
         another thread comes between. Nothing for a model without state.
         """
@@ -107,7 +107,7 @@ class Model:
         Raises InferenceError.
         """
         for one in (self.description, *self.description.others):
-            for sized in one.in_sizes:
+            for sized in one.size_variants:
                 for batch in one.batches:
                     zeros = [bytes(port.size * batch // one.batch) for port in sized.feeds]
                     self.run(zeros, sized.size, one.signature)
@@ -135,7 +135,7 @@ class Models(Mapping[str, Model]):
         first = Model(path)
         self.first = first
         self._opened = {first.description.name: first}
-        self._paths = {first.description.name: path, **dict(_beside(path))}
+        self._paths = {first.description.name: path, **dict(_find_other_models(path))}
         self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> Model:
@@ -157,7 +157,7 @@ def open_models() -> Models:
     return Models(os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY)
 
 
-def _size(feeds: Sequence[Bytes], description: Description) -> int:
+def _find_size(feeds: Sequence[Bytes], description: Description) -> int:
     """The first size that has such feeds in one of the batches; if none has, the first, and the library refuses."""
     lengths = [len(feed) for feed in feeds]
     for number, (ports, _) in enumerate(description.sizes):
@@ -166,7 +166,7 @@ def _size(feeds: Sequence[Bytes], description: Description) -> int:
     return 0
 
 
-def _beside(path: str) -> Iterator[tuple[str, str]]:
+def _find_other_models(path: str) -> Iterator[tuple[str, str]]:
     folder, file = os.path.split(path)
     for name in sorted(os.listdir(folder or ".")):
         library = os.path.join(folder, name, file)
@@ -174,7 +174,7 @@ def _beside(path: str) -> Iterator[tuple[str, str]]:
             yield name, library
 
 
-def _load(path: str) -> Any:
+def _load_library(path: str) -> Any:
     if not os.path.isfile(path):
         raise StartupError(
             f"there is no model at {path}: add the model layer to the function, or set COLDFORGE_LIBRARY."
@@ -194,19 +194,19 @@ def _load(path: str) -> Any:
     return library
 
 
-def _open(library: Any, description: Description) -> tuple[Any, Any]:
+def _open_library(library: Any, description: Description) -> tuple[Any, Any]:
     """The opened model, and memory that must stay while it is open."""
     handle = ffi.new("cf_model **")
     memory, where = None, ""
     if description.weights:
-        from .weights import open_outside
+        from .weights import open_with_weights
 
-        status, memory, where = open_outside(library, handle, description.name, description.weights)
+        status, memory, where = open_with_weights(library, handle, description.name, description.weights)
     else:
-        status = library.cf_open(threads(), handle)
+        status = library.cf_open(choose_thread_count(), handle)
     if status == OK:
         return handle[0], memory
-    reason = _text(library.cf_last_error(ffi.NULL))
+    reason = _read_string(library.cf_last_error(ffi.NULL))
     advice = {
         WRONG_WEIGHTS: f"the weights are looked for {where}; COLDFORGE_WEIGHTS names another place for the file that "
         "was built with the library, or that `coldforge weights` made for it.",
@@ -216,7 +216,7 @@ def _open(library: Any, description: Description) -> tuple[Any, Any]:
     raise StartupError(f"the model cannot be opened ({reason}): {advice.get(status, 'build the bundle again.')}")
 
 
-def _decoders(path: str, description: Description) -> Any:
+def _open_decoders(path: str, description: Description) -> Any:
     if description.audio is None:
         return None
     from .audio import open_decoders
@@ -224,7 +224,7 @@ def _decoders(path: str, description: Description) -> Any:
     return open_decoders(path)
 
 
-def _words(path: str, description: Description) -> Any:
+def _open_words(path: str, description: Description) -> Any:
     if not any(one.strings for one in (description, *description.others)):
         return {}
     from .text.words import open_words
@@ -232,7 +232,7 @@ def _words(path: str, description: Description) -> Any:
     return open_words(path)
 
 
-def _texts(path: str, description: Description) -> Any:
+def _open_texts(path: str, description: Description) -> Any:
     if description.text is None:
         return None
     from .text import open_texts
@@ -240,7 +240,7 @@ def _texts(path: str, description: Description) -> Any:
     return open_texts(path, description)
 
 
-def _unfit(reason: str, description: Description, before: int) -> str:
+def _describe_unfit_input(reason: str, description: Description, before: int) -> str:
     """The library's ``reason``, "feed NAME: element NUMBER must be RANGE, not INDEX", without the caller's data. The
     element is counted in the whole request, of which other runs had ``before`` items. In a feed that was filled up,
     where the caller counts otherwise, it is named by its place in each dimension.
@@ -259,5 +259,5 @@ def _unfit(reason: str, description: Description, before: int) -> str:
     return f'"{name}": element {[element, *places]} {rule.rpartition(",")[0]}'
 
 
-def _text(pointer: Any) -> str:
+def _read_string(pointer: Any) -> str:
     return bytes(ffi.string(pointer)).decode(errors="replace")

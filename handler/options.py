@@ -16,7 +16,7 @@ _FOR = {"dimensions": ("embedding",), "format": ("embedding", "segmentation"), "
 """The kinds of outputs that an option is for. ``top_k`` may be asked of any model."""
 
 
-class Options(NamedTuple):
+class AnswerOptions(NamedTuple):
     """None: the model's own. ``top_k``: how many classes or objects; ``dimensions``: of an embedding the first so many;
     ``threshold``: the score that an object must have.
     """
@@ -26,24 +26,24 @@ class Options(NamedTuple):
     format: str | None = None
     threshold: float | None = None
 
-    def over(self, others: Options) -> Options:
+    def with_defaults(self, others: AnswerOptions) -> AnswerOptions:
         """These, and those of ``others`` where these say nothing."""
         return self._replace(**{name: value for name, value in others._asdict().items() if getattr(self, name) is None})
 
 
-def options(given: Mapping[str, Any]) -> Options:
+def parse_options(given: Mapping[str, Any]) -> AnswerOptions:
     """The options among the keys of a query or a request. Raises WrongFieldError."""
     if given.keys().isdisjoint(NAMES):
-        return Options()
-    counts = {name: _count(name, given[name]) for name in ("top_k", "dimensions") if name in given}
-    threshold = _number("threshold", given["threshold"]) if "threshold" in given else None
+        return AnswerOptions()
+    counts = {name: _parse_count(name, given[name]) for name in ("top_k", "dimensions") if name in given}
+    threshold = _parse_number("threshold", given["threshold"]) if "threshold" in given else None
     written = given.get("format")
     if not isinstance(written, str | None):
         raise WrongFieldError("format must be a string")
-    return Options(**counts, format=written, threshold=threshold)
+    return AnswerOptions(**counts, format=written, threshold=threshold)
 
 
-def _count(name: str, value: object) -> int:
+def _parse_count(name: str, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON Schema counts 3.0 among the integers
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
@@ -52,7 +52,7 @@ def _count(name: str, value: object) -> int:
     return int(text)
 
 
-def _number(name: str, value: object) -> float:
+def _parse_number(name: str, value: object) -> float:
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -62,42 +62,42 @@ def _number(name: str, value: object) -> float:
     return number
 
 
-def chosen(description: Description, wanted: Options) -> Description:
+def apply_options(description: Description, wanted: AnswerOptions) -> Description:
     """``description`` with outputs as ``wanted``. Raises WrongFieldError for what none of them can be."""
-    if wanted == Options():
+    if wanted == AnswerOptions():
         return description
     kinds = {output.kind for output in description.outputs}
     for name, whose in _FOR.items():
         if getattr(wanted, name) is not None and kinds.isdisjoint(whose):
             raise WrongFieldError(f"{name} is for outputs of kind {' or '.join(whose)}, and this model has none")
     if wanted.format is not None:
-        formats = [name for kind in _FOR["format"] if kind in kinds for name in formats_of(kind)]
+        formats = [name for kind in _FOR["format"] if kind in kinds for name in list_formats(kind)]
         if wanted.format not in formats:
             raise WrongFieldError(f"format must be one of {', '.join(formats)}")
     if "embedding" in kinds:
         _require_possible(description, wanted)
-    return description._replace(outputs=tuple(_chosen(output, wanted) for output in description.outputs))
+    return description._replace(outputs=tuple(_apply_to_output(output, wanted) for output in description.outputs))
 
 
-def _chosen(output: Output, wanted: Options) -> Output:
+def _apply_to_output(output: Output, wanted: AnswerOptions) -> Output:
     if output.kind in ("classification", "detection"):
         output = output._replace(top_k=wanted.top_k or output.top_k)
     if output.detection and wanted.threshold is not None:
         return output._replace(detection=output.detection._replace(threshold=wanted.threshold))
     if output.kind == "embedding":
         output = output._replace(dimensions=wanted.dimensions)
-    if output.kind in _FOR["format"] and wanted.format in formats_of(output.kind):
+    if output.kind in _FOR["format"] and wanted.format in list_formats(output.kind):
         return output._replace(format=wanted.format)
     return output
 
 
-def formats_of(kind: str) -> tuple[str, ...]:
+def list_formats(kind: str) -> tuple[str, ...]:
     """How an answer of ``kind`` can be written."""
     formats: tuple[str, ...] = import_module(f".answers.{kind}", __package__).FORMATS
     return formats
 
 
-def _require_possible(description: Description, wanted: Options) -> None:
+def _require_possible(description: Description, wanted: AnswerOptions) -> None:
     sizes = {port.name: port.shape[-1] for port in description.fetches if port.shape}
     most = min(sizes[output.fetch] for output in description.outputs if output.kind == "embedding")
     if wanted.dimensions is not None and wanted.dimensions > most:

@@ -13,7 +13,7 @@ from opentelemetry import trace
 _TRACER = trace.get_tracer("coldforge")
 
 
-def send(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
+def send_span(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
     """A span that ends now, with ``annotations`` as its attributes. ``status``: HTTP's; from 500 on it failed."""
     end = time.time_ns()
     attributes = {f"coldforge.{key}": value for key, value in annotations.items()}

@@ -29,11 +29,11 @@ from .errors import HandlerError, OutOfTimeError, RetryLater, SourceNotAllowedEr
 from .model import DEFAULT_LIBRARY
 from .protocols import predict
 from .request import File
-from .server import Call, Server
+from .server import Invocation, Server
 from .storage import S3Object
 from .tuples import NamedTuple
 from .typed import Any
-from .work import answered_file, read_limit
+from .work import answer_file, read_limit
 
 LAST_ATTEMPT = 2
 READ_AHEAD = 8
@@ -44,7 +44,7 @@ TEXT_SHARE = 0.25
 """The same for the lines until they are written."""
 
 
-class Item(NamedTuple):
+class BatchItem(NamedTuple):
     """``source``: the object, or None for a request, which is ``value``. ``etag``: as the list has it."""
 
     row: int
@@ -53,31 +53,33 @@ class Item(NamedTuple):
     etag: str | None
 
 
-class Read(NamedTuple):
+class ReadItem(NamedTuple):
     """An item with its object's bytes and ETag, or with why there are none."""
 
-    item: Item
+    item: BatchItem
     data: bytes = b""
     etag: str | None = None
     error: Exception | None = None
 
 
-def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+def answer_batch(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
     """Raises RetryLater, and HandlerError for an event that is none of this kind."""
-    target, number = _target(event)
-    items = [_item(row) for row in event["Items"]]
+    target, number = _parse_target(event)
+    items = [_parse_item(row) for row in event["Items"]]
     attempt = event.get("Attempt")
     together = event["BatchInput"].get("Together")
-    lines = _Lines(server.limits.memory * TEXT_SHARE, last=isinstance(attempt, int) and attempt >= LAST_ATTEMPT)
-    answer = _Answers(server, call, together if isinstance(together, int) else 1)
-    for read, found in answer.of(_read(items, server, call)):
-        lines.add(read, found, call)
-    head = {"batch": number, "items": len(items), "model": answer.model, "layer": layer_digest()}
-    storage.write(target, "".join(_line(row) for row in (head, *lines.rows)), seconds_left(call.remaining_ms()))
+    lines = _ResultLines(server.limits.memory * TEXT_SHARE, last=isinstance(attempt, int) and attempt >= LAST_ATTEMPT)
+    answer = _ItemAnswers(server, call, together if isinstance(together, int) else 1)
+    for read, found in answer.answer_items(_read_items(items, server, call)):
+        lines.add_line(read, found, call)
+    head = {"batch": number, "items": len(items), "model": answer.model, "layer": read_layer_digest()}
+    storage.write_object(
+        target, "".join(_format_line(row) for row in (head, *lines.rows)), seconds_left(call.remaining_ms())
+    )
     return {"batch": number, "items": len(items), "failed": lines.failed, "part": str(target)}
 
 
-def layer_digest() -> str | None:
+def read_layer_digest() -> str | None:
     """The SHA-256 of the layer's manifest, which has that of each of its files; None where there is none."""
     library = os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY
     path = f"{os.path.dirname(os.path.dirname(library))}/model/manifest.json"  # noqa: PTH120  # as in handler/model.py
@@ -88,11 +90,11 @@ def layer_digest() -> str | None:
         return None
 
 
-def _line(row: dict[str, Any]) -> str:
+def _format_line(row: dict[str, Any]) -> str:
     return json.dumps(row, separators=(",", ":")) + "\n"
 
 
-def _target(event: dict[str, Any]) -> tuple[S3Object, int]:
+def _parse_target(event: dict[str, Any]) -> tuple[S3Object, int]:
     """The object for the answers, and the batch's number. Raises WrongTypeError, SourceNotAllowedError."""
     number, place = event.get("Batch"), event["BatchInput"]["Results"]
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 10**8:
@@ -106,35 +108,35 @@ def _target(event: dict[str, Any]) -> tuple[S3Object, int]:
     return target, number
 
 
-def _item(row: object) -> Item:
+def _parse_item(row: object) -> BatchItem:
     """Raises WrongTypeError for what no list has; what is wrong with a request, its answer says."""
     if not isinstance(row, dict) or not isinstance(row.get("Row"), int):
         raise WrongTypeError('an item of a batch needs its "Row"')
     if "Key" not in row:
-        return Item(row["Row"], None, {name: value for name, value in row.items() if name != "Row"}, None)
+        return BatchItem(row["Row"], None, {name: value for name, value in row.items() if name != "Row"}, None)
     named = [row.get(name) for name in ("Bucket", "Key", "VersionId", "ETag")]
     if not all(isinstance(value, str) for value in named[:2]):
         raise WrongTypeError('an item with a "Key" needs a "Bucket"; both are strings')
     version, etag = (value if isinstance(value, str) else None for value in named[2:])
-    return Item(row["Row"], S3Object(str(named[0]), str(named[1]), version, etag), None, etag)
+    return BatchItem(row["Row"], S3Object(str(named[0]), str(named[1]), version, etag), None, etag)
 
 
-def _read(items: list[Item], server: Server, call: Call) -> Iterator[Read]:
+def _read_items(items: list[BatchItem], server: Server, call: Invocation) -> Iterator[ReadItem]:
     """The items in their order, a few objects ahead."""
     most = read_limit(server)
     ahead = max(1, min(READ_AHEAD, int(server.limits.memory * READ_SHARE / most)))
 
-    def read(item: Item) -> Read:
+    def read(item: BatchItem) -> ReadItem:
         if item.source is None:
-            return Read(item)
+            return ReadItem(item)
         try:
-            data, etag = storage.tagged(item.source, most, seconds_left(call.remaining_ms()))
-            return Read(item, data, etag)
+            data, etag = storage.read_tagged_object(item.source, most, seconds_left(call.remaining_ms()))
+            return ReadItem(item, data, etag)
         except Exception as error:
-            return Read(item, etag=item.etag, error=error)
+            return ReadItem(item, etag=item.etag, error=error)
 
     with ThreadPoolExecutor(ahead) as pool:
-        waiting: deque[Future[Read]] = deque()
+        waiting: deque[Future[ReadItem]] = deque()
         for item in items:
             waiting.append(pool.submit(read, item))
             if len(waiting) > ahead:
@@ -143,42 +145,42 @@ def _read(items: list[Item], server: Server, call: Call) -> Iterator[Read]:
             yield waiting.popleft().result()
 
 
-class _Answers:
+class _ItemAnswers:
     """What the model says of each item. ``together``: pictures of one run, where it was built for several."""
 
-    def __init__(self, server: Server, call: Call, together: int) -> None:
-        description = server.description(None)
+    def __init__(self, server: Server, call: Invocation, together: int) -> None:
+        description = server.find_description(None)
         self.model = {"name": description.name, "version": description.version}
         self._server, self._call = server, call
         self._deadline = Deadline(call.remaining_ms)
         alone = description.image is None or len(description.feeds) > 1
         self._together = 1 if alone else max(1, min(together, server.limits.images))
 
-    def of(self, reads: Iterable[Read]) -> Iterator[tuple[Read, list[Any] | Exception]]:
+    def answer_items(self, reads: Iterable[ReadItem]) -> Iterator[tuple[ReadItem, list[Any] | Exception]]:
         """Each item with its predictions, or with what was wrong."""
-        group: list[Read] = []
+        group: list[ReadItem] = []
         for read in reads:
             if read.error is not None or read.item.source is None:
-                yield from self._group(group)
+                yield from self._answer_group(group)
                 group = []
-                yield read, read.error or self._tried(lambda read=read: self._one(read))  # type: ignore[misc]
+                yield read, read.error or self._try_answer(lambda read=read: self._answer_one(read))  # type: ignore[misc]
                 continue
             group.append(read)
             if len(group) == self._together:
-                yield from self._group(group)
+                yield from self._answer_group(group)
                 group = []
-        yield from self._group(group)
+        yield from self._answer_group(group)
 
-    def _group(self, group: list[Read]) -> Iterator[tuple[Read, list[Any] | Exception]]:
+    def _answer_group(self, group: list[ReadItem]) -> Iterator[tuple[ReadItem, list[Any] | Exception]]:
         if len(group) > 1:
-            found = self._tried(lambda: self._several(group))
+            found = self._try_answer(lambda: self._answer_together(group))
             if not isinstance(found, Exception) and len(found) == len(group):
                 yield from ((read, [one]) for read, one in zip(group, found, strict=True))
                 return
         for read in group:  # of several, one is wrong: the others are answered without it
-            yield read, self._tried(lambda read=read: self._one(read))  # type: ignore[misc]
+            yield read, self._try_answer(lambda read=read: self._answer_one(read))  # type: ignore[misc]
 
-    def _tried(self, answer: Callable[[], list[Any]]) -> list[Any] | Exception:
+    def _try_answer(self, answer: Callable[[], list[Any]]) -> list[Any] | Exception:
         try:
             if not self._deadline.allows_another():
                 raise OutOfTimeError("the function ran out of time before this item")
@@ -186,21 +188,23 @@ class _Answers:
         except Exception as error:
             return error
 
-    def _several(self, group: list[Read]) -> list[Any]:
-        description, limits = self._server.description(None), self._server.limits
+    def _answer_together(self, group: list[ReadItem]) -> list[Any]:
+        description, limits = self._server.find_description(None), self._server.limits
         files = [File(read.data, str(read.item.source)) for read in group]
-        found = predict.answered(predict.of_files(files, description, limits), self._server, self._call, None)
+        found = predict.answer_request(
+            predict.make_file_request(files, description, limits), self._server, self._call, None
+        )
         return list(found["predictions"])
 
-    def _one(self, read: Read) -> list[Any]:
+    def _answer_one(self, read: ReadItem) -> list[Any]:
         if read.item.source is None:
-            found = predict.answer(read.item.value, self._server, self._call, partial=False, limit=None)
+            found = predict.answer_event(read.item.value, self._server, self._call, partial=False, limit=None)
         else:
-            found = answered_file(read.data, read.item.source, self._server, self._call)
+            found = answer_file(read.data, read.item.source, self._server, self._call)
         return list(found["predictions"])
 
 
-class _Lines:
+class _ResultLines:
     """The lines of the object that is written. ``last``: nothing is tried again."""
 
     def __init__(self, characters: float, *, last: bool) -> None:
@@ -208,22 +212,22 @@ class _Lines:
         self.failed = 0
         self._left, self._last = characters, last
 
-    def add(self, read: Read, found: list[Any] | Exception, call: Call) -> None:
+    def add_line(self, read: ReadItem, found: list[Any] | Exception, call: Invocation) -> None:
         """Raises RetryLater where the item may succeed when the whole batch is tried again."""
         row: dict[str, Any] = {"Row": read.item.row, "ETag": read.etag or read.item.etag}
         if not isinstance(found, Exception):
-            found = self._kept(found)
+            found = self._keep_predictions(found)
         if isinstance(found, Exception):
             refusal = call.refuse(found)
             if refusal.code == "storage_unavailable" and not self._last:
                 raise RetryLater(f"S3 did not deliver all objects; see request {call.request_id}")
             self.failed += 1
-            row |= predict.error(refusal)
+            row |= predict.format_error(refusal)
         else:
             row["predictions"] = found
         self.rows.append(row)
 
-    def _kept(self, found: list[Any]) -> list[Any] | HandlerError:
+    def _keep_predictions(self, found: list[Any]) -> list[Any] | HandlerError:
         """Predictions, if there is memory to keep them in until all are written."""
         self._left -= len(json.dumps(found))
         if self._left >= 0:

@@ -1,6 +1,6 @@
 """Powertools' Logger and metrics, without what they import and do not use here: half of the time that they took.
 
-- The package's own ``__init__`` imports its Tracer, and botocore to sign requests to AWS; see ``sign``.
+- The package's own ``__init__`` imports its Tracer, and botocore to sign requests to AWS; see ``announce_powertools``.
 - The Logger's ``jmespath_utils`` would find a correlation id in an event: jmespath, gzip, typing_extensions, socket.
 - ``inspect`` is for the names of one function's parameters; ``random`` is for logs that are sampled. Nothing here
   calls what uses ``base64`` and ``pathlib``, and no log lines are held back in a buffer.
@@ -16,11 +16,11 @@ import os
 import sys
 from types import SimpleNamespace
 
-from .later import deferred
+from .later import defer_imports
 from .typed import STAND_INS, Any
 
 
-def _parameters(made: type) -> SimpleNamespace:
+def _list_parameters(made: type) -> SimpleNamespace:
     """``inspect.getfullargspec`` as far as Powertools' formatter reads it, of a class with its own ``__init__``."""
     code: Any = made.__init__.__code__  # type: ignore[misc]
     return SimpleNamespace(args=list(code.co_varnames[: code.co_argcount]))
@@ -32,7 +32,7 @@ _UNUSED: dict[str, dict[str, Any]] = {
     "aws_lambda_powertools.logging.buffer.functions": {},
     "aws_lambda_powertools.logging.lambda_context": {},
     "aws_lambda_powertools.utilities.jmespath_utils": {},
-    "inspect": {"getfullargspec": _parameters},
+    "inspect": {"getfullargspec": _list_parameters},
     "base64": {},
     "pathlib": {},
     "random": {},
@@ -41,7 +41,7 @@ _UNUSED: dict[str, dict[str, Any]] = {
 try:
     if os.environ.get("POWERTOOLS_DEBUG"):
         raise ImportError("all of it is wanted")
-    with deferred(_UNUSED | {"typing": STAND_INS}, package="aws_lambda_powertools"):
+    with defer_imports(_UNUSED | {"typing": STAND_INS}, package="aws_lambda_powertools"):
         from aws_lambda_powertools.logging import Logger as Logger
         from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
         from aws_lambda_powertools.package_logger import set_package_logger_handler
@@ -53,6 +53,6 @@ except Exception:  # another release may use at once what is deferred here: what
     from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
 
 
-def sign() -> None:
+def announce_powertools() -> None:
     """Have boto3's clients say that Powertools is here, as they do where all of it is imported."""
     import aws_lambda_powertools  # noqa: F401

@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping
 
 
-def processes(environment: Mapping[str, str] = os.environ) -> int:
+def count_processes(environment: Mapping[str, str] = os.environ) -> int:
     """1 but on Managed Instances, where Lambda's runtime reads the same variable to start them."""
     return max(1, int(environment.get("AWS_LAMBDA_MAX_CONCURRENCY") or 1))
 
 
-def threads(environment: Mapping[str, str] = os.environ) -> int:
+def choose_thread_count(environment: Mapping[str, str] = os.environ) -> int:
     """What ``cf_open`` gets: 0, to choose by the processors that there are, unless other processes keep those busy."""
-    return 0 if processes(environment) == 1 else 1
+    return 0 if count_processes(environment) == 1 else 1

@@ -36,18 +36,18 @@ class Recording(NamedTuple):
 
 
 def is_recording(data: bytes) -> bool:
-    """Return whether the first bytes are those of a file that ``survey`` reads."""
+    """Return whether the first bytes are those of a file that ``read_audio_header`` reads."""
     return data[:4] in (b"RIFF", b"fLaC") or data[:3] == b"ID3" or _is_mp3_frame(data)
 
 
-def survey(data: bytes) -> Recording:
+def read_audio_header(data: bytes) -> Recording:
     """Raises NotAudioError, UnsupportedAudioError, TruncatedAudioError, DamagedAudioError."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
-        found = _wav(data)
+        found = _read_wav(data)
     elif data[:4] == b"fLaC":
-        found = _flac(data)
+        found = _read_flac(data)
     elif _is_mp3_frame(sound := _skip_id3(data)):
-        found = _mp3(sound)
+        found = _read_mp3(sound)
     else:
         raise NotAudioError("is not a recording in an accepted format; send WAV, FLAC or MP3")
     if not 1 <= found.channels <= MOST_CHANNELS:
@@ -57,7 +57,7 @@ def survey(data: bytes) -> Recording:
     return found
 
 
-def _wav(data: bytes) -> Recording:
+def _read_wav(data: bytes) -> Recording:
     at, form = 12, b""
     for _ in range(MOST_CHUNKS):
         if at + 8 > len(data):
@@ -65,14 +65,14 @@ def _wav(data: bytes) -> Recording:
         name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
         at += 8
         if name == b"data":
-            return _samples(data, at, size, form)
+            return _read_wav_samples(data, at, size, form)
         if name == b"fmt ":
             form = data[at : at + min(size, 40)]
         at += size + size % 2
     raise UnsupportedAudioError(f"is a WAV file with more than {MOST_CHUNKS:,} pieces before its samples")
 
 
-def _samples(data: bytes, at: int, size: int, form: bytes) -> Recording:
+def _read_wav_samples(data: bytes, at: int, size: int, form: bytes) -> Recording:
     if len(form) < 16:
         raise DamagedAudioError("is a WAV file that does not say what its samples are")
     tag, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", form)
@@ -91,7 +91,7 @@ def _samples(data: bytes, at: int, size: int, form: bytes) -> Recording:
     return Recording("WAV", rate, channels, frames, there[: frames * block], kind)
 
 
-def _flac(data: bytes) -> Recording:
+def _read_flac(data: bytes) -> Recording:
     """From the block STREAMINFO, which comes first: RFC 9639, section 8.2."""
     if len(data) < 42:
         raise TruncatedAudioError("is a FLAC file that ends too early")
@@ -116,7 +116,7 @@ def _is_mp3_frame(data: bytes | memoryview) -> bool:
     return data[2] & 0xF0 not in (0, 0xF0) and data[2] & 0x0C != 0x0C
 
 
-def _mp3(sound: memoryview) -> Recording:
+def _read_mp3(sound: memoryview) -> Recording:
     halvings = {0x18: 0, 0x10: 1, 0: 2}[sound[1] & 0x18]  # MPEG 1, 2 and 2.5
     rate = (44_100, 48_000, 32_000)[sound[2] >> 2 & 3] >> halvings
     return Recording("MP3", rate, 1 if sound[3] >> 6 == 3 else 2, 0, sound)

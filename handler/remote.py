@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from .budget import Limits
+from .budget import RequestLimits
 from .errors import (
     HandlerError,
     ObjectNotFoundError,
@@ -33,7 +33,7 @@ from .errors import (
 )
 from .request import File, Reference, Request
 from .sources import Sources
-from .storage import S3Object, opened
+from .storage import S3Object, open_object
 
 AT_ONCE = 8
 MOST_TOGETHER = 4  # times ``Limits.encoded``, for all of a request
@@ -45,21 +45,21 @@ TOO_LONG = "names a file that takes too long to fetch"
 
 
 @dataclass
-class _Budget:
+class _FetchBudget:
     """What is left of time and bytes for the whole request. Threads share it."""
 
     ends: float
     each: int
     together: int
 
-    def seconds(self) -> float:
+    def require_seconds(self) -> float:
         """The seconds that are left, more than 0. Raises SourceUnavailableError when none is."""
         left = self.ends - time.monotonic()
         if left <= 0:
             raise SourceUnavailableError(TOO_LONG)
         return left
 
-    def take(self, chunks: Iterator[bytes]) -> bytes:
+    def read_chunks(self, chunks: Iterator[bytes]) -> bytes:
         data = bytearray()
         for chunk in chunks:
             data += chunk
@@ -70,21 +70,21 @@ class _Budget:
                     if len(data) > self.each
                     else "and the files before it have too many bytes together"
                 )
-            self.seconds()
-        self.seconds()  # a clock that ended the connection looks like the end of the data
+            self.require_seconds()
+        self.require_seconds()  # a clock that ended the connection looks like the end of the data
         return bytes(data)
 
 
-def fetched(request: Request, sources: Sources, limits: Limits, remaining_ms: int) -> Request:
+def fetch_files(request: Request, sources: Sources, limits: RequestLimits, remaining_ms: int) -> Request:
     """``request`` with a File for each Reference. Raises HandlerError, which says which."""
     seconds = min(LONGEST_SECONDS, (remaining_ms - RESERVE_MS) / 1000)
     each = limits.recording if request.recording else limits.encoded
-    budget = _Budget(time.monotonic() + seconds, each, each * MOST_TOGETHER)
+    budget = _FetchBudget(time.monotonic() + seconds, each, each * MOST_TOGETHER)
 
     def resolved(file: File | Reference) -> File:
         if isinstance(file, File):
             return file
-        fetch = {"s3": _object, "url": _page}[file.kind]
+        fetch = {"s3": _fetch_object, "url": _fetch_url}[file.kind]
         try:
             return File(fetch(file.address, sources, budget), file.where)
         except HandlerError as error:
@@ -103,7 +103,7 @@ def fetched(request: Request, sources: Sources, limits: Limits, remaining_ms: in
             raise
 
 
-def _object(address: str, sources: Sources, budget: _Budget) -> bytes:
+def _fetch_object(address: str, sources: Sources, budget: _FetchBudget) -> bytes:
     """An object as ``s3://bucket/key``."""
     scheme, _, rest = address.partition("://")
     bucket, _, key = rest.partition("/")
@@ -112,38 +112,40 @@ def _object(address: str, sources: Sources, budget: _Budget) -> bytes:
     if not sources.allow_object(bucket, key):
         raise SourceNotAllowedError("names an object that this function may not read")
     try:
-        with opened(S3Object(bucket, key), budget.seconds()) as (_, body):
-            return budget.take(iter(lambda: body.read(CHUNK), b""))
+        with open_object(S3Object(bucket, key), budget.require_seconds()) as (_, body):
+            return budget.read_chunks(iter(lambda: body.read(CHUNK), b""))
     except ObjectNotFoundError as error:
         raise SourceUnavailableError("names an object that does not exist or may not be read") from error
     except StorageUnavailableError as error:
         raise StorageUnavailableError("names an object that S3 did not deliver; try again") from error
 
 
-def _page(address: str, sources: Sources, budget: _Budget) -> bytes:
+def _fetch_url(address: str, sources: Sources, budget: _FetchBudget) -> bytes:
     """What an https URL gives."""
-    host, port, path = _parts(address)
+    host, port, path = _split_url(address)
     if not sources.allow_host(host, port):
         raise SourceNotAllowedError("names a host that this function may not read from")
     try:
-        connection = _Pinned(host, port, _address(_addresses(host, port, budget), sources), budget.seconds())
-        with _ended(connection, budget.seconds()):
+        connection = _PinnedConnection(
+            host, port, _choose_address(_look_up_addresses(host, port, budget), sources), budget.require_seconds()
+        )
+        with _connect_with_limit(connection, budget.require_seconds()):
             connection.request("GET", path, headers={"Accept": "image/*, audio/*", "User-Agent": "coldforge"})
             response = connection.getresponse()
             if response.status != 200:
                 raise SourceUnavailableError(f"names a file, but its host answered with status {response.status}")
-            data = budget.take(iter(lambda: response.read1(CHUNK), b""))
+            data = budget.read_chunks(iter(lambda: response.read1(CHUNK), b""))
             if response.length:  # bytes that were announced and did not come
                 raise SourceUnavailableError("names a file whose download broke off")
             return data
     except HandlerError:
         raise
     except (OSError, http.client.HTTPException, ValueError) as error:
-        budget.seconds()  # raises when that was why
+        budget.require_seconds()  # raises when that was why
         raise SourceUnavailableError("names a file that cannot be fetched") from error
 
 
-def _parts(address: str) -> tuple[str, int, str]:
+def _split_url(address: str) -> tuple[str, int, str]:
     """Host, port and path of an https URL. Raises WrongTypeError."""
     try:
         if len(address) > LONGEST_URL or not address.isascii() or not address.isprintable() or " " in address:
@@ -157,7 +159,7 @@ def _parts(address: str) -> tuple[str, int, str]:
     return host, port, (url.path or "/") + (f"?{url.query}" if url.query else "")
 
 
-def _addresses(host: str, port: int, budget: _Budget) -> set[str]:
+def _look_up_addresses(host: str, port: int, budget: _FetchBudget) -> set[str]:
     """A host's IPv4 addresses. Raises SourceUnavailableError when the time is up, and OSError where there are none.
 
     The C library's look-up takes no limit of time: a thread does it, which then ends when the resolver gives up.
@@ -173,7 +175,7 @@ def _addresses(host: str, port: int, budget: _Budget) -> set[str]:
 
     threading.Thread(target=look_up, daemon=True).start()
     try:
-        answer = answers.get(timeout=budget.seconds())
+        answer = answers.get(timeout=budget.require_seconds())
     except queue.Empty:
         raise SourceUnavailableError(TOO_LONG) from None
     if isinstance(answer, Exception):
@@ -181,7 +183,7 @@ def _addresses(host: str, port: int, budget: _Budget) -> set[str]:
     return answer
 
 
-def _address(found: set[str], sources: Sources) -> str:
+def _choose_address(found: set[str], sources: Sources) -> str:
     """The one of a host's IPv4 addresses to connect to. One that is not public makes all of them unusable."""
     networks = [ipaddress.IPv4Network(network) for network in sources.networks]
     for text in found:
@@ -196,32 +198,32 @@ def is_public(address: ipaddress.IPv4Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-class _Pinned(http.client.HTTPSConnection):
+class _PinnedConnection(http.client.HTTPSConnection):
     """To the address that was looked at: a second look-up might find another."""
 
     def __init__(self, host: str, port: int, address: str, seconds: float) -> None:
-        super().__init__(host, port, timeout=seconds, context=_trust())
+        super().__init__(host, port, timeout=seconds, context=_make_ssl_context())
         self._address = address
 
     def connect(self) -> None:
         self.sock = socket.create_connection((self._address, self.port), self.timeout)
         # In two steps, so that the clock can end a handshake.
-        self.sock = _trust().wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+        self.sock = _make_ssl_context().wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
         self.sock.do_handshake()
 
 
-def forget() -> None:
+def forget_state() -> None:
     """Read the certificates that are trusted again, when they are next needed."""
-    _trust.cache_clear()
+    _make_ssl_context.cache_clear()
 
 
 @functools.cache
-def _trust() -> ssl.SSLContext:
+def _make_ssl_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
 @contextmanager
-def _ended(connection: _Pinned, seconds: float) -> Iterator[None]:
+def _connect_with_limit(connection: _PinnedConnection, seconds: float) -> Iterator[None]:
     """Connected for the length of the block, and for ``seconds`` at most: bytes may come one by one for ever."""
 
     def end() -> None:

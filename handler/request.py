@@ -6,8 +6,8 @@ import binascii
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from .budget import TEXTS_TOGETHER, Limits
-from .description import Description, runs
+from .budget import TEXTS_TOGETHER, RequestLimits
+from .description import Description, split_runs
 from .errors import (
     NotBase64Error,
     NotTextError,
@@ -16,12 +16,12 @@ from .errors import (
     WrongFieldError,
     WrongTypeError,
 )
-from .options import Options
+from .options import AnswerOptions
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .text import Located
+    from .text import LocatedText
 
 
 _ADDRESSES = ("https://", "http://", "s3://")
@@ -66,19 +66,19 @@ class Request(NamedTuple):
     recording: File | Reference | None = None
     texts: tuple[str, ...] = ()
     ids: tuple[list[int], ...] = ()
-    located: tuple[Located, ...] = ()
+    located: tuple[LocatedText, ...] = ()
     strings: Mapping[str, tuple[bytes, ...]] = MappingProxyType({})
     rows: tuple[Mapping[str, bytes], ...] = ()
     spans: tuple[tuple[float, float], ...] = ()
     seconds: Mapping[str, float] = MappingProxyType({})
     image_sizes: tuple[tuple[int, int], ...] = ()
-    options: Options = Options()
+    options: AnswerOptions = AnswerOptions()
 
 
 def encoded_file(value: object, where: str, most: int) -> File:
     """The file in ``value``, of at most so many bytes: base64 text, or a ``data:`` URL of it. Raises HandlerError."""
     if not isinstance(value, str):
-        raise WrongTypeError(f"{where} must be a string of base64, not {_kind(value)}")
+        raise WrongTypeError(f"{where} must be a string of base64, not {_name_json_type(value)}")
     if value[:8].lower().startswith(_ADDRESSES):
         raise NotBase64Error(
             f"{where} is an address, not a file in base64; send the file itself, or to /predict in the address's place "
@@ -102,7 +102,7 @@ def encoded_file(value: object, where: str, most: int) -> File:
     return File(data, where)
 
 
-def source(value: object, where: str, most: int) -> File | Reference:
+def read_source(value: object, where: str, most: int) -> File | Reference:
     """The file in ``value``, in the forms that ``encoded_file`` takes, or where it is: {"s3": …} or {"url": …}.
 
     Raises HandlerError.
@@ -115,10 +115,10 @@ def source(value: object, where: str, most: int) -> File | Reference:
     return Reference(str(kind), address, where)
 
 
-def text(value: object, where: str, limits: Limits) -> str:
+def check_text(value: object, where: str, limits: RequestLimits) -> str:
     """The text ``value``. Raises WrongTypeError, WrongFieldError, TooLargeError, NotTextError."""
     if not isinstance(value, str):
-        raise WrongTypeError(f"{where} must be a string, not {_kind(value)}")
+        raise WrongTypeError(f"{where} must be a string, not {_name_json_type(value)}")
     if not value:
         raise WrongFieldError(f"{where} is empty; a text is needed")
     if len(value) > limits.characters:
@@ -130,28 +130,28 @@ def text(value: object, where: str, limits: Limits) -> str:
     return value
 
 
-def text_of(data: bytes | memoryview, where: str, limits: Limits) -> str:
-    """The text whose UTF-8 is ``data``, perhaps after a byte order mark. Raises as ``text`` does."""
+def decode_text(data: bytes | memoryview, where: str, limits: RequestLimits) -> str:
+    """The text whose UTF-8 is ``data``, perhaps after a byte order mark. Raises as ``check_text`` does."""
     try:
-        return text(str(data, "utf-8").removeprefix("\ufeff"), where, limits)
+        return check_text(str(data, "utf-8").removeprefix("\ufeff"), where, limits)
     except UnicodeDecodeError:
         raise NotTextError(f"{where} is not UTF-8") from None
 
 
-def texts(values: list[Any], where: str, limits: Limits) -> tuple[str, ...]:
-    """The texts ``values``, called ``where`` together. Raises HandlerError as ``text`` does, and for too many."""
+def check_texts(values: list[Any], where: str, limits: RequestLimits) -> tuple[str, ...]:
+    """The texts ``values``, called ``where`` together. Raises HandlerError as ``check_text`` does, and for too many."""
     if not values:
         raise WrongFieldError(f"{where} is empty")
     if len(values) > limits.items:
         raise TooManyImagesError(f"{where} has {len(values)}; at most {limits.items} are allowed at a time")
-    found = tuple(text(value, f"{where}[{index}]", limits) for index, value in enumerate(values))
+    found = tuple(check_text(value, f"{where}[{index}]", limits) for index, value in enumerate(values))
     if (whole := sum(map(len, found))) > limits.characters * TEXTS_TOGETHER:
         most = limits.characters * TEXTS_TOGETHER
         raise TooLargeError(f"{where} has {whole:,} characters; at most {most:,} are allowed at a time")
     return found
 
 
-def require_together(found: tuple[str, ...], where: str, description: Description) -> tuple[str, ...]:
+def require_same_run(found: tuple[str, ...], where: str, description: Description) -> tuple[str, ...]:
     """``found``, of which as many are taken at a time as a run holds, unless the model takes texts alone, in batches.
 
     Raises TooManyImagesError.
@@ -161,7 +161,7 @@ def require_together(found: tuple[str, ...], where: str, description: Descriptio
     return found
 
 
-def items(request: Request, description: Description) -> int:
+def count_items(request: Request, description: Description) -> int:
     """How many answers the request asks for."""
     if told := request.ids or request.rows or request.texts:
         return len(told)
@@ -171,9 +171,9 @@ def items(request: Request, description: Description) -> int:
     return len(request.inputs[first.name]) * description.batch // first.size
 
 
-def parts(request: Request, description: Description) -> Iterator[Request]:
+def split_request(request: Request, description: Description) -> Iterator[Request]:
     """The request in as many as the model's batches it fills, in order."""
-    count, batch = items(request, description), description.batch
+    count, batch = count_items(request, description), description.batch
     if count <= batch:
         yield request
         return
@@ -184,7 +184,7 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
         return data if len(data) == sizes[name] else data[start * each : end * each]
 
     start = 0
-    for length in runs(count, description.batches, description.in_parts):
+    for length in split_runs(count, description.batches, description.in_parts):
         end = start + length
         inputs = {name: cut(name, start, end) for name in request.inputs}
         yield request._replace(
@@ -196,7 +196,7 @@ def parts(request: Request, description: Description) -> Iterator[Request]:
         start = end
 
 
-def feeds(inputs: Mapping[str, bytes], description: Description) -> list[bytes]:
+def make_feeds(inputs: Mapping[str, bytes], description: Description) -> list[bytes]:
     """What one run takes of ``inputs``, which may hold less than a batch: the rest is zeros."""
     found = [inputs[port.name] for port in description.feeds]
     batch = description.batch
@@ -207,6 +207,6 @@ def feeds(inputs: Mapping[str, bytes], description: Description) -> list[bytes]:
     return [data.ljust(port.size * wanted // batch, b"\0") for data, port in zip(found, description.feeds, strict=True)]
 
 
-def _kind(value: object) -> str:
+def _name_json_type(value: object) -> str:
     names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

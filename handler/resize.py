@@ -2,7 +2,8 @@
 
 Pillow's own filters are TensorFlow's with antialiasing, bilinear within one level of 255 and much faster than
 anything here. The rest has no equal in Pillow, and is a weighted sum of a few rows and columns for each of the target's
-(``taps``): gathered as bytes, the unneeded ones left out first, and added up as Pillow's float images. No NumPy.
+(``compute_taps``): gathered as bytes, the unneeded ones left out first, and added up as Pillow's float images. No
+NumPy.
 
 TensorFlow's answer is float32 and may overshoot; models here take uint8, so it is clipped and rounded once.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 
-from .fit import float32
+from .fit import round_float32
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Taps = tuple[list[int], list[list[float]]]
 """Along one axis: the first source pixel of each target pixel, and the weights of it and those after it."""
 
 
-def resize(
+def resize_image(
     picture: Image.Image,
     size: tuple[int, int],
     method: str,
@@ -38,7 +39,7 @@ def resize(
 
     ``method``: nearest, bilinear, bicubic, area or lanczos (of radius 3). ``antialias`` says nothing of nearest and
     area. A box that is not of whole pixels is only for the filters with antialiasing. ``part``: of the result, all that
-    is wanted, and calculated. ``grid``: see ``taps``.
+    is wanted, and calculated. ``grid``: see ``compute_taps``.
     """
     from PIL import Image
 
@@ -52,14 +53,14 @@ def resize(
         box = box[0] - x, box[1] - y, box[2] - x, box[3] - y
     if method in ("nearest", "area") or not antialias:
         axes = zip(picture.size, size, strict=True)
-        columns, rows = (taps(method, source, target, grid) for source, target in axes)
+        columns, rows = (compute_taps(method, source, target, grid) for source, target in axes)
         columns = columns[0][left:right], columns[1][left:right]
         rows = rows[0][top:bottom], rows[1][top:bottom]
-        picture, rows = _needed(picture, rows)
-        picture, columns = _needed(picture, columns)
+        picture, rows = _keep_needed_rows(picture, rows)
+        picture, columns = _keep_needed_rows(picture, columns)
         if method == "nearest":
-            return _along(_along(picture, rows), columns)
-        return _rounded(picture.mode, [_along(_along(band, rows), columns) for band in picture.split()])
+            return _sum_rows(_sum_rows(picture, rows), columns)
+        return _round_bands(picture.mode, [_sum_rows(_sum_rows(band, rows), columns) for band in picture.split()])
     if part != (0, 0, *size):
         begin_x, begin_y, end_x, end_y = box or (0, 0, *picture.size)
         across, down = (end_x - begin_x) / size[0], (end_y - begin_y) / size[1]
@@ -70,10 +71,12 @@ def resize(
         return picture.resize(size, Image.Resampling.BILINEAR, box)
     # These overshoot, and on bytes Pillow would clip between its two passes: as floats it doesn't.
     filters = {"bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
-    return _rounded(picture.mode, [band.convert("F").resize(size, filters[method], box) for band in picture.split()])
+    return _round_bands(
+        picture.mode, [band.convert("F").resize(size, filters[method], box) for band in picture.split()]
+    )
 
 
-def taps(method: str, source: int, target: int, grid: str = "half_pixel") -> Taps:
+def compute_taps(method: str, source: int, target: int, grid: str = "half_pixel") -> Taps:
     """The weights of ``tf.image.resize(antialias=False)``, or of area, from ``source`` to ``target`` pixels.
 
     ``grid``: of nearest and bilinear, where target pixels lie: half_pixel, or in TensorFlow 1 asymmetric, and
@@ -82,14 +85,14 @@ def taps(method: str, source: int, target: int, grid: str = "half_pixel") -> Tap
     bicubic with a table of 1024 fractions, weights outside the picture left out and the others scaled up.
     """
     aligned = grid == "align_corners" and target > 1
-    scale = float32((source - 1) / (target - 1) if aligned else source / target)
+    scale = round_float32((source - 1) / (target - 1) if aligned else source / target)
     shift = 0.5 if grid == "half_pixel" else 0.0
     if method == "nearest":
         nearer = 0.5 if grid == "align_corners" else 0.0
-        firsts = [min(int(float32((x + shift) * scale) + nearer), source - 1) for x in range(target)]
+        firsts = [min(int(round_float32((x + shift) * scale) + nearer), source - 1) for x in range(target)]
         return firsts, [[1.0]] * target
     if method == "area":
-        return _area(source, target)
+        return _compute_area_taps(source, target)
     radius = {"bilinear": 1, "bicubic": 2, "lanczos": 3}[method]
     if grid == "half_pixel":
         scale = source / target
@@ -101,14 +104,17 @@ def taps(method: str, source: int, target: int, grid: str = "half_pixel") -> Tap
         if method == "bicubic":
             part = round(part * 1024) / 1024
         first = low - radius + 1
-        row = [_kernel(method, first + i - low - part) if 0 <= first + i < source else 0.0 for i in range(2 * radius)]
+        row = [
+            _evaluate_kernel(method, first + i - low - part) if 0 <= first + i < source else 0.0
+            for i in range(2 * radius)
+        ]
         total = sum(row)
         starts.append(first)
         weights.append([weight / total for weight in row])
     return starts, weights
 
 
-def _area(source: int, target: int) -> Taps:
+def _compute_area_taps(source: int, target: int) -> Taps:
     """Each source pixel counts by the part of it that the target pixel covers."""
     scale = source / target
     starts, weights = [], []
@@ -123,7 +129,7 @@ def _area(source: int, target: int) -> Taps:
     return starts, [row + [0.0] * (longest - len(row)) for row in weights]
 
 
-def _kernel(method: str, x: float) -> float:
+def _evaluate_kernel(method: str, x: float) -> float:
     x = abs(x)
     if method == "bilinear":
         return max(0.0, 1 - x)
@@ -136,7 +142,7 @@ def _kernel(method: str, x: float) -> float:
     return 3 * math.sin(math.pi * x) * math.sin(math.pi * x / 3) / (math.pi * x) ** 2 if x < 3 else 0.0
 
 
-def _needed(picture: Image.Image, taps: Taps) -> tuple[Image.Image, Taps]:
+def _keep_needed_rows(picture: Image.Image, taps: Taps) -> tuple[Image.Image, Taps]:
     """The picture with only those rows that are taken, transposed, and where the taps find them there."""
     firsts, weights = taps
     last, count = picture.height - 1, len(weights[0])
@@ -144,10 +150,10 @@ def _needed(picture: Image.Image, taps: Taps) -> tuple[Image.Image, Taps]:
     place = {row: index for index, row in enumerate(kept)}
     # Rows that follow each other do so still; a tap may begin above the picture.
     moved = [place[max(first, 0)] + min(first, 0) for first in firsts]
-    return _along(picture, (kept, [[1.0]] * len(kept))), (moved, weights)
+    return _sum_rows(picture, (kept, [[1.0]] * len(kept))), (moved, weights)
 
 
-def _along(picture: Image.Image, taps: Taps) -> Image.Image:
+def _sum_rows(picture: Image.Image, taps: Taps) -> Image.Image:
     """The weighted sum of the picture's rows, transposed: done twice, it is of both axes.
 
     Of mode "F"; in the picture's own when there is one tap, whose weight is 1.
@@ -158,7 +164,7 @@ def _along(picture: Image.Image, taps: Taps) -> Image.Image:
     size = picture.width, len(firsts)
     # Outside the picture weights are 0, and any row will do.
     row_numbers = [[min(max(first + i, 0), picture.height - 1) for first in firsts] for i in range(len(weights[0]))]
-    rows = _rows(picture, {y for numbers in row_numbers for y in numbers})
+    rows = _read_rows(picture, {y for numbers in row_numbers for y in numbers})
     total: Image.Image | None = None
     for i, numbers in enumerate(row_numbers):
         taken = Image.frombytes(picture.mode, size, b"".join([rows[y] for y in numbers]))
@@ -174,7 +180,7 @@ def _along(picture: Image.Image, taps: Taps) -> Image.Image:
     return total.transpose(Image.Transpose.TRANSPOSE)
 
 
-def _rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
+def _read_rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
     """The bytes of the rows ``wanted``."""
     if len(wanted) * 4 < picture.height:  # a few rows of a large picture: leave the rest where it is
         return {y: picture.crop((0, y, picture.width, y + 1)).tobytes() for y in wanted}
@@ -183,7 +189,7 @@ def _rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
     return {y: data[y * length : (y + 1) * length] for y in wanted}
 
 
-def _rounded(mode: str, bands: list[Image.Image]) -> Image.Image:
+def _round_bands(mode: str, bands: list[Image.Image]) -> Image.Image:
     """Bands as bytes. Pillow's conversion of mode "F" clips, and cuts off."""
     from PIL import Image
 

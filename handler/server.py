@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from .budget import Limits
+from .budget import RequestLimits
 from .deadline import Deadline, seconds_left
 from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError, library_errors
-from .inputs import kinds
-from .request import Reference, Request, feeds, items, parts
+from .inputs import load_kinds
+from .request import Reference, Request, count_items, make_feeds, split_request
 from .sources import NOWHERE, Sources
 from .tuples import NamedTuple
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .model import Model
-    from .text import Located
+    from .text import LocatedText
 
 
-class Call(NamedTuple):
+class Invocation(NamedTuple):
     """One invocation of the function.
 
     ``remaining_ms``: milliseconds until Lambda ends it. ``observe``: counts what was done. ``refuse``: logs and
@@ -34,9 +34,9 @@ class Call(NamedTuple):
     observe: Callable[[Result], None]
     refuse: Callable[[Exception], Refusal]
     report: Callable[[str, dict[str, object]], None] = lambda message, fields: None
-    correlate: Callable[[str], Call] | None = None
+    correlate: Callable[[str], Invocation] | None = None
 
-    def correlated(self, correlation_id: object) -> Call:
+    def with_correlation_id(self, correlation_id: object) -> Invocation:
         """This call with log lines that carry the id by which the sender's side knows the request."""
         return self.correlate(str(correlation_id)[:128]) if self.correlate and correlation_id else self
 
@@ -54,7 +54,7 @@ class Result(NamedTuple):
     spans: tuple[tuple[float, float], ...] = ()  # of a recording's windows: see ``Request``
     tokens: int = 0  # of texts, with special ones
     sizes: tuple[tuple[int, int], ...] = ()  # of each picture as it was sent, upright; none where tensors were
-    texts: tuple[Located, ...] = ()  # with the places of their tokens; none where no output is of them
+    texts: tuple[LocatedText, ...] = ()  # with the places of their tokens; none where no output is of them
 
     @property
     def items(self) -> int:
@@ -65,10 +65,10 @@ class Server(NamedTuple):
     """The models by name, the first of which is meant where a request names none."""
 
     models: Mapping[str, Model]
-    limits: Limits
+    limits: RequestLimits
     sources: Sources = NOWHERE
 
-    def model(self, name: str | None) -> Model:
+    def find_model(self, name: str | None) -> Model:
         """The model ``name``; the first where it is None. Raises UnknownModelError."""
         if name is None:
             return next(iter(self.models.values()))
@@ -76,79 +76,79 @@ class Server(NamedTuple):
             raise UnknownModelError(f'there is no model "{name[:64]}"; choose from {", ".join(sorted(self.models))}')
         return self.models[name]
 
-    def description(self, name: str | None) -> Description:
+    def find_description(self, name: str | None) -> Description:
         """The description of the model ``name``; of the first where it is None. Raises UnknownModelError."""
-        return self.model(name).description
+        return self.find_model(name).description
 
-    def described(self, request: Request) -> Description:
+    def describe_request(self, request: Request) -> Description:
         """The model that ``request`` is of, in its signature and size. Raises UnknownModelError, WrongFieldError."""
-        return self.description(request.model).of_signature(request.signature).of_size(request.size)
+        return self.find_description(request.model).select_signature(request.signature).select_size(request.size)
 
-    def make_clock(self, call: Call) -> Callable[[], float]:
+    def make_clock(self, call: Invocation) -> Callable[[], float]:
         """Return a function that tells how many seconds are left for the request."""
         return lambda: seconds_left(call.remaining_ms())
 
-    def prepared(self, request: Request, call: Call) -> Request:
+    def prepare_request(self, request: Request, call: Invocation) -> Request:
         """Return ``request`` with its recording as windows among its inputs, the ids of its texts, or rows of numbers
         in the place of its strings. Raises HandlerError.
         """
-        for kind in kinds(self.described(request)):
-            request = kind.prepare(request, self, call)
+        for kind in load_kinds(self.describe_request(request)):
+            request = kind.prepare_request(request, self, call)
         return request
 
     @library_errors()
-    def infer(self, request: Request, call: Call) -> Result:
+    def run_inference(self, request: Request, call: Invocation) -> Result:
         """``request``, batch after batch, each decoded when its turn comes. Raises HandlerError, InferenceError.
 
         Where time runs out, what is done is the result if the request takes a partial one, and OutOfTimeError if not.
         """
-        request = self.prepared(request, call)
+        request = self.prepare_request(request, call)
         began = time.perf_counter()
-        model = self.model(request.model)
-        description = self.described(request)
+        model = self.find_model(request.model)
+        description = self.describe_request(request)
         _require_memory(request, description, self.limits)
         places: list[int] = []
-        taken = kinds(description)
-        if lengths := next(filter(None, (kind.lengths(request, self) for kind in taken)), None):
-            from .text.order import by_length, in_order, restored
+        taken = load_kinds(description)
+        if lengths := next(filter(None, (kind.measure_lengths(request, self) for kind in taken)), None):
+            from .text.order import reorder_items, restore_order, sort_by_length
 
-            if places := by_length(lengths, description):
-                request = in_order(request, places, description)
+            if places := sort_by_length(lengths, description):
+                request = reorder_items(request, places, description)
         seconds: dict[str, float] = dict(request.seconds)
         if any(isinstance(p, Reference) for p in request.pictures):
-            from .remote import fetched
+            from .remote import fetch_files
 
-            request = fetched(request, self.sources, self.limits, call.remaining_ms())
+            request = fetch_files(request, self.sources, self.limits, call.remaining_ms())
             seconds["fetch"] = time.perf_counter() - began
         seconds |= {"decode": seconds.get("decode", 0.0), "infer": 0.0}
         deadline = Deadline(call.remaining_ms)
         batches: list[tuple[list[memoryview], int]] = []
         sizes: list[tuple[int, int]] = []
-        left = items(request, description)
-        with model.sequence():  # state lives for the items of one request: no caller sees another's
-            for part in parts(request, description):
+        left = count_items(request, description)
+        with model.start_sequence():  # state lives for the items of one request: no caller sees another's
+            for part in split_request(request, description):
                 if not deadline.allows_another():
                     break
                 start = time.perf_counter()
                 try:
                     for kind in taken:
-                        part = kind.fill(part, self, call)
+                        part = kind.fill_inputs(part, self, call)
                 except OutOfTimeError:
                     if request.partial and batches:
                         break
                     raise
                 middle = time.perf_counter()
-                tensors = feeds(part.inputs, description.of_size(part.size))
-                fetches = model.run(tensors, part.size, request.signature, items(request, description) - left)
+                tensors = make_feeds(part.inputs, description.select_size(part.size))
+                fetches = model.run(tensors, part.size, request.signature, count_items(request, description) - left)
                 sizes += part.image_sizes
-                batches.append((fetches, items(part, description)))
+                batches.append((fetches, count_items(part, description)))
                 left -= batches[-1][1]
                 seconds["decode"] += middle - start
                 seconds["infer"] += time.perf_counter() - middle
         if left and not (request.partial and batches):
             raise OutOfTimeError("the function ran out of time before the request was done; send fewer items at a time")
         if places:
-            batches = [restored(batches, places, description)]
+            batches = [restore_order(batches, places, description)]
         seconds["total"] = time.perf_counter() - began + sum(request.seconds.values())
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
         tokens = sum(map(len, request.ids))
@@ -159,11 +159,11 @@ class Server(NamedTuple):
         return result
 
 
-def _require_memory(request: Request, description: Description, limits: Limits) -> None:
+def _require_memory(request: Request, description: Description, limits: RequestLimits) -> None:
     """Raises OverBudgetError for more items than there is memory for: tensors are there until the last is answered, and
     what the runs give, before and after it is put together.
     """
-    count = items(request, description)
+    count = count_items(request, description)
     if count > description.batch:
         runs = -(-count // description.batch)
         given = sum(map(len, request.inputs.values())) + sum(len(data) for row in request.rows for data in row.values())

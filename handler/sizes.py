@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
-from .deadline import unlimited
+from .deadline import no_deadline
 from .description import Description, Port
 from .errors import OutOfTimeError, WrongShapeError
 
@@ -18,7 +18,7 @@ ROWS_AT_ONCE = 4_096
 Shape = tuple[int, ...]
 
 
-def shape_of(value: object, port: Port) -> Shape:
+def measure_shape(value: object, port: Port) -> Shape:
     """The shape of nested lists, as their first elements have it; of {"b64": …} that of one flat list."""
     if isinstance(value, dict) and isinstance(text := value.get("b64"), str):
         return ((len(text) // 4 * 3 - text[-2:].count("=")) * port.elements // (port.size or 1),)
@@ -34,31 +34,35 @@ def choose_size(shapes: Mapping[str, Shape], description: Description) -> Descri
 
     Raises WrongShapeError, which names every size.
     """
-    sizes = description.in_sizes
+    sizes = description.size_variants
     for sized in sizes:
-        if all(_is(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
+        if all(_has_shape(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
             return sized
     for sized in sorted(sizes, key=lambda s: sum(port.size for port in s.feeds)):
-        if all(_room(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
+        if all(_can_pad_shape(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
             return sized
     given = ", ".join(f'"{name}" has the shape {list(shape[:8])}' for name, shape in shapes.items())
-    there = " or ".join(", ".join(_wanted(sized, set(shapes))) for sized in sizes)
+    there = " or ".join(", ".join(_format_shapes(sized, set(shapes))) for sized in sizes)
     raise WrongShapeError(f"{given}; {there} is needed" + (", or less" if description.pad else ""))
 
 
-def within(shape: Shape, port: Port, description: Description) -> Port:
-    """The port that a request's tensor of ``shape`` is: ``port``, or a smaller one, which ``padded`` fills up.
+def match_port(shape: Shape, port: Port, description: Description) -> Port:
+    """The port that a request's tensor of ``shape`` is: ``port``, or a smaller one, which ``pad_tensor`` fills up.
 
     ``description`` is what ``choose_size`` gave for the request, and ``port`` one of its feeds.
     """
     items = 1 if description.batched else 0
-    if _room(shape, port, description) and len(shape) == len(port.shape) and shape[:items] == port.shape[:items]:
+    if (
+        _can_pad_shape(shape, port, description)
+        and len(shape) == len(port.shape)
+        and shape[:items] == port.shape[:items]
+    ):
         return port._replace(shape=shape, size=port.size // (port.elements or 1) * prod(shape))
     return port
 
 
-def padded(
-    data: bytes, given: Port, port: Port, description: Description, left: Callable[[], float] = unlimited
+def pad_tensor(
+    data: bytes, given: Port, port: Port, description: Description, left: Callable[[], float] = no_deadline
 ) -> bytes:
     """``data``, row-major of the shape of ``given``, in the shape of ``port``: ``description.pad`` fills the rest.
 
@@ -72,11 +76,13 @@ def padded(
         inner = prod(port.shape[axis + 1 :]) * len(element)
         length, wanted = given.shape[axis] * inner, port.shape[axis] * inner
         if length < wanted:
-            filled = _longer(filled, length, wanted, element, left)
+            filled = _lengthen_rows(filled, length, wanted, element, left)
     return bytes(filled)
 
 
-def _longer(data: bytes | bytearray, length: int, wanted: int, element: bytes, left: Callable[[], float]) -> bytearray:
+def _lengthen_rows(
+    data: bytes | bytearray, length: int, wanted: int, element: bytes, left: Callable[[], float]
+) -> bytearray:
     """Rows of ``length`` bytes as rows of ``wanted``, with as many ``element`` after each as it takes."""
     _require_time(left)
     rows = len(data) // length
@@ -100,15 +106,15 @@ def _require_time(left: Callable[[], float]) -> None:
         raise OutOfTimeError("the function ran out of time while it filled an input up; send fewer items")
 
 
-def _is(shape: Shape, port: Port, description: Description) -> bool:
+def _has_shape(shape: Shape, port: Port, description: Description) -> bool:
     if shape in (port.shape, (port.elements,)):
         return True
     return description.batched and shape[:1] != (0,) and shape[1:] == port.shape[1:] and len(shape) == len(port.shape)
 
 
-def _room(shape: Shape, port: Port, description: Description) -> bool:
+def _can_pad_shape(shape: Shape, port: Port, description: Description) -> bool:
     """Whether ``shape`` is the port's, or less of it and may be padded."""
-    if _is(shape, port, description):
+    if _has_shape(shape, port, description):
         return True
     free = 1 if description.batched else 0  # any number of items is taken
     return (
@@ -119,7 +125,7 @@ def _room(shape: Shape, port: Port, description: Description) -> bool:
     )
 
 
-def _wanted(description: Description, names: set[str]) -> Iterator[str]:
+def _format_shapes(description: Description, names: set[str]) -> Iterator[str]:
     for port in description.feeds:
         if port.name in names:
             sizes = ["n", *map(str, port.shape[1:])] if description.batched else map(str, port.shape)

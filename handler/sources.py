@@ -24,13 +24,13 @@ class Sources(NamedTuple):
     networks: tuple[str, ...] = ()
 
     @classmethod
-    def configured(cls, environment: Mapping[str, str]) -> Sources:
+    def from_environment(cls, environment: Mapping[str, str]) -> Sources:
         """Raises StartupError."""
-        s3 = _items(environment, "COLDFORGE_S3_SOURCES")
+        s3 = _split_items(environment, "COLDFORGE_S3_SOURCES")
         for item in s3:
             if not item.partition("/")[1] or item.startswith("/"):
                 raise StartupError(f'COLDFORGE_S3_SOURCES has "{item}": write a bucket and a prefix, as "{item}/".')
-        urls = [item.lower() for item in _items(environment, "COLDFORGE_URL_SOURCES")]
+        urls = [item.lower() for item in _split_items(environment, "COLDFORGE_URL_SOURCES")]
         networks = tuple(item for item in urls if "/" in item)
         hosts = tuple(item for item in urls if "/" not in item)
         if networks:
@@ -58,7 +58,7 @@ class Sources(NamedTuple):
 NOWHERE = Sources()
 
 
-def _items(environment: Mapping[str, str], name: str) -> list[str]:
+def _split_items(environment: Mapping[str, str], name: str) -> list[str]:
     return [item.strip() for item in environment.get(name, "").split(",") if item.strip()]
 
 

@@ -45,32 +45,32 @@ class S3Object:
         return f"s3://{self.bucket}/{self.key[:200]}"
 
 
-def read(source: S3Object, limit: int, seconds: float) -> bytes:
-    """The object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``opened`` does."""
-    return tagged(source, limit, seconds)[0]
+def read_object(source: S3Object, limit: int, seconds: float) -> bytes:
+    """The object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``open_object`` does."""
+    return read_tagged_object(source, limit, seconds)[0]
 
 
 @library_errors()
-def tagged(source: S3Object, limit: int, seconds: float) -> tuple[bytes, str]:
-    """The object's bytes and its ETag, without quotes. Raises as ``read`` does."""
-    with _answer(source, seconds) as answer:
+def read_tagged_object(source: S3Object, limit: int, seconds: float) -> tuple[bytes, str]:
+    """The object's bytes and its ETag, without quotes. Raises as ``read_object`` does."""
+    with _get_object(source, seconds) as answer:
         if answer["ContentLength"] > limit:
             raise TooLargeError(f"{source} has {answer['ContentLength']:,} bytes; at most {limit:,} are allowed")
         return answer["Body"].read(), answer.get("ETag", "").strip('"')
 
 
 @contextmanager
-def opened(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
-    """The object's length, and what its bytes are read from. ``seconds``: see ``s3``.
+def open_object(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
+    """The object's length, and what its bytes are read from. ``seconds``: see ``get_client``.
 
     Raises ObjectNotFoundError, ObjectChangedError, StorageUnavailableError, the latter also while it is read.
     """
-    with _answer(source, seconds) as answer:
+    with _get_object(source, seconds) as answer:
         yield answer["ContentLength"], answer["Body"]
 
 
 @contextmanager
-def _answer(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
+def _get_object(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
     """What S3 answers, with the object's open body."""
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
@@ -79,7 +79,7 @@ def _answer(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
     version = {"VersionId": source.version} if source.version else {}
     match = {"IfMatch": f'"{source.etag}"'} if source.etag else {}
     try:
-        answer = s3(seconds).get_object(Bucket=source.bucket, Key=source.key, **version, **match)
+        answer = get_client(seconds).get_object(Bucket=source.bucket, Key=source.key, **version, **match)
         with answer["Body"]:
             yield answer
     except ClientError as error:
@@ -95,7 +95,7 @@ def _answer(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
         raise StorageUnavailableError(f"S3 did not deliver {source}; try again") from error
 
 
-def results() -> tuple[str, str] | None:
+def find_results_location() -> tuple[str, str] | None:
     """The bucket and the prefix that results are written to; None where they are only logged."""
     place = os.environ.get(RESULTS, "").removeprefix("s3://")
     bucket, _, prefix = place.partition("/")
@@ -104,16 +104,16 @@ def results() -> tuple[str, str] | None:
 
 def is_result(source: S3Object) -> bool:
     """Whether results are written where this object is: answering them, too, would never end."""
-    place = results()
+    place = find_results_location()
     return place is not None and source.bucket == place[0] and source.key.startswith(place[1])
 
 
-def result_named(name: str) -> S3Object | None:
+def locate_result(name: str) -> S3Object | None:
     """Where the result ``name`` goes, which is its key but for the prefix and ``.json``; None where none are kept.
 
     Raises KeyTooLongError.
     """
-    place = results()
+    place = find_results_location()
     if place is None:
         return None
     target = S3Object(place[0], f"{place[1]}{name}.json")
@@ -123,12 +123,12 @@ def result_named(name: str) -> S3Object | None:
 
 
 @library_errors()
-def write(target: S3Object, text: str, seconds: float) -> None:
-    """Put ``text``, which is JSON, at ``target``. ``seconds``: see ``s3``. Raises StorageUnavailableError."""
+def write_object(target: S3Object, text: str, seconds: float) -> None:
+    """Put ``text``, which is JSON, at ``target``. ``seconds``: see ``get_client``. Raises StorageUnavailableError."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        s3(seconds).put_object(
+        get_client(seconds).put_object(
             Bucket=target.bucket, Key=target.key, Body=text.encode(), ContentType="application/json; charset=utf-8"
         )
     except (ClientError, BotoCoreError, OSError) as error:
@@ -143,21 +143,21 @@ def _is_key(key: str) -> bool:
         return False
 
 
-def forget() -> None:
+def forget_state() -> None:
     """Close every client, with its connections and credentials; the next call makes another."""
     with _lock:
         while _clients:
             _clients.popitem()[1].close()
 
 
-def s3(seconds: float) -> Any:
+def get_client(seconds: float) -> Any:
     """A client whose attempts, if S3 is silent, end in about ``seconds``; one of four, made with the first call."""
     each = 1 << min(max(int(seconds / ATTEMPTS).bit_length() - 1, 0), 3)
     with _lock:
         if each not in _clients:
-            from .powertools import sign
+            from .powertools import announce_powertools
 
-            sign()
+            announce_powertools()
             import boto3
             from botocore.config import Config
 

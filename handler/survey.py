@@ -35,7 +35,7 @@ _PNG_XMP = b"XML:com.adobe.xmp\0\0\0\0\0"  # uncompressed, without a language
 _PNG_EXIF = b"Raw profile type exif\0"  # as ImageMagick writes it: in hexadecimal digits, after three lines
 
 
-class Survey(NamedTuple):
+class ImageHeader(NamedTuple):
     """``data``: the file, without what its decoder does not need. ``exif``, ``xmp``: metadata, unread."""
 
     data: bytes
@@ -43,13 +43,13 @@ class Survey(NamedTuple):
     xmp: bytes = b""
 
 
-def survey(plugin: str, data: bytes) -> Survey:
+def read_image_header(plugin: str, data: bytes) -> ImageHeader:
     """The file ``data``, which Pillow's ``plugin`` is to decode. Raises HandlerError."""
-    look = {"Jpeg": _jpeg, "Png": _png, "Gif": _gif}.get(plugin)
-    return look(data) if look else Survey(data)
+    look = {"Jpeg": _read_jpeg, "Png": _read_png, "Gif": _read_gif}.get(plugin)
+    return look(data) if look else ImageHeader(data)
 
 
-def _jpeg(data: bytes) -> Survey:
+def _read_jpeg(data: bytes) -> ImageHeader:
     """Tables, frame and scans. What stands between two segments is skipped, as libjpeg skips it."""
     kept, size, exif, xmp, at = [b"\xff\xd8"], 0, b"", b"", 2
     for _ in range(MOST_STEPS):
@@ -67,7 +67,7 @@ def _jpeg(data: bytes) -> Survey:
             # Not only those of this picture, if the file holds another: too many rather than too few.
             if data.count(b"\xff\xda", at) >= MOST_SCANS:
                 raise OverBudgetError(f"is a JPEG file with more than {MOST_SCANS} scans")
-            return Survey(b"".join(kept) + data[found.start() :], exif, xmp)
+            return ImageHeader(b"".join(kept) + data[found.start() :], exif, xmp)
         content = segment[4:]
         if marker in _OTHER_FRAMES and marker not in _TABLES:
             raise UnsupportedImageError("is a JPEG file of an unsupported kind; save it as baseline or progressive")
@@ -85,7 +85,7 @@ def _jpeg(data: bytes) -> Survey:
     raise _too_many("JPEG", "segments")
 
 
-def _png(data: bytes) -> Survey:
+def _read_png(data: bytes) -> ImageHeader:
     """The chunks of the picture: no second frame, profile or text."""
     kept, exif, xmp, at = [data[:8]], b"", b"", 8
     for _ in range(MOST_STEPS):
@@ -97,14 +97,14 @@ def _png(data: bytes) -> Survey:
         elif name == b"iTXt" and data.startswith(_PNG_XMP, at + 8):
             xmp = data[at + 8 : end - 4]
         elif name in (b"tEXt", b"zTXt") and data.startswith(_PNG_EXIF, at + 8):
-            exif = exif or _profile(name, data[at + 8 + len(_PNG_EXIF) : end - 4])
+            exif = exif or _read_exif_profile(name, data[at + 8 + len(_PNG_EXIF) : end - 4])
         if name == b"IEND" or end >= len(data):
-            return Survey(b"".join(kept), exif, xmp)
+            return ImageHeader(b"".join(kept), exif, xmp)
         at = end
     raise _too_many("PNG", "chunks")
 
 
-def _profile(name: bytes, text: bytes) -> bytes:
+def _read_exif_profile(name: bytes, text: bytes) -> bytes:
     import zlib
 
     try:
@@ -115,7 +115,7 @@ def _profile(name: bytes, text: bytes) -> bytes:
         return b""
 
 
-def _gif(data: bytes) -> Survey:
+def _read_gif(data: bytes) -> ImageHeader:
     """The blocks before the first frame are counted, and each byte between them."""
     at, inside = 13 + (3 << (data[10] & 7) + 1 if data[10:11] and data[10] & 128 else 0), False
     for _ in range(MOST_STEPS):
@@ -125,7 +125,7 @@ def _gif(data: bytes) -> Survey:
         if inside:
             at, inside = at + byte + 1, byte > 0
         elif byte == ord(","):
-            return Survey(data)
+            return ImageHeader(data)
         elif byte == ord("!"):
             at, inside = at + 2, True
         else:

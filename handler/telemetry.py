@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from .errors import HandlerError, Refusal, refusal
+from .errors import HandlerError, Refusal, make_refusal
 from .powertools import EphemeralMetrics, Logger
-from .server import Call, Result
+from .server import Invocation, Result
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ NAMESPACE = "coldforge"
 logger = Logger(service="coldforge")
 
 
-def _untraced(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
+def _skip_span(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
     """Tracing is off."""
 
 
-trace = _untraced
+trace = _skip_span
 if os.environ.get("COLDFORGE_OTEL") == "on":
     try:
-        from .otel import send as trace
+        from .otel import send_span as trace
     except ImportError as error:  # no reason to answer nobody
         logger.warning("there are no spans, because no layer brings OpenTelemetry", extra={"reason": str(error)})
 elif os.environ.get("COLDFORGE_TRACING") == "on":
-    from .tracing import send as trace
+    from .tracing import send_subsegment as trace
 
 logger.append_keys(
     function_name=os.environ.get("AWS_LAMBDA_FUNCTION_NAME"),
@@ -57,27 +57,27 @@ class Telemetry:
         if logger.sampling_rate and not cold_start:
             logger.refresh_sample_rate_calculation()
 
-    def call(self, correlation_id: str | None = None) -> Call:
+    def make_invocation(self, correlation_id: str | None = None) -> Invocation:
         """What the server and the protocols know of this invocation."""
-        return Call(
+        return Invocation(
             self._context.aws_request_id,
             self._cold_start,
             self._context.get_remaining_time_in_millis,
-            partial(self._observe, correlation_id),
-            partial(self._refuse, correlation_id),
-            partial(self._report, correlation_id),
-            self.call,
+            partial(self._record_result, correlation_id),
+            partial(self._record_refusal, correlation_id),
+            partial(self._log_report, correlation_id),
+            self.make_invocation,
         )
 
-    def started(self, load_ms: float | None) -> None:
+    def record_start(self, load_ms: float | None) -> None:
         """The first invocation says what the start took. ``load_ms``: None where nothing was opened, but restored."""
-        metrics = self._of(self._model)
+        metrics = self._get_model_metrics(self._model)
         if self._cold_start:
             metrics.add_metric("ColdStart", "Count", 1)
         if load_ms is not None:
             metrics.add_metric("LoadMs", "Milliseconds", load_ms)
 
-    def flush(self) -> None:
+    def write_metrics(self) -> None:
         """Write the metrics, one line for each set of dimensions."""
         metrics, self._metrics = self._metrics, {}
         handler = logger.registered_handler
@@ -88,8 +88,8 @@ class Telemetry:
             finally:
                 handler.release()
 
-    def _observe(self, correlation_id: str | None, result: Result) -> None:
-        metrics = self._of(result.description)
+    def _record_result(self, correlation_id: str | None, result: Result) -> None:
+        metrics = self._get_model_metrics(result.description)
         metrics.add_metric("BatchSize", "Count", result.items)
         for name, value in result.timings_ms.items():
             metrics.add_metric(f"{name.capitalize()}Ms", "Milliseconds", value)
@@ -97,14 +97,14 @@ class Telemetry:
         trace("predict", result.timings_ms["total"], {**model, "items": result.items, "cold_start": self._cold_start})
         logger.debug(
             "request answered",
-            extra=self._ids(correlation_id)
+            extra=self._list_ids(correlation_id)
             | model
             | {"items": result.items, "left": result.left, "timings_ms": result.timings_ms},
         )
 
-    def _refuse(self, correlation_id: str | None, error: Exception) -> Refusal:
-        told = refusal(error, self._context.aws_request_id)
-        fields = self._ids(correlation_id) | {"code": told.code, "status": told.status}
+    def _record_refusal(self, correlation_id: str | None, error: Exception) -> Refusal:
+        told = make_refusal(error, self._context.aws_request_id)
+        fields = self._list_ids(correlation_id) | {"code": told.code, "status": told.status}
         if isinstance(error, HandlerError):
             logger.warning("request refused", extra=fields | {"reason": error.message})
         else:
@@ -112,23 +112,23 @@ class Telemetry:
         trace("refused", 0, {"code": told.code}, told.status)
         name, version = self._model.name, self._model.version
         for dimensions in ({"ModelName": name, "ModelVersion": version, "Code": told.code}, {"Code": told.code}):
-            self._with(dimensions).add_metric("Error", "Count", 1)
+            self._get_metrics(dimensions).add_metric("Error", "Count", 1)
         return told
 
-    def _report(self, correlation_id: str | None, message: str, fields: dict[str, object]) -> None:
-        logger.info(message, extra=self._ids(correlation_id) | fields)
+    def _log_report(self, correlation_id: str | None, message: str, fields: dict[str, object]) -> None:
+        logger.info(message, extra=self._list_ids(correlation_id) | fields)
 
-    def _ids(self, correlation_id: str | None) -> dict[str, object]:
+    def _list_ids(self, correlation_id: str | None) -> dict[str, object]:
         return {
             "function_request_id": self._context.aws_request_id,
             "correlation_id": correlation_id,
             "cold_start": self._cold_start,
         }
 
-    def _of(self, model: Description) -> EphemeralMetrics:
-        return self._with({"ModelName": model.name, "ModelVersion": model.version})
+    def _get_model_metrics(self, model: Description) -> EphemeralMetrics:
+        return self._get_metrics({"ModelName": model.name, "ModelVersion": model.version})
 
-    def _with(self, dimensions: dict[str, str]) -> EphemeralMetrics:
+    def _get_metrics(self, dimensions: dict[str, str]) -> EphemeralMetrics:
         key = tuple(dimensions.values())
         if key not in self._metrics:
             # Without a service of its own, POWERTOOLS_SERVICE_NAME would become one more dimension.

@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Callable, Collection, Sequence
 
-from .budget import Limits
+from .budget import RequestLimits
 from .description import Description, Port
 from .errors import (
     HandlerError,
@@ -24,16 +24,16 @@ ALIAS = "input"
 _TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
 
 
-def tensor(value: object, port: Port) -> bytes:
+def read_tensor(value: object, port: Port) -> bytes:
     """Raw bytes of nested lists of ``port.shape``, of one flat list, or of {"b64": …}. Raises HandlerError."""
     where = f'"{port.name}"'
     if isinstance(value, dict):
-        return _raw(value, where, port)
+        return _read_base64(value, where, port)
     if isinstance(value, list) and len(value) == port.elements and not any(isinstance(v, list) for v in value):
         flat: list[object] = value
     elif port.shape:
         flat = []
-        _flatten(value, port.shape, port, flat)
+        _flatten_lists(value, port.shape, port, flat)
     else:
         flat = [value]
     kind = port.dtype
@@ -77,31 +77,34 @@ def name_single(values: Any, names: Sequence[str]) -> Any:
     return values
 
 
-def description_for(values: dict[str, object], description: Description) -> Description:
-    """``description`` in the size of these ``values`` (by feed, as ``tensor`` takes them). Raises WrongShapeError."""
+def choose_description(values: dict[str, object], description: Description) -> Description:
+    """``description`` in the size of these ``values`` (by feed, as ``read_tensor`` takes them).
+
+    Raises WrongShapeError.
+    """
     if description.one_size:
         return description
-    from .sizes import choose_size, shape_of
+    from .sizes import choose_size, measure_shape
 
     ports = {port.name: port for port in description.feeds}
-    return choose_size({name: shape_of(value, ports[name]) for name, value in values.items()}, description)
+    return choose_size({name: measure_shape(value, ports[name]) for name, value in values.items()}, description)
 
 
 def input_bytes(value: object, port: Port, description: Description, left: Callable[[], float]) -> bytes:
-    """Raw bytes of the feed ``port`` from ``value``, in the forms that ``tensor`` takes. Raises HandlerError.
+    """Raw bytes of the feed ``port`` from ``value``, in the forms that ``read_tensor`` takes. Raises HandlerError.
 
-    ``description`` is what ``description_for`` gave. A smaller tensor is filled up where its ``pad`` says with what, if
-    there is time ``left``: see ``Server.make_clock``.
+    ``description`` is what ``choose_description`` gave. A smaller tensor is filled up where its ``pad`` says with what,
+    if there is time ``left``: see ``Server.make_clock``.
     """
     if port.name not in description.pad:
-        return tensor(value, port)
-    from .sizes import padded, shape_of, within
+        return read_tensor(value, port)
+    from .sizes import match_port, measure_shape, pad_tensor
 
-    given = within(shape_of(value, port), port, description)
-    return padded(tensor(value, given), given, port, description, left)
+    given = match_port(measure_shape(value, port), port, description)
+    return pad_tensor(read_tensor(value, given), given, port, description, left)
 
 
-def _raw(value: dict[object, object], where: str, port: Port) -> bytes:
+def _read_base64(value: dict[object, object], where: str, port: Port) -> bytes:
     """The bytes themselves, row-major: the model's own size of them."""
     text = value.get("b64")
     if len(value) != 1 or not isinstance(text, str):
@@ -117,7 +120,7 @@ def _raw(value: dict[object, object], where: str, port: Port) -> bytes:
     return require_finite(data, port, where)
 
 
-def of_shape(port: Port, shape: tuple[int, ...], description: Description) -> Port:
+def reshape_port(port: Port, shape: tuple[int, ...], description: Description) -> Port:
     """``port`` with the shape of a request, which may have another number of items. Raises WrongShapeError."""
     if shape == port.shape:
         return port
@@ -128,9 +131,9 @@ def of_shape(port: Port, shape: tuple[int, ...], description: Description) -> Po
 
 
 def item_count(value: object, port: Port) -> int:
-    """How many items ``value`` has, in the forms that ``tensor`` takes, for a feed that begins with the batch.
+    """How many items ``value`` has, in the forms that ``read_tensor`` takes, for a feed that begins with the batch.
 
-    The compiled batch where ``value`` does not tell: a flat list, or what ``tensor`` will refuse.
+    The compiled batch where ``value`` does not tell: a flat list, or what ``read_tensor`` will refuse.
     """
     batch = port.shape[0]
     if isinstance(value, dict) and isinstance(text := value.get("b64"), str):
@@ -141,7 +144,7 @@ def item_count(value: object, port: Port) -> int:
     return batch
 
 
-def require_items(counts: dict[str, int], description: Description, limits: Limits) -> None:
+def require_items(counts: dict[str, int], description: Description, limits: RequestLimits) -> None:
     """``counts``: the items for each feed that begins with the batch. Raises WrongShapeError, TooManyImagesError."""
     if len(set(counts.values())) > 1:
         found = ", ".join(f'"{name}" has {count}' for name, count in counts.items())
@@ -151,7 +154,7 @@ def require_items(counts: dict[str, int], description: Description, limits: Limi
         raise TooManyImagesError(f"the request has {max(counts.values())} items; at most {most} are allowed at a time")
 
 
-def require_held(names: Collection[str], count: int, description: Description, limits: Limits) -> None:
+def require_tensor_memory(names: Collection[str], count: int, description: Description, limits: RequestLimits) -> None:
     """Raises OverBudgetError for more items of the feeds ``names`` than there is memory for.
 
     Each is there twice, before and after it is filled up to the model's size.
@@ -161,20 +164,22 @@ def require_held(names: Collection[str], count: int, description: Description, l
         limits.require_memory(2 * size * count // description.batch)
 
 
-def of_items(ports: Sequence[Port], counts: dict[str, int], description: Description, limits: Limits) -> list[Port]:
+def set_item_counts(
+    ports: Sequence[Port], counts: dict[str, int], description: Description, limits: RequestLimits
+) -> list[Port]:
     """``ports`` with as many items as ``counts`` says of each, by name; as they are where it says nothing.
 
     Raises WrongShapeError, TooManyImagesError, OverBudgetError.
     """
     require_items(counts, description, limits)
-    require_held([port.name for port in ports], max(counts.values(), default=0), description, limits)
+    require_tensor_memory([port.name for port in ports], max(counts.values(), default=0), description, limits)
     return [
-        of_shape(port, (counts[port.name], *port.shape[1:]), description) if port.name in counts else port
+        reshape_port(port, (counts[port.name], *port.shape[1:]), description) if port.name in counts else port
         for port in ports
     ]
 
 
-def _flatten(value: object, shape: tuple[int, ...], port: Port, flat: list[object]) -> None:
+def _flatten_lists(value: object, shape: tuple[int, ...], port: Port, flat: list[object]) -> None:
     """The numbers of lists within lists of ``shape``; the innermost ones may hold anything. Raises WrongShapeError."""
     if not isinstance(value, list) or len(value) != shape[0]:
         raise _wrong_shape(port)
@@ -182,7 +187,7 @@ def _flatten(value: object, shape: tuple[int, ...], port: Port, flat: list[objec
         flat.extend(value)
         return
     for item in value:
-        _flatten(item, shape[1:], port, flat)
+        _flatten_lists(item, shape[1:], port, flat)
 
 
 def _wrong_shape(port: Port) -> HandlerError:

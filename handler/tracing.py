@@ -18,18 +18,20 @@ _HEADER = '{"format": "json", "version": 1}\n'
 
 
 @functools.cache
-def _socket() -> socket.socket:
+def _open_socket() -> socket.socket:
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
-def forget() -> None:
+def forget_state() -> None:
     """Close the socket; the next subsegment makes another."""
-    if _socket.cache_info().currsize:
-        _socket().close()
-        _socket.cache_clear()
+    if _open_socket.cache_info().currsize:
+        _open_socket().close()
+        _open_socket.cache_clear()
 
 
-def send(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
+def send_subsegment(
+    name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200
+) -> None:
     """A subsegment that ends now. Nothing is sent where this invocation isn't sampled, and nothing is waited for."""
     trace = dict(part.partition("=")[::2] for part in os.environ.get("_X_AMZN_TRACE_ID", "").split(";"))
     host, _, port = os.environ.get("AWS_XRAY_DAEMON_ADDRESS", "").partition(":")
@@ -49,4 +51,4 @@ def send(name: str, milliseconds: float, annotations: dict[str, str | int | bool
         "annotations": annotations,
     }
     with suppress(OSError):
-        _socket().sendto((_HEADER + json.dumps(segment)).encode(), (host, int(port)))
+        _open_socket().sendto((_HEADER + json.dumps(segment)).encode(), (host, int(port)))

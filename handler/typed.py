@@ -24,4 +24,4 @@ STAND_INS: dict[str, object] = {
     "cast": lambda _type, value: value,
     "overload": lambda function: function,
 }
-"""What Powertools and Pillow use of ``typing`` while they are imported, for ``later.deferred``."""
+"""What Powertools and Pillow use of ``typing`` while they are imported, for ``later.defer_imports``."""

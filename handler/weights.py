@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 
 from ._abi import ffi
 from .errors import StartupError
-from .processes import processes, threads
+from .processes import choose_thread_count, count_processes
 from .typed import Any
 
 VARIABLE = "COLDFORGE_WEIGHTS"
@@ -34,7 +34,7 @@ AT_ONCE = 12
 ATTEMPTS = 3
 
 
-def open_outside(library: Any, handle: Any, name: str, layout: str) -> tuple[int, Any, str]:
+def open_with_weights(library: Any, handle: Any, name: str, layout: str) -> tuple[int, Any, str]:
     """Open the model ``name`` with its weights: (status, memory to keep while it is open, where the weights were).
 
     ``handle``: a cf_model **. ``layout``: what the library wants its weights to be. Raises StartupError.
@@ -42,17 +42,17 @@ def open_outside(library: Any, handle: Any, name: str, layout: str) -> tuple[int
     place = os.environ.get(VARIABLE, "")
     if place.endswith("/") or os.path.isdir(place):
         place = os.path.join(place, f"{name}.weights")
-    if place.startswith("s3://") and processes() > 1:
-        return library.cf_open_file(threads(), shared(place, layout).encode(), handle), None, place
+    if place.startswith("s3://") and count_processes() > 1:
+        return library.cf_open_file(choose_thread_count(), fetch_shared(place, layout).encode(), handle), None, place
     if place.startswith("s3://"):
-        memory = download(place, layout)
+        memory = download_weights(place, layout)
         return library.cf_open_memory(0, ffi.from_buffer(memory), len(memory), handle), memory, place
     if place:
-        return library.cf_open_file(threads(), place.encode(), handle), None, place
-    return library.cf_open(threads(), handle), None, "beside the library"
+        return library.cf_open_file(choose_thread_count(), place.encode(), handle), None, place
+    return library.cf_open(choose_thread_count(), handle), None, "beside the library"
 
 
-def shared(address: str, layout: str) -> str:
+def fetch_shared(address: str, layout: str) -> str:
     """A file with what is at ``s3://bucket/key``, for all processes to map: fetched once, by the first of them.
 
     The others wait for it. Its name says which weights it has, so one that is there is the right one. Raises
@@ -61,11 +61,11 @@ def shared(address: str, layout: str) -> str:
     path = os.path.join(TEMPORARY, f"coldforge-{layout}.weights")
     try:
         # The lock ends with the process that holds it, whatever it ends of.
-        with open(f"{path}.lock", "wb", opener=_private) as lock:
+        with open(f"{path}.lock", "wb", opener=_open_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.path.exists(path):
-                with open(f"{path}.part", "w+b", opener=_private) as part:
-                    download(address, layout, part.fileno()).close()
+                with open(f"{path}.part", "w+b", opener=_open_private) as part:
+                    download_weights(address, layout, part.fileno()).close()
                 os.rename(f"{path}.part", path)
     except OSError as error:
         raise StartupError(
@@ -74,18 +74,18 @@ def shared(address: str, layout: str) -> str:
     return path
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def download(address: str, layout: str, file: int | None = None) -> mmap.mmap:
+def download_weights(address: str, layout: str, file: int | None = None) -> mmap.mmap:
     """The whole file at ``s3://bucket/key`` in memory of its own, which no disk backs, or in ``file``, which is open.
 
     Raises StartupError.
     """
-    from .powertools import sign
+    from .powertools import announce_powertools
 
-    sign()
+    announce_powertools()
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
@@ -102,22 +102,22 @@ def download(address: str, layout: str, file: int | None = None) -> mmap.mmap:
             answer = client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{FIRST - 1}")
             with answer["Body"] as body:
                 first: bytes = body.read()
-            start, size, piece, hashes = _header(first, address, layout)
+            start, size, piece, hashes = _parse_header(first, address, layout)
             if answer.get("ContentRange") != f"bytes 0-{len(first) - 1}/{start + size}":  # before there is memory
-                raise _damaged(address)
-            memory = _room(start + size, file)
+                raise _make_damaged_error(address)
+            memory = _allocate_memory(start + size, file)
             memory[:start] = first[:start]
             # Another object may take this one's place meanwhile: pieces of two would not fit together.
             which = {"Bucket": bucket, "Key": key, "IfMatch": answer["ETag"]}
             offsets = range(start, start + size, piece)
             pieces = [(at, min(piece, start + size - at), wanted) for at, wanted in zip(offsets, hashes, strict=True)]
-            _fill(client, which, memory, pieces)
+            _fetch_pieces(client, which, memory, pieces)
             return memory
     except (ClientError, BotoCoreError, OSError) as error:
         raise StartupError(f"the weights cannot be fetched from {address} ({error}): see {VARIABLE}.") from error
 
 
-def _room(size: int, file: int | None) -> mmap.mmap:
+def _allocate_memory(size: int, file: int | None) -> mmap.mmap:
     """Memory of ``size`` bytes, in the open ``file`` where that is not None. Raises StartupError."""
     if file is not None:
         try:
@@ -134,7 +134,7 @@ def _room(size: int, file: int | None) -> mmap.mmap:
     return memory
 
 
-def _header(first: bytes, address: str, layout: str) -> tuple[int, int, int, list[bytes]]:
+def _parse_header(first: bytes, address: str, layout: str) -> tuple[int, int, int, list[bytes]]:
     """Where the weights start, their bytes, a piece's, and the SHA-256 of each piece. Raises StartupError."""
     if len(first) < HEADER.size or first[: len(MAGIC)] != MAGIC:
         raise StartupError(f"{address} is not a weights file of coldforge: name a model.weights with {VARIABLE}.")
@@ -146,16 +146,16 @@ def _header(first: bytes, address: str, layout: str) -> tuple[int, int, int, lis
         )
     listed = first[HEADER.size : HEADER.size + 32 * -(-size // piece)] if piece else b""
     if not (piece and size and HEADER.size <= start <= len(first)) or hashlib.sha256(listed).digest() != whole:
-        raise _damaged(address)
+        raise _make_damaged_error(address)
     return start, size, piece, [listed[at : at + 32] for at in range(0, len(listed), 32)]
 
 
-def _fill(client: Any, which: dict[str, str], memory: mmap.mmap, pieces: list[tuple[int, int, bytes]]) -> None:
+def _fetch_pieces(client: Any, which: dict[str, str], memory: mmap.mmap, pieces: list[tuple[int, int, bytes]]) -> None:
     """Get each piece (offset, bytes, SHA-256) into its place, many at once. Raises StartupError, or as the client."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        waiting = [pool.submit(_fetch, client, which, memory, *piece) for piece in pieces]
+        waiting = [pool.submit(_fetch_piece, client, which, memory, *piece) for piece in pieces]
         try:
             for future in waiting:
                 future.result()
@@ -164,7 +164,7 @@ def _fill(client: Any, which: dict[str, str], memory: mmap.mmap, pieces: list[tu
             raise
 
 
-def _fetch(client: Any, which: dict[str, str], memory: mmap.mmap, offset: int, size: int, wanted: bytes) -> None:
+def _fetch_piece(client: Any, which: dict[str, str], memory: mmap.mmap, offset: int, size: int, wanted: bytes) -> None:
     from botocore.exceptions import BotoCoreError
 
     piece = memoryview(memory)[offset : offset + size]
@@ -179,8 +179,8 @@ def _fetch(client: Any, which: dict[str, str], memory: mmap.mmap, offset: int, s
                 return
         except (BotoCoreError, OSError) as error:  # a connection that broke off; what S3 refuses is a ClientError
             problem = error
-    raise problem or _damaged(f"s3://{which['Bucket']}/{which['Key']}")
+    raise problem or _make_damaged_error(f"s3://{which['Bucket']}/{which['Key']}")
 
 
-def _damaged(address: str) -> StartupError:
+def _make_damaged_error(address: str) -> StartupError:
     return StartupError(f"the weights at {address} are damaged: put the file there again.")

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from benchmarks.models import FOLDER, NETWORKS, ROOT
 from builder.base.project import cache_folder
 from builder.measure.local import emulator_parts
-from builder.measure.local.emulator import HANDLER, Emulator
+from builder.measure.local.emulator import HANDLER, LambdaEmulator
 
 CACHE = cache_folder() / "local"
 HANDLERS = Path(__file__).with_name("handlers")
@@ -171,7 +171,7 @@ SUBJECTS = {subject.name: subject for subject in (EMOTION, MINILM)}
 class Function:
     """``emulator`` is to be entered, each time a fresh start. ``sizes``: unzipped bytes of what is deployed."""
 
-    emulator: Emulator
+    emulator: LambdaEmulator
     sizes: dict[str, int]
 
 
@@ -185,11 +185,11 @@ def installed(kind: Kind) -> bool:
     return True
 
 
-def make(subject: Subject, name: str, python: emulator_parts.Interpreter) -> Function:
+def make(subject: Subject, name: str, python: emulator_parts.PythonInterpreter) -> Function:
     """The function called ``name``, ready to start; its models are there (see prepare). Raises ColdforgeError."""
     kind = subject.kinds[name]
-    shared = emulator_parts.dependencies(CACHE, python, ROOT / "layers" / "dependencies")
-    ours = emulator_parts.function(CACHE, python, ROOT / "handler")
+    shared = emulator_parts.build_dependencies(CACHE, python, ROOT / "layers" / "dependencies")
+    ours = emulator_parts.pack_function(CACHE, python, ROOT / "handler")
     folder = subject.place / "packed" / name
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "python").mkdir(parents=True)
@@ -202,13 +202,13 @@ def make(subject: Subject, name: str, python: emulator_parts.Interpreter) -> Fun
     packages = [path for path in _closure(kind.distributions) if path.name != "__pycache__"]
     for path in packages:
         (folder / "python" / path.name).symlink_to(path)
-    runtime = emulator_parts.runtime(CACHE, python)
+    runtime = emulator_parts.install_runtime(CACHE, python)
     search = (task, shared / "python", folder / "python", runtime)
     sizes = {"function": size(task), "dependencies": size(shared / "python")}
     layer = subject.place / (kind.layer or subject.kinds[OURS].layer)
     sizes |= {"model": size(layer)} if kind.layer else {"engine": sum(size(path) for path in packages)}
-    emulator = Emulator(
-        binary=emulator_parts.emulator(CACHE),
+    emulator = LambdaEmulator(
+        binary=emulator_parts.install_emulator(CACHE),
         python=python,
         runtime=runtime,
         bundle_layer=layer,

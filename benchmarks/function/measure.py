@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.function.functions import EMOTION, OURS, Function
 from benchmarks.process import quantiles
 from builder.base.errors import EnvironmentSetupError
-from builder.measure.local.emulator import Emulator
-from builder.measure.local.emulator_parts import Interpreter
+from builder.measure.local.emulator import LambdaEmulator
+from builder.measure.local.emulator_parts import PythonInterpreter
 
 WARM = 20  # requests
 TOLERANCE = 1e-3  # of a probability, or of a number of a vector of length 1
@@ -42,7 +42,7 @@ def measure(
     functions: Mapping[str, Function],
     event: dict[str, Any],
     starts: int,
-    python: Interpreter,
+    python: PythonInterpreter,
     say: Callable[[str], None],
     peers: Sequence[str] = EMOTION.peers,
 ) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _start(function: Function, event: dict[str, Any]) -> dict[str, float]:
         }
 
 
-def init_cpu(function: Emulator) -> dict[str, float]:
+def init_cpu(function: LambdaEmulator) -> dict[str, float]:
     """CPU ms, Python's start excluded, of a fresh process that imports what Lambda's would; no request.
 
     ``all``: runtime client and function; ``function``: the latter alone.
@@ -137,7 +137,7 @@ def init_cpu(function: Emulator) -> dict[str, float]:
         f"import {module}; c = now(); print(c - a, c - b)"
     )
     command = [function.python.path, "-S", "-c", code]
-    environment = function.variables("/nonexistent")
+    environment = function.make_environment("/nonexistent")
     done = subprocess.run(command, cwd=function.function, env=environment, capture_output=True, text=True, check=True)
     everything, alone = done.stdout.split()[-2:]
     return {"all": float(everything) * 1000, "function": float(alone) * 1000}

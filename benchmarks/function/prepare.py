@@ -16,8 +16,8 @@ from benchmarks import bert_onnx
 from benchmarks import prepare as peers
 from benchmarks.function.functions import EMOTION, MINILM, OURS, Subject
 from benchmarks.models import NETWORKS, ROOT
-from builder.base.cache import digest, run_cached
-from builder.config import ModelSpec, load
+from builder.base.cache import compute_digest, run_cached
+from builder.config import ModelSpec, read_spec
 from builder.package.bundle import Bundle
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
@@ -48,7 +48,7 @@ class FunctionProject(peers.BenchProject):
 def main() -> None:
     if sys.argv[1] == EMOTION.name:
         peers.prepare(NETWORKS[EMOTION.name])
-        _describe(EMOTION, _bundle(EMOTION, load(ROOT / "examples" / "emotion" / "model.toml")))
+        _describe(EMOTION, _bundle(EMOTION, read_spec(ROOT / "examples" / "emotion" / "model.toml")))
     else:
         spec = _minilm()
         _bundle(MINILM, spec)
@@ -59,7 +59,7 @@ def main() -> None:
 def _bundle(subject: Subject, spec: ModelSpec, variant: str = "") -> Bundle:
     project = FunctionProject(ROOT, place=subject.place, variant=variant)
     shutil.copytree(ROOT / "layers" / "dependencies", project.layers / "dependencies", dirs_exist_ok=True)
-    return build_bundle(Workspace.of(spec, project)).bundle
+    return build_bundle(Workspace.from_spec(spec, project)).bundle
 
 
 def _describe(subject: Subject, bundle: Bundle) -> None:
@@ -71,9 +71,9 @@ def _describe(subject: Subject, bundle: Bundle) -> None:
 def _minilm() -> ModelSpec:
     """The example's spec; the model that it names and the peers' files are there."""
     NETWORKS["minilm_16"].make()
-    spec = load(ROOT / "examples" / "minilm" / "model.toml")
+    spec = read_spec(ROOT / "examples" / "minilm" / "model.toml")
     made = ROOT / "build" / "minilm"
-    key = digest(Path(bert_onnx.__file__), Path(__file__), made / "model.keras")
+    key = compute_digest(Path(bert_onnx.__file__), Path(__file__), made / "model.keras")
     run_cached(MINILM.models, key, lambda fresh: _peers(made, fresh))
     return spec
 

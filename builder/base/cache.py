@@ -17,13 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import builder
-from builder.base.files import Say, locked, replacing_held, settled, silent
+from builder.base.files import Say, is_settled, lock_target, no_progress, replace_locked_folder
 
 KEY_FILE = ".key"
 """In a stage's folder: what it was made for and how long that took. It is no part of what was made."""
 
 
-def digest(*parts: str | Path) -> str:
+def compute_digest(*parts: str | Path) -> str:
     """SHA-256 (hex) over texts and over the content of files and folders; names within folders count."""
     total = hashlib.sha256()
     for part in parts:
@@ -71,22 +71,22 @@ def code_digest() -> str:
     """SHA-256 (hex) of coldforge's own builder and runtime sources."""
     root = Path(builder.__file__).parent
     sources = sorted(p for p in root.rglob("*") if p.suffix in {".py", ".c", ".h", ".inc", ".mjs", ".json"})
-    return digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
+    return compute_digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
 
 
-def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say = silent) -> bool:
+def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say = no_progress) -> bool:
     """Have ``folder`` hold what ``build`` makes for ``key``; True if it was there already.
 
     ``build`` gets an empty folder to write into. What it raises passes through, as a DiskError where the disk is at
     fault, and the previous content of ``folder`` stays. Of several processes one builds, and the others wait for it:
     ``say`` then gets the line that says so.
     """
-    if _holds(folder, key) and settled(folder):
+    if _is_complete(folder, key) and is_settled(folder):
         return True
-    with locked(folder, say):
-        if _holds(folder, key):  # since another process has built it
+    with lock_target(folder, say):
+        if _is_complete(folder, key):  # since another process has built it
             return True
-        with replacing_held(folder) as fresh:
+        with replace_locked_folder(folder) as fresh:
             begin = time.monotonic()
             build(fresh)
             seconds = time.monotonic() - begin
@@ -95,7 +95,7 @@ def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say
     return False
 
 
-def made_in(folder: Path) -> float | None:
+def read_build_seconds(folder: Path) -> float | None:
     """How many seconds it took to make what ``run_cached`` has in ``folder``; None where that is not known."""
     try:
         return float(json.loads((folder / KEY_FILE).read_text())["seconds"])
@@ -103,7 +103,7 @@ def made_in(folder: Path) -> float | None:
         return None
 
 
-def _holds(folder: Path, key: str) -> bool:
+def _is_complete(folder: Path, key: str) -> bool:
     """Whether ``folder`` was made for ``key`` and still has every file, as long as it was."""
     try:
         made = json.loads((folder / KEY_FILE).read_text())

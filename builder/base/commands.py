@@ -13,15 +13,15 @@ CHECKOUT = (HOME / "Makefile").is_file()
 """True if coldforge runs from a checkout, rather than from its wheel."""
 
 
-def either(checkout: str, installed: str) -> str:
+def choose_command(checkout: str, installed: str) -> str:
     """Return the one that works in the current folder, which may be another than the checkout's."""
     return checkout if CHECKOUT and Path.cwd() == HOME else installed
 
 
-DEPLOYING = either("`make deploy` and `make publish`", "`sam deploy` and `coldforge publish`")
+DEPLOYING = choose_command("`make deploy` and `make publish`", "`sam deploy` and `coldforge publish`")
 """What uploads a layer, through S3 where it is large."""
 
-CLEANING = either("`make clean` deletes", "deleting build/ frees")
+CLEANING = choose_command("`make clean` deletes", "deleting build/ frees")
 """How a sentence begins that says what makes room."""
 
 
@@ -33,7 +33,7 @@ def bundle_command(model: str = "", target: Target | None = None) -> str:
     named = "" if model in ("", ".") else shlex.quote(model)
     words = named if Path(model).exists() else shlex.join(model.split())
     option = f" --target {target.name}" if target and target.suffix else ""
-    return either(
+    return choose_command(
         f"make bundle{f' MODEL={named}' if named else ''}{target.option if target else ''}",
         f"coldforge bundle{f' {words}' if named else ''}{option}",
     )
@@ -46,7 +46,7 @@ def route_option(place: str) -> str:
 
 def setup_command() -> str:
     """What installs the packages that a build needs."""
-    return either("make setup", f"pip install --force-reinstall coldforge=={__version__}")
+    return choose_command("make setup", f"pip install --force-reinstall coldforge=={__version__}")
 
 
 def docs_command(page: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 
 RULE = None
-"""A row of ``table`` that is a line across."""
+"""A row of ``format_table`` that is a line across."""
 
 
-def table(
+def format_table(
     headers: Sequence[str], rows: Sequence[Sequence[str] | None], *, right: Sequence[int] = (), indent: int = 2
 ) -> str:
     """Columns two spaces apart, those numbered in ``right`` aligned right; ``RULE`` draws a line.
@@ -18,7 +18,7 @@ def table(
     A row may be shorter than the headers. No line ends in a space.
     """
     width = len(headers)
-    cells = [None if row is None else [*map(visible, row), *[""] * (width - len(row))] for row in rows]
+    cells = [None if row is None else [*map(escape_invisible, row), *[""] * (width - len(row))] for row in rows]
     sizes = [max(len(row[i]) for row in [list(headers), *(c for c in cells if c)]) for i in range(width)]
 
     def line(row: Sequence[str]) -> str:

@@ -71,16 +71,16 @@ def disk_error(error: BaseException, folder: Path) -> DiskError | None:
     if number not in _FAULTS:
         number = next((number for words, number in _WORDS.items() if words in said), None)
     if number is None and isinstance(error, OSError | ColdforgeError):
-        number = errno.ENOSPC if _free(folder) < (_LITTLE if SAID_NOTHING in said else _NOTHING) else None
+        number = errno.ENOSPC if _count_free_bytes(folder) < (_LITTLE if SAID_NOTHING in said else _NOTHING) else None
     if number is None:
         return None
-    place = _named(error) or folder
+    place = _find_file_name(error) or folder
     words = {
         "place": place,
-        "folder": _existing(place),
-        "free": f"{_free(place) / 1e6:,.1f} MB",
+        "folder": _find_existing_folder(place),
+        "free": f"{_count_free_bytes(place) / 1e6:,.1f} MB",
         "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "user": _user(),
+        "user": _get_user_name(),
     }
     what, step = _FAULTS[number]
     also = f"\n{said[-1000:]}" if said else ""
@@ -99,28 +99,28 @@ def disk_errors(folder: Path) -> Iterator[None]:
         raise found from error
 
 
-def _named(error: BaseException) -> Path | None:
+def _find_file_name(error: BaseException) -> Path | None:
     """The file that an OSError names; a name within a folder that is open, and no path, does not count."""
     names = [getattr(error, "filename2", None), getattr(error, "filename", None)]
     paths = [Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes | os.PathLike)]
     return next((path for path in paths if path.is_absolute()), None)
 
 
-def _existing(path: Path) -> Path:
+def _find_existing_folder(path: Path) -> Path:
     """The nearest folder above ``path``, or itself, that is there."""
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
 
 
-def _free(path: Path) -> int:
+def _count_free_bytes(path: Path) -> int:
     """Bytes that this user can still write to the file system of ``path``."""
     try:
-        about = os.statvfs(_existing(path))
+        about = os.statvfs(_find_existing_folder(path))
     except OSError:
         return 1 << 62
     return about.f_bavail * about.f_frsize
 
 
-def _user() -> str:
+def _get_user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container's user may have no name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from builder.base.cache import digest, run_cached
+from builder.base.cache import compute_digest, run_cached
 from builder.base.commands import docs_command
 from builder.base.errors import UsageError
 from builder.base.project import HOME
@@ -65,13 +65,13 @@ def build_site(cache: Path) -> Path:
         pages = {name: read_page(name) for name in titles} | {"index": contents}
         for name, text in pages.items():
             body = re.sub(r"<(h\d)>(.*)</h\d>", _add_anchor, reader.render(text))
-            body = re.sub(r'((?:href|src)=")([^"#][^":]*)"', lambda link: f'{link[1]}{_address(link[2])}"', body)
+            body = re.sub(r'((?:href|src)=")([^"#][^":]*)"', lambda link: f'{link[1]}{_resolve_link(link[2])}"', body)
             title = titles.get(name, "coldforge")
             head = f'<!doctype html><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
             head += '<p><a href="index.html">coldforge</a></p>'
             (fresh / f"{name}.html").write_text(head + body, encoding="utf-8")
 
-    run_cached(site, digest(str(PAGES), PAGES, Path(__file__)), build)
+    run_cached(site, compute_digest(str(PAGES), PAGES, Path(__file__)), build)
     return site
 
 
@@ -81,7 +81,7 @@ def _add_anchor(heading: re.Match[str]) -> str:
     return f'<{heading[1]} id="{anchor}">{heading[2]}</{heading[1]}>'
 
 
-def _address(link: str) -> str:
+def _resolve_link(link: str) -> str:
     """Return the site's page for a link to a page, and the file's address for another; "#" where the wheel has none."""
     target, mark, anchor = link.partition("#")
     file = (PAGES / target).resolve()

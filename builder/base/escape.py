@@ -22,130 +22,134 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """``text`` on one line: what cannot be seen, or changes what can, is written as Python writes it (``\\u202e``)."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def terminal(text: str) -> str:
+def escape_terminal(text: str) -> str:
     """Lines for a person: without escape sequences and marks that change a terminal or the order of what it shows."""
-    return re.sub(r"[^\n\t]+", lambda line: visible(line[0]), text)
+    return re.sub(r"[^\n\t]+", lambda line: escape_invisible(line[0]), text)
 
 
 def describe_error(error: object) -> str:
     """Return the text of an error on one line, without colours; of an endless one its beginning and its end."""
-    text = visible(" ".join(_COLOURS.sub("", str(error)).split()))
+    text = escape_invisible(" ".join(_COLOURS.sub("", str(error)).split()))
     return text if len(text) <= 2 * _HALF_REASON else f"{text[:_HALF_REASON]} [...] {text[-_HALF_REASON:]}"
 
 
-def comment(text: str) -> str:
+def escape_comment(text: str) -> str:
     """One line for a comment of C, Rust, Go or JavaScript, that ends no comment, begins none, and makes no trigraph."""
-    text = visible(" ".join(text.split()))
+    text = escape_invisible(" ".join(text.split()))
     for mark, apart in (("*/", "* /"), ("/*", "/ *"), ("??", "? ?")):
         while mark in text:
             text = text.replace(mark, apart)
     return text
 
 
-def doc(text: str) -> str:
+def escape_docstring(text: str) -> str:
     """One line for a docstring of Python: it has no backslash and no quote that could end one."""
-    return comment(text).replace("\\", "/").replace('"', "'")
+    return escape_comment(text).replace("\\", "/").replace('"', "'")
 
 
 def c_string(text: str) -> str:
     """String literals of C, joined by the compiler, that hold ``text`` as UTF-8; all of it ASCII."""
     pieces = [text[i : i + _LONGEST] for i in range(0, len(text), _LONGEST)] or [""]
-    literals = (_quoted(piece, _octal, ascii_only=True) for piece in pieces)
+    literals = (_quote_text(piece, _escape_octal, ascii_only=True) for piece in pieces)
     return "\n        ".join(re.sub(r"\?(?=\?)", '?" "', literal) for literal in literals)  # "??" begins a trigraph
 
 
 def c_literal(text: str) -> str:
     """The same for a person to read: one literal, with every printable character as it is."""
-    return _quoted(text, _octal).replace("?", "\\?")
+    return _quote_text(text, _escape_octal).replace("?", "\\?")
 
 
 def c_name(text: str) -> str:
     """``text``, which names a function of XLA's. Raises LowerError if it is no identifier."""
     if not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
-        raise LowerError(f"XLA calls a function {visible(text)!r}, which is not a valid name in C; report this model.")
+        raise LowerError(
+            f"XLA calls a function {escape_invisible(text)!r}, which is not a valid name in C; report this model."
+        )
     return text
 
 
 def rust_string(text: str) -> str:
     """A string literal of Rust."""
-    return _quoted(_scalars(text), lambda c: f"\\u{{{ord(c):x}}}", short='"\\\n\r\t')
+    return _quote_text(_replace_surrogates(text), lambda c: f"\\u{{{ord(c):x}}}", short='"\\\n\r\t')
 
 
 def go_string(text: str) -> str:
     """A string literal of Go."""
-    return _quoted(_scalars(text), _unicode)
+    return _quote_text(_replace_surrogates(text), _escape_unicode)
 
 
 def python_string(text: str) -> str:
     """A string literal of Python."""
-    return _quoted(text, _unicode)
+    return _quote_text(text, _escape_unicode)
 
 
 def javascript_string(text: str) -> str:
     """A string literal of JavaScript and TypeScript, and of JSON that is written by hand."""
-    return _quoted(text, _utf16)
+    return _quote_text(text, _escape_utf16)
 
 
 def toml_string(text: str) -> str:
     """A basic string of TOML."""
-    return _quoted(_scalars(text), lambda c: f"\\U{ord(c):08x}")
+    return _quote_text(_replace_surrogates(text), lambda c: f"\\U{ord(c):08x}")
 
 
-def markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text of one line in a paragraph, a heading or a cell of a table: no HTML, link, code or further cell.
 
     Nor does GitHub find an address, an issue or somebody to notify in it: a space of no width parts what it looks for.
     """
-    escaped = re.sub(r"[\\`*\[\]|~]", r"\\\g<0>", html(" ".join(text.split()), quote=False))
+    escaped = re.sub(r"[\\`*\[\]|~]", r"\\\g<0>", escape_html(" ".join(text.split()), quote=False))
     return _LINKED.sub(r"\g<0>&#8203;", escaped)
 
 
-def html(text: str, *, quote: bool = True) -> str:
+def escape_html(text: str, *, quote: bool = True) -> str:
     """Text of an element; with ``quote``, also of an attribute in quotes."""
-    text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = escape_invisible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace('"', "&quot;").replace("'", "&#x27;") if quote else text
 
 
-def shell(text: str) -> str:
+def quote_shell(text: str) -> str:
     """One word of a command in a POSIX shell, to be shown: what cannot be seen is not passed on."""
-    return shlex.quote(visible(text))
+    return shlex.quote(escape_invisible(text))
 
 
 def json_line(value: object) -> str:
     """JSON on one line, to be shown to a person."""
-    return visible(json.dumps(value, ensure_ascii=False))
+    return escape_invisible(json.dumps(value, ensure_ascii=False))
 
 
-def _quoted(text: str, other: Callable[[str], str], *, ascii_only: bool = False, short: str = "".join(_SHORT)) -> str:
+def _quote_text(
+    text: str, other: Callable[[str], str], *, ascii_only: bool = False, short: str = "".join(_SHORT)
+) -> str:
     """``text`` in double quotes; ``other`` writes what is not printable and has no short escape in ``short``."""
-    return '"' + "".join(_character(c, other, ascii_only, short) for c in text) + '"'
+    return '"' + "".join(_escape_character(c, other, ascii_only, short) for c in text) + '"'
 
 
-def _character(c: str, other: Callable[[str], str], ascii_only: bool, short: str) -> str:
+def _escape_character(c: str, other: Callable[[str], str], ascii_only: bool, short: str) -> str:
     if c in short:
         return _SHORT[c]
     return c if c.isprintable() and (c.isascii() or not ascii_only) else other(c)
 
 
-def _scalars(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """``text`` with U+FFFD for each half of a surrogate pair, which these languages cannot write."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
-def _octal(c: str) -> str:
+def _escape_octal(c: str) -> str:
     """UTF-8, three digits a byte: no digit that follows can join them."""
     return "".join(f"\\{byte:03o}" for byte in c.encode("utf-8", "replace"))
 
 
-def _unicode(c: str) -> str:
+def _escape_unicode(c: str) -> str:
     return f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}"
 
 
-def _utf16(c: str) -> str:
+def _escape_utf16(c: str) -> str:
     units = c.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

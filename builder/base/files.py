@@ -28,12 +28,12 @@ _RENAME_EXCHANGE = 2
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
 
 
-def silent(_: str) -> None:
+def no_progress(_: str) -> None:
     """For whom nobody watches."""
 
 
 @contextmanager
-def locked(target: Path, say: Say = silent) -> Iterator[None]:
+def lock_target(target: Path, say: Say = no_progress) -> Iterator[None]:
     """No other process is in such a block for ``target`` meanwhile. Not reentrant.
 
     Leftovers of those that were killed in one are gone when the block begins. Raises DiskError.
@@ -41,12 +41,12 @@ def locked(target: Path, say: Say = silent) -> Iterator[None]:
     with disk_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
         path = _lock_of(target)
-        file = _acquire(path, target, say)
+        file = _acquire_lock(path, target, say)
     try:
         with disk_errors(target.parent):
             with suppress(OSError):  # a full disk takes no number: whoever waits can do without
                 os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-            _sweep(target)
+            _remove_leftovers(target)
         yield
     finally:
         try:
@@ -57,38 +57,38 @@ def locked(target: Path, say: Say = silent) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(target: Path, say: Say = silent) -> Iterator[Path]:
+def replace_folder(target: Path, say: Say = no_progress) -> Iterator[Path]:
     """An empty folder beside ``target``, which takes its place when the block ends well.
 
     When the block raises, or the process is killed, ``target`` stays as it was. Readers of ``target`` see the old
     content or the new, never a mixture, and on Linux never nothing. Raises DiskError for what the disk refuses.
     """
-    with locked(target, say), replacing_held(target) as fresh:
+    with lock_target(target, say), replace_locked_folder(target) as fresh:
         yield fresh
 
 
 @contextmanager
-def replacing_held(target: Path) -> Iterator[Path]:
-    """``replacing``, for whoever is in a ``locked`` block for ``target``."""
-    with disk_errors(target.parent), _scratch(target) as fresh:
+def replace_locked_folder(target: Path) -> Iterator[Path]:
+    """``replace_folder``, for whoever is in a ``lock_target`` block for ``target``."""
+    with disk_errors(target.parent), _make_scratch(target) as fresh:
         yield fresh
         # Whatever the umask is here, Lambda's user must be able to look inside.
         for folder in (fresh, *(p for p in fresh.rglob("*") if p.is_dir())):
             folder.chmod(0o755)
-        sync(fresh)
-        swap(fresh, target)
+        sync_folder(fresh)
+        swap_folders(fresh, target)
         _sync_one(target.parent)
 
 
 @contextmanager
-def scratch(target: Path) -> Iterator[Path]:
+def scratch_folder(target: Path) -> Iterator[Path]:
     """A folder beside ``target`` that is gone when the block ends, or the next one for ``target`` begins."""
-    with locked(target), disk_errors(target.parent), _scratch(target) as fresh:
+    with lock_target(target), disk_errors(target.parent), _make_scratch(target) as fresh:
         yield fresh
 
 
 @contextmanager
-def replacing_file(target: Path) -> Iterator[Path]:
+def replace_file(target: Path) -> Iterator[Path]:
     """A path beside ``target``; the file written there takes its place when the block ends well. Raises DiskError.
 
     Where ``target`` is a link, what it leads to is replaced. A device or a pipe is written to as it is.
@@ -98,7 +98,7 @@ def replacing_file(target: Path) -> Iterator[Path]:
         with disk_errors(target.parent):
             yield target
         return
-    with locked(target), disk_errors(target.parent):
+    with lock_target(target), disk_errors(target.parent):
         fresh = target.with_name(f"{target.name}.tmp-{os.getpid()}")
         try:
             yield fresh
@@ -111,13 +111,13 @@ def replacing_file(target: Path) -> Iterator[Path]:
 
 def write_file(target: Path, content: str | bytes) -> None:
     """Have ``target`` hold ``content`` (UTF-8), whole or as before. Raises DiskError."""
-    with replacing_file(target) as fresh:
+    with replace_file(target) as fresh:
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
         if target.is_file():
             shutil.copymode(target, fresh)
 
 
-def sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Have the disk hold all that is below ``folder``, the folders themselves last."""
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
@@ -127,12 +127,12 @@ def sync(folder: Path) -> None:
         _sync_one(Path(parent))
 
 
-def swap(fresh: Path, target: Path) -> None:
+def swap_folders(fresh: Path, target: Path) -> None:
     """Move the folder ``fresh`` to ``target``; what was there is deleted. Both must be in one file system."""
     if not os.path.lexists(target):
         fresh.rename(target)
-    elif not _exchange(fresh, target):
-        aside = _aside(target)
+    elif not _exchange_paths(fresh, target):
+        aside = _aside_path(target)
         try:
             target.rename(aside)
             fresh.rename(target)
@@ -140,11 +140,11 @@ def swap(fresh: Path, target: Path) -> None:
             if not os.path.lexists(target):
                 aside.rename(target)
             raise
-        remove(aside)
-    remove(fresh)
+        remove_path(aside)
+    remove_path(fresh)
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Delete a file, a link or a folder with all that is in it, as far as that is possible."""
     if path.is_symlink() or path.is_file():
         path.unlink()
@@ -152,7 +152,7 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _acquire(path: Path, target: Path, say: Say) -> int:
+def _acquire_lock(path: Path, target: Path, say: Say) -> int:
     """A descriptor of the file ``path``, locked."""
     told = False
     while True:
@@ -162,7 +162,7 @@ def _acquire(path: Path, target: Path, say: Say) -> int:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not told:
-                    say(f"waiting for {_holder(file)}, which is working on {target}")
+                    say(f"waiting for {_describe_holder(file)}, which is working on {target}")
                     told = True
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
@@ -177,43 +177,43 @@ def _acquire(path: Path, target: Path, say: Say) -> int:
         os.close(file)  # whoever held it has deleted it
 
 
-def _holder(file: int) -> str:
+def _describe_holder(file: int) -> str:
     number = os.pread(file, 20, 0).decode(errors="replace").strip()
     return f"process {number}" if number.isdigit() else "another process"
 
 
-def settled(target: Path) -> bool:
+def is_settled(target: Path) -> bool:
     """Whether nobody makes ``target`` now, and nobody who was killed left anything beside it."""
-    return not _leftovers(target) and not os.path.lexists(_lock_of(target))
+    return not _list_leftovers(target) and not os.path.lexists(_lock_of(target))
 
 
-def _leftovers(target: Path) -> list[Path]:
+def _list_leftovers(target: Path) -> list[Path]:
     return [path for path in target.parent.iterdir() if path.name.startswith(f"{target.name}.tmp-")]
 
 
-def _sweep(target: Path) -> None:
+def _remove_leftovers(target: Path) -> None:
     """Delete what others left that were killed while they held the lock."""
-    aside = _aside(target)
+    aside = _aside_path(target)
     if os.path.lexists(aside) and not os.path.lexists(target):
-        aside.rename(target)  # killed between the two renames of ``swap``
-    for path in _leftovers(target):
-        remove(path)
+        aside.rename(target)  # killed between the two renames of ``swap_folders``
+    for path in _list_leftovers(target):
+        remove_path(path)
 
 
 @contextmanager
-def _scratch(target: Path) -> Iterator[Path]:
+def _make_scratch(target: Path) -> Iterator[Path]:
     fresh = Path(tempfile.mkdtemp(prefix=f"{target.name}.tmp-", dir=target.parent))
     try:
         yield fresh
     finally:
-        remove(fresh)
+        remove_path(fresh)
 
 
 def _lock_of(target: Path) -> Path:
     return target.with_name(f".{target.name}.lock")
 
 
-def _aside(target: Path) -> Path:
+def _aside_path(target: Path) -> Path:
     """Where the old content is for a moment on file systems that cannot exchange two folders."""
     return target.with_name(f"{target.name}.tmp-old")
 
@@ -229,7 +229,7 @@ def _sync_one(path: Path) -> None:
         os.close(file)
 
 
-def _exchange(a: Path, b: Path) -> bool:
+def _exchange_paths(a: Path, b: Path) -> bool:
     """Let two paths change places at once; False where the system or the file system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2

@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from builder.base.escape import terminal, visible
-from builder.base.screen import Plain, Screen, Task
+from builder.base.escape import escape_invisible, escape_terminal
+from builder.base.screen import PlainScreen, Screen, ScreenTask
 
 Advance = Callable[[int], None]
 """Gets how many bytes came since the last call."""
 
 
 @dataclass
-class Outcome:
+class StageOutcome:
     """Set by the stage while it runs; ``note`` is printed behind its time."""
 
     note: str = ""
@@ -33,7 +33,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedStage:
     """A stage that ended well. ``seconds``: what it took when it last ran, in this build or before; None: unknown."""
 
     name: str
@@ -55,79 +55,79 @@ class Progress:
     screen: Screen = field(init=False)
     started: float = field(default_factory=time.monotonic)
     said: set[str] = field(default_factory=set)
-    ended: list[Ended] = field(default_factory=list)
-    open: list[Task] = field(default_factory=list)
+    ended: list[EndedStage] = field(default_factory=list)
+    open: list[ScreenTask] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.screen = Plain(None) if self.quiet else screen_of(self.stream)
+        self.screen = PlainScreen(None) if self.quiet else choose_screen(self.stream)
 
     @contextmanager
-    def stage(self, name: str, what: str) -> Iterator[Outcome]:
+    def show_stage(self, name: str, what: str) -> Iterator[StageOutcome]:
         """Announce a stage, then its time. A stage that raises is marked as failed."""
-        what = visible(what)
-        begin, outcome = time.monotonic(), Outcome()
+        what = escape_invisible(what)
+        begin, outcome = time.monotonic(), StageOutcome()
         try:
-            with self._running(f"{name:<10} {what}"):
+            with self._show_task(f"{name:<10} {what}"):
                 yield outcome
         except BaseException:
-            self.screen.line((f"  {name:<10}", "name"), (f" {what}", "plain"), (" — failed", "bad"))
+            self.screen.print_line((f"  {name:<10}", "name"), (f" {what}", "plain"), (" — failed", "bad"))
             raise
         seconds = time.monotonic() - begin
-        self.ended.append(Ended(name, what, outcome.made_in if outcome.cached else seconds, outcome.cached))
+        self.ended.append(EndedStage(name, what, outcome.made_in if outcome.cached else seconds, outcome.cached))
         took = "cached" if outcome.cached else f"{seconds:.1f} s"
-        note = f" · {visible(outcome.note)}" if outcome.note else ""
-        self.screen.line((f"  {name:<10}", "name"), (f" {what}", "plain"), (f" · {took}{note}", "soft"))
+        note = f" · {escape_invisible(outcome.note)}" if outcome.note else ""
+        self.screen.print_line((f"  {name:<10}", "name"), (f" {what}", "plain"), (f" · {took}{note}", "soft"))
 
-    def step(self, done: int, total: int | None, what: str = "") -> None:
+    def show_step(self, done: int, total: int | None, what: str = "") -> None:
         """Of the stage that runs, ``done`` of ``total`` things are done, and ``what`` goes on now. Else nothing."""
         if self.open:
-            self.open[-1].at(done, total, visible(what))
+            self.open[-1].set_progress(done, total, escape_invisible(what))
 
     @contextmanager
-    def bytes(self, what: str, total: int | None = None, done: int = 0) -> Iterator[Advance]:
+    def show_transfer(self, what: str, total: int | None = None, done: int = 0) -> Iterator[Advance]:
         """A transfer of ``total`` bytes (None: unknown), of which ``done`` are there already.
 
         The block calls what it gets with the number of bytes that came. How much came and how long it took is a line,
         unless the block raises.
         """
-        what, begin, came = visible(what), time.monotonic(), 0
-        with self._running(what, in_bytes=True) as task:
-            task.at(done, total, "")
+        what, begin, came = escape_invisible(what), time.monotonic(), 0
+        with self._show_task(what, in_bytes=True) as task:
+            task.set_progress(done, total, "")
 
             def advance(count: int) -> None:
                 nonlocal came
                 came += count
-                task.at(done + came, total, "")
+                task.set_progress(done + came, total, "")
 
             yield advance
-        resumed = f", after {size(done)} that were there" if done else ""
-        took = f" · {size(came)}{resumed} · {time.monotonic() - begin:.1f} s"
-        self.screen.line((f"  {'download':<10}", "name"), (f" {what}", "plain"), (took, "soft"))
+        resumed = f", after {format_bytes(done)} that were there" if done else ""
+        took = f" · {format_bytes(came)}{resumed} · {time.monotonic() - begin:.1f} s"
+        self.screen.print_line((f"  {'download':<10}", "name"), (f" {what}", "plain"), (took, "soft"))
 
-    def say(self, text: str) -> None:
+    def show_lines(self, text: str) -> None:
         """Lines that stay."""
-        for line in terminal(text).split("\n"):
-            self.screen.line((line, "plain"))
+        for line in escape_terminal(text).split("\n"):
+            self.screen.print_line((line, "plain"))
 
-    def say_once(self, text: str) -> None:
+    def show_once(self, text: str) -> None:
         """``say``, unless it was said before in this build."""
         if text not in self.said:
             self.said.add(text)
-            self.say(text)
+            self.show_lines(text)
 
-    def detail(self, text: str) -> None:
+    def show_detail(self, text: str) -> None:
         """What another program printed: shown only if ``verbose``."""
         if self.verbose and text.strip():
-            for line in terminal(text.rstrip("\n")).split("\n"):
-                self.screen.line((f"  | {line}", "soft"))
+            for line in escape_terminal(text.rstrip("\n")).split("\n"):
+                self.screen.print_line((f"  | {line}", "soft"))
 
-    def total(self) -> float:
+    def count_seconds(self) -> float:
         """Seconds since the build began."""
         return time.monotonic() - self.started
 
     @contextmanager
-    def _running(self, text: str, *, in_bytes: bool = False) -> Iterator[Task]:
-        with self.screen.running(text, in_bytes=in_bytes) as task:
+    def _show_task(self, text: str, *, in_bytes: bool = False) -> Iterator[ScreenTask]:
+        with self.screen.show_task(text, in_bytes=in_bytes) as task:
             self.open.append(task)
             try:
                 yield task
@@ -135,7 +135,7 @@ class Progress:
                 self.open.remove(task)
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Bytes for a person: of 1000, as downloads are counted."""
     amount, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB"):
@@ -145,12 +145,12 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-def screen_of(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Screen:
+def choose_screen(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Screen:
     """A live screen on a terminal that can show one, where rich is installed; plain lines elsewhere, and in CI."""
     if not stream.isatty() or environment.get("CI") or environment.get("TERM", "dumb") == "dumb":
-        return Plain(stream)
+        return PlainScreen(stream)
     try:
-        from builder.base.rich_screen import Live
+        from builder.base.rich_screen import RichScreen
     except ImportError:  # Python alone, as on a machine that builds in Docker
-        return Plain(stream)
-    return Live(stream, colour=not environment.get("NO_COLOR"))
+        return PlainScreen(stream)
+    return RichScreen(stream, colour=not environment.get("NO_COLOR"))

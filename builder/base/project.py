@@ -24,7 +24,7 @@ class Project:
     home: Path = HOME
 
     @classmethod
-    def here(cls) -> Project:
+    def in_current_folder(cls) -> Project:
         """The project in the current folder."""
         return cls(Path.cwd())
 

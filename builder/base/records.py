@@ -18,20 +18,20 @@ def dump_record(record: Any) -> dict[str, Any]:
     for field in fields(record):
         value = getattr(record, field.name)
         if value != (field.default if field.default_factory is MISSING else field.default_factory()):
-            row[field.name] = _dump(value)
+            row[field.name] = _dump_value(value)
     return row
 
 
-def _dump(value: Any) -> Any:
+def _dump_value(value: Any) -> Any:
     if is_dataclass(value):
         return dump_record(value)
-    return tuple(map(_dump, value)) if isinstance(value, tuple) else value
+    return tuple(map(_dump_value, value)) if isinstance(value, tuple) else value
 
 
 def read_record(kind: type[T], data: Any) -> T:
     """Make a dataclass of ``data``, by the types of its fields. Raises one of NOT_A_RECORD for data that do not fit."""
     hints = typing.get_type_hints(kind)
-    return kind(**{name: _read(hints[name], value) for name, value in _require(dict, data).items()})
+    return kind(**{name: _read_value(hints[name], value) for name, value in _require_type(dict, data).items()})
 
 
 def read_part(kind: type[T], data: Any) -> T:
@@ -42,33 +42,36 @@ def read_part(kind: type[T], data: Any) -> T:
     return read_record(kind, {field.name: data[field.name] for field in fields(typing.cast(Any, kind))})
 
 
-def _read(kind: Any, data: Any) -> Any:
+def _read_value(kind: Any, data: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_dataclass(kind):
         return read_record(typing.cast(type, kind), data)
     if origin in (typing.Union, types.UnionType):
         for one in arguments:
             try:
-                return _read(one, data)
+                return _read_value(one, data)
             except NOT_A_RECORD:
                 continue
     if origin is typing.Literal and data in arguments:
         return data
     if origin in (dict, Mapping):
-        return {_require(str, key): _read(arguments[1], value) for key, value in _require(dict, data).items()}
+        return {
+            _require_type(str, key): _read_value(arguments[1], value)
+            for key, value in _require_type(dict, data).items()
+        }
     if origin is tuple:
-        values = _require(list, data)
+        values = _require_type(list, data)
         kinds = [arguments[0]] * len(values) if arguments[-1] is ... else arguments
-        return tuple(_read(one, value) for one, value in zip(kinds, values, strict=True))
+        return tuple(_read_value(one, value) for one, value in zip(kinds, values, strict=True))
     if kind is float and type(data) is int:
         try:
             return float(data)
         except OverflowError as error:
             raise ValueError("a whole number that no float can hold") from error
-    return data if kind is Any else _require(kind, data)
+    return data if kind is Any else _require_type(kind, data)
 
 
-def _require(kind: Any, data: Any) -> Any:
+def _require_type(kind: Any, data: Any) -> Any:
     """Raise TypeError for what is not of the type ``kind``; a bool is no int."""
     if not isinstance(kind, type) or not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise TypeError(f"{str(data)[:80]} is no {getattr(kind, '__name__', kind)}")

@@ -23,12 +23,12 @@ from rich.progress import Task as Row
 from rich.table import Column
 from rich.text import Text
 
-from builder.base.screen import Style, Task
+from builder.base.screen import ScreenTask, Style
 
 STYLES: dict[Style, str] = {"plain": "", "name": "bold", "soft": "dim", "bad": "bold red"}
 
 
-class Live:
+class RichScreen:
     """A terminal whose last lines are what goes on now."""
 
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
@@ -47,17 +47,17 @@ class Live:
             redirect_stdout=False,  # a result may be piped on
         )
 
-    def line(self, *pieces: tuple[str, Style]) -> None:
+    def print_line(self, *pieces: tuple[str, Style]) -> None:
         text = Text.assemble(*((piece, STYLES[style]) for piece, style in pieces))
         self.console.print(text, soft_wrap=True)
 
     @contextmanager
-    def running(self, text: str, *, in_bytes: bool = False) -> Iterator[Task]:
+    def show_task(self, text: str, *, in_bytes: bool = False) -> Iterator[ScreenTask]:
         if not self.rows.task_ids:
             self.rows.start()
         row = self.rows.add_task(text, total=None, in_bytes=in_bytes)
         try:
-            yield _Live(self.rows, row, text)
+            yield _RichTask(self.rows, row, text)
         finally:
             self.rows.remove_task(row)
             if not self.rows.task_ids:
@@ -65,12 +65,12 @@ class Live:
 
 
 @dataclass(frozen=True)
-class _Live:
+class _RichTask:
     rows: Progress
     row: TaskID
     text: str
 
-    def at(self, done: int, total: int | None, what: str) -> None:
+    def set_progress(self, done: int, total: int | None, what: str) -> None:
         self.rows.update(
             self.row, completed=done, total=total, description=f"{self.text}: {what}" if what else self.text
         )

@@ -15,7 +15,7 @@ GLIBC_FLOOR = "2.34"
 
 
 @dataclass(frozen=True)
-class Copy:
+class KernelCopy:
     """One copy of some kernels: the C name of its table, the compiler's name of the CPU, more flags.
 
     For integer GEMM and attention, ``table`` is the function's own name.
@@ -35,11 +35,11 @@ class Level:
     """
 
     isa: str
-    fused: Copy
-    integer: Copy
+    fused: KernelCopy
+    integer: KernelCopy
 
     @property
-    def attention(self) -> Copy:
+    def attention(self) -> KernelCopy:
         """Compiled as the fused kernels are."""
         return replace(self.fused, table=self.fused.table.replace("fused", "attention"))
 
@@ -71,7 +71,7 @@ class Elf:
 
 
 @dataclass(frozen=True)
-class Emulator:
+class QemuEmulator:
     """QEMU's user mode for one target; of ``programs`` and ``cpus`` the first that is there is taken."""
 
     programs: tuple[str, ...]
@@ -108,7 +108,7 @@ class Target:
     levels: tuple[Level, ...] = ()
     elf: Elf | None = None
     machines: tuple[str, ...] = ()  # what platform.machine() calls it, in lower case
-    emulator: Emulator | None = None
+    emulator: QemuEmulator | None = None
     architecture: str = ""  # Lambda's and SAM's name
     wheels: tuple[str, ...] = ()  # pip's platform tags of Lambda's packages
     lambda_emulator: PinnedFile | None = None  # AWS's Runtime Interface Emulator, in the SAM CLI's wheel
@@ -119,21 +119,21 @@ class Target:
         return f" TARGET={self.name}" if self.suffix else ""
 
     @property
-    def fused_copies(self) -> tuple[Copy, ...]:
+    def fused_copies(self) -> tuple[KernelCopy, ...]:
         """Every copy of the fused kernels, once."""
         return tuple(dict.fromkeys(level.fused for level in self.levels))
 
     @property
-    def attention_copies(self) -> tuple[Copy, ...]:
+    def attention_copies(self) -> tuple[KernelCopy, ...]:
         """Every copy of attention, once."""
         return tuple(dict.fromkeys(level.attention for level in self.levels))
 
     @property
-    def integer_copies(self) -> tuple[Copy, ...]:
+    def integer_copies(self) -> tuple[KernelCopy, ...]:
         """Every copy of integer GEMM, once."""
         return tuple(dict.fromkeys(level.integer for level in self.levels))
 
-    def isas(self, *, fused: bool, integer: bool) -> list[str]:
+    def list_isas(self, *, fused: bool, integer: bool) -> list[str]:
         """The instruction sets that a library holds kernels for, by ``cf_cpu_level()``.
 
         ``fused``, ``integer``: whether it has steps of these kinds. Without either there is one: XLA's own.
@@ -147,7 +147,7 @@ class Target:
 _WIDE = ("-mprefer-vector-width=512",)
 """Without the flag, clang keeps to 256-bit vectors."""
 
-_FUSED_V4 = Copy("cf_fused_v4", "x86_64_v4", _WIDE)
+_FUSED_V4 = KernelCopy("cf_fused_v4", "x86_64_v4", _WIDE)
 
 X86_64 = Target(
     name="x86_64",
@@ -158,13 +158,13 @@ X86_64 = Target(
     # LLVM's "x86-64-v3" is that level and no more; "haswell" would add AES, PCLMUL and others to it.
     xla=Xla("x86_64-unknown-linux-gnu", "x86-64-v3"),
     levels=(
-        Level("x86-64-v3", Copy("cf_fused_v3", "x86_64_v3"), Copy("cf_integer_v3", "x86_64_v3")),
-        Level("x86-64-v4", _FUSED_V4, Copy("cf_integer_v4", "x86_64_v4", _WIDE)),
-        Level("x86-64-v4+avx512vnni", _FUSED_V4, Copy("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE)),
+        Level("x86-64-v3", KernelCopy("cf_fused_v3", "x86_64_v3"), KernelCopy("cf_integer_v3", "x86_64_v3")),
+        Level("x86-64-v4", _FUSED_V4, KernelCopy("cf_integer_v4", "x86_64_v4", _WIDE)),
+        Level("x86-64-v4+avx512vnni", _FUSED_V4, KernelCopy("cf_integer_vnni", "x86_64_v4+avx512vnni", _WIDE)),
         Level(
             "x86-64-v4+avx512vnni+amx-int8",
             _FUSED_V4,
-            Copy(
+            KernelCopy(
                 "cf_integer_amx",
                 "x86_64_v4+avx512vnni+amx_tile+amx_int8",
                 (*_WIDE, "-DCF_WITHOUT_TILES=cf_integer_vnni"),
@@ -180,7 +180,7 @@ X86_64 = Target(
     ),
 )
 
-_FUSED_N1 = Copy("cf_fused_n1", "neoverse_n1")
+_FUSED_N1 = KernelCopy("cf_fused_n1", "neoverse_n1")
 
 ARM64 = Target(
     name="arm64",
@@ -194,12 +194,12 @@ ARM64 = Target(
     flags=("-mbranch-protection=pac-ret",),
     # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/notes/kernels.md.
     levels=(
-        Level("neoverse-n1", _FUSED_N1, Copy("cf_integer_n1", "neoverse_n1")),
-        Level("neoverse-n1+i8mm", _FUSED_N1, Copy("cf_integer_i8mm", "neoverse_n1+i8mm")),
+        Level("neoverse-n1", _FUSED_N1, KernelCopy("cf_integer_n1", "neoverse_n1")),
+        Level("neoverse-n1+i8mm", _FUSED_N1, KernelCopy("cf_integer_i8mm", "neoverse_n1+i8mm")),
     ),
     elf=Elf("EM_AARCH64", 183, stack_guard="ld-linux-aarch64.so.1"),
     machines=("aarch64", "arm64"),
-    emulator=Emulator(
+    emulator=QemuEmulator(
         programs=("qemu-aarch64", "qemu-aarch64-static"),
         # QEMU before 7 knows no Neoverse. "max" would offer the library more than Graviton2 has.
         cpus=("neoverse-n1", "max,sve=off"),

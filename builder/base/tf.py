@@ -9,8 +9,8 @@ from builder.base.errors import ImportModelError
 from builder.base.tensorflow_environment import ENVIRONMENT, IR_FLAGS, LOGS
 
 
-def tensorflow(*, leave_ir: bool = False) -> Any:
-    """The ``tensorflow`` module (2 to 3 s at the first call). Nothing may import it another way.
+def import_tensorflow(*, leave_ir: bool = False) -> Any:
+    """The ``import_tensorflow`` module (2 to 3 s at the first call). Nothing may import it another way.
 
     ``leave_ir``: with IR_FLAGS; only a process's first call can say so.
     """
@@ -27,13 +27,16 @@ class _LazyTensorFlow:
     """TensorFlow, which is imported where one of its names is first asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(tensorflow(), name)
+        value = getattr(import_tensorflow(), name)
         setattr(self, name, value)
         return value
 
 
 tf: Any = _LazyTensorFlow()
-"""TensorFlow, for every module. ``tensorflow()`` has to be called before a module of TensorFlow's own is imported."""
+"""TensorFlow, for every module.
+
+``import_tensorflow()`` has to be called before a module of TensorFlow's own is imported.
+"""
 
 
 def dtype_of(enum: int) -> Any:
@@ -55,7 +58,7 @@ def dtype_name(enum: int) -> str:
     return str(dtype_of(enum).name)
 
 
-def loaded_graph(graph_def: Any) -> Any:
+def load_graph(graph_def: Any) -> Any:
     """``graph_def`` as a tf.Graph. Its ops have to be admitted."""
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")

@@ -26,7 +26,7 @@ _KINDS = {
 }
 
 
-def exists(root: Path, name: str) -> bool:
+def has_entry(root: Path, name: str) -> bool:
     """Whether ``name`` (with slashes) is anything at all below ``root``. Raises SandboxError for a link on the way."""
     try:
         with _folder_of(root, name) as (folder, last):
@@ -89,7 +89,9 @@ def make_folder(root: Path, name: str) -> Path:
             path.mkdir()
         except FileExistsError:
             if not stat.S_ISDIR(mode := path.lstat().st_mode):
-                raise SandboxError(f"{path} is {_kind(mode)}, not a folder: an earlier build put it there.") from None
+                raise SandboxError(
+                    f"{path} is {_name_file_type(mode)}, not a folder: an earlier build put it there."
+                ) from None
     return path
 
 
@@ -103,7 +105,7 @@ def _folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
         for part in folders:
             found = os.stat(part, dir_fd=here, follow_symlinks=False)
             if not stat.S_ISDIR(found.st_mode):
-                raise SandboxError(f"{name}: {part} is {_kind(found.st_mode)}, not a folder.")
+                raise SandboxError(f"{name}: {part} is {_name_file_type(found.st_mode)}, not a folder.")
             inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=here)
             os.close(here)
             here = inner
@@ -114,10 +116,10 @@ def _folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
 
 def _require_regular(found: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise SandboxError(f"{name} is {_kind(found.st_mode)}; a build leaves regular files only.")
+        raise SandboxError(f"{name} is {_name_file_type(found.st_mode)}; a build leaves regular files only.")
     if found.st_nlink > 1:  # 0: it was replaced while it was opened
         raise SandboxError(f"{name} has a hard link elsewhere; a build's files have none.")
 
 
-def _kind(mode: int) -> str:
+def _name_file_type(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "a file")

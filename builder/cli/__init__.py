@@ -18,12 +18,12 @@ from pathlib import Path
 from builder import __version__
 from builder.base.disk import disk_error
 from builder.base.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
-from builder.base.escape import terminal
+from builder.base.escape import escape_terminal
 from builder.base.project import Project
 from builder.cli import batching, building, delivering, looking, proving, running, showing, starting
-from builder.cli.argument_parser import Parser
+from builder.cli.argument_parser import CommandParser
 from builder.cli.command import Command, Family
-from builder.cli.complete import SHELLS, complete, script
+from builder.cli.complete import SHELLS, answer_completion, format_completion_script
 
 GROUPS: dict[str, tuple[Command | Family, ...]] = {
     "Start": starting.COMMANDS,
@@ -43,12 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         parser = make_parser()
-        complete(parser)
+        answer_completion(parser)
         options = parser.parse_args(given or ["--help"])
-        with _inside(options.work_in):
-            return options.command(options, Project.here()) or 0
+        with _enter_folder(options.work_in):
+            return options.command(options, Project.in_current_folder()) or 0
     except ColdforgeError as error:
-        print(terminal(f"coldforge: {error}"), file=sys.stderr)
+        print(escape_terminal(f"coldforge: {error}"), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # whoever read the result has enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _inside(folder: Path) -> AbstractContextManager[None]:
+def _enter_folder(folder: Path) -> AbstractContextManager[None]:
     """To work in ``folder``, as make and git do with -C. Raises UsageError where it is none."""
     if not folder.is_dir():
         raise UsageError(f"-C {folder}: there is no such folder.")
@@ -77,11 +77,11 @@ class _Completion(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, _namespace: object, value: object, _option: object = None
     ) -> None:
-        print(script(str(value)))
+        print(format_completion_script(str(value)))
         parser.exit()
 
 
-def _overview() -> Iterator[str]:
+def _format_overview() -> Iterator[str]:
     """The commands by group, a line each."""
     for group, commands in GROUPS.items():
         yield group
@@ -90,13 +90,13 @@ def _overview() -> Iterator[str]:
     yield "`coldforge COMMAND --help` says what a command does and takes, and shows an example."
 
 
-def make_parser() -> Parser:
+def make_parser() -> CommandParser:
     """Return the parser of every command."""
-    parser = Parser(
+    parser = CommandParser(
         prog="coldforge",
         usage="coldforge [-C DIR] COMMAND ...",
         description="A trained model as one small Lambda layer.",
-        epilog="\n".join(_overview()),
+        epilog="\n".join(_format_overview()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"coldforge {__version__}")

@@ -45,36 +45,36 @@ packages for other languages.
 """
 
 
-def page() -> str:
+def format_abi_page() -> str:
     """The whole page, Markdown."""
-    return _HEAD + "\n".join(_sections(HEADER.read_text(encoding="utf-8"))) + "\n" + _RUN
+    return _HEAD + "\n".join(_format_sections(HEADER.read_text(encoding="utf-8"))) + "\n" + _RUN
 
 
-def _sections(header: str) -> Iterator[str]:
+def _format_sections(header: str) -> Iterator[str]:
     """A section for each group of declarations that stand together, with the comment before them."""
     top = _COMMENT.match(header)
     assert top
-    yield _prose(top[1])
+    yield _format_prose(top[1])
     body = header[header.index("#define CF_ABI_VERSION") : header.index("/*@FLAT@*/")]
     for chunk in re.split(r"\n{2,}", body.strip()):
         comment = _COMMENT.match(chunk)
         code = chunk[comment.end() :] if comment else chunk
-        if names := _names(code):
+        if names := _find_declared_names(code):
             yield f"## {', '.join(names)}\n"
         if comment:
-            yield _prose(comment[1])
+            yield _format_prose(comment[1])
         if code.strip():
             yield f"```c\n{code.strip()}\n```\n"
 
 
-def _names(code: str) -> list[str]:
+def _find_declared_names(code: str) -> list[str]:
     """What ``code`` declares."""
     macros = re.findall(r"^#define (\w+)", code, re.MULTILINE)
     types = re.findall(r"(?:^typedef .*|^\} )\b(cf_\w+);", code, re.MULTILINE)
     return [*macros, *types, *re.findall(r"\b(cf_\w+)\(", code)]
 
 
-def _prose(comment: str) -> str:
+def _format_prose(comment: str) -> str:
     """The words of a comment as paragraphs of Markdown."""
     text = re.sub(r"^ ?\*? ?", "", comment.strip(), flags=re.MULTILINE)
     text = re.sub(r"(?<!`)(\*\w+|\bcf_\w+|\bCF_\w+|\bNULL)\b(?!`)", r"`\1`", text)
@@ -83,4 +83,4 @@ def _prose(comment: str) -> str:
 
 
 if __name__ == "__main__":
-    write_file(PAGE, page())
+    write_file(PAGE, format_abi_page())

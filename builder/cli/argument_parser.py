@@ -11,7 +11,7 @@ from builder.base.errors import UsageError
 from builder.base.suggest import did_you_mean
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An ArgumentParser that raises where argparse prints its usage and ends the process."""
 
     def error(self, message: str) -> NoReturn:

@@ -15,20 +15,20 @@ from builder.cli.command import (
     Command,
     Family,
     Options,
-    answer,
     bundle_of,
-    load_spec,
-    positive,
+    load_named_spec,
+    make_integer_type,
+    parse_positive,
+    print_result,
+    print_text,
     progress_of,
-    say,
-    whole,
 )
-from builder.cli.complete import completed, models
+from builder.cli.complete import complete_models, set_completer
 from builder.release.batch.batch_items import FORMS
 
 if TYPE_CHECKING:
-    from builder.release.batch.batch_plan import Times
-    from builder.release.batch.start_batch import Started
+    from builder.release.batch.batch_plan import BatchTimes
+    from builder.release.batch.start_batch import BatchStart
 
 WATCH_SECONDS = 2.0
 
@@ -43,10 +43,13 @@ def _add_run(parser: Arguments) -> None:
 
 def _add_times(parser: Arguments) -> None:
     help = f"{MODEL}, whose bundle is measured here (default: the project's)"
-    completed(parser.add_argument("--model", default=".", help=help), models)
-    parser.add_argument("--ms", type=positive, help="milliseconds of an item, instead of measuring the bundle")
+    set_completer(parser.add_argument("--model", default=".", help=help), complete_models)
+    parser.add_argument("--ms", type=parse_positive, help="milliseconds of an item, instead of measuring the bundle")
     parser.add_argument(
-        "--per-invocation", type=whole(1), metavar="N", help="items of a batch, at most (default: as planned)"
+        "--per-invocation",
+        type=make_integer_type(1),
+        metavar="N",
+        help="items of a batch, at most (default: as planned)",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what it would cost and take, and start nothing")
 
@@ -61,52 +64,68 @@ def _start_arguments(parser: Arguments) -> None:
     parser.add_argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
     parser.add_argument("--format", choices=FORMS, help="the form of a list of objects (default: what its name says)")
     parser.add_argument("--bucket", help="the bucket of objects whose rows in a list name none")
-    parser.add_argument("--limit", type=whole(1), metavar="N", help="the first N items only")
+    parser.add_argument("--limit", type=make_integer_type(1), metavar="N", help="the first N items only")
     parser.add_argument(
         "--reuse", metavar="RUN", help="a run whose answers are taken over where bytes and layer are the same"
     )
     _add_times(parser)
     parser.add_argument(
-        "--max-concurrency", type=whole(1), default=100, metavar="N", help="invocations at once (default: 100)"
+        "--max-concurrency",
+        type=make_integer_type(1),
+        default=100,
+        metavar="N",
+        help="invocations at once (default: 100)",
     )
     parser.add_argument(
         "--tolerated-failures", type=float, default=10, metavar="PERCENT",
         help="percent of the batches; if more fail for good, the rest is not run (default: 10)",
     )  # fmt: skip
     parser.add_argument(
-        "--memory", type=whole(1), metavar="MB", help="memory of the function where there is no stack (default: 1769)"
+        "--memory",
+        type=make_integer_type(1),
+        metavar="MB",
+        help="memory of the function where there is no stack (default: 1769)",
     )
     parser.add_argument(
-        "--timeout", type=whole(1), metavar="S", help="time for a batch where there is no stack (default: 15)"
+        "--timeout",
+        type=make_integer_type(1),
+        metavar="S",
+        help="time for a batch where there is no stack (default: 15)",
     )
     _add_endpoint(parser)
 
 
-def start(options: Options, project: Project) -> None:
+def run_batch_start(options: Options, project: Project) -> None:
     from builder.base.targets import DEFAULT
-    from builder.measure.prices import list_prices
+    from builder.measure.prices import load_prices
     from builder.release.batch.batch_plan import Capacity
-    from builder.release.batch.start_batch import Asked, started
+    from builder.release.batch.start_batch import BatchRequest, start_batch
 
     if not options.dry_run and not options.to:
         raise UsageError("say where lists and answers go, with --to s3://bucket/run1, or --dry-run to start nothing.")
-    asked = Asked(
+    asked = BatchRequest(
         source=options.source,
         to=options.to,
-        stack=options.stack or (_stack(options, project) if options.to else None),
+        stack=options.stack or (_name_stack(options, project) if options.to else None),
         form=options.format,
         bucket=options.bucket,
         limit=options.limit,
         reuse=options.reuse,
-        layer=_layer(options, project) if options.reuse else None,
+        layer=_digest_layer(options, project) if options.reuse else None,
         per_invocation=options.per_invocation,
         max_concurrency=options.max_concurrency,
         tolerated=options.tolerated_failures,
-        capacity=Capacity(options.memory or 1769, options.timeout or 15, list_prices().gb_second[DEFAULT.architecture]),
+        capacity=Capacity(options.memory or 1769, options.timeout or 15, load_prices().gb_second[DEFAULT.architecture]),
     )
     progress = progress_of(options)
-    found = started(asked, lambda: _times(options, project), _clients(options), progress.say, dry_run=options.dry_run)
-    _answer_started(options, found)
+    found = start_batch(
+        asked,
+        lambda: _measure_times(options, project),
+        _make_client_factory(options),
+        progress.show_lines,
+        dry_run=options.dry_run,
+    )
+    _print_batch_start(options, found)
 
 
 def _status_arguments(parser: Arguments) -> None:
@@ -114,47 +133,47 @@ def _status_arguments(parser: Arguments) -> None:
     _add_endpoint(parser)
 
 
-def status(options: Options, _project: Project) -> None:
-    from builder.release.batch.batch_jobs import render, status
-    from builder.release.batch.batch_run import Run
+def run_batch_status(options: Options, _project: Project) -> None:
+    from builder.release.batch.batch_jobs import describe_status, query_status
+    from builder.release.batch.batch_run import BatchRun
 
-    client = _clients(options)
-    found = status(Run.load(options.run, client("s3")), client("stepfunctions"))
-    answer(options, asdict(found), render(found))
+    client = _make_client_factory(options)
+    found = query_status(BatchRun.load(options.run, client("s3")), client("stepfunctions"))
+    print_result(options, asdict(found), describe_status(found))
 
 
-def watch(options: Options, _project: Project) -> None:
-    from builder.release.batch.batch_jobs import render, render_short, watched
-    from builder.release.batch.batch_run import Run
+def run_batch_watch(options: Options, _project: Project) -> None:
+    from builder.release.batch.batch_jobs import describe_briefly, describe_status, poll_status
+    from builder.release.batch.batch_run import BatchRun
 
-    client, progress = _clients(options), progress_of(options)
-    run = Run.load(options.run, client("s3"))
+    client, progress = _make_client_factory(options), progress_of(options)
+    run = BatchRun.load(options.run, client("s3"))
     try:
-        with progress.screen.running("items") as line:
-            for found in watched(run, client("stepfunctions"), WATCH_SECONDS):
-                line.at(found.done + found.failed, found.items, render_short(found))
+        with progress.screen.show_task("items") as line:
+            for found in poll_status(run, client("stepfunctions"), WATCH_SECONDS):
+                line.set_progress(found.done + found.failed, found.items, describe_briefly(found))
                 if options.json:
                     print(json.dumps(asdict(found)), flush=True)
     except KeyboardInterrupt:
-        progress.say(f"it goes on; `coldforge batch stop {options.run}` would end it.")
+        progress.show_lines(f"it goes on; `coldforge batch stop {options.run}` would end it.")
         return
     if not options.json:
-        say(render(found))
+        print_text(describe_status(found))
     if found.state != "SUCCEEDED":
         raise BatchError(
             f"the map ended as {found.state}; `coldforge batch resume {options.run}` runs what is missing."
         )
 
 
-def stop(options: Options, _project: Project) -> None:
-    from builder.release.batch.batch_jobs import render, status, stop
-    from builder.release.batch.batch_run import Run
+def run_batch_stop(options: Options, _project: Project) -> None:
+    from builder.release.batch.batch_jobs import describe_status, query_status, stop_run
+    from builder.release.batch.batch_run import BatchRun
 
-    client = _clients(options)
-    run = Run.load(options.run, client("s3"))
-    stop(run, client("stepfunctions"))
-    found = status(run, client("stepfunctions"))
-    answer(options, asdict(found), render(found))
+    client = _make_client_factory(options)
+    run = BatchRun.load(options.run, client("s3"))
+    stop_run(run, client("stepfunctions"))
+    found = query_status(run, client("stepfunctions"))
+    print_result(options, asdict(found), describe_status(found))
 
 
 def _resume_arguments(parser: Arguments) -> None:
@@ -170,23 +189,23 @@ def _resume_arguments(parser: Arguments) -> None:
     _add_endpoint(parser)
 
 
-def resume(options: Options, project: Project) -> None:
-    from builder.release.batch.batch_jobs import redrive
-    from builder.release.batch.batch_run import Run
-    from builder.release.batch.start_batch import Started, resumed
+def run_batch_resume(options: Options, project: Project) -> None:
+    from builder.release.batch.batch_jobs import redrive_run
+    from builder.release.batch.batch_run import BatchRun
+    from builder.release.batch.start_batch import BatchStart, resume_batch
 
-    client = _clients(options)
-    run = Run.load(options.run, client("s3"))
+    client = _make_client_factory(options)
+    run = BatchRun.load(options.run, client("s3"))
     if options.redrive:
-        redrive(run, client("stepfunctions"))
-        _answer_started(options, Started(str(run.place), run.last.execution, run.last.items, run.reused, None))
+        redrive_run(run, client("stepfunctions"))
+        _print_batch_start(options, BatchStart(str(run.place), run.last.execution, run.last.items, run.reused, None))
         return
-    found = resumed(
-        run, options.stack or _stack(options, project), lambda: _times(options, project), client,
-        progress_of(options).say, per_invocation=options.per_invocation, all_failed=options.all_failed,
+    found = resume_batch(
+        run, options.stack or _name_stack(options, project), lambda: _measure_times(options, project), client,
+        progress_of(options).show_lines, per_invocation=options.per_invocation, all_failed=options.all_failed,
         dry_run=options.dry_run,
     )  # fmt: skip
-    _answer_started(options, found)
+    _print_batch_start(options, found)
 
 
 def _collect_arguments(parser: Arguments) -> None:
@@ -197,46 +216,46 @@ def _collect_arguments(parser: Arguments) -> None:
     _add_endpoint(parser)
 
 
-def collect(options: Options, _project: Project) -> None:
-    from builder.release.batch.answer_rows import rows
-    from builder.release.batch.batch_run import Run
-    from builder.release.batch.collect_answers import collect, ending_of, render
+def run_batch_collect(options: Options, _project: Project) -> None:
+    from builder.release.batch.answer_rows import read_rows
+    from builder.release.batch.batch_run import BatchRun
+    from builder.release.batch.collect_answers import check_ending, describe_table, write_table
 
-    ending_of(options.output)
-    s3 = _clients(options)("s3")
-    run = Run.load(options.run, s3)
-    found = collect(lambda: rows(run, s3), options.output)
-    answer(options, asdict(found), render(found))
-
-
-def _answer_started(options: Options, found: Started) -> None:
-    from builder.release.batch.batch_plan import render
-
-    text = render(found.plan) if found.plan and not found.run else found.run or "nothing was started"
-    answer(options, found.to_dict(), text)
+    check_ending(options.output)
+    s3 = _make_client_factory(options)("s3")
+    run = BatchRun.load(options.run, s3)
+    found = write_table(lambda: read_rows(run, s3), options.output)
+    print_result(options, asdict(found), describe_table(found))
 
 
-def _clients(options: Options) -> Any:
+def _print_batch_start(options: Options, found: BatchStart) -> None:
+    from builder.release.batch.batch_plan import describe_plan
+
+    text = describe_plan(found.plan) if found.plan and not found.run else found.run or "nothing was started"
+    print_result(options, found.to_dict(), text)
+
+
+def _make_client_factory(options: Options) -> Any:
     from builder.base.aws import make_client
 
     return lambda service: make_client(service, options.endpoint_url)
 
 
-def _stack(options: Options, project: Project) -> str:
-    return f"coldforge-{load_spec(options.model, project).name.replace('_', '-')}"
+def _name_stack(options: Options, project: Project) -> str:
+    return f"coldforge-{load_named_spec(options.model, project).name.replace('_', '-')}"
 
 
-def _times(options: Options, project: Project) -> Times:
-    from builder.release.batch.batch_plan import Times
-    from builder.release.batch.measured_times import measured
+def _measure_times(options: Options, project: Project) -> BatchTimes:
+    from builder.release.batch.batch_plan import BatchTimes
+    from builder.release.batch.measured_times import measure_bundle
 
     if options.ms is not None:
-        return Times({1: options.ms}, 0.0)
-    progress_of(options).say(f"measuring the bundle of {load_spec(options.model, project).name} here")
-    return measured(bundle_of([options.model], project))
+        return BatchTimes({1: options.ms}, 0.0)
+    progress_of(options).show_lines(f"measuring the bundle of {load_named_spec(options.model, project).name} here")
+    return measure_bundle(bundle_of([options.model], project))
 
 
-def _layer(options: Options, project: Project) -> str:
+def _digest_layer(options: Options, project: Project) -> str:
     from builder.base.cache import file_digest
     from builder.base.targets import DEFAULT
     from builder.package.bundle import LAYER_MANIFEST
@@ -249,12 +268,19 @@ COMMANDS = (
         "batch",
         "answer many inputs, from a bucket to one table",
         (
-            Command("start", "say what a bucket or a list costs and takes, and start it", _start_arguments, start),
-            Command("watch", "show how far a run is until it ends; Ctrl-C leaves it running", _status_arguments, watch),
-            Command("status", "say how far a run is", _status_arguments, status),
-            Command("stop", "end a run", _status_arguments, stop),
-            Command("resume", "run what failed or is missing once more", _resume_arguments, resume),
-            Command("collect", "write the answers of a run as one table", _collect_arguments, collect),
+            Command(
+                "start", "say what a bucket or a list costs and takes, and start it", _start_arguments, run_batch_start
+            ),
+            Command(
+                "watch",
+                "show how far a run is until it ends; Ctrl-C leaves it running",
+                _status_arguments,
+                run_batch_watch,
+            ),
+            Command("status", "say how far a run is", _status_arguments, run_batch_status),
+            Command("stop", "end a run", _status_arguments, run_batch_stop),
+            Command("resume", "run what failed or is missing once more", _resume_arguments, run_batch_resume),
+            Command("collect", "write the answers of a run as one table", _collect_arguments, run_batch_collect),
         ),
     ),
 )

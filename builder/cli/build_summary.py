@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from builder import __version__
-from builder.cli.build_tables import agreement_table, audit_line, lowering_line, size_table
-from builder.pipeline.build_bundle import Built
+from builder.cli.build_tables import format_agreement, format_audit, format_lowering, format_sizes
+from builder.pipeline.build_bundle import BuildResult
 from builder.pipeline.workspace import Workspace
 
 
-def begins(ws: Workspace) -> str:
+def format_build_start(ws: Workspace) -> str:
     """One line: which model, for what."""
     spec = ws.spec
     batches, sizes = ", ".join(map(str, spec.buckets)), len(spec.variants) // len(spec.buckets)
@@ -16,11 +16,11 @@ def begins(ws: Workspace) -> str:
     return f"coldforge {__version__}: {spec.name} {spec.version} for {ws.target.name}, batch {batches}{several}"
 
 
-def finished(built: Built) -> str:
+def format_build_result(built: BuildResult) -> str:
     """Sizes, agreement with TensorFlow, lowering and audit; and the state that the model keeps, if it does."""
     library = built.library
-    parts = [size_table(built.bundle.sizes), "", agreement_table(library.verification), ""]
-    parts += [lowering_line(library.lowering), audit_line(library.audit)]
+    parts = [format_sizes(built.bundle.sizes), "", format_agreement(library.verification), ""]
+    parts += [format_lowering(library.lowering), format_audit(library.audit)]
     if library.states:
         names = ", ".join(library.states)
         parts.append(f"state: {names}; each opened model has its own, and the function resets it before every request")

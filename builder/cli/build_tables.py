@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from builder.base.commands import DEPLOYING
-from builder.base.console_tables import RULE, table
+from builder.base.console_tables import RULE, format_table
 from builder.package.lambda_limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
 if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
     from builder.verify.verification import Verification
 
 
-def size_table(sizes: SizeTable) -> str:
+def format_sizes(sizes: SizeTable) -> str:
     """Each component's bytes, the total, and how much of each limit is used."""
     rows: list[Sequence[str] | None] = [(c.name, f"{c.unzipped:,}", f"{c.zipped:,}") for c in sizes.components]
     rows += [
@@ -24,27 +24,27 @@ def size_table(sizes: SizeTable) -> str:
         ("together", f"{sizes.unzipped:,}", f"{sizes.zipped:,}"),
         ("largest zip", "", f"{sizes.largest_zip:,}"),
         ("limit", f"{sizes.max_unzipped:,}", f"{sizes.max_zipped:,}"),
-        ("used", _share(sizes.unzipped, sizes.max_unzipped), _share(sizes.largest_zip, sizes.max_zipped)),
+        ("used", _format_share(sizes.unzipped, sizes.max_unzipped), _format_share(sizes.largest_zip, sizes.max_zipped)),
     ]
-    text = table(("bytes", "unzipped", "zipped"), rows, right=(1, 2))
+    text = format_table(("bytes", "unzipped", "zipped"), rows, right=(1, 2))
     if sizes.largest_zip > DIRECT_UPLOAD_ZIPPED and sizes.max_zipped != CONTAINER_IMAGE:
         text += f"\n  The largest zip is over 50 MB: deploy it through S3, as {DEPLOYING} do."
     return text
 
 
-def _share(used: int, limit: int) -> str:
+def _format_share(used: int, limit: int) -> str:
     return f"{100 * used / limit:.1f} %" if limit else "–"
 
 
-def agreement_table(verification: Verification) -> str:
+def format_agreement(verification: Verification) -> str:
     """Each output's worst error against TensorFlow's answers and its tolerance, then warnings and failures."""
-    rows = [_agreement_row(row) for row in verification.outputs]
-    rows += [(f"{row.output}, same weights", *_agreement_row(row)[1:]) for row in verification.same_weights]
+    rows = [_format_agreement_row(row) for row in verification.outputs]
+    rows += [(f"{row.output}, same weights", *_format_agreement_row(row)[1:]) for row in verification.same_weights]
     if not verification.machine:
         return "\n".join(f"  WARNING: {text}" for text in verification.warnings)
     headers = ("output", "type", "worst absolute", "worst relative", "allowed", "top-1", "")
     lines = [
-        table(headers, rows, right=(2, 3)),
+        format_table(headers, rows, right=(2, 3)),
         f"  over {len(verification.cases)} golden inputs, run by {verification.machine}",
     ]
     lines += [f"  warning: {text}" for text in verification.warnings]
@@ -52,27 +52,27 @@ def agreement_table(verification: Verification) -> str:
     return "\n".join(lines)
 
 
-def _agreement_row(row: OutputAgreement) -> tuple[str, ...]:
-    allowed = "equal" if row.exact else row.rule("|y|")
+def _format_agreement_row(row: OutputAgreement) -> tuple[str, ...]:
+    allowed = "equal" if row.exact else row.describe_rule("|y|")
     ties = f", {row.top1_ties} ties" if row.top1_ties else ""
     top1 = f"{row.top1_rows - row.top1_wrong} of {row.top1_rows}{ties}" if row.top1_rows else "–"
     verdict = "agrees" if row.passed else "DISAGREES"
     return row.output, row.dtype, f"{row.max_absolute:.2g}", f"{row.max_relative:.2g}", allowed, top1, verdict
 
 
-def lowering_line(lowering: LoweringReport) -> str:
+def format_lowering(lowering: LoweringReport) -> str:
     """Which lowering the library has, how many steps are fused, and what was given up for it and why."""
     fused, tuned = len(lowering.decisions), lowering.to_dict()["tuned"]
     steps = f"{fused} of {lowering.steps} steps fused" if fused else f"{lowering.steps} steps, none fused"
     parts = [f"  lowering: {lowering.path}; {steps}" + (f", {tuned} as tuned" if tuned else "")]
-    parts += [f"  {weights_line(lowering)}"] if lowering.compressed else []
+    parts += [f"  {format_weights(lowering)}"] if lowering.compressed else []
     if lowering.reason:
         parts.append(f"  not optimised: {lowering.reason}")
     parts += [f"  gave up {path}: {why}" for path, why in lowering.given_up]
     return "\n".join(parts)
 
 
-def weights_line(lowering: LoweringReport) -> str:
+def format_weights(lowering: LoweringReport) -> str:
     """What the weights take, of which types they are, and how many layers keep theirs."""
     sizes = lowering.sizes
     kinds = dict.fromkeys(layer.type for layer in lowering.weights if layer.type != "float32")
@@ -86,7 +86,7 @@ def weights_line(lowering: LoweringReport) -> str:
     return line + (f"; {kept} {'layer keeps' if kept == 1 else 'layers keep'} float32" if kept else "")
 
 
-def audit_line(report: AuditReport) -> str:
+def format_audit(report: AuditReport) -> str:
     """The audit in one line, and one more for each violation."""
     facts = report.facts
     relro = f"{facts.relro} RELRO"

@@ -22,17 +22,17 @@ from builder.cli.command import (
     add_model,
     add_route,
     add_target,
-    answer,
-    load_spec,
+    choose_targets,
+    load_named_spec,
+    print_result,
+    print_text,
     progress_of,
-    relative,
-    say,
-    targets_of,
+    shorten_path,
     trained_spec,
     workspace_of,
 )
-from builder.cli.complete import completed, models
-from builder.pipeline.workspace import Workspace, all_held
+from builder.cli.complete import complete_models, set_completer
+from builder.pipeline.workspace import Workspace, hold_all_locks
 
 if TYPE_CHECKING:
     from builder.package.bundle import Bundle
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def _bundle_arguments(parser: Arguments) -> None:
     help = f"{MODEL}; the first is the function's default {DEFAULT_MODEL}"
-    completed(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), models)
+    set_completer(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), complete_models)
     parser.add_argument(
         "--package",
         choices=("zip", "image"),
@@ -51,35 +51,37 @@ def _bundle_arguments(parser: Arguments) -> None:
     add_route(parser)
 
 
-def bundle(options: Options, project: Project) -> None:
+def run_bundle(options: Options, project: Project) -> None:
     from builder.base.sandbox.kernel import CONTAINED
-    from builder.cli.build_tables import size_table
-    from builder.measure.sample_request import how_to_try
-    from builder.package.join_bundles import join_active, joined_name
+    from builder.cli.build_tables import format_sizes
+    from builder.measure.sample_request import format_try_command
+    from builder.package.join_bundles import join_active, join_names
     from builder.pipeline.docker.builder_image import BuilderImage
     from builder.pipeline.docker.route import choose_route
 
-    tell = _untold if options.json else say
-    joined_name([load_spec(model, project).name for model in options.models])  # refused before anything is built
+    tell = _no_progress if options.json else print_text
+    join_names([load_named_spec(model, project).name for model in options.models])  # refused before anything is built
     specs = [replace(trained_spec(model, options, project), packaging=options.package) for model in options.models]
-    route = choose_route(options.route, specs, BuilderImage.configured(project.lock), progress_of(options).say)
+    route = choose_route(
+        options.route, specs, BuilderImage.from_environment(project.lock), progress_of(options).show_lines
+    )
     made: list[dict[str, Any]] = []
-    for target in targets_of(options, specs[0]):
-        workspaces = [Workspace.of(spec, project, target, progress_of(options)) for spec in specs]
-        with all_held(workspaces):
+    for target in choose_targets(options, specs[0]):
+        workspaces = [Workspace.from_spec(spec, project, target, progress_of(options)) for spec in specs]
+        with hold_all_locks(workspaces):
             bundles = [_bundle_one(ws, route, tell) for ws in workspaces]
             if len(bundles) > 1:
                 joined = join_active(bundles, project, target)
-                tell(f"\n{size_table(joined.sizes)}\n\nbundle of {len(specs)} models: {relative(joined.folder)}")
+                tell(f"\n{format_sizes(joined.sizes)}\n\nbundle of {len(specs)} models: {shorten_path(joined.folder)}")
                 bundles.append(joined)
         made += [{"folder": b.folder, "target": target.name, "sizes": b.sizes.to_dict()} for b in bundles]
         if target == host_target() and CONTAINED not in os.environ:  # in Docker, whoever started that says it
-            tell(how_to_try(options.models, json.loads(bundles[0].description.read_text()), options.work_in))
+            tell(format_try_command(options.models, json.loads(bundles[0].description.read_text()), options.work_in))
     if options.json:
-        answer(options, {"bundles": made}, "")
+        print_result(options, {"bundles": made}, "")
 
 
-def _untold(_: str) -> None:
+def _no_progress(_: str) -> None:
     """For whom the JSON at the end says it."""
 
 
@@ -88,34 +90,39 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
         from builder.pipeline.docker.docker_run import bundle_in_docker
 
         progress = ws.progress
-        with progress.stage("docker", "all of it in the builder image"):
+        with progress.show_stage("docker", "all of it in the builder image"):
             built_inside = bundle_in_docker(
-                ws.spec, ws.project, progress.say, ws.target, progress.bytes, verbose=progress.verbose
+                ws.spec, ws.project, progress.show_lines, ws.target, progress.show_transfer, verbose=progress.verbose
             )
         tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     ws.expect_import()  # before the builder itself is imported, which takes half a second
-    from builder.cli.build_summary import begins, finished
+    from builder.cli.build_summary import format_build_result, format_build_start
     from builder.pipeline.build_bundle import build_bundle
 
-    ws.progress.say(begins(ws))
+    ws.progress.show_lines(format_build_start(ws))
     built = build_bundle(ws)
-    tell(f"{finished(built)}\n\nbundle: {relative(built.bundle.folder)} ({ws.progress.total():.1f} s)")
+    tell(
+        f"{format_build_result(built)}\n\nbundle: {shorten_path(built.bundle.folder)} "
+        f"({ws.progress.count_seconds():.1f} s)"
+    )
     return built.bundle
 
 
-def wasm(options: Options, project: Project) -> None:
+def run_wasm(options: Options, project: Project) -> None:
     from builder.release.wasm.build_module import build_wasm
-    from builder.release.wasm.module_summary import modules_table
+    from builder.release.wasm.module_summary import format_modules
 
     ws = workspace_of(options, project)
-    ws.progress.say(f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}")
-    with ws.held():
+    ws.progress.show_lines(
+        f"coldforge {__version__}: {ws.spec.name} {ws.spec.version} for WebAssembly, batch {ws.spec.batch}"
+    )
+    with ws.hold_lock():
         modules = build_wasm(ws)
-    folder = relative(modules[0].path.parent)
-    text = f"modules: {folder} ({ws.progress.total():.1f} s)\ntry it: node {folder}/predict.mjs"
+    folder = shorten_path(modules[0].path.parent)
+    text = f"modules: {folder} ({ws.progress.count_seconds():.1f} s)\ntry it: node {folder}/predict.mjs"
     rows = [{"file": m.path, "bytes": m.path.stat().st_size, **m.to_dict()} for m in modules]
-    answer(options, {"modules": rows}, f"{modules_table(modules)}\n\n{text}")
+    print_result(options, {"modules": rows}, f"{format_modules(modules)}\n\n{text}")
 
 
 def _bindings_arguments(parser: Arguments) -> None:
@@ -128,16 +135,16 @@ def _bindings_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def bindings(options: Options, project: Project) -> None:
+def run_bindings(options: Options, project: Project) -> None:
     from builder.release.bindings.build_bindings import build_bindings
 
-    spec = load_spec(options.model, project)
-    *_, target = targets_of(options, spec)
-    ws = Workspace.of(spec, project, target, progress_of(options))
-    with ws.held():
+    spec = load_named_spec(options.model, project)
+    *_, target = choose_targets(options, spec)
+    ws = Workspace.from_spec(spec, project, target, progress_of(options))
+    with ws.hold_lock():
         folder = build_bindings(ws, options.lang, static=options.static, out=options.out, named=options.model)
-    text = f"{options.lang} package: {relative(folder)} (README.md says how to run its example)"
-    answer(options, {"language": options.lang, "folder": folder}, text)
+    text = f"{options.lang} package: {shorten_path(folder)} (README.md says how to run its example)"
+    print_result(options, {"language": options.lang, "folder": folder}, text)
 
 
 def _export_arguments(parser: Arguments) -> None:
@@ -145,21 +152,21 @@ def _export_arguments(parser: Arguments) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
 
 
-def export(options: Options, project: Project) -> None:
+def run_export(options: Options, project: Project) -> None:
     from builder.release.export import export_model
 
     ws = workspace_of(options, project)
-    with ws.held():
+    with ws.hold_lock():
         done = export_model(ws, options.out)
     files = [f"{file.size:>14,}  {file.path}" for file in done.files]
-    text = f"export: {relative(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)"
+    text = f"export: {shorten_path(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)"
     result = {
         "folder": done.folder,
         "files": [{"path": file.path, "bytes": file.size} for file in done.files],
         "tensors": len(done.weights),
         "parameters": done.parameters,
     }
-    answer(options, result, "\n".join([*files, "", text]))
+    print_result(options, result, "\n".join([*files, "", text]))
 
 
 def _selftest_arguments(parser: Arguments) -> None:
@@ -167,22 +174,22 @@ def _selftest_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def selftest(options: Options, project: Project) -> None:
-    from builder.release.selftest.programs import selftest
+def run_selftest(options: Options, project: Project) -> None:
+    from builder.release.selftest.programs import build_selftest
 
-    spec = load_spec(options.model, project)
+    spec = load_named_spec(options.model, project)
     rows, lines = [], []
-    for target in targets_of(options, spec):
-        ws = Workspace.of(spec, project, target, progress_of(options))
-        with ws.held():
-            done = selftest(ws)
+    for target in choose_targets(options, spec):
+        ws = Workspace.from_spec(spec, project, target, progress_of(options))
+        with ws.hold_lock():
+            done = build_selftest(ws)
         rows.append(
             {"target": target.name, "test": done.test, "benchmark": done.benchmark, "ran": bool(done.said),
              "said": done.said}
         )  # fmt: skip
         lines.append(done.said or f"NOT RUN: {done.machine.missing}")
-        lines.append(f"programs: {relative(done.test)}, {relative(done.benchmark)}")
-    answer(options, {"programs": rows}, "\n".join(lines))
+        lines.append(f"programs: {shorten_path(done.test)}, {shorten_path(done.benchmark)}")
+    print_result(options, {"programs": rows}, "\n".join(lines))
 
 
 def _weights_arguments(parser: Arguments) -> None:
@@ -191,29 +198,31 @@ def _weights_arguments(parser: Arguments) -> None:
     parser.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
 
 
-def weights(options: Options, project: Project) -> None:
-    from builder.cli.build_tables import agreement_table
-    from builder.release.update_weights import reweigh
+def run_weights(options: Options, project: Project) -> None:
+    from builder.cli.build_tables import format_agreement
+    from builder.release.update_weights import write_new_weights
 
-    spec = load_spec(options.model, project)
-    targets = targets_of(options, spec)
+    spec = load_named_spec(options.model, project)
+    targets = choose_targets(options, spec)
     if options.output and len(targets) > 1:
         raise UsageError("--output names one file: say which with --target.")
     rows, parts = [], []
     for target in targets:
-        ws = Workspace.of(spec, project, target, progress_of(options))
-        with ws.held():
-            made = reweigh(ws, options.output)
+        ws = Workspace.from_spec(spec, project, target, progress_of(options))
+        with ws.hold_lock():
+            made = write_new_weights(ws, options.output)
         rows.append({"target": target.name, "file": made.path, "sha256": made.sha256})
-        parts.append(f"{agreement_table(made.verification)}\n\nweights: {relative(made.path)}, SHA-256 {made.sha256}")
-    answer(options, {"weights": rows}, "\n".join(parts))
+        parts.append(
+            f"{format_agreement(made.verification)}\n\nweights: {shorten_path(made.path)}, SHA-256 {made.sha256}"
+        )
+    print_result(options, {"weights": rows}, "\n".join(parts))
 
 
 COMMANDS = (
-    Command("bundle", "compile a model, or several, and pack them as one Lambda layer", _bundle_arguments, bundle),
-    Command("wasm", "compile a model to WebAssembly", add_model, wasm),
-    Command("bindings", "write a package that calls a model from another language", _bindings_arguments, bindings),
-    Command("export", "write a model's weights, graph and configuration for others", _export_arguments, export),
-    Command("selftest", "build and run a test and a benchmark program for a bundle", _selftest_arguments, selftest),
-    Command("weights", "make a new weights file of a model that was trained again", _weights_arguments, weights),
+    Command("bundle", "compile a model, or several, and pack them as one Lambda layer", _bundle_arguments, run_bundle),
+    Command("wasm", "compile a model to WebAssembly", add_model, run_wasm),
+    Command("bindings", "write a package that calls a model from another language", _bindings_arguments, run_bindings),
+    Command("export", "write a model's weights, graph and configuration for others", _export_arguments, run_export),
+    Command("selftest", "build and run a test and a benchmark program for a bundle", _selftest_arguments, run_selftest),
+    Command("weights", "make a new weights file of a model that was trained again", _weights_arguments, run_weights),
 )

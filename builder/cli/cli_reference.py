@@ -11,9 +11,9 @@ from pathlib import Path
 from builder.base.documentation import link_pages
 from builder.base.files import write_file
 from builder.cli import COMMANDS
-from builder.cli.command import Arguments, Command, add_common, named
-from builder.cli.guide import describe, example
-from builder.cli.results import RESULTS, Schema, document
+from builder.cli.command import Arguments, Command, add_common, list_commands
+from builder.cli.guide import describe_command, format_example
+from builder.cli.results import RESULTS, Schema, make_results_schema
 
 SCHEMA = "results.schema.json"
 """Beside the page."""
@@ -41,36 +41,37 @@ Every command takes:
 """
 
 
-def reference() -> str:
+def format_cli_reference() -> str:
     """The whole page."""
-    commands = (one for given in COMMANDS for one in named(given))
-    sections = (line for name, command in commands for line in _section(name, command))
-    return link_pages("\n".join([_HEAD, *_table(add_common), *sections]))
+    commands = (one for given in COMMANDS for one in list_commands(given))
+    sections = (line for name, command in commands for line in _format_section(name, command))
+    return link_pages("\n".join([_HEAD, *_format_arguments(add_common), *sections]))
 
 
-def _section(name: str, command: Command) -> Iterator[str]:
+def _format_section(name: str, command: Command) -> Iterator[str]:
     yield f"## {name}\n"
-    yield f"{describe(name, command.help)}\n\n    {example(name)}\n"
-    yield from _table(command.arguments)
+    yield f"{describe_command(name, command.help)}\n\n    {format_example(name)}\n"
+    yield from _format_arguments(command.arguments)
     if fields := RESULTS[name]["properties"]:
         yield "With `--json`:\n\n| field | type | |\n|---|---|---|"
         yield from (
-            f"| `{name}` | {_type(field)} | {_cell(field.get('description', ''))} |" for name, field in fields.items()
+            f"| `{name}` | {_format_type(field)} | {_escape_cell(field.get('description', ''))} |"
+            for name, field in fields.items()
         )
         yield ""
 
 
-def _table(add: Callable[[Arguments], None]) -> Iterator[str]:
+def _format_arguments(add: Callable[[Arguments], None]) -> Iterator[str]:
     """The arguments that ``add`` adds to a parser."""
     parser = argparse.ArgumentParser(add_help=False)
     add(parser)
     if actions := parser._actions:  # the one list of all arguments, in groups or not; sphinx-argparse reads it, too
         yield "| argument | |\n|---|---|"
-        yield from (f"| `{_written(action)}` | {_cell(action.help or '')} |" for action in actions)
+        yield from (f"| `{_format_argument(action)}` | {_escape_cell(action.help or '')} |" for action in actions)
         yield ""
 
 
-def _written(action: argparse.Action) -> str:
+def _format_argument(action: argparse.Action) -> str:
     """The argument as a person writes it."""
     if not action.option_strings:
         return f"{action.metavar or action.dest}{' ...' if action.nargs in ('+', '*') else ''}"
@@ -78,21 +79,21 @@ def _written(action: argparse.Action) -> str:
     return action.option_strings[-1] + ("" if action.nargs == 0 else f" {value}")
 
 
-def _type(field: Schema) -> str:
+def _format_type(field: Schema) -> str:
     """Of a field of the result, in words."""
     kinds = field.get("type", "anything")
     names = " or ".join(kinds) if isinstance(kinds, list) else kinds
     if "items" in field:
         inner = field["items"]
-        return names.replace("array", f"list of {_type(inner)}s" if inner.get("type") else "list")
+        return names.replace("array", f"list of {_format_type(inner)}s" if inner.get("type") else "list")
     return str(names)
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return " ".join(text.replace("``", "`").replace("None", "null").split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    write_file(page, reference())
-    write_file(page.with_name(SCHEMA), json.dumps(document(), indent=1) + "\n")
+    write_file(page, format_cli_reference())
+    write_file(page.with_name(SCHEMA), json.dumps(make_results_schema(), indent=1) + "\n")

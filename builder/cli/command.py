@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.base.errors import UsageError
-from builder.base.escape import shell, terminal
+from builder.base.escape import escape_terminal, quote_shell
 from builder.base.progress import Progress
 from builder.base.project import Project
 from builder.base.suggest import did_you_mean
 from builder.base.targets import NAMES, TARGETS, Target, host_target, target_named
-from builder.cli.complete import completed, known_models, models
-from builder.cli.guide import describe, example
-from builder.config import ModelSpec, load
+from builder.cli.complete import complete_models, list_known_models, set_completer
+from builder.cli.guide import describe_command, format_example
+from builder.config import ModelSpec, read_spec
 from builder.config.address import is_address
 from builder.config.rules import guess_format, is_saved_model
 from builder.pipeline.workspace import Workspace
@@ -47,7 +47,10 @@ class Command:
         """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
         parser = commands.add_parser(self.name, help=self.help, formatter_class=argparse.RawDescriptionHelpFormatter)
         name = parser.prog.removeprefix("coldforge ")
-        parser.description, parser.epilog = textwrap.fill(describe(name, self.help), 80), f"example: {example(name)}"
+        parser.description, parser.epilog = (
+            textwrap.fill(describe_command(name, self.help), 80),
+            f"example: {format_example(name)}",
+        )
         self.arguments(parser)
         add_common(parser)
         parser.set_defaults(command=self.run)
@@ -63,15 +66,15 @@ class Family:
 
     def add_to(self, commands: Any) -> None:
         """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
-        parser = commands.add_parser(self.name, help=self.help, description=describe(self.name, self.help))
+        parser = commands.add_parser(self.name, help=self.help, description=describe_command(self.name, self.help))
         first = f"{self.name} {self.commands[0].name}"
-        parser.epilog = f"example: {example(first)}"
+        parser.epilog = f"example: {format_example(first)}"
         own = parser.add_subparsers(required=True, metavar="COMMAND")
         for command in self.commands:
             command.add_to(own)
 
 
-def named(given: Command | Family) -> Iterator[tuple[str, Command]]:
+def list_commands(given: Command | Family) -> Iterator[tuple[str, Command]]:
     """Each command with all words of its name."""
     if isinstance(given, Command):
         yield given.name, given
@@ -91,17 +94,17 @@ def add_common(parser: Arguments) -> None:
 
 def add_model(parser: Arguments) -> None:
     help = f"{MODEL} {DEFAULT_MODEL}"
-    completed(parser.add_argument("model", nargs="?", default=".", help=help), models)
+    set_completer(parser.add_argument("model", nargs="?", default=".", help=help), complete_models)
 
 
 def add_bundled_models(parser: Arguments) -> None:
     help = f"{MODEL}; every model in the bundle {DEFAULT_MODEL}"
-    completed(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), models)
+    set_completer(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), complete_models)
 
 
 def add_target(parser: Arguments) -> None:
     help = f"{', '.join(NAMES)} or all (default: model.toml's `targets`)"
-    completed(parser.add_argument("--target", metavar="TARGET", help=help), lambda **_: (*NAMES, "all"))
+    set_completer(parser.add_argument("--target", metavar="TARGET", help=help), lambda **_: (*NAMES, "all"))
 
 
 def add_route(parser: Arguments) -> None:
@@ -113,7 +116,7 @@ def add_trust(parser: Arguments) -> None:
     parser.add_argument("--trust", action="store_true", help="load a model that may run code, as any .h5 file may")
 
 
-def whole(low: int, high: float = math.inf) -> Callable[[str], int]:
+def make_integer_type(low: int, high: float = math.inf) -> Callable[[str], int]:
     """Return the type of an argument that is a whole number from ``low`` to ``high``."""
 
     def read(text: str) -> int:
@@ -125,7 +128,7 @@ def whole(low: int, high: float = math.inf) -> Callable[[str], int]:
     return read
 
 
-def positive(text: str) -> float:
+def parse_positive(text: str) -> float:
     """Read an argument that is a finite number above 0."""
     value = float(text)
     if not 0 < value < math.inf:
@@ -133,26 +136,27 @@ def positive(text: str) -> float:
     return value
 
 
-def targets_of(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
+def choose_targets(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
     """Those asked for. Lambda's default comes last: a command prints its result last. Raises UsageError."""
     names = {None: spec.targets, "": spec.targets, "all": NAMES}.get(options.target, (options.target,))
     wanted = [target_named(name) for name in names]
     return tuple(target for target in reversed(TARGETS) if target in wanted)
 
 
-def load_spec(model: str, project: Project) -> ModelSpec:
+def load_named_spec(model: str, project: Project) -> ModelSpec:
     """The spec at a path, or of an example by name. Raises UsageError for neither."""
     path = Path(model)
     if is_address(model):
         raise UsageError("this command takes a model.toml. `coldforge init ADDRESS` writes one for a model elsewhere.")
     if is_model(path):
         raise UsageError(
-            f"{model} is a trained model; this command takes a model.toml. `coldforge init {shell(model)}` writes one."
+            f"{model} is a trained model; this command takes a model.toml. `coldforge "
+            f"init {quote_shell(model)}` writes one."
         )
     candidates = [path, path / "model.toml", project.examples / model / "model.toml"]
     for candidate in candidates:
         if candidate.is_file():
-            return load(candidate)
+            return read_spec(candidate)
     if guess_format(model):
         raise UsageError(f"there is no file {model}.")
     if model == ".":
@@ -161,26 +165,27 @@ def load_spec(model: str, project: Project) -> ModelSpec:
             "`coldforge new NAME` starts a project."
         )
     raise UsageError(
-        f"there is no model.toml at {model}, and no example of that name.{did_you_mean(model, known_models(project))} "
-        f"There are {', '.join(known_models(project))}. `coldforge init MODEL` writes one for a trained model."
+        f"there is no model.toml at {model}, and no example of that "
+        f"name.{did_you_mean(model, list_known_models(project))} "
+        f"There are {', '.join(list_known_models(project))}. `coldforge init MODEL` writes one for a trained model."
     )
 
 
 def trained_spec(model: str, options: Options, project: Project) -> ModelSpec:
-    """Load the spec as ``load_spec`` does. The model of an example that is trained here is trained first."""
+    """Load the spec as ``load_named_spec`` does. The model of an example that is trained here is trained first."""
     from builder.sources.trained_examples import ensure_trained
 
-    spec = load_spec(model, project)
-    ensure_trained(spec, project, progress_of(options).say)
+    spec = load_named_spec(model, project)
+    ensure_trained(spec, project, progress_of(options).show_lines)
     return spec
 
 
 def bundle_of(models: Sequence[str], project: Project, target: Target | None = None) -> Bundle:
     """Find the bundle of ``models`` for ``target``, or this machine. Raises UsageError, which says what builds it."""
     from builder.package.bundle import find_bundle
-    from builder.package.join_bundles import joined_name
+    from builder.package.join_bundles import join_names
 
-    name = joined_name([load_spec(model, project).name for model in models])
+    name = join_names([load_named_spec(model, project).name for model in models])
     return find_bundle(project.dist, name, target or host_target(), " ".join(models))
 
 
@@ -197,22 +202,22 @@ def progress_of(options: Options) -> Progress:
 
 
 def workspace_of(options: Options, project: Project) -> Workspace:
-    """The workspace of the model that is named, for the first of its targets. Raises as ``load_spec`` does."""
+    """The workspace of the model that is named, for the first of its targets. Raises as ``load_named_spec`` does."""
     spec = trained_spec(options.model, options, project)
-    return Workspace.of(spec, project, spec.target, progress_of(options))
+    return Workspace.from_spec(spec, project, spec.target, progress_of(options))
 
 
-def answer(options: Options, result: Any, text: str) -> None:
+def print_result(options: Options, result: Any, text: str) -> None:
     """Print a command's result on standard output: as JSON with --json (``builder.cli.results``), else as ``text``."""
-    say(json.dumps(result, indent=1, default=str) if options.json else text)
+    print_text(json.dumps(result, indent=1, default=str) if options.json else text)
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Print what a command found on standard output; it may quote names from a model."""
-    print(terminal(text))
+    print(escape_terminal(text))
 
 
-def relative(path: Path) -> Path:
+def shorten_path(path: Path) -> Path:
     """``path`` from the current folder, where it is below it."""
     try:
         return path.resolve().relative_to(Path.cwd())

@@ -18,7 +18,7 @@ Completer = Callable[..., Iterable[str]]
 """Gets the word so far as ``prefix``; what does not begin with it is left out."""
 
 
-def script(shell: str) -> str:
+def format_completion_script(shell: str) -> str:
     """What a shell evaluates to complete ``coldforge``. Raises EnvironmentSetupError where argcomplete is missing."""
     try:
         from argcomplete.shell_integration import shellcode
@@ -29,7 +29,7 @@ def script(shell: str) -> str:
     return shellcode(["coldforge"], shell=shell)
 
 
-def complete(parser: argparse.ArgumentParser) -> None:
+def answer_completion(parser: argparse.ArgumentParser) -> None:
     """Answer a shell that asks what may follow, and end the process. Nothing else."""
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
@@ -37,19 +37,19 @@ def complete(parser: argparse.ArgumentParser) -> None:
         argcomplete.autocomplete(parser)
 
 
-def completed(action: argparse.Action, completer: Completer) -> None:
+def set_completer(action: argparse.Action, completer: Completer) -> None:
     """Have ``completer`` say what the argument ``action`` may be."""
     action.completer = completer  # type: ignore[attr-defined]
 
 
-def models(prefix: str, **_: Any) -> list[str]:
+def complete_models(prefix: str, **_: Any) -> list[str]:
     """The examples, and files and folders, among them those with a model.toml."""
     from argcomplete.completers import FilesCompleter
 
-    return sorted({*known_models(Project.here()), *FilesCompleter()(prefix)})
+    return sorted({*list_known_models(Project.in_current_folder()), *FilesCompleter()(prefix)})
 
 
-def known_models(project: Project) -> list[str]:
+def list_known_models(project: Project) -> list[str]:
     """Return the names of the examples, and of the folders here that have a model.toml."""
     examples = (path.parent.name for path in project.examples.glob("*/model.toml"))
     return sorted({*examples, *(str(path.parent) for path in Path().glob("*/model.toml"))})

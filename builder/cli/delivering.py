@@ -16,11 +16,11 @@ from builder.cli.command import (
     Options,
     add_bundled_models,
     add_target,
-    answer,
-    load_spec,
+    choose_targets,
+    load_named_spec,
+    make_integer_type,
+    print_result,
     progress_of,
-    targets_of,
-    whole,
 )
 
 
@@ -44,26 +44,26 @@ def _deploy_arguments(parser: Arguments) -> None:
     parser.add_argument("--build-only", action="store_true", help="build the stack, and upload nothing")
 
 
-def deploy(options: Options, project: Project) -> None:
-    from builder.release.deploy import Deployment, deploy, target_of
-    from builder.release.environments import addon_list
+def run_deploy(options: Options, project: Project) -> None:
+    from builder.release.deploy import Deployment, deploy_bundle, find_target
+    from builder.release.environments import parse_addons
 
-    specs = [load_spec(model, project) for model in options.models]
-    *_, target = targets_of(options, specs[0])
+    specs = [load_named_spec(model, project) for model in options.models]
+    *_, target = choose_targets(options, specs[0])
     wanted = Deployment(
         tuple(spec.name for spec in specs),
         " ".join(options.models),
-        target_of(options.parameters, target),
+        find_target(options.parameters, target),
         package=options.package,
         environment=options.env,
         parameters=tuple(options.parameters),
         stack=options.stack,
-        addons=tuple(addon_list(options.addons)),
+        addons=tuple(parse_addons(options.addons)),
         sam_options=tuple(shlex.split(options.sam_flags)),
     )
     output = sys.stderr if options.json else sys.stdout
-    done = deploy(wanted, project, progress_of(options).say, output, upload=not options.build_only)
-    answer(options, done, f"{'built' if options.build_only else 'deployed'} {done['model']} {done['version']}")
+    done = deploy_bundle(wanted, project, progress_of(options).show_lines, output, upload=not options.build_only)
+    print_result(options, done, f"{'built' if options.build_only else 'deployed'} {done['model']} {done['version']}")
 
 
 def _publish_arguments(parser: Arguments) -> None:
@@ -71,23 +71,25 @@ def _publish_arguments(parser: Arguments) -> None:
     add_target(parser)
     parser.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
     parser.add_argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)")
-    parser.add_argument("--prune", type=whole(1), metavar="N", help="keep the newest N versions and those in use")
+    parser.add_argument(
+        "--prune", type=make_integer_type(1), metavar="N", help="keep the newest N versions and those in use"
+    )
     parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
 
 
-def publish(options: Options, project: Project) -> None:
-    from builder.package.join_bundles import joined_name
-    from builder.release.publish import layers_of, publish
+def run_publish(options: Options, project: Project) -> None:
+    from builder.package.join_bundles import join_names
+    from builder.release.publish import list_layer_archives, publish_layer
 
-    specs = [load_spec(model, project) for model in options.models]
-    name, named = joined_name([spec.name for spec in specs]), " ".join(options.models)
+    specs = [load_named_spec(model, project) for model in options.models]
+    name, named = join_names([spec.name for spec in specs]), " ".join(options.models)
     layers = [
         layer
-        for target in targets_of(options, specs[0])
-        for layer in layers_of(name, target, project, dependencies=options.dependencies, named=named)
+        for target in choose_targets(options, specs[0])
+        for layer in list_layer_archives(name, target, project, dependencies=options.dependencies, named=named)
     ]
     for layer in layers:
-        done = publish(
+        done = publish_layer(
             layer.archive,
             layer.name,
             architecture=layer.target.architecture,
@@ -107,13 +109,13 @@ def _stage_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def stage(options: Options, project: Project) -> None:
-    from builder.release.activate_bundle import stage
+def run_stage(options: Options, project: Project) -> None:
+    from builder.release.activate_bundle import activate_models
 
-    specs = [load_spec(model, project) for model in options.models]
-    *_, target = targets_of(options, specs[0])
-    staged = stage([spec.name for spec in specs], project, target, " ".join(options.models))
-    answer(options, asdict(staged), f"{staged.name} {staged.version}")
+    specs = [load_named_spec(model, project) for model in options.models]
+    *_, target = choose_targets(options, specs[0])
+    staged = activate_models([spec.name for spec in specs], project, target, " ".join(options.models))
+    print_result(options, asdict(staged), f"{staged.name} {staged.version}")
 
 
 def _check_arguments(parser: Arguments) -> None:
@@ -124,19 +126,19 @@ def _check_arguments(parser: Arguments) -> None:
     )  # fmt: skip
 
 
-def check(options: Options, _project: Project) -> None:
-    from builder.release.template_check import require
+def run_check(options: Options, _project: Project) -> None:
+    from builder.release.template_check import require_deployable
 
     if wrong := [p for p in options.parameters if "=" not in p]:
         raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")
-    require(options.template, dict(p.split("=", 1) for p in options.parameters))
+    require_deployable(options.template, dict(p.split("=", 1) for p in options.parameters))
     if options.json:
-        answer(options, {"template": options.template.resolve()}, "")
+        print_result(options, {"template": options.template.resolve()}, "")
 
 
 COMMANDS = (
-    Command("deploy", "deploy a bundle to AWS as a stack, with AWS's SAM CLI", _deploy_arguments, deploy),
-    Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, publish),
-    Command("stage", "make a bundle the one that SAM deploys; print name and version", _stage_arguments, stage),
-    Command("check", "check a built SAM template and the values of its parameters", _check_arguments, check),
+    Command("deploy", "deploy a bundle to AWS as a stack, with AWS's SAM CLI", _deploy_arguments, run_deploy),
+    Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, run_publish),
+    Command("stage", "make a bundle the one that SAM deploys; print name and version", _stage_arguments, run_stage),
+    Command("check", "check a built SAM template and the values of its parameters", _check_arguments, run_check),
 )

@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.base.commands import CHECKOUT, CLEANING, bundle_command, either, route_option, setup_command
-from builder.base.console_tables import table
+from builder.base.commands import CHECKOUT, CLEANING, bundle_command, choose_command, route_option, setup_command
+from builder.base.console_tables import format_table
 from builder.base.project import Project
-from builder.base.sandbox.kernel import Kernel
+from builder.base.sandbox.kernel import KernelFeatures
 from builder.base.targets import TARGETS
 from builder.measure.local.emulator_parts import LAMBDA_PYTHON, find_python
 from builder.pipeline.docker.builder_image import BuilderImage
@@ -66,42 +66,42 @@ class Diagnosis:
         return {"can_build": self.can_build, "findings": [asdict(finding) for finding in self.findings]}
 
 
-def render(diagnosis: Diagnosis) -> str:
+def format_diagnosis(diagnosis: Diagnosis) -> str:
     """A row for each thing, then how to get what is missing, and whether a model can be built as it is."""
     rows = [("ok" if f.there else "--", f.name, f.found, f.needed_for) for f in diagnosis.findings]
-    lines = [table(("", "what", "found", "needed for"), rows), ""]
+    lines = [format_table(("", "what", "found", "needed for"), rows), ""]
     lines += [f"{f.name}: {f.remedy}" for f in diagnosis.findings if f.remedy]
     lines.append(f"{BUNDLE} works here." if diagnosis.can_build else f"{BUNDLE} does not work here yet.")
     return "\n".join(lines)
 
 
-def examine(project: Project) -> Diagnosis:
+def examine_machine(project: Project) -> Diagnosis:
     """Every check, in the order in which a new user meets what they look for."""
-    return Diagnosis(tuple(_findings(project)))
+    return Diagnosis(tuple(_list_findings(project)))
 
 
-def _findings(project: Project) -> Iterator[Finding]:
-    yield python(sys.version_info[:2], _can_make_environments())
-    yield packages(importlib.metadata.version)
-    yield _program("make", BUNDLE, "apt-get install make")
-    yield from docker(BuilderImage.configured(project.lock))
-    yield sandbox(Kernel.here())
-    yield memory(Path("/proc/meminfo"))
-    yield disk(project.root)
-    yield processor(Path("/proc/cpuinfo"))
-    yield from emulators()
-    yield lambda_python()
-    yield _program(
+def _list_findings(project: Project) -> Iterator[Finding]:
+    yield check_python(sys.version_info[:2], _can_make_environments())
+    yield check_packages(importlib.metadata.version)
+    yield _check_program("make", BUNDLE, "apt-get install make")
+    yield from check_docker(BuilderImage.from_environment(project.lock))
+    yield check_sandbox(KernelFeatures.from_machine())
+    yield check_memory(Path("/proc/meminfo"))
+    yield check_disk(project.root)
+    yield check_processor(Path("/proc/cpuinfo"))
+    yield from check_emulators()
+    yield check_lambda_python()
+    yield _check_program(
         "sam",
         "deploying, and sam local invoke",
-        either("make sam", "pip install aws-sam-cli"),
+        choose_command("make sam", "pip install aws-sam-cli"),
         project.root / ".venv-sam" / "bin" / "sam",
     )
-    yield _program("node", "wasm, bindings --lang node", "apt-get install nodejs")
-    yield aws(os.environ, Path.home() / ".aws")
+    yield _check_program("node", "wasm, bindings --lang node", "apt-get install nodejs")
+    yield check_aws(os.environ, Path.home() / ".aws")
 
 
-def python(version: tuple[int, int], has_venv: bool) -> Finding:
+def check_python(version: tuple[int, int], has_venv: bool) -> Finding:
     """Judge the Python that runs this. ``has_venv``: it can make a virtual environment, or runs in one."""
     first, last = PYTHONS
     supported = first <= version <= last
@@ -111,7 +111,9 @@ def python(version: tuple[int, int], has_venv: bool) -> Finding:
     remedy = (
         ""
         if supported
-        else either(f"make PYTHON=python{last[0]}.{last[1]} setup", f"uvx --python {last[0]}.{last[1]} coldforge")
+        else choose_command(
+            f"make PYTHON=python{last[0]}.{last[1]} setup", f"uvx --python {last[0]}.{last[1]} coldforge"
+        )
     )
     return Finding("Python", supported, text, "everything", remedy)
 
@@ -120,7 +122,7 @@ def _can_make_environments() -> bool:
     return sys.prefix != sys.base_prefix or importlib.util.find_spec("ensurepip") is not None
 
 
-def packages(version_of: Callable[[str], str]) -> Finding:
+def check_packages(version_of: Callable[[str], str]) -> Finding:
     """``version_of`` gives an installed package's version, or raises PackageNotFoundError."""
     found, missing = [], []
     for name in PACKAGES:
@@ -132,7 +134,7 @@ def packages(version_of: Callable[[str], str]) -> Finding:
     return Finding("packages", not missing, text, "every command outside Docker", setup_command() if missing else "")
 
 
-def docker(image: BuilderImage) -> Iterator[Finding]:
+def check_docker(image: BuilderImage) -> Iterator[Finding]:
     """Check for an engine; where one answers, also for what ``image`` is made with and from."""
     needed_for = "bundle --in docker"
     instead = f"or build with {route_option('host')}"
@@ -157,30 +159,30 @@ def docker(image: BuilderImage) -> Iterator[Finding]:
     yield Finding("builder image", not missing, text, needed_for, remedy)
 
 
-def sandbox(kernel: Kernel) -> Finding:
-    line = kernel.missing({})
+def check_sandbox(kernel: KernelFeatures) -> Finding:
+    line = kernel.describe_missing({})
     remedy = "build in Docker, or on Linux 6.2 or newer" if line else ""
     return Finding("sandbox", not line, str(kernel), "models of others", remedy)
 
 
-def memory(meminfo: Path) -> Finding:
+def check_memory(meminfo: Path) -> Finding:
     """``meminfo``: as Linux writes it, in kB."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
         free = int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, LookupError, ValueError):
         return Finding("memory", True, "not known here", "bundle")
-    remedy = "" if free >= LEAST_MEMORY else f"close other programs: a build takes about {_size(LEAST_MEMORY)}"
-    return Finding("memory", not remedy, f"{_size(free)} available", "bundle", remedy)
+    remedy = "" if free >= LEAST_MEMORY else f"close other programs: a build takes about {_format_size(LEAST_MEMORY)}"
+    return Finding("memory", not remedy, f"{_format_size(free)} available", "bundle", remedy)
 
 
-def disk(folder: Path) -> Finding:
+def check_disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    remedy = "" if free >= LEAST_DISK else f"free {_size(LEAST_DISK)} there; {CLEANING} what builds keep"
-    return Finding("disk", not remedy, f"{_size(free)} free in {folder}", "setup, bundle", remedy)
+    remedy = "" if free >= LEAST_DISK else f"free {_format_size(LEAST_DISK)} there; {CLEANING} what builds keep"
+    return Finding("disk", not remedy, f"{_format_size(free)} free in {folder}", "setup, bundle", remedy)
 
 
-def processor(cpuinfo: Path) -> Finding:
+def check_processor(cpuinfo: Path) -> Finding:
     """``cpuinfo``: as Linux writes it."""
     try:
         words = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
@@ -196,7 +198,7 @@ def processor(cpuinfo: Path) -> Finding:
     )
 
 
-def emulators() -> Iterator[Finding]:
+def check_emulators() -> Iterator[Finding]:
     """QEMU for each target that this machine is not."""
     for target in TARGETS:
         if target.emulator and platform.machine().lower() not in target.machines:
@@ -207,7 +209,7 @@ def emulators() -> Iterator[Finding]:
             yield Finding(f"{target.name} here", there, found, f"bundle --target {target.name}", remedy)
 
 
-def lambda_python() -> Finding:
+def check_lambda_python() -> Finding:
     found = find_python()
     remedy = "" if found.matches_lambda else f"pyenv install {LAMBDA_PYTHON}, or uv python install {LAMBDA_PYTHON}"
     text = str(found.path) if found.matches_lambda else f"invoke and serve run on Python {found.version} instead"
@@ -216,7 +218,7 @@ def lambda_python() -> Finding:
     )
 
 
-def aws(environment: Mapping[str, str], folder: Path) -> Finding:
+def check_aws(environment: Mapping[str, str], folder: Path) -> Finding:
     """Whether there are credentials and a region; neither is read further, nor shown."""
     profile = environment.get("AWS_PROFILE", "default")
     named = "AWS_ACCESS_KEY_ID" in environment or "AWS_WEB_IDENTITY_TOKEN_FILE" in environment
@@ -230,10 +232,10 @@ def aws(environment: Mapping[str, str], folder: Path) -> Finding:
     return Finding("AWS", there, found, "deploying, publish", "" if there else "aws configure")
 
 
-def _program(name: str, needed_for: str, remedy: str, own: Path | None = None) -> Finding:
+def _check_program(name: str, needed_for: str, remedy: str, own: Path | None = None) -> Finding:
     path = str(own) if own and own.exists() else shutil.which(name)
     return Finding(name, path is not None, path or "not on PATH", needed_for, "" if path else remedy)
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 1e9:.1f} GB"

@@ -77,19 +77,25 @@ code and ends with 2. Whatever stops a build, the last good bundle stays.
 """
 
 
-def page() -> str:
+def format_errors_page() -> str:
     """The whole page, Markdown."""
-    return _HEAD + "".join(_row(error) for error in _catalogue()) + _TAIL + _COMMANDS + "".join(_codes())
+    return (
+        _HEAD
+        + "".join(_format_row(error) for error in _list_errors())
+        + _TAIL
+        + _COMMANDS
+        + "".join(_format_exit_codes())
+    )
 
 
-def _catalogue() -> Iterator[tuple[int, str, bool, str]]:
+def _list_errors() -> Iterator[tuple[int, str, bool, str]]:
     """(status, code, whether to try again, meaning) of each error, by status."""
     rows = [(e.status, e.code, e.retryable, inspect.getdoc(e) or "") for e in HandlerError.__subclasses__()]
     failed = "The function failed, not the request. The message names the request's id; the log has more under that id."
     yield from sorted([*rows, (500, "internal", True, failed)])
 
 
-def _codes() -> Iterator[str]:
+def _format_exit_codes() -> Iterator[str]:
     """A row for each way a command can end that a program may want to tell from others."""
     for error in sorted(ColdforgeError.__subclasses__(), key=lambda error: error.exit_code):
         yield f"| {error.exit_code} | {' '.join((inspect.getdoc(error) or '').replace('``', '`').split())} |\n"
@@ -97,10 +103,10 @@ def _codes() -> Iterator[str]:
     yield f"| {PIPE_CLOSED} | Whoever read the result stopped, as `head` does. |\n"
 
 
-def _row(error: tuple[int, str, bool, str]) -> str:
+def _format_row(error: tuple[int, str, bool, str]) -> str:
     status, code, retryable, meaning = error
     return f"| `{code}` | {status} | {'yes' if retryable else ''} | {' '.join(meaning.split())} |\n"
 
 
 if __name__ == "__main__":
-    write_file(PAGE, page())
+    write_file(PAGE, format_errors_page())

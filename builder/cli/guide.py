@@ -56,11 +56,11 @@ ABOUT = {
 """Sentences behind the first, of the commands that need some."""
 
 
-def describe(name: str, line: str) -> str:
+def describe_command(name: str, line: str) -> str:
     """Return whole sentences on the command ``name``, of which ``line`` is the first."""
     return f"{line[0].upper()}{line[1:]}. {ABOUT.get(name, '')}".strip()
 
 
-def example(name: str) -> str:
+def format_example(name: str) -> str:
     """Return a command line of the command ``name``."""
     return f"coldforge {name} {EXAMPLES.get(name, '')}".strip()

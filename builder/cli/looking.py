@@ -16,16 +16,16 @@ from builder.cli.command import (
     add_model,
     add_route,
     add_trust,
-    answer,
     is_model,
-    load_spec,
-    positive,
+    load_named_spec,
+    make_integer_type,
+    parse_positive,
+    print_result,
     progress_of,
     trained_spec,
-    whole,
     workspace_of,
 )
-from builder.cli.complete import completed, models
+from builder.cli.complete import complete_models, set_completer
 from builder.config import ModelSpec, Source
 from builder.config.address import is_address
 from builder.pipeline.workspace import Workspace
@@ -36,32 +36,36 @@ if TYPE_CHECKING:
 
 def _where_arguments(parser: Arguments) -> None:
     help = f"{MODEL} that would be built (default: any)"
-    completed(parser.add_argument("models", nargs="*", metavar="model", help=help), models)
+    set_completer(parser.add_argument("models", nargs="*", metavar="model", help=help), complete_models)
     add_route(parser)
 
 
-def where(options: Options, project: Project) -> None:
+def run_where(options: Options, project: Project) -> None:
     from builder.pipeline.docker.builder_image import BuilderImage
     from builder.pipeline.docker.route import choose_route
 
-    specs = [load_spec(model, project) for model in options.models]
-    route = choose_route(options.route, specs, BuilderImage.configured(project.lock), progress_of(options).say)
-    answer(options, {"route": route}, route)
+    specs = [load_named_spec(model, project) for model in options.models]
+    route = choose_route(
+        options.route, specs, BuilderImage.from_environment(project.lock), progress_of(options).show_lines
+    )
+    print_result(options, {"route": route}, route)
 
 
 def _check_spec_arguments(parser: Arguments) -> None:
     parser.add_argument("specs", nargs="+", type=Path, metavar="FILE", help="a model.toml")
 
 
-def check_spec(options: Options, _project: Project) -> None:
-    from builder.config.parser import load_all
+def run_check_spec(options: Options, _project: Project) -> None:
+    from builder.config.parser import read_specs
 
-    specs = load_all(options.specs)
+    specs = read_specs(options.specs)
     found = [
         {"file": str(path), "name": spec.name, "version": spec.version}
         for path, spec in zip(options.specs, specs, strict=True)
     ]
-    answer(options, {"specs": found}, "\n".join(f"{one['file']}: {one['name']} {one['version']}" for one in found))
+    print_result(
+        options, {"specs": found}, "\n".join(f"{one['file']}: {one['name']} {one['version']}" for one in found)
+    )
 
 
 def _inspect_arguments(parser: Arguments) -> None:
@@ -69,57 +73,59 @@ def _inspect_arguments(parser: Arguments) -> None:
     add_trust(parser)
 
 
-def inspect(options: Options, project: Project) -> int:
-    from builder.cli.inspection_summary import render
-    from builder.pipeline.inspect_model import inspect
+def run_inspect(options: Options, project: Project) -> int:
+    from builder.cli.inspection_summary import format_inspection
+    from builder.pipeline.inspect_model import inspect_source
 
     drafted = is_address(options.model) or is_model(Path(options.model))
-    spec = _drafted(options, project) if drafted else trained_spec(options.model, options, project)
-    ws = Workspace.of(spec, project, spec.target, progress_of(options))
-    with ws.held():
-        found = inspect(ws)
-    answer(options, found.to_json(), render(found))
+    spec = _draft_spec(options, project) if drafted else trained_spec(options.model, options, project)
+    ws = Workspace.from_spec(spec, project, spec.target, progress_of(options))
+    with ws.hold_lock():
+        found = inspect_source(ws)
+    print_result(options, found.to_json(), format_inspection(found))
     return found.preflight.exit_code
 
 
-def _drafted(options: Options, project: Project) -> ModelSpec:
-    from builder.importers.draft import draft, with_raw_outputs
+def _draft_spec(options: Options, project: Project) -> ModelSpec:
+    from builder.importers.draft import draft_spec, with_raw_outputs
 
     path, origin = fetched_model(options, project)
-    return with_raw_outputs(draft(path, describe_for(options), trust=options.trust, origin=origin))
+    return with_raw_outputs(draft_spec(path, make_describer(options), trust=options.trust, origin=origin))
 
 
 def fetched_model(options: Options, project: Project) -> tuple[Path, Source | None]:
     """The model that is named; of one that is elsewhere, where it was fetched from."""
     if not is_address(options.model):
         return Path(options.model), None
-    from builder.sources import find
+    from builder.sources import find_source
 
-    origin, path = find(options.model, project.cache, progress_of(options).bytes)
+    origin, path = find_source(options.model, project.cache, progress_of(options).show_transfer)
     return path, origin
 
 
-def describe_for(options: Options, *, thorough: bool = False) -> Describe:
+def make_describer(options: Options, *, thorough: bool = False) -> Describe:
     """Return what reads a model's inputs and outputs in a sandbox; to be ``thorough``, it freezes the graph, too."""
     from builder.base.sandbox import Sandbox
-    from builder.pipeline.import_model import describe_with
+    from builder.pipeline.import_model import make_model_describer
 
-    return describe_with(Sandbox.here(verbose=options.verbose), progress_of(options).say, thorough=thorough)
+    return make_model_describer(
+        Sandbox.from_machine(verbose=options.verbose), progress_of(options).show_lines, thorough=thorough
+    )
 
 
 def _explain_arguments(parser: Arguments) -> None:
     add_model(parser)
     _add_seconds(parser, 3.0)
-    parser.add_argument("--threads", type=whole(1), default=1, help="threads to run on (default: 1)")
+    parser.add_argument("--threads", type=make_integer_type(1), default=1, help="threads to run on (default: 1)")
 
 
-def explain(options: Options, project: Project) -> None:
+def run_explain(options: Options, project: Project) -> None:
     from builder.measure import explain_steps as explain
 
     ws = workspace_of(options, project)
-    with ws.held():
-        found = explain.explain(ws, threads=options.threads, seconds=options.seconds)
-    answer(options, found.to_dict(), explain.render(found))
+    with ws.hold_lock():
+        found = explain.explain_model(ws, threads=options.threads, seconds=options.seconds)
+    print_result(options, found.to_dict(), explain.format_explanation(found))
 
 
 def _verify_arguments(parser: Arguments) -> None:
@@ -128,17 +134,17 @@ def _verify_arguments(parser: Arguments) -> None:
     parser.add_argument("--layers", action="store_true", help=help)
 
 
-def verify(options: Options, project: Project) -> None:
-    from builder.cli.build_tables import agreement_table
-    from builder.measure.compare_layers import render, verify_model
-    from builder.verify.failure_report import require
+def run_verify(options: Options, project: Project) -> None:
+    from builder.cli.build_tables import format_agreement
+    from builder.measure.compare_layers import format_layers, verify_model
+    from builder.verify.failure_report import require_passed
 
     ws = workspace_of(options, project)
-    with ws.held():
+    with ws.hold_lock():
         found = verify_model(ws, layers=options.layers)
-    parts = [agreement_table(found.verification), *([render(found.layers)] if found.layers else [])]
-    answer(options, found.to_dict(), "\n\n".join(parts))
-    require(found.verification)
+    parts = [format_agreement(found.verification), *([format_layers(found.layers)] if found.layers else [])]
+    print_result(options, found.to_dict(), "\n\n".join(parts))
+    require_passed(found.verification)
 
 
 def _tune_arguments(parser: Arguments) -> None:
@@ -146,18 +152,18 @@ def _tune_arguments(parser: Arguments) -> None:
     _add_seconds(parser, 10.0)
 
 
-def tune(options: Options, project: Project) -> None:
+def run_tune(options: Options, project: Project) -> None:
     from builder.measure import tune_layers as tune
 
     ws = workspace_of(options, project)
-    with ws.held():
-        found = tune.tune(ws, seconds=options.seconds)
-    answer(options, tune.to_dict(found), tune.render(found))
+    with ws.hold_lock():
+        found = tune.tune_model(ws, seconds=options.seconds)
+    print_result(options, tune.to_dict(found), tune.format_tuning(found))
 
 
 def _add_seconds(parser: Arguments, seconds: float) -> None:
     says = f"how long to measure, about (default: {seconds:g})"
-    parser.add_argument("--seconds", type=positive, default=seconds, help=says)
+    parser.add_argument("--seconds", type=parse_positive, default=seconds, help=says)
 
 
 def _accuracy_arguments(parser: Arguments) -> None:
@@ -169,21 +175,21 @@ def _accuracy_arguments(parser: Arguments) -> None:
     )  # fmt: skip
 
 
-def accuracy(options: Options, project: Project) -> None:
+def run_accuracy(options: Options, project: Project) -> None:
     from builder.measure import weight_accuracy as measured
 
     ws = workspace_of(options, project)
-    with ws.held():
-        found = measured.accuracy(ws, images=options.images)
-    answer(options, asdict(found), measured.render(found))
+    with ws.hold_lock():
+        found = measured.measure_accuracy(ws, images=options.images)
+    print_result(options, asdict(found), measured.format_accuracy(found))
 
 
 COMMANDS = (
-    Command("inspect", "say what a model takes and gives, and if it can be compiled", _inspect_arguments, inspect),
-    Command("explain", "say step by step what a model runs, and how long it takes", _explain_arguments, explain),
-    Command("verify", "compare a model's library with TensorFlow's answers", _verify_arguments, verify),
-    Command("tune", "time each layer's algorithms here, and keep the fastest", _tune_arguments, tune),
-    Command("accuracy", "say what each type of weights costs, against float32", _accuracy_arguments, accuracy),
-    Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, check_spec),
-    Command("where", "say where a build would run, docker or host", _where_arguments, where),
+    Command("inspect", "say what a model takes and gives, and if it can be compiled", _inspect_arguments, run_inspect),
+    Command("explain", "say step by step what a model runs, and how long it takes", _explain_arguments, run_explain),
+    Command("verify", "compare a model's library with TensorFlow's answers", _verify_arguments, run_verify),
+    Command("tune", "time each layer's algorithms here, and keep the fastest", _tune_arguments, run_tune),
+    Command("accuracy", "say what each type of weights costs, against float32", _accuracy_arguments, run_accuracy),
+    Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, run_check_spec),
+    Command("where", "say where a build would run, docker or host", _where_arguments, run_where),
 )

@@ -9,14 +9,14 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from builder.base.documentation import link_pages
-from builder.base.escape import markdown
+from builder.base.escape import escape_markdown
 from builder.base.files import write_file
 from builder.base.project import HOME
-from builder.base.tf import tensorflow, tf
+from builder.base.tf import import_tensorflow, tf
 from builder.importers.rewrites import REWRITES
 from builder.importers.strings.frontier import PICTURE_OPS
 from builder.importers.strings.string_ops import STEPS
-from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, kernels
+from builder.importers.xla_ops import BEYOND_RUNTIME, HINTS, TAKEN, find_kernels
 
 PAGE = HOME / "docs" / "ops.md"
 SPECIAL_VALUES = PAGE.with_name("special-values.json")
@@ -112,30 +112,30 @@ _REASONS: Mapping[str, str] = {
 _OTHERS = "XLA has no kernel for them, and nobody has written a rewrite."
 
 
-def page() -> str:
+def format_ops_page() -> str:
     """The page's text, for the TensorFlow that is installed (about 5 s)."""
-    names = op_names()
-    runnable = [name for name in names if _runs(name)]
+    names = list_op_names()
+    runnable = [name for name in names if _is_runnable(name)]
     rewritten = [name for name in runnable if name in REWRITES]
     rest = [name for name in runnable if name not in REWRITES]
-    compiled = [n for n in rest if n in TAKEN or (n not in BEYOND_RUNTIME and kernels(n))]
+    compiled = [n for n in rest if n in TAKEN or (n not in BEYOND_RUNTIME and find_kernels(n))]
     pictures = [n for n in rest if n in PICTURE_OPS]
     strings = [n for n in rest if n in STEPS | {"HashTableV2", "LookupTableSizeV2"} and n not in compiled]
     refused = [n for n in rest if n not in {*compiled, *pictures, *strings}]
     head = _HEAD.format(version=tf.__version__, count=len(names), without=len(names) - len(runnable))
     parts = [head, _REWRITTEN.format(count=len(rewritten))]
-    parts += _rewrites(rewritten)
-    parts += [_COMPILED.format(count=len(compiled)), _listed(compiled)]
-    parts += [_FUNCTION.format(pictures=len(pictures)), _listed(pictures)]
-    parts += [_STRINGS.format(strings=len(strings)), _listed(strings)]
-    parts += [_REFUSED.format(count=len(refused)), *_refusals(refused)]
-    parts += [_SPECIAL, *_differences()]
+    parts += _format_rewrites(rewritten)
+    parts += [_COMPILED.format(count=len(compiled)), _format_op_list(compiled)]
+    parts += [_FUNCTION.format(pictures=len(pictures)), _format_op_list(pictures)]
+    parts += [_STRINGS.format(strings=len(strings)), _format_op_list(strings)]
+    parts += [_REFUSED.format(count=len(refused)), *_format_refusals(refused)]
+    parts += [_SPECIAL, *_format_differences()]
     return link_pages("".join(parts))
 
 
-def op_names() -> list[str]:
+def list_op_names() -> list[str]:
     """Every op of TensorFlow's registry that a file may name, sorted."""
-    tensorflow()
+    import_tensorflow()
     from tensorflow.core.framework import op_def_pb2
     from tensorflow.python.client import pywrap_tf_session
 
@@ -143,15 +143,15 @@ def op_names() -> list[str]:
     return sorted(op.name for op in found.op if not op.name.startswith("_"))
 
 
-def _runs(name: str) -> bool:
+def _is_runnable(name: str) -> bool:
     """Whether TensorFlow has a kernel for a CPU, or XLA has."""
     from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 
     on = {kernel.device_type for kernel in get_registered_kernels_for_op(name).kernel}
-    return bool(kernels(name)) or "CPU" in on or name in REWRITES
+    return bool(find_kernels(name)) or "CPU" in on or name in REWRITES
 
 
-def _rewrites(names: list[str]) -> Iterator[str]:
+def _format_rewrites(names: list[str]) -> Iterator[str]:
     """A row for each rewrite, with what it says of itself."""
     for rewrite in dict.fromkeys(REWRITES[name] for name in names):
         ops = ", ".join(f"`{name}`" for name in names if REWRITES[name] is rewrite)
@@ -159,32 +159,32 @@ def _rewrites(names: list[str]) -> Iterator[str]:
         yield f"| {ops} | {says} |\n"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _format_op_list(names: Iterable[str]) -> str:
     return "\n" + textwrap.fill(", ".join(f"`{name}`" for name in names), 119, break_long_words=False) + "\n"
 
 
-def _refusals(names: list[str]) -> Iterator[str]:
+def _format_refusals(names: list[str]) -> Iterator[str]:
     left = list(names)
     for reason, pattern in _REASONS.items():
         here = [name for name in left if re.search(pattern, name)]
         left = [name for name in left if name not in here]
         if here:
-            yield f"\n### {len(here)}: {reason.rstrip('.')}\n{_listed(here)}"
-    yield f"\n### {len(left)}: {_OTHERS.rstrip('.')}\n{_listed(left)}"
+            yield f"\n### {len(here)}: {reason.rstrip('.')}\n{_format_op_list(here)}"
+    yield f"\n### {len(left)}: {_OTHERS.rstrip('.')}\n{_format_op_list(left)}"
     if hints := [name for name in names if name in HINTS]:
         yield "\n### What to do instead\n\n| op | |\n|---|---|\n"
         yield from (f"| `{name}` | {HINTS[name]} |\n" for name in hints)
 
 
-def _differences() -> Iterator[str]:
+def _format_differences() -> Iterator[str]:
     """Yield a row for each op that answers special values otherwise than TensorFlow."""
     differences: dict[str, list[str]] = {}
     for row in json.loads(SPECIAL_VALUES.read_text(encoding="utf-8")):
         if row["outcome"] == "differs":
-            differences.setdefault(row["op"], []).append(markdown(row["how"]))
+            differences.setdefault(row["op"], []).append(escape_markdown(row["how"]))
     for op, texts in differences.items():
-        yield f"| {markdown(op)} | {'<br>'.join(dict.fromkeys(texts))} |\n"
+        yield f"| {escape_markdown(op)} | {'<br>'.join(dict.fromkeys(texts))} |\n"
 
 
 if __name__ == "__main__":
-    write_file(PAGE, page())
+    write_file(PAGE, format_ops_page())

@@ -5,44 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from builder.base.errors import BundleError
-from builder.base.escape import visible
-from builder.release.bundle_check import Checked
-from builder.release.compare_bundles import Comparison
+from builder.base.escape import escape_invisible
+from builder.release.bundle_check import CheckedBundle
+from builder.release.compare_bundles import BundleComparison
 
 
-def checked_lines(checked: Checked) -> Iterator[str]:
+def format_checks(checked: CheckedBundle) -> Iterator[str]:
     """What was checked, and what was not."""
     predicate = checked.statement["predicate"]
     definition, builder = predicate["buildDefinition"], predicate["runDetails"]["builder"]
     yield f"{checked.name} {checked.version}"
     yield f"{len(checked.subjects)} files are those that the statement names."
-    yield f"built by {visible(builder['id'])} from {len(definition['resolvedDependencies'])} recorded inputs:"
+    yield f"built by {escape_invisible(builder['id'])} from {len(definition['resolvedDependencies'])} recorded inputs:"
     for entry in definition["resolvedDependencies"]:
         digest = next(iter(entry.get("digest", {}).items()), ("", entry.get("uri", "")))
-        yield visible(f"  {entry['name']}  {':'.join(map(str, filter(None, digest)))}")
+        yield escape_invisible(f"  {entry['name']}  {':'.join(map(str, filter(None, digest)))}")
     for name in checked.beside:
-        yield f"made later, NOT CHECKED: {visible(name)}"
+        yield f"made later, NOT CHECKED: {escape_invisible(name)}"
     if checked.key:
         yield f"The signature is right: key {checked.key}"
     elif checked.signers:
-        yield f"NOT CHECKED: it is signed by key {visible(', '.join(checked.signers))}; check that with --key."
+        yield f"NOT CHECKED: it is signed by key {escape_invisible(', '.join(checked.signers))}; check that with --key."
     else:
         yield "It is not signed: this shows that nothing was changed by mistake, and not who built it."
 
 
-def comparison_lines(done: Comparison) -> Iterator[str]:
+def format_comparison(done: BundleComparison) -> Iterator[str]:
     """What differs, and which recorded input is another now."""
     for name, where in done.differing.items():
-        yield visible(f"differs: {name}, first in {where}")
+        yield escape_invisible(f"differs: {name}, first in {where}")
     for name, where in done.measured.items():
-        yield visible(f"measured anew: {name}, first in {where}")
+        yield escape_invisible(f"measured anew: {name}, first in {where}")
     for line in done.inputs:
-        yield visible(f"another input: {line}")
+        yield escape_invisible(f"another input: {line}")
     if done.identical:
         yield f"identical: {done.files} files"
 
 
-def require_identical(done: Comparison) -> None:
+def require_identical(done: BundleComparison) -> None:
     """Raises BundleError when a file differs."""
     if not done.identical:
         cause = (

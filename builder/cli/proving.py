@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.base.project import Project
-from builder.cli.command import MODEL, Arguments, Command, Options, answer, load_spec, progress_of, relative
+from builder.cli.command import (
+    MODEL,
+    Arguments,
+    Command,
+    Options,
+    load_named_spec,
+    print_result,
+    progress_of,
+    shorten_path,
+)
 
 
 def _bundle_argument(parser: Arguments) -> None:
@@ -17,11 +26,11 @@ def _sign_arguments(parser: Arguments) -> None:
     parser.add_argument("--key", type=Path, required=True, metavar="PEM", help="private ed25519 key")
 
 
-def sign(options: Options, _project: Project) -> None:
+def run_sign(options: Options, _project: Project) -> None:
     from builder.release.bundle_check import sign_bundle
 
     envelope = sign_bundle(options.bundle, options.key)
-    answer(options, {"file": envelope.resolve()}, f"signed: {relative(envelope)}")
+    print_result(options, {"file": envelope.resolve()}, f"signed: {shorten_path(envelope)}")
 
 
 def _verify_arguments(parser: Arguments) -> None:
@@ -32,15 +41,15 @@ def _verify_arguments(parser: Arguments) -> None:
     parser.add_argument("--strict", action="store_true", help="refuse files and signatures that are not checked")
 
 
-def verify_bundle(options: Options, _project: Project) -> None:
-    from builder.cli.proof_summary import checked_lines
+def run_verify_bundle(options: Options, _project: Project) -> None:
+    from builder.cli.proof_summary import format_checks
     from builder.release.bundle_check import check_bundle, require_all_checked, require_model
 
     checked = check_bundle(options.bundle, options.key)
     require_model(checked, options.model, options.version)
     if options.strict:
         require_all_checked(checked)
-    answer(options, checked.to_dict(), "\n".join(checked_lines(checked)))
+    print_result(options, checked.to_dict(), "\n".join(format_checks(checked)))
 
 
 def _reproduce_arguments(parser: Arguments) -> None:
@@ -48,23 +57,25 @@ def _reproduce_arguments(parser: Arguments) -> None:
     parser.add_argument("--model", help=f"{MODEL}, if it is not the recorded one")
 
 
-def reproduce(options: Options, project: Project) -> None:
-    from builder.cli.proof_summary import comparison_lines, require_identical
-    from builder.release.reproduce import reproduce
+def run_reproduce(options: Options, project: Project) -> None:
+    from builder.cli.proof_summary import format_comparison, require_identical
+    from builder.release.reproduce import reproduce_bundle
 
-    spec = load_spec(options.model, project) if options.model else None
-    done = reproduce(options.bundle, project, progress_of(options), spec)
-    answer(options, done.to_dict(), "\n".join(comparison_lines(done)))
+    spec = load_named_spec(options.model, project) if options.model else None
+    done = reproduce_bundle(options.bundle, project, progress_of(options), spec)
+    print_result(options, done.to_dict(), "\n".join(format_comparison(done)))
     require_identical(done)
 
 
 COMMANDS = (
-    Command("sign", "sign a bundle's statement of how it was built", _sign_arguments, sign),
+    Command("sign", "sign a bundle's statement of how it was built", _sign_arguments, run_sign),
     Command(
         "verify-bundle",
         "check a bundle's files against its statement and signature",
         _verify_arguments,
-        verify_bundle,
+        run_verify_bundle,
     ),
-    Command("reproduce", "build a bundle again from its recorded inputs and compare", _reproduce_arguments, reproduce),
+    Command(
+        "reproduce", "build a bundle again from its recorded inputs and compare", _reproduce_arguments, run_reproduce
+    ),
 )

@@ -16,22 +16,22 @@ from builder.cli.doctor import Finding
 from builder.importers.ports import ModelPorts
 from builder.importers.xla_ops import Unsupported
 from builder.measure.bench import Benchmark
-from builder.measure.compare_layers import Difference as StepDifference
-from builder.measure.compare_layers import Layers
-from builder.measure.cost import Cost
-from builder.measure.diff.bundle_difference import Difference
-from builder.measure.explain_steps import Explanation, Row
+from builder.measure.compare_layers import LayerComparison
+from builder.measure.compare_layers import StepDifference as StepDifference
+from builder.measure.cost import RequestCost
+from builder.measure.diff.bundle_difference import BundleDifference
+from builder.measure.explain_steps import ExplainedStep, Explanation
 from builder.measure.local.run_event import InvokeResult
 from builder.measure.weight_accuracy import AccuracyReport
 from builder.package.lambda_limits import SizeTable
 from builder.pipeline.preflight import Preflight
-from builder.release.activate_bundle import Staged
-from builder.release.batch.batch_jobs import Status
-from builder.release.batch.batch_plan import Plan
+from builder.release.activate_bundle import ActiveBundle
+from builder.release.batch.batch_jobs import BatchStatus
+from builder.release.batch.batch_plan import BatchPlan
 from builder.release.batch.collect_answers import Collected
-from builder.release.batch.start_batch import Started
-from builder.release.compare_bundles import Comparison
-from builder.release.publish import Published
+from builder.release.batch.start_batch import BatchStart
+from builder.release.compare_bundles import BundleComparison
+from builder.release.publish import PublishedVersion
 
 Schema = dict[str, Any]
 _NAMES = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean"}
@@ -85,21 +85,23 @@ def attribute_docstrings(kind: type) -> Iterator[tuple[str, str]]:
                 yield name, inspect.cleandoc(text)
 
 
-_EXPLAINED_STEP = record_schema(Row, gflops=float, share=Annotated[float, "of the run's time"])
+_EXPLAINED_STEP = record_schema(ExplainedStep, gflops=float, share=Annotated[float, "of the run's time"])
 _TOGETHER = record_schema(flop=int, microseconds=float, layer_share=float)
 
 _LOOSE = {"type": ["number", "string"], "description": "a string for nan and infinities"}
 _STEP_DIFFERENCE = record_schema(StepDifference, ours=_LOOSE, theirs=_LOOSE, error=_LOOSE, allowed=_LOOSE)
 _COMPARED_LAYERS = record_schema(
-    Layers, rows={"type": "array", "items": _STEP_DIFFERENCE}, first=_STEP_DIFFERENCE | {"type": ["object", "null"]}
+    LayerComparison,
+    rows={"type": "array", "items": _STEP_DIFFERENCE},
+    first=_STEP_DIFFERENCE | {"type": ["object", "null"]},
 )
 
-_PLAN = record_schema(Plan, dollars=Annotated[float, "of all these"])
-_STARTED = record_schema(Started, plan=_PLAN | {"type": ["object", "null"]})
-_STATUS = schema_of(Status)
+_PLAN = record_schema(BatchPlan, dollars=Annotated[float, "of all these"])
+_STARTED = record_schema(BatchStart, plan=_PLAN | {"type": ["object", "null"]})
+_STATUS = schema_of(BatchStatus)
 
 
-def _rows(**fields: Any) -> Schema:
+def _rows_schema(**fields: Any) -> Schema:
     return {"type": "array", "items": record_schema(**fields)}
 
 
@@ -114,15 +116,15 @@ RESULTS: dict[str, Schema] = {
         address=Annotated[str | None, "that --web opened"],
     ),
     "bundle": record_schema(
-        bundles=_rows(folder=Path, target=str, sizes=record_schema(SizeTable, unzipped=int, zipped=int))
+        bundles=_rows_schema(folder=Path, target=str, sizes=record_schema(SizeTable, unzipped=int, zipped=int))
     ),
     "wasm": record_schema(
-        modules=_rows(file=Path, bytes=int, isa=str, lowered=str, verified=dict[str, dict[str, Any]])
+        modules=_rows_schema(file=Path, bytes=int, isa=str, lowered=str, verified=dict[str, dict[str, Any]])
     ),
     "bindings": record_schema(language=str, folder=Path),
-    "export": record_schema(folder=Path, files=_rows(path=str, bytes=int), tensors=int, parameters=int),
+    "export": record_schema(folder=Path, files=_rows_schema(path=str, bytes=int), tensors=int, parameters=int),
     "selftest": record_schema(
-        programs=_rows(
+        programs=_rows_schema(
             target=str,
             test=Path,
             benchmark=Path,
@@ -130,10 +132,10 @@ RESULTS: dict[str, Schema] = {
             said=Annotated[str, "the text that they printed"],
         )
     ),
-    "weights": record_schema(weights=_rows(target=str, file=Path, sha256=str)),
+    "weights": record_schema(weights=_rows_schema(target=str, file=Path, sha256=str)),
     "doctor": record_schema(can_build=Annotated[bool, "whether a bundle can be built here"], findings=list[Finding]),
     "where": record_schema(route=Literal["docker", "host"]),
-    "check-spec": record_schema(specs=_rows(file=Path, name=str, version=str)),
+    "check-spec": record_schema(specs=_rows_schema(file=Path, name=str, version=str)),
     "inspect": record_schema(
         ModelPorts,
         Preflight,
@@ -168,18 +170,18 @@ RESULTS: dict[str, Schema] = {
     ),
     "accuracy": schema_of(AccuracyReport),
     "init": record_schema(file=Annotated[Path, "the model.toml that was written"]),
-    "diff": schema_of(Difference),
+    "diff": schema_of(BundleDifference),
     "report": record_schema(file=Annotated[Path, "the page; its data is JSON in it"]),
     "invoke": record_schema(InvokeResult, without=("log",)),
     "sample": record_schema(request=Annotated[Any, "as a caller sends it"]),
     "serve": record_schema(url=Annotated[str, "printed as soon as it answers"]),
     "bench": schema_of(Benchmark),
-    "cost": schema_of(Cost),
+    "cost": schema_of(RequestCost),
     "deploy": record_schema(
         model=str, version=str, stack=str, template=Annotated[Path, "the file that was built and checked"]
     ),
-    "publish": schema_of(Published),
-    "stage": schema_of(Staged),
+    "publish": schema_of(PublishedVersion),
+    "stage": schema_of(ActiveBundle),
     "check": record_schema(template=Annotated[Path, "the file that was checked"]),
     "batch start": _STARTED,
     "batch watch": _STATUS,
@@ -197,12 +199,12 @@ RESULTS: dict[str, Schema] = {
         signed_by=Annotated[str | None, "the key whose signature was checked"],
         not_checked=record_schema(signatures=list[str], files=list[str]),
     ),
-    "reproduce": record_schema(Comparison, identical=bool),
+    "reproduce": record_schema(BundleComparison, identical=bool),
 }
 """By command."""
 
 
-def document() -> Schema:
+def make_results_schema() -> Schema:
     """Return all of them in one schema: that of the command NAME is at ``#/$defs/NAME``."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

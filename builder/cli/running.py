@@ -21,11 +21,11 @@ from builder.cli.command import (
     add_bundled_models,
     add_model,
     add_target,
-    answer,
     bundle_of,
-    positive,
+    make_integer_type,
+    parse_positive,
+    print_result,
     progress_of,
-    whole,
 )
 from builder.measure.prices import MEMORY_MB
 
@@ -42,7 +42,7 @@ def _invoke_arguments(parser: Arguments) -> None:
     add_target(parser)
 
 
-def invoke(options: Options, project: Project) -> None:
+def run_invoke(options: Options, project: Project) -> None:
     from builder.measure.local import run_event
 
     if options.target and options.target != host_target().name:
@@ -62,29 +62,32 @@ def invoke(options: Options, project: Project) -> None:
         event = run_event.image_event(options.image)
     else:
         event = run_event.default_event(bundle_of(options.models[:1], project).folder)
-    result = run_event.invoke(bundle_of(options.models, project).layer, event)
+    result = run_event.invoke_bundle(bundle_of(options.models, project).layer, event)
     if options.json:
-        answer(options, result.to_dict(), "")
+        print_result(options, result.to_dict(), "")
     else:
         print(json.dumps(result.answer, indent=2), flush=True)
-        told = progress_of(options).say
+        told = progress_of(options).show_lines
         if result.note:
             told(result.note)
         told(result.times)
     run_event.require_answer(result.answer)
 
 
-def sample(options: Options, project: Project) -> None:
+def run_sample(options: Options, project: Project) -> None:
     from builder.measure.local import run_event
 
     request = run_event.default_event(bundle_of([options.model], project).folder)
-    answer(options, {"request": request}, json.dumps(request, indent=1))
+    print_result(options, {"request": request}, json.dumps(request, indent=1))
 
 
 def _serve_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
     parser.add_argument(
-        "--port", type=whole(0, 65535), default=8080, help="port to serve on (default: 8080; 0 takes any free port)"
+        "--port",
+        type=make_integer_type(0, 65535),
+        default=8080,
+        help="port to serve on (default: 8080; 0 takes any free port)",
     )
     parser.add_argument(
         "--allow-host",
@@ -96,7 +99,7 @@ def _serve_arguments(parser: Arguments) -> None:
     parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
 
 
-def serve(options: Options, project: Project) -> None:
+def run_serve(options: Options, project: Project) -> None:
     from builder.measure.local import http_server, origins, reloading, run_event
 
     layer = bundle_of(options.models, project).layer
@@ -106,56 +109,65 @@ def serve(options: Options, project: Project) -> None:
         print(line, file=sys.stderr, flush=True)
 
     pages = tuple(origin.strip().rstrip("/") for origin in options.cors.split(",") if origin.strip())
-    allowed = origins.Allowed(tuple(name.lower() for name in options.allow_host), pages)
+    allowed = origins.AllowedOrigins(tuple(name.lower() for name in options.allow_host), pages)
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background job would ignore SIGINT
         signal.signal(number, signal.default_int_handler)  # the emulator is ended in either case
     with (
         suppress(KeyboardInterrupt),
-        reloading.Reloading(
-            lambda: run_event.emulator(layer, environment=environment), layer / "lib" / "libmodel.so", say
+        reloading.ReloadingEmulator(
+            lambda: run_event.prepare_emulator(layer, environment=environment), layer / "lib" / "libmodel.so", say
         ) as running,
-        http_server.serving(running.invoke, options.port, say, allowed=allowed) as url,
+        http_server.serve_function(running.invoke, options.port, say, allowed=allowed) as url,
     ):
-        answer(options, {"url": url}, f"{url} (Ctrl-C ends)")
+        print_result(options, {"url": url}, f"{url} (Ctrl-C ends)")
         sys.stdout.flush()
-        progress_of(options).say("a line for each request: method, path, status, milliseconds until the answer")
+        progress_of(options).show_lines("a line for each request: method, path, status, milliseconds until the answer")
         threading.Event().wait()
 
 
 def _bench_arguments(parser: Arguments) -> None:
     add_model(parser)
-    parser.add_argument("--threads", type=whole(1), default=1, help="threads of the library alone (default: 1)")
-    parser.add_argument("--seconds", type=positive, default=3.0, help="how long to measure each, about (default: 3)")
     parser.add_argument(
-        "--starts", type=whole(0), default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
+        "--threads", type=make_integer_type(1), default=1, help="threads of the library alone (default: 1)"
+    )
+    parser.add_argument(
+        "--seconds", type=parse_positive, default=3.0, help="how long to measure each, about (default: 3)"
+    )
+    parser.add_argument(
+        "--starts",
+        type=make_integer_type(0),
+        default=5,
+        help="cold starts of the function; 0 leaves the function out (default: 5)",
     )
 
 
-def bench(options: Options, project: Project) -> None:
+def run_bench(options: Options, project: Project) -> None:
     from builder.measure import bench
 
     bundle = bundle_of([options.model], project)
-    found = bench.bench(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
-    answer(options, asdict(found), bench.render(found))
+    found = bench.benchmark_bundle(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
+    print_result(options, asdict(found), bench.format_benchmark(found))
 
 
 def _cost_arguments(parser: Arguments) -> None:
     add_model(parser)
     sizes = " ".join(map(str, MEMORY_MB))
-    parser.add_argument("--memory", type=whole(1), nargs="+", metavar="MB", help=f"sizes of memory (default: {sizes})")
+    parser.add_argument(
+        "--memory", type=make_integer_type(1), nargs="+", metavar="MB", help=f"sizes of memory (default: {sizes})"
+    )
 
 
-def cost(options: Options, project: Project) -> None:
+def run_cost(options: Options, project: Project) -> None:
     from builder.measure import cost
 
     measured = cost.measure_cost(bundle_of([options.model], project), options.memory or MEMORY_MB)
-    answer(options, asdict(measured), cost.render(measured))
+    print_result(options, asdict(measured), cost.format_cost(measured))
 
 
 COMMANDS = (
-    Command("invoke", "run a bundle on an image or a text in Lambda's emulator", _invoke_arguments, invoke),
-    Command("sample", "print a request that a bundle's model takes: a picture, zeros", add_model, sample),
-    Command("serve", "serve a bundle on this machine as its Function URL does", _serve_arguments, serve),
-    Command("bench", "say how fast a bundle is here, its library and the function", _bench_arguments, bench),
-    Command("cost", "estimate what a million requests to a bundle's function cost", _cost_arguments, cost),
+    Command("invoke", "run a bundle on an image or a text in Lambda's emulator", _invoke_arguments, run_invoke),
+    Command("sample", "print a request that a bundle's model takes: a picture, zeros", add_model, run_sample),
+    Command("serve", "serve a bundle on this machine as its Function URL does", _serve_arguments, run_serve),
+    Command("bench", "say how fast a bundle is here, its library and the function", _bench_arguments, run_bench),
+    Command("cost", "estimate what a million requests to a bundle's function cost", _cost_arguments, run_cost),
 )

@@ -15,15 +15,15 @@ from builder.cli.command import (
     Command,
     Options,
     add_model,
-    answer,
     bundle_of,
-    load_spec,
-    positive,
+    load_named_spec,
+    make_integer_type,
+    parse_positive,
+    print_result,
     progress_of,
-    relative,
-    whole,
+    shorten_path,
 )
-from builder.cli.complete import known_models
+from builder.cli.complete import list_known_models
 from builder.config import ModelSpec
 
 
@@ -34,25 +34,27 @@ def _diff_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--time", action="store_true", help="run both libraries here, in turns, and compare their speed"
     )
-    parser.add_argument("--threads", type=whole(1), default=1, help="threads to run on (default: 1)")
-    parser.add_argument("--seconds", type=positive, default=3.0, help="how long to measure, about (default: 3)")
+    parser.add_argument("--threads", type=make_integer_type(1), default=1, help="threads to run on (default: 1)")
+    parser.add_argument("--seconds", type=parse_positive, default=3.0, help="how long to measure, about (default: 3)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page, too")
 
 
-def diff(options: Options, project: Project) -> None:
-    from builder.measure.diff.bundle_difference import compare
-    from builder.measure.diff.bundle_facts import Facts
-    from builder.measure.diff.compare_speed import measure
-    from builder.measure.diff.diff_markdown import render
+def run_diff(options: Options, project: Project) -> None:
+    from builder.measure.diff.bundle_difference import compare_facts
+    from builder.measure.diff.bundle_facts import BundleFacts
+    from builder.measure.diff.compare_speed import time_bundles
+    from builder.measure.diff.diff_markdown import format_difference
     from builder.measure.html_report.diff_page import diff_page
 
-    before, after = (Facts.read(_bundle_folder(named, project)) for named in (options.before, options.after))
-    speed = measure(before, after, threads=options.threads, seconds=options.seconds) if options.time else None
-    found = compare(before, after, speed)
-    answer(options, asdict(found), render(found))
+    before, after = (
+        BundleFacts.from_folder(_bundle_folder(named, project)) for named in (options.before, options.after)
+    )
+    speed = time_bundles(before, after, threads=options.threads, seconds=options.seconds) if options.time else None
+    found = compare_facts(before, after, speed)
+    print_result(options, asdict(found), format_difference(found))
     if options.html:
         write_file(options.html, diff_page(found))
-        progress_of(options).say(f"page: {relative(options.html)}")
+        progress_of(options).show_lines(f"page: {shorten_path(options.html)}")
 
 
 def _bundle_folder(named: str, project: Project) -> Path:
@@ -66,9 +68,9 @@ def _bundle_folder(named: str, project: Project) -> Path:
 def _bundled_spec(named: str, project: Project) -> ModelSpec:
     """Load the spec of a model whose bundle is wanted. Raises UsageError that says so where there is no such model."""
     try:
-        return load_spec(named, project)
+        return load_named_spec(named, project)
     except UsageError:
-        hint = did_you_mean(named, known_models(project))
+        hint = did_you_mean(named, list_known_models(project))
         raise UsageError(
             f"there is no bundle in {named}, and no model there or of that name.{hint} "
             f"`{bundle_command('emotion')}` makes the bundle of an example."
@@ -77,30 +79,35 @@ def _bundled_spec(named: str, project: Project) -> ModelSpec:
 
 def _report_arguments(parser: Arguments) -> None:
     add_model(parser)
-    parser.add_argument("--seconds", type=positive, default=3.0, help="how long to measure each, about (default: 3)")
     parser.add_argument(
-        "--starts", type=whole(0), default=5, help="cold starts of the function; 0 leaves the function out (default: 5)"
+        "--seconds", type=parse_positive, default=3.0, help="how long to measure each, about (default: 3)"
+    )
+    parser.add_argument(
+        "--starts",
+        type=make_integer_type(0),
+        default=5,
+        help="cold starts of the function; 0 leaves the function out (default: 5)",
     )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where to write (default: report.html in the bundle's folder)"
     )
 
 
-def report(options: Options, project: Project) -> None:
+def run_report(options: Options, project: Project) -> None:
     from builder.base.targets import host_target
-    from builder.measure.html_report.report_data import gather
+    from builder.measure.html_report.report_data import gather_report
     from builder.measure.html_report.report_page import report_page
     from builder.pipeline.workspace import Workspace
 
-    ws = Workspace.of(_bundled_spec(options.model, project), project, host_target(), progress_of(options))
-    with ws.held():
-        data = gather(ws, seconds=options.seconds, starts=options.starts, named=options.model)
+    ws = Workspace.from_spec(_bundled_spec(options.model, project), project, host_target(), progress_of(options))
+    with ws.hold_lock():
+        data = gather_report(ws, seconds=options.seconds, starts=options.starts, named=options.model)
         output = options.output or ws.bundle / "report.html"
         write_file(output, report_page(data))
-    answer(options, {"file": str(output)}, f"report: {relative(output)}")
+    print_result(options, {"file": str(output)}, f"report: {shorten_path(output)}")
 
 
 COMMANDS = (
-    Command("diff", "say what is different between two bundles, as Markdown", _diff_arguments, diff),
-    Command("report", "write a page that shows what a model runs, weighs and costs", _report_arguments, report),
+    Command("diff", "say what is different between two bundles, as Markdown", _diff_arguments, run_diff),
+    Command("report", "write a page that shows what a model runs, weighs and costs", _report_arguments, run_report),
 )

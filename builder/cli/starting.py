@@ -9,12 +9,12 @@ import webbrowser
 from pathlib import Path
 
 from builder.base.commands import bundle_command, docs_command
-from builder.base.console_tables import table
+from builder.base.console_tables import format_table
 from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.files import write_file
 from builder.base.project import Project
-from builder.cli.command import Arguments, Command, Options, add_trust, answer, relative
-from builder.cli.looking import describe_for, fetched_model
+from builder.cli.command import Arguments, Command, Options, add_trust, print_result, shorten_path
+from builder.cli.looking import fetched_model, make_describer
 from builder.config.address import is_address
 
 
@@ -32,37 +32,39 @@ def _new_arguments(parser: Arguments) -> None:
     add_trust(parser)
 
 
-def new(options: Options, project: Project) -> None:
+def run_new(options: Options, project: Project) -> None:
     from builder.importers.draft import draft_text
-    from builder.release.environments import addon_list
+    from builder.release.environments import parse_addons
     from builder.release.scaffold import (
         Service,
-        active_command,
-        differences,
-        example_model,
-        service_files,
+        diff_service,
+        find_active_command,
+        make_example_model,
+        make_service_files,
         write_service,
     )
     from builder.release.template_check import required_parameters
 
-    service = Service.of(options.folder, addon_list(options.addons), update=options.update)
-    files = service_files(service)
+    service = Service.from_folder(options.folder, parse_addons(options.addons), update=options.update)
+    files = make_service_files(service)
     if options.update:
-        diff = "".join(differences(options.folder, files))
-        answer(options, {"files": [], "diff": diff}, diff or f"{relative(options.folder)} is as it would be written")
+        diff = "".join(diff_service(options.folder, files))
+        print_result(
+            options, {"files": [], "diff": diff}, diff or f"{shorten_path(options.folder)} is as it would be written"
+        )
         return
     if options.model:
         path, origin = fetched_model(options, project)
-        describe = describe_for(options, thorough=True)
+        describe = make_describer(options, thorough=True)
         toml = draft_text(path, describe, trust=options.trust, origin=origin, name=service.model)
         copied = None if origin else path
     else:
-        toml, copied = example_model(project, service), None
-    written = write_service(options.folder, {"model.toml": toml, **files}, copied, active_command())
-    text = f"wrote {relative(options.folder)}: check model.toml there, then run `make bundle` and `make test` in it"
+        toml, copied = make_example_model(project, service), None
+    written = write_service(options.folder, {"model.toml": toml, **files}, copied, find_active_command())
+    text = f"wrote {shorten_path(options.folder)}: check model.toml there, then run `make bundle` and `make test` in it"
     if missing := required_parameters(files["template.yaml"]) if service.addons else []:
         text += f"; before `make deploy`, give {', '.join(missing)} values in samconfig.toml"
-    answer(options, {"files": written, "diff": ""}, text)
+    print_result(options, {"files": written, "diff": ""}, text)
 
 
 def _init_arguments(parser: Arguments) -> None:
@@ -76,7 +78,7 @@ def _init_arguments(parser: Arguments) -> None:
     add_trust(parser)
 
 
-def init(options: Options, project: Project) -> None:
+def run_init(options: Options, project: Project) -> None:
     from builder.importers.draft import draft_text
 
     folder = Path.cwd() if is_address(options.model) else Path(options.model).resolve().parent
@@ -84,17 +86,17 @@ def init(options: Options, project: Project) -> None:
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
     path, origin = fetched_model(options, project)
-    describe = describe_for(options, thorough=True)
+    describe = make_describer(options, thorough=True)
     write_file(output, draft_text(path, describe, toml=output, trust=options.trust, origin=origin))
-    text = f"wrote {relative(output)}: check it, then run `{bundle_command(str(relative(output)))}`"
-    answer(options, {"file": output.resolve()}, text)
+    text = f"wrote {shorten_path(output)}: check it, then run `{bundle_command(str(shorten_path(output)))}`"
+    print_result(options, {"file": output.resolve()}, text)
 
 
-def doctor(options: Options, project: Project) -> int:
-    from builder.cli.doctor import examine, render
+def run_doctor(options: Options, project: Project) -> int:
+    from builder.cli.doctor import examine_machine, format_diagnosis
 
-    found = examine(project)
-    answer(options, found.to_dict(), render(found))
+    found = examine_machine(project)
+    print_result(options, found.to_dict(), format_diagnosis(found))
     return 0 if found.can_build else EnvironmentSetupError.exit_code
 
 
@@ -103,15 +105,17 @@ def _docs_arguments(parser: Arguments) -> None:
     parser.add_argument("--web", action="store_true", help="open it, or the first page, in a browser; needs no network")
 
 
-def docs(options: Options, project: Project) -> None:
+def run_docs(options: Options, project: Project) -> None:
     from builder.base.documentation import build_site, page_titles, read_page, style_page
 
-    text = read_page(options.page) if options.page else table(("page", "about"), list(page_titles().items())) + "\n"
+    text = (
+        read_page(options.page) if options.page else format_table(("page", "about"), list(page_titles().items())) + "\n"
+    )
     address = (build_site(project.cache) / f"{options.page or 'index'}.html").as_uri() if options.web else None
     if address:
         webbrowser.open(address)
     if options.json or address:
-        answer(options, {"page": options.page, "text": text, "address": address}, str(address))
+        print_result(options, {"page": options.page, "text": text, "address": address}, str(address))
     elif sys.stdout.isatty():
         os.environ.setdefault("LESS", "FRX")  # as git has it: colours, and no pager for what fits on the screen
         pydoc.pager(style_page(text) if options.page else text)
@@ -120,8 +124,8 @@ def docs(options: Options, project: Project) -> None:
 
 
 COMMANDS = (
-    Command("new", "write a project for a model of your own: stack, tests and CI", _new_arguments, new),
-    Command("init", "write a model.toml for a trained model, to be edited", _init_arguments, init),
-    Command("doctor", "say what this machine has, and what it lacks for which command", lambda _: None, doctor),
-    Command("docs", "show a page of the documentation, or list them all", _docs_arguments, docs),
+    Command("new", "write a project for a model of your own: stack, tests and CI", _new_arguments, run_new),
+    Command("init", "write a model.toml for a trained model, to be edited", _init_arguments, run_init),
+    Command("doctor", "say what this machine has, and what it lacks for which command", lambda _: None, run_doctor),
+    Command("docs", "show a page of the documentation, or list them all", _docs_arguments, run_docs),
 )

@@ -25,9 +25,9 @@ class Layout:
         return hashlib.sha256(f"{self.size} {self.program} {self.kernels}".encode()).hexdigest()
 
     def to_dict(self) -> dict[str, str | int]:
-        """The entry of manifest.json; ``Layout.of`` reads it back."""
+        """The entry of manifest.json; ``Layout.from_dict`` reads it back."""
         return {"bytes": self.size, "layout": self.digest, "program": self.program, "kernels": self.kernels}
 
     @classmethod
-    def of(cls, entry: dict[str, str | int]) -> Layout:
+    def from_dict(cls, entry: dict[str, str | int]) -> Layout:
         return cls(int(entry["bytes"]), str(entry["program"]), str(entry["kernels"]))

@@ -10,7 +10,7 @@ from builder.config.model_spec import LAMBDA_UNZIPPED as LAMBDA_UNZIPPED
 from builder.config.model_spec import Activation as Activation
 from builder.config.model_spec import Activations as Activations
 from builder.config.model_spec import ActivationType as ActivationType
-from builder.config.model_spec import AudioInput as AudioInput
+from builder.config.model_spec import AudioSpec as AudioSpec
 from builder.config.model_spec import ChannelOrder as ChannelOrder
 from builder.config.model_spec import ColorMode as ColorMode
 from builder.config.model_spec import Decode as Decode
@@ -19,7 +19,7 @@ from builder.config.model_spec import FetchSpec as FetchSpec
 from builder.config.model_spec import Fit as Fit
 from builder.config.model_spec import Format as Format
 from builder.config.model_spec import Grid as Grid
-from builder.config.model_spec import ImageInput as ImageInput
+from builder.config.model_spec import ImageSpec as ImageSpec
 from builder.config.model_spec import LayerSpec as LayerSpec
 from builder.config.model_spec import ModelSpec as ModelSpec
 from builder.config.model_spec import Normalise as Normalise
@@ -28,12 +28,12 @@ from builder.config.model_spec import OutputSpec as OutputSpec
 from builder.config.model_spec import Resize as Resize
 from builder.config.model_spec import SignatureSpec as SignatureSpec
 from builder.config.model_spec import Source as Source
-from builder.config.model_spec import TextInput as TextInput
+from builder.config.model_spec import TextSpec as TextSpec
 from builder.config.model_spec import Tolerance as Tolerance
 from builder.config.model_spec import Variant as Variant
 from builder.config.model_spec import Weights as Weights
 from builder.config.model_spec import WeightsPlace as WeightsPlace
 from builder.config.model_spec import WeightType as WeightType
 from builder.config.model_spec import sound_shapes as sound_shapes
-from builder.config.parser import load as load
-from builder.config.render import render as render
+from builder.config.parser import read_spec as read_spec
+from builder.config.render import render_spec as render_spec

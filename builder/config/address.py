@@ -83,14 +83,14 @@ def parse_address(text: str) -> Address:
         why = "is not encrypted" if scheme == "http" else "is not known"
         raise ValueError(f"{scheme}:// {why}; use one of {', '.join(FORMS.values())}")
     if kind == "https":
-        return _https(text)
+        return _parse_https(text)
     match = _SHAPES[kind].fullmatch(text) if text.isprintable() else None
-    if match is None or _leads_out(match["path"]):
+    if match is None or _has_relative_parts(match["path"]):
         raise ValueError(f"is not of the form of such an address; write it like {FORMS[kind]}")
     return Address(kind, text, match["place"], match["path"], match["revision"] or "")
 
 
-def _https(text: str) -> Address:
+def _parse_https(text: str) -> Address:
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -103,5 +103,5 @@ def _https(text: str) -> Address:
     return Address("https", text, parts.netloc, unquote(parts.path))
 
 
-def _leads_out(path: str) -> bool:
+def _has_relative_parts(path: str) -> bool:
     return any(part in ("", ".", "..") for part in path.split("/")) if path else False

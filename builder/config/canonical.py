@@ -25,7 +25,7 @@ def to_json(spec: ModelSpec) -> str:
         if data[kind] is None:
             del data[kind]
     if text := data.get("text"):
-        _text(text, folder)
+        _convert_text(text, folder)
     for further in data["signatures"]:
         if further["image"] is None:
             del further["image"]
@@ -39,31 +39,31 @@ def to_json(spec: ModelSpec) -> str:
                 del output[key]
     for key in ("path", "config", "weights"):
         if path := data["source"][key]:
-            data["source"][key] = relative(path, folder)
+            data["source"][key] = make_relative(path, folder)
     for key in ("keras", "weights"):
         if data["source"][key] is None:
             del data["source"][key]
     data["source"]["address"] = spec.source.address and spec.source.address.shown  # a presigned URL is another each day
     for section in ("weights", "activations"):
         if images := data[section]["images"]:
-            data[section]["images"] = relative(images, folder)
+            data[section]["images"] = make_relative(images, folder)
     if samples := data.pop("samples"):
-        data["samples"] = relative(samples, folder)
+        data["samples"] = make_relative(samples, folder)
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
-def _text(text: dict[str, Any], folder: Path) -> None:
+def _convert_text(text: dict[str, Any], folder: Path) -> None:
     """What model.toml says of text, wherever its files were found; later keys only where they say something."""
     del text["package"]
     for key in ("tokenizer", "vocabulary"):
         if path := text[key]:
-            text[key] = relative(path, folder)
+            text[key] = make_relative(path, folder)
     if inside := text.pop("inside"):
         text[inside[0]] = WITH_MODEL + inside[1]
     if text["sha256"] is None:
         del text["sha256"]
 
 
-def relative(path: Path, folder: Path) -> str:
+def make_relative(path: Path, folder: Path) -> str:
     """``path`` as model.toml writes it: from ``folder``, with ``/`` between its parts."""
     return Path(os.path.relpath(path, folder)).as_posix()

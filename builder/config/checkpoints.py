@@ -37,7 +37,7 @@ _BY_ENDING = {
 }
 
 
-def only_weights(path: Path) -> str | None:
+def explain_if_weights(path: Path) -> str | None:
     """For a file, or a checkpoint's folder, that holds weights and no graph: what it is and how to export the model.
 
     None for anything else.

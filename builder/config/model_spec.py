@@ -116,7 +116,7 @@ class FetchSpec:
 
 
 @dataclass(frozen=True)
-class ImageInput:
+class ImageSpec:
     """A feed that takes pictures. The caller passes raw uint8 pixels [batch, height, width, channels], RGB or grey;
     the graph computes ``(pixel - mean) * scale`` per channel, in the model's ``channel_order``."""
 
@@ -142,7 +142,7 @@ class ImageInput:
 
 
 @dataclass(frozen=True)
-class AudioInput:
+class AudioSpec:
     """A feed that takes sound. The caller passes float32 samples [batch, length] of one channel, -1 to 1, at ``rate``;
     the graph normalises each window and multiplies it by ``scale``."""
 
@@ -160,7 +160,7 @@ class AudioInput:
 
 
 @dataclass(frozen=True)
-class TextInput:
+class TextSpec:
     """Feeds that take text, as ids of tokens [batch, length]; the function makes them, by ``tokenizer`` or
     ``vocabulary``."""
 
@@ -182,12 +182,12 @@ class TextInput:
         """Whichever of the two is there."""
         return self.tokenizer or self.vocabulary
 
-    def found(self, path: Path) -> TextInput:
+    def with_file(self, path: Path) -> TextSpec:
         """The same with the file that is ``inside`` of what the model comes from, as it was found."""
         tokenizer = self.inside is None or self.inside[0] == "tokenizer"
         return replace(self, tokenizer=path if tokenizer else None, vocabulary=None if tokenizer else path)
 
-    def named(self, feeds: Sequence[str]) -> TextInput:
+    def with_feed_names(self, feeds: Sequence[str]) -> TextSpec:
         """The same with the names of its feeds, of a model's ``feeds``; "" for a mask or types that it does not take.
 
         ``ids`` is "" where nothing tells which feed takes them.
@@ -301,7 +301,7 @@ class SignatureSpec:
     feeds: tuple[FeedSpec, ...] = ()
     fetches: tuple[FetchSpec, ...] = ()
     outputs: tuple[OutputSpec, ...] = ()
-    image: ImageInput | None = None  # of one that takes files; the build finds it, not model.toml
+    image: ImageSpec | None = None  # of one that takes files; the build finds it, not model.toml
 
 
 @dataclass(frozen=True)
@@ -338,9 +338,9 @@ class ModelSpec:
     batches: tuple[int, ...] = ()  # all of them, ascending, where there are several
     feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; multi-shape feeds have equally many
     fetches: tuple[FetchSpec, ...] = ()
-    image: ImageInput | None = None
-    audio: AudioInput | None = None
-    text: TextInput | None = None
+    image: ImageSpec | None = None
+    audio: AudioSpec | None = None
+    text: TextSpec | None = None
     outputs: tuple[OutputSpec, ...] = ()  # (): every fetch as it is
     signatures: tuple[SignatureSpec, ...] = ()  # after the first, of which all above are
     tolerance: Tolerance = Tolerance()
@@ -382,7 +382,7 @@ class ModelSpec:
         The first is the default.
         """
         return tuple(
-            self._variant(number, batch, size)
+            self._make_variant(number, batch, size)
             for number, feeds in enumerate((self.feeds, *(signature.feeds for signature in self.signatures)))
             for size in range(max((f.sizes for f in feeds), default=0) or 1)
             for batch in self.buckets
@@ -399,7 +399,7 @@ class ModelSpec:
         feeds = tuple(
             replace(
                 f,
-                shape=self._shape(f, variant.batch, variant.size),
+                shape=self._choose_shape(f, variant.batch, variant.size),
                 shapes=(),
                 lengths=f.lengths[variant.size : variant.size + 1],
             )
@@ -415,7 +415,7 @@ class ModelSpec:
 
     def part_of(self, variant: Variant) -> Variant:
         """The same signature and size for one input."""
-        return self._variant(variant.signature, 1, variant.size)
+        return self._make_variant(variant.signature, 1, variant.size)
 
     def of_signature(self, number: int) -> ModelSpec:
         """The same model with one of its signatures alone: 0 is the first."""
@@ -426,7 +426,7 @@ class ModelSpec:
         own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs, image=one.image)
         return replace(own, audio=None, text=None, signatures=(), samples=None)
 
-    def _variant(self, signature: int, batch: int, size: int) -> Variant:
+    def _make_variant(self, signature: int, batch: int, size: int) -> Variant:
         own, names, says = self.of_signature(signature), [], []
         if signature:
             names.append(f"of_{c_identifier(own.source.signature or '')}")
@@ -437,14 +437,14 @@ class ModelSpec:
         if size:
             sized = [f for f in own.feeds if f.sizes]
             names.append("s" + "_".join("x".join(map(str, f.of_size(size))) for f in sized))
-            says.append("with " + ", ".join(f"{f.name} {self._says(f, batch, size)}" for f in sized))
+            says.append("with " + ", ".join(f"{f.name} {self._describe_size(f, batch, size)}" for f in sized))
         return Variant(
             batch, size, signature, "-".join(names), ", ".join(says), (signature and own.source.signature) or ""
         )
 
-    def _says(self, feed: FeedSpec, batch: int, size: int) -> str:
-        return f"of {feed.lengths[size]}" if feed.lengths else str(list(self._shape(feed, batch, size) or ()))
+    def _describe_size(self, feed: FeedSpec, batch: int, size: int) -> str:
+        return f"of {feed.lengths[size]}" if feed.lengths else str(list(self._choose_shape(feed, batch, size) or ()))
 
-    def _shape(self, feed: FeedSpec, batch: int, size: int) -> tuple[int, ...] | None:
+    def _choose_shape(self, feed: FeedSpec, batch: int, size: int) -> tuple[int, ...] | None:
         shape = feed.shapes[size] if feed.shapes else feed.shape
         return (batch, *shape[1:]) if shape and shape[0] == self.batch else shape

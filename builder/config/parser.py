@@ -1,4 +1,4 @@
-"""``load``: from ``model.toml`` to ``ModelSpec``, or one error that lists every mistake."""
+"""``read_spec``: from ``model.toml`` to ``ModelSpec``, or one error that lists every mistake."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from builder.config.address import is_address, parse_address
 from builder.config.model_spec import (
     WITH_MODEL,
     Activations,
-    AudioInput,
+    AudioSpec,
     FeedSpec,
     FetchSpec,
     Format,
-    ImageInput,
+    ImageSpec,
     LayerSpec,
     ModelSpec,
     OutputSpec,
     SignatureSpec,
     Source,
-    TextInput,
+    TextSpec,
     Tolerance,
     Weights,
 )
-from builder.config.toml_tables import Mistakes, Table, Tables, read
+from builder.config.toml_tables import Mistakes, SpecTable, SpecTables, read_tables
 
 
-def load(path: Path) -> ModelSpec:
+def read_spec(path: Path) -> ModelSpec:
     """Read a spec. The model itself need not be there yet; a folder without extension must, to know its format.
 
     Raises SpecError with one line per mistake: ``model.toml:LINE: [section].key: what is wrong; what would be right``.
     """
     mistakes = Mistakes(str(path))
-    tables = read(_text(path), mistakes)
+    tables = read_tables(_read_text(path), mistakes)
     if tables is None:
         raise SpecError(str(mistakes))
     path = Path(os.path.normpath(path.absolute()))
-    name = tables.model.get("name") or _default_name(path)
+    name = tables.model.get("name") or _make_default_name(path)
     if not name and "name" not in tables.model.present:
-        says = tables.model.section.field("name").kind.says
-        tables.model.wrong("name", f"cannot be made from the folder's name; add it: {says}")
-    form = rules.source_format(tables.model, path.parent)
+        says = tables.model.section.find_field("name").kind.says
+        tables.model.note_mistake("name", f"cannot be made from the folder's name; add it: {says}")
+    form = rules.find_source_format(tables.model, path.parent)
     for output in tables.outputs:
-        _prepare(output, path.parent)
+        _prepare_output(output, path.parent)
     rules.name_ports(tables)
-    rules.check(tables, form)
-    config = _config(tables.model, path.parent)
+    rules.check_tables(tables, form)
+    config = _find_config(tables.model, path.parent)
     if mistakes.found or form is None:
         raise SpecError(str(mistakes))
-    return _spec(path, name, form, config, tables)
+    return _make_spec(path, name, form, config, tables)
 
 
-def load_all(paths: Sequence[Path]) -> tuple[ModelSpec, ...]:
+def read_specs(paths: Sequence[Path]) -> tuple[ModelSpec, ...]:
     """Read several specs. Raises SpecError with the mistakes of all of them."""
     specs, mistakes = [], []
     for path in paths:
         try:
-            specs.append(load(path))
+            specs.append(read_spec(path))
         except SpecError as error:
             mistakes.append(str(error))
     if mistakes:
@@ -70,7 +70,7 @@ def load_all(paths: Sequence[Path]) -> tuple[ModelSpec, ...]:
     return tuple(specs)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -84,15 +84,15 @@ def _text(path: Path) -> str:
         raise SpecError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from None
 
 
-def _default_name(path: Path) -> str:
+def _make_default_name(path: Path) -> str:
     stem = path.parent.name if path.name == "model.toml" else path.stem
     return re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_-")[:64]
 
 
-def _prepare(output: Table, folder: Path) -> None:
+def _prepare_output(output: SpecTable, folder: Path) -> None:
     """Fill in what follows from other keys: labels out of their file, and the kind."""
     if "labels_file" in output.values and "labels" not in output.present:
-        labels = _labels(output, folder / output.values["labels_file"])
+        labels = _read_labels(output, folder / output.values["labels_file"])
         if labels:
             output.values["labels"] = labels
     if "kind" not in output.present:
@@ -100,36 +100,38 @@ def _prepare(output: Table, folder: Path) -> None:
         output.values["kind"] = "detection" if "boxes" in output.present else "classification" if classes else "raw"
 
 
-def _labels(output: Table, path: Path) -> tuple[str, ...]:
+def _read_labels(output: SpecTable, path: Path) -> tuple[str, ...]:
     """One label per line; mistakes name the line in that file."""
     try:
         labels = [line.strip() for line in path.read_text("utf-8-sig").rstrip().split("\n")]
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         right = "name a text file, from the folder of model.toml"
-        output.wrong("labels_file", f'"{path.name}" cannot be read: {why}; {right}')
+        output.note_mistake("labels_file", f'"{path.name}" cannot be read: {why}; {right}')
         return ()
-    kind = output.section.field("labels").kind
-    problems = list(kind.problems(labels))
+    kind = output.section.find_field("labels").kind
+    problems = list(kind.find_problems(labels))
     for _, problem in problems:
-        output.wrong("labels_file", f"{path.name}, {problem.replace('item ', 'line ')}")
+        output.note_mistake("labels_file", f"{path.name}, {problem.replace('item ', 'line ')}")
     return () if problems else tuple(labels)
 
 
-def _config(model: Table, folder: Path) -> Path | None:
+def _find_config(model: SpecTable, folder: Path) -> Path | None:
     if "config" not in model.values:
         return None
     path = Path(os.path.normpath(folder / model.values["config"]))
     if not path.is_file():
-        model.wrong("config", f'"{model.values["config"]}" is not a file; name one, from the folder of model.toml')
+        model.note_mistake(
+            "config", f'"{model.values["config"]}" is not a file; name one, from the folder of model.toml'
+        )
     return path
 
 
-def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tables) -> ModelSpec:
+def _make_spec(path: Path, name: str, form: Format, config: Path | None, tables: SpecTables) -> ModelSpec:
     model = tables.model
     source, signatures = model.get("source") or "", model.get("signature") or (None,)
     address = parse_address(source) if is_address(source) else None
-    first, *others = (_signature(one, signature, name) for signature, one in rules.by_signature(tables))
+    first, *others = (_make_signature(one, signature, name) for signature, one in rules.split_signatures(tables))
     return ModelSpec(
         path=path,
         name=name,
@@ -145,22 +147,24 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
             config=config,
             address=address,
             keras=model.get("keras"),
-            weights=_path(model, "weights", path.parent),
+            weights=_resolve_path(model, "weights", path.parent),
         ),
         batch=min(model.get("batch")),
         batches=tuple(sorted(model.get("batch"))) if len(model.get("batch")) > 1 else (),
         feeds=first.feeds,
         fetches=first.fetches,
-        image=ImageInput(**_values(tables.image)) if tables.image else None,
-        audio=AudioInput(**_values(tables.audio)) if tables.audio else None,
-        text=_text_input(tables.text, path.parent) if tables.text else None,
+        image=ImageSpec(**_collect_values(tables.image)) if tables.image else None,
+        audio=AudioSpec(**_collect_values(tables.audio)) if tables.audio else None,
+        text=_make_text_spec(tables.text, path.parent) if tables.text else None,
         outputs=first.outputs,
         signatures=tuple(others),
         tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
-        weights=_weights(tables.weights, path.parent),
-        activations=Activations(tables.activations.get("type"), _path(tables.activations, "images", path.parent)),
-        layers=tuple(LayerSpec(**_values(layer)) for layer in tables.layers),
-        samples=_path(tables.golden, "samples", path.parent),
+        weights=_make_weights(tables.weights, path.parent),
+        activations=Activations(
+            tables.activations.get("type"), _resolve_path(tables.activations, "images", path.parent)
+        ),
+        layers=tuple(LayerSpec(**_collect_values(layer)) for layer in tables.layers),
+        samples=_resolve_path(tables.golden, "samples", path.parent),
         targets=model.get("targets"),
         winograd=model.get("winograd"),
         max_unzipped=tables.limits.get("unzipped"),
@@ -168,33 +172,33 @@ def _spec(path: Path, name: str, form: Format, config: Path | None, tables: Tabl
     )
 
 
-def _values(table: Table) -> dict[str, Any]:
+def _collect_values(table: SpecTable) -> dict[str, Any]:
     return {key: table.get(key) for key in table.section.keys}
 
 
-def _text_input(text: Table, folder: Path) -> TextInput:
+def _make_text_spec(text: SpecTable, folder: Path) -> TextSpec:
     files: dict[str, Any] = {"inside": None}
     for key in ("tokenizer", "vocabulary"):
         value = text.get(key) or ""
         inside = value.startswith(WITH_MODEL)
-        files[key] = None if inside else _path(text, key, folder)
+        files[key] = None if inside else _resolve_path(text, key, folder)
         if inside:
             files["inside"] = key, value.removeprefix(WITH_MODEL)
-    return TextInput(**{**_values(text), **files})
+    return TextSpec(**{**_collect_values(text), **files})
 
 
-def _signature(tables: Tables, signature: str, model_name: str) -> SignatureSpec:
+def _make_signature(tables: SpecTables, signature: str, model_name: str) -> SignatureSpec:
     return SignatureSpec(
         signature,
-        feeds=tuple(map(_feed, tables.feeds)),
+        feeds=tuple(map(_make_feed, tables.feeds)),
         fetches=tuple(
             FetchSpec(fetch.get("name"), fetch.get("alias"), fetch.get("max_size")) for fetch in tables.fetches
         ),
-        outputs=tuple(_output(output, model_name) for output in tables.outputs),
+        outputs=tuple(_make_output(output, model_name) for output in tables.outputs),
     )
 
 
-def _feed(feed: Table) -> FeedSpec:
+def _make_feed(feed: SpecTable) -> FeedSpec:
     shapes = feed.get("shapes") or ()
     shape = shapes[0] if shapes else feed.get("shape")
     several = shapes if len(shapes) > 1 else ()
@@ -203,21 +207,21 @@ def _feed(feed: Table) -> FeedSpec:
     return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), lengths, truncate, nan=nan, value=value)
 
 
-def _weights(weights: Table, folder: Path) -> Weights:
+def _make_weights(weights: SpecTable, folder: Path) -> Weights:
     return Weights(
         type=weights.get("type"),
         accuracy=weights.get("accuracy"),
-        images=_path(weights, "images", folder),
+        images=_resolve_path(weights, "images", folder),
         place=weights.get("place"),
     )
 
 
-def _path(table: Table, key: str, folder: Path) -> Path | None:
+def _resolve_path(table: SpecTable, key: str, folder: Path) -> Path | None:
     value = table.get(key)
     return Path(os.path.normpath(folder / value)) if value else None
 
 
-def _output(output: Table, model_name: str) -> OutputSpec:
+def _make_output(output: SpecTable, model_name: str) -> OutputSpec:
     fetch = output.get("fetch")
     given = {field.name: output.get(field.name) for field in fields(OutputSpec)}
     found = {

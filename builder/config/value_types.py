@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from builder.base.escape import visible
-from builder.base.suggest import closest
+from builder.base.escape import escape_invisible
+from builder.base.suggest import find_similar_names
 
 Problem = tuple[tuple[int, ...], str]
 
 _FRACTION = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]+(?:\.[0-9]+)?)\s*")
 
 
-class Kind(Protocol):
+class ValueKind(Protocol):
     """One kind of value."""
 
     @property
@@ -28,12 +28,12 @@ class Kind(Protocol):
         """What the value must be, for messages and the reference."""
         ...
 
-    def problems(self, value: object) -> Iterator[Problem]: ...
+    def find_problems(self, value: object) -> Iterator[Problem]: ...
 
-    def convert(self, value: Any) -> Any: ...
+    def convert_value(self, value: Any) -> Any: ...
 
 
-def describe(value: object) -> str:
+def describe_value(value: object) -> str:
     """What a TOML value is, in words."""
     for kind, words in (
         (bool, "true or false"),
@@ -48,18 +48,18 @@ def describe(value: object) -> str:
     return "a date or time"
 
 
-def quoted(options: tuple[str, ...]) -> str:
+def quote_options(options: tuple[str, ...]) -> str:
     return ", ".join(f'"{option}"' for option in options)
 
 
-def suggestion(word: str, known: tuple[str, ...]) -> str:
+def suggest_closest(word: str, known: tuple[str, ...]) -> str:
     """`` (did you mean "x"?)`` or nothing."""
-    close = closest(word.lower(), known)
+    close = find_similar_names(word.lower(), known)
     return f' (did you mean "{close}"?)' if close else ""
 
 
 @dataclass(frozen=True)
-class Text:
+class StringKind:
     """A string with something in it; all of it must match ``pattern``."""
 
     pattern: str = r"(?=.*\S)[^\x00-\x1f\x7f]*"
@@ -71,38 +71,41 @@ class Text:
         example = f', like "{self.example}"' if self.example else ""
         return f"a string: {self.meaning}{example}"
 
-    def problems(self, value: object) -> Iterator[Problem]:
+    def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, str):
-            yield (), f"is {describe(value)}; must be {self.says}"
+            yield (), f"is {describe_value(value)}; must be {self.says}"
         elif not re.fullmatch(self.pattern, value):
-            yield (), f'"{visible(value)}" cannot be used; must be {self.says}'
+            yield (), f'"{escape_invisible(value)}" cannot be used; must be {self.says}'
 
-    def convert(self, value: Any) -> str:
+    def convert_value(self, value: Any) -> str:
         return str(value)
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceKind:
     """One of a few strings."""
 
     options: tuple[str, ...]
 
     @property
     def says(self) -> str:
-        return quoted(self.options) if len(self.options) == 1 else f"one of {quoted(self.options)}"
+        return quote_options(self.options) if len(self.options) == 1 else f"one of {quote_options(self.options)}"
 
-    def problems(self, value: object) -> Iterator[Problem]:
+    def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, str):
-            yield (), f"is {describe(value)}; must be {self.says}"
+            yield (), f"is {describe_value(value)}; must be {self.says}"
         elif value not in self.options:
-            yield (), f'"{visible(value)}" is not known; must be {self.says}{suggestion(value, self.options)}'
+            yield (
+                (),
+                f'"{escape_invisible(value)}" is not known; must be {self.says}{suggest_closest(value, self.options)}',
+            )
 
-    def convert(self, value: Any) -> str:
+    def convert_value(self, value: Any) -> str:
         return str(value)
 
 
 @dataclass(frozen=True)
-class Whole:
+class IntegerKind:
     """A whole number in a range, both ends included."""
 
     low: int
@@ -112,18 +115,18 @@ class Whole:
     def says(self) -> str:
         return f"a whole number from {self.low} to {self.high if self.high < 100_000 else f'{self.high:_}'}"
 
-    def problems(self, value: object) -> Iterator[Problem]:
+    def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, int) or isinstance(value, bool):
-            yield (), f"is {describe(value)}; must be {self.says}"
+            yield (), f"is {describe_value(value)}; must be {self.says}"
         elif not self.low <= value <= self.high:
             yield (), f"{value} is out of range; must be {self.says}"
 
-    def convert(self, value: Any) -> int:
+    def convert_value(self, value: Any) -> int:
         return int(value)
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberKind:
     """A finite number in a range, both ends included; with ``fraction`` also a string like "1/255"."""
 
     low: float
@@ -137,16 +140,16 @@ class Number:
         words += f" from {self.low:g} to {self.high:g}".replace("e+0", "e") if self.low == 0 else ""
         return words + (', or a fraction in quotes like "1/255"' if self.fraction else "")
 
-    def problems(self, value: object) -> Iterator[Problem]:
+    def find_problems(self, value: object) -> Iterator[Problem]:
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         if not numeric and not (self.fraction and isinstance(value, str)):
-            yield (), f"is {describe(value)}; must be {self.says}"
+            yield (), f"is {describe_value(value)}; must be {self.says}"
             return
         if isinstance(value, str) and not _FRACTION.fullmatch(value):
-            yield (), f'"{visible(value)}" is not a fraction; must be {self.says}'
+            yield (), f'"{escape_invisible(value)}" is not a fraction; must be {self.says}'
             return
         try:
-            number = self.convert(value)
+            number = self.convert_value(value)
         except (ZeroDivisionError, OverflowError):
             number = math.nan
         # NaN is outside every range.
@@ -154,7 +157,7 @@ class Number:
             limits = f"{self.low:g} to {self.high:g}".replace("e+", "e")
             yield (), f"{value} is out of range ({limits}); must be {self.says}"
 
-    def convert(self, value: Any) -> float:
+    def convert_value(self, value: Any) -> float:
         if isinstance(value, str):
             parts = _FRACTION.fullmatch(value)
             assert parts is not None
@@ -163,40 +166,40 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Flag:
+class FlagKind:
     """true or false."""
 
     @property
     def says(self) -> str:
         return "true or false"
 
-    def problems(self, value: object) -> Iterator[Problem]:
+    def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, bool):
-            yield (), f"is {describe(value)}; must be {self.says}, without quotes"
+            yield (), f"is {describe_value(value)}; must be {self.says}, without quotes"
 
-    def convert(self, value: Any) -> bool:
+    def convert_value(self, value: Any) -> bool:
         return bool(value)
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarKind:
     """A number of any kind, or true or false."""
 
     says: str = "a number, or true or false"
 
-    def problems(self, value: object) -> Iterator[Problem]:
+    def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, int | float):
-            yield (), f"is {describe(value)}; must be {self.says}"
+            yield (), f"is {describe_value(value)}; must be {self.says}"
 
-    def convert(self, value: Any) -> Any:
+    def convert_value(self, value: Any) -> Any:
         return value
 
 
 @dataclass(frozen=True)
-class Many:
+class ListKind:
     """A list of one kind, ``most`` at most; ``lone`` also takes a single value without brackets."""
 
-    of: Kind
+    of: ValueKind
     empty: bool = False
     unique: bool = False
     lone: bool = False
@@ -208,12 +211,12 @@ class Many:
         each = self.of.says
         return f"{each}; or a list of them, {self.several}" if self.lone else f"a list, each {each}"
 
-    def problems(self, value: object) -> Iterator[Problem]:
+    def find_problems(self, value: object) -> Iterator[Problem]:
         if self.lone and not isinstance(value, list):
-            yield from self.of.problems(value)
+            yield from self.of.find_problems(value)
             return
         if not isinstance(value, list):
-            yield (), f"is {describe(value)}; must be {self.says}"
+            yield (), f"is {describe_value(value)}; must be {self.says}"
             return
         if not value and not self.empty:
             yield (), f"is empty; must be {self.says}"
@@ -222,10 +225,10 @@ class Many:
             return
         first: dict[Any, int] = {}
         for index, item in enumerate(value):
-            wrong = [((index, *path), f"item {index + 1}: {problem}") for path, problem in self.of.problems(item)]
+            wrong = [((index, *path), f"item {index + 1}: {problem}") for path, problem in self.of.find_problems(item)]
             yield from wrong
             if self.unique and not wrong and first.setdefault(item, index) != index:
                 yield (index,), f'item {index + 1}: "{item}" is item {first[item] + 1} too; each must differ'
 
-    def convert(self, value: Any) -> tuple[Any, ...]:
-        return tuple(self.of.convert(item) for item in (value if isinstance(value, list) else [value]))
+    def convert_value(self, value: Any) -> tuple[Any, ...]:
+        return tuple(self.of.convert_value(item) for item in (value if isinstance(value, list) else [value]))

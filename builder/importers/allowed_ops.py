@@ -14,22 +14,22 @@ from typing import Any
 
 from builder.base.commands import docs_command
 from builder.base.errors import ImportModelError, PreflightError
-from builder.base.escape import visible
-from builder.base.tf import tensorflow
+from builder.base.escape import escape_invisible
+from builder.base.tf import import_tensorflow
 from builder.importers.loaded import tensor_name
 from builder.importers.rewrite import (
     all_nodes,
     called_by,
     copy_message,
     drop_unread_optionals,
+    find_reachable,
     keep_reachable,
     node_of,
-    reachable,
     without_side_effects,
 )
 from builder.importers.stablehlo import STABLEHLO, foreign_calls, unreadable_version
 from builder.importers.variables_state import WRITES
-from builder.importers.xla_ops import TAKEN, OpReport, compiled, constant_size, look
+from builder.importers.xla_ops import TAKEN, OpReport, constant_size, inspect_ops, is_compiled
 
 IMPORTED = TAKEN | {"Variable", "VariableV2", "RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}
 """Ops that XLA has no kernel for and that the importers take away."""
@@ -42,11 +42,11 @@ class UnsupportedOpsError(PreflightError):
     """The graph has ops that cannot be compiled; it was not run. ``ops``: all of them."""
 
     def __init__(self, ops: OpReport) -> None:
-        super().__init__("\n".join(ops.lines()))
+        super().__init__("\n".join(ops.format_lines()))
         self.ops = ops
 
 
-def admit(
+def admit_graph(
     graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str], taken: Collection[str] = ()
 ) -> tuple[Any, dict[str, str]]:
     """What ``fetches`` need of ``graph_def``, without nodes that are not allowed; and ``feeds`` (name to tensor).
@@ -58,24 +58,26 @@ def admit(
     """
     try:
         source = keep_reachable(graph_def, fetches, feeds.values())
-        return _admit(source, fetches, feeds, IMPORTED.union(taken))
+        return _remove_forbidden_nodes(source, fetches, feeds, IMPORTED.union(taken))
     except RecursionError as error:
         raise ImportModelError("The graph's functions call each other too deeply to be read.") from error
 
 
-def _admit(
+def _remove_forbidden_nodes(
     source: Any, fetches: Sequence[str], feeds: Mapping[str, str], taken: frozenset[str]
 ) -> tuple[Any, dict[str, str]]:
     _require_names(source)
     _require_sizes(source)
     drop_unread_optionals(source)
     graph = _Graph(source, taken)
-    moved = graph.disarm(graph.definition.node, {node_of(f) for f in fetches}, {tensor_name(t) for t in feeds.values()})
+    moved = graph.disarm_nodes(
+        graph.definition.node, {node_of(f) for f in fetches}, {tensor_name(t) for t in feeds.values()}
+    )
     if graph.changed:
         feeds = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in feeds.items()}
         source = keep_reachable(graph.definition, fetches, feeds.values())
-    if not all(map(graph.allowed, source.node)):
-        found = look(keep_reachable(without_side_effects(source), fetches, feeds.values()))
+    if not all(map(graph.is_allowed, source.node)):
+        found = inspect_ops(keep_reachable(without_side_effects(source), fetches, feeds.values()))
         strings = bool(taken - IMPORTED)  # which the caller takes away
         left = tuple(u for u in found.unsupported if u.op not in taken and not (strings and "= string" in u.reason))
         raise UnsupportedOpsError(replace(found, unsupported=left))
@@ -84,9 +86,9 @@ def _admit(
 
 
 def may_admit(graph_def: Any, fetch: str, feeds: Mapping[str, str]) -> bool:
-    """Whether ``admit`` lets a fetch pass."""
+    """Whether ``admit_graph`` lets a fetch pass."""
     try:
-        admit(graph_def, [fetch], feeds)
+        admit_graph(graph_def, [fetch], feeds)
     except PreflightError:
         return False
     return True
@@ -103,8 +105,8 @@ class _Graph:
         self._forbidden: dict[str, bool] = {}
         self._writes: dict[str, bool] = {}
 
-    def allowed(self, node: Any) -> bool:
-        known = node.op in self.functions or node.op in self.taken or compiled(node.op)
+    def is_allowed(self, node: Any) -> bool:
+        known = node.op in self.functions or node.op in self.taken or is_compiled(node.op)
         return known and not any(map(self._forbidden_function, self._called(node)))
 
     def _called(self, node: Any) -> list[str]:
@@ -115,8 +117,8 @@ class _Graph:
         if name not in self._forbidden:
             self._forbidden[name] = False  # of one that calls itself
             function = self.functions[name]
-            self.disarm(function.node_def, set(map(node_of, function.ret.values())), set())
-            self._forbidden[name] = not all(map(self.allowed, function.node_def))
+            self.disarm_nodes(function.node_def, set(map(node_of, function.ret.values())), set())
+            self._forbidden[name] = not all(map(self.is_allowed, function.node_def))
         return self._forbidden[name]
 
     def _writes_state(self, node: Any) -> bool:
@@ -127,24 +129,24 @@ class _Graph:
                 self._writes[name] = any(map(self._writes_state, self.functions[name].node_def))
         return bool(WRITES.match(node.op)) or any(self._writes[name] for name in called)
 
-    def disarm(self, nodes: Any, roots: set[str], fed: set[str]) -> dict[str, str]:
+    def disarm_nodes(self, nodes: Any, roots: set[str], fed: set[str]) -> dict[str, str]:
         """Make nodes do nothing that are not allowed, or read such, where neither ``roots`` nor state depend on them.
 
         ``nodes``: of the graph or of one function. ``fed``: tensors whose values come from outside. Returns the
         tensors that have another name now.
         """
         named = {node.name: node for node in nodes}
-        tainted = {name for name, node in named.items() if not self.allowed(node)}
+        tainted = {name for name, node in named.items() if not self.is_allowed(node)}
         if not tainted:
             return {}
         reads = {name: _sources(node, fed) & set(named) for name, node in named.items()}
-        live = reachable(roots | {n.name for n in nodes if self._writes_state(n)}, reads)
+        live = find_reachable(roots | {n.name for n in nodes if self._writes_state(n)}, reads)
         readers: dict[str, set[str]] = {name: set() for name in named}
         for name, sources in reads.items():
             for source in sources:
                 readers[source].add(name)
-        dead = reachable(tainted, readers) - live
-        moved = _placeholders(nodes, [tensor for tensor in sorted(fed) if node_of(tensor) in dead])
+        dead = find_reachable(tainted, readers) - live
+        moved = _add_placeholders(nodes, [tensor for tensor in sorted(fed) if node_of(tensor) in dead])
         for name in dead:
             _do_nothing(named[name], set(named) - set(map(node_of, fed)))
         self.changed |= bool(dead)
@@ -165,7 +167,7 @@ def _do_nothing(node: Any, others: set[str]) -> None:
     node.input.extend(waits)
 
 
-def _placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
+def _add_placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
     """Give each of ``tensors`` a placeholder of its own, which all who read it read instead; old name to new."""
     named = {node.name: node for node in nodes}
     moved: dict[str, str] = {}
@@ -197,14 +199,15 @@ def output_type(node: Any, number: int) -> int:
         types += [output.type or own] * min(count, number + 1)
     if number >= len(types) or not types[number]:
         raise ImportModelError(
-            f"The feed {visible(node.name)}:{number} is an output of {visible(node.op)}, whose type is not known here: "
+            f"The feed {escape_invisible(node.name)}:{number} is an output of {escape_invisible(node.op)}, "
+            f"whose type is not known here: "
             "feed a tensor after it."
         )
     return types[number]
 
 
 def _op_def(op: str) -> Any:
-    tensorflow()
+    import_tensorflow()
     from tensorflow.python.framework import op_def_registry
 
     return op_def_registry.get(op)
@@ -215,7 +218,8 @@ def _require_names(graph_def: Any) -> None:
     for function in graph_def.library.function:
         if _op_def(function.signature.name) is not None:
             raise ImportModelError(
-                f"The graph has a function {visible(function.signature.name)}, and TensorFlow has an op of that name: "
+                f"The graph has a function {escape_invisible(function.signature.name)}, and "
+                f"TensorFlow has an op of that name: "
                 "give the function another name."
             )
 
@@ -227,7 +231,8 @@ def _require_sizes(graph_def: Any) -> None:
         total += abs(constant_size(node))
         if total > LARGEST:
             raise ImportModelError(
-                f"The graph's constants declare more than {LARGEST:,} bytes (at {visible(node.name)}), more than any "
+                f"The graph's constants declare more than {LARGEST:,} bytes (at "
+                f"{escape_invisible(node.name)}), more than any "
                 "bundle holds: use a smaller model."
             )
 
@@ -239,12 +244,13 @@ def _require_readable_programs(graph_def: Any) -> None:
             continue
         if version := unreadable_version(node.attr["module"].s):
             raise ImportModelError(
-                f"The program in {visible(node.name)} was written for StableHLO {version}, and has ops that "
+                f"The program in {escape_invisible(node.name)} was written for StableHLO {version}, and has ops that "
                 f"TensorFlow's {STABLEHLO} does not know: give the function as jax.export serialises it "
                 f"({docs_command('frameworks')})."
             )
         if names := foreign_calls(node.attr["module"].s):
             raise ImportModelError(
-                f"The program in {visible(node.name)} calls functions outside it: {', '.join(map(visible, names))}. "
+                f"The program in {escape_invisible(node.name)} calls functions outside it: "
+                f"{', '.join(map(escape_invisible, names))}. "
                 "Export the model without custom calls."
             )

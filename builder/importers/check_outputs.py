@@ -20,21 +20,21 @@ def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
             problems.append(f"[[outputs]] {output.name}: it is of a picture, and the model takes none; add [image].")
             continue
         if output.kind == "detection":
-            found = _detection(output, fetches, spec.batch)
+            found = _check_detection(output, fetches, spec.batch)
         elif output.kind == "segmentation":
             continue  # checked where it was compiled in
         elif output.kind == "tokens":
-            found = _tokens(output, fetch, spec, graph)
+            found = _check_tokens(output, fetch, spec, graph)
         elif output.kind == "label":
-            found = _label(fetch)
+            found = _check_label(fetch)
         else:
-            found = _embedding(fetch, spec.batch) if output.kind == "embedding" else _classes(output, fetch)
+            found = _check_embedding(fetch, spec.batch) if output.kind == "embedding" else _check_classes(output, fetch)
         problems += [f"[[outputs]] {output.name}: {problem}" for problem in found]
     if problems:
         raise ImportModelError("\n".join(problems))
 
 
-def _classes(output: OutputSpec, fetch: TensorSpec) -> Iterator[str]:
+def _check_classes(output: OutputSpec, fetch: TensorSpec) -> Iterator[str]:
     name, shape = fetch.name, fetch.shape
     # Without a fixed number of classes, nothing says which label a score is of.
     if len(shape) - 1 in fetch.dynamic and output.kind == "classification":
@@ -53,44 +53,45 @@ def _classes(output: OutputSpec, fetch: TensorSpec) -> Iterator[str]:
         yield f"top_k = {output.top_k}, but {name!r} has {classes} classes."
 
 
-def _label(fetch: TensorSpec) -> Iterator[str]:
+def _check_label(fetch: TensorSpec) -> Iterator[str]:
     if not fetch.dtype.startswith(("int", "uint")):
         yield f'{fetch.name!r} is {fetch.dtype}, and a whole number chooses a label; write kind = "classification".'
 
 
-def _tokens(output: OutputSpec, fetch: TensorSpec, spec: ModelSpec, graph: FrozenGraph) -> Iterator[str]:
+def _check_tokens(output: OutputSpec, fetch: TensorSpec, spec: ModelSpec, graph: FrozenGraph) -> Iterator[str]:
     """Scores [batch, length, labels], of texts of that length."""
     feeds = {port.spec.name: port.spec for port in graph.feeds}
     made = next((one.tokens for one in graph.strings if one.tokens), "")
     if spec.text is None and not made:
         yield "labels of words are of a text, and the model takes none; add [text]."
         return
-    ids = feeds[made if spec.text is None else spec.text.named(list(feeds)).ids or ""]
+    ids = feeds[made if spec.text is None else spec.text.with_feed_names(list(feeds)).ids or ""]
     wanted = [*ids.shape, len(output.labels)]
     if not fetch.dtype.startswith("float") or fetch.dynamic or list(fetch.shape) != wanted:
         yield (
-            f"{fetch.name!r} is {fetch.dtype} {fetch.says()}, and needs a score of floating point for each token and "
+            f"{fetch.name!r} is {fetch.dtype} {fetch.describe_shape()}, and needs a score "
+            f"of floating point for each token and "
             f"label, {wanted}."
         )
 
 
-def _embedding(fetch: TensorSpec, batch: int) -> Iterator[str]:
+def _check_embedding(fetch: TensorSpec, batch: int) -> Iterator[str]:
     if not fetch.dtype.startswith("float"):
         yield f"{fetch.name!r} is {fetch.dtype}, and an embedding is of floating point."
     if fetch.dynamic or fetch.shape[:-1] not in ((batch,), ()) or not fetch.shape:
         yield (
-            f"{fetch.name!r} is {fetch.says()}, and an embedding is one vector for each input, [{batch}, n]; "
+            f"{fetch.name!r} is {fetch.describe_shape()}, and an embedding is one vector for each input, [{batch}, n]; "
             'add a pooling layer to the model, or write kind = "raw".'
         )
 
 
-def _detection(output: OutputSpec, fetches: Mapping[str, TensorSpec], batch: int) -> Iterator[str]:
+def _check_detection(output: OutputSpec, fetches: Mapping[str, TensorSpec], batch: int) -> Iterator[str]:
     """Boxes [batch, n, 4] or [n, 4], and as many scores and classes."""
     boxes, scores = fetches[output.fetch or ""], fetches[output.scores or ""]
     classes, count = (fetches[name] if name else None for name in (output.classes, output.count))
     items = (batch,) if len(boxes.shape) == 3 else ()
     if boxes.shape[-1:] != (4,) or len(boxes.shape) not in (2, 3) or boxes.shape[: len(items)] != items:
-        yield f"boxes = {boxes.name!r} is {boxes.says()}, and has to be [{batch}, n, 4] or [n, 4]."
+        yield f"boxes = {boxes.name!r} is {boxes.describe_shape()}, and has to be [{batch}, n, 4] or [n, 4]."
         return
     for key, one in (("boxes", boxes), ("scores", scores)):
         if not one.dtype.startswith("float"):
@@ -99,10 +100,15 @@ def _detection(output: OutputSpec, fetches: Mapping[str, TensorSpec], batch: int
     of_classes = scores.shape[:-1] == rows and len(scores.shape) == len(boxes.shape) and classes is None
     if known and not scores.dynamic and scores.shape != rows and not of_classes:
         more = "" if classes else f" or {[*rows, 'classes']}".replace("'", "")
-        yield f"scores = {scores.name!r} is {scores.says()}, and with such boxes has to be {list(rows)}{more}."
+        yield (
+            f"scores = {scores.name!r} is {scores.describe_shape()}, and with such boxes has to be {list(rows)}{more}."
+        )
     if classes and known and not classes.dynamic and classes.shape != rows:
-        yield f"classes = {classes.name!r} is {classes.says()}, and with such boxes has to be {list(rows)}."
+        yield f"classes = {classes.name!r} is {classes.describe_shape()}, and with such boxes has to be {list(rows)}."
     if count and (count.dynamic or count.elements != (batch if items else 1)):
-        yield f"count = {count.name!r} is {count.says()}, and has to be one number for each item, [{batch}]."
+        yield f"count = {count.name!r} is {count.describe_shape()}, and has to be one number for each item, [{batch}]."
     if of_classes and output.labels and len(output.labels) != scores.shape[-1]:
-        yield f"{len(output.labels)} labels for {scores.name!r} {scores.says()}, which has {scores.shape[-1]} classes."
+        yield (
+            f"{len(output.labels)} labels for {scores.name!r} {scores.describe_shape()}, "
+            f"which has {scores.shape[-1]} classes."
+        )

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import describe_error, visible
+from builder.base.escape import describe_error, escape_invisible
 from builder.base.tf import tf
 from builder.importers.rewrite import called_by, node_of, output_number
 
@@ -30,7 +30,7 @@ _DEEPEST, _LONGEST, _MOST = 50, 1000, 10_000_000
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedVariable:
     """Where a variable's value is: its name in the checkpoint, the part of it that this variable is, its DataType."""
 
     name: str
@@ -39,14 +39,14 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class _Scope:
+class _NodeScope:
     """The nodes of the graph or of one call of a function, whose arguments are tensors of the ``caller``."""
 
     nodes: Mapping[str, Any]
-    arguments: Mapping[str, tuple[_Scope, str]]
+    arguments: Mapping[str, tuple[_NodeScope, str]]
     depth: int = 0
 
-    def find(self, tensor: str) -> tuple[_Scope, Any, int] | None:
+    def find_node(self, tensor: str) -> tuple[_NodeScope, Any, int] | None:
         """The node behind ``tensor`` and the number of its output, past whatever only hands it on."""
         scope, name = self, node_of(tensor)
         for _ in range(_LONGEST):
@@ -61,25 +61,27 @@ class _Scope:
         return None
 
 
-def saved_variables(meta: Any) -> dict[str, Saved]:
+def find_saved_variables(meta: Any) -> dict[str, SavedVariable]:
     """Each variable's node in the MetaGraph ``meta``, with what its restore op would give it."""
     restore = meta.saver_def.restore_op_name
     if not restore:
         return {}
     nodes = {node.name: node for node in meta.graph_def.node}
     functions = {f.signature.name: f for f in meta.graph_def.library.function}
-    top = _Scope(nodes, {})
-    found: dict[str, Saved] = {}
-    for scope, node in itertools.islice(_run_by(top, [node_of(restore)], functions), _MOST):
+    top = _NodeScope(nodes, {})
+    found: dict[str, SavedVariable] = {}
+    for scope, node in itertools.islice(_iterate_executed(top, [node_of(restore)], functions), _MOST):
         if node.op in _ASSIGNS and len(node.input) >= 2:
-            target, value = scope.find(node.input[0]), scope.find(node.input[1])
-            saved = _saved(value) if value else None
+            target, value = scope.find_node(node.input[0]), scope.find_node(node.input[1])
+            saved = _parse_restore(value) if value else None
             if target and target[0] is top and saved:
                 found[target[1].name] = saved
     return found
 
 
-def _run_by(scope: _Scope, names: Iterable[str], functions: Mapping[str, Any]) -> Iterator[tuple[_Scope, Any]]:
+def _iterate_executed(
+    scope: _NodeScope, names: Iterable[str], functions: Mapping[str, Any]
+) -> Iterator[tuple[_NodeScope, Any]]:
     """Every node that runs where ``names`` do, those in called functions included."""
     todo, seen = list(names), set[str]()
     while todo:
@@ -98,28 +100,28 @@ def _run_by(scope: _Scope, names: Iterable[str], functions: Mapping[str, Any]) -
                     argument.name: (scope, tensor)
                     for argument, tensor in zip(function.signature.input_arg, given, strict=False)
                 }
-                inside = _Scope({n.name: n for n in function.node_def}, arguments, scope.depth + 1)
-                yield from _run_by(inside, list(inside.nodes), functions)
+                inside = _NodeScope({n.name: n for n in function.node_def}, arguments, scope.depth + 1)
+                yield from _iterate_executed(inside, list(inside.nodes), functions)
 
 
-def _saved(value: tuple[_Scope, Any, int]) -> Saved | None:
+def _parse_restore(value: tuple[_NodeScope, Any, int]) -> SavedVariable | None:
     scope, node, number = value
     if node.op != "RestoreV2" or len(node.input) < 3:
         return None
-    name, part = (_read_text(scope.find(tensor), number) for tensor in node.input[1:3])
+    name, part = (_read_text(scope.find_node(tensor), number) for tensor in node.input[1:3])
     types = node.attr["dtypes"].list.type
     if name is None or part is None or number >= len(types):
         return None
-    return Saved(name, part, types[number])
+    return SavedVariable(name, part, types[number])
 
 
-def _read_text(constant: tuple[_Scope, Any, int] | None, number: int) -> str | None:
+def _read_text(constant: tuple[_NodeScope, Any, int] | None, number: int) -> str | None:
     """Read one text of a constant; the others are left alone, as there may be thousands of them."""
     texts = constant[1].attr["value"].tensor.string_val if constant and constant[1].op == "Const" else ()
     return texts[number].decode(errors="replace") if number < len(texts) else None
 
 
-def read(folder: Path, wanted: Mapping[str, Saved]) -> dict[str, NDArray[Any]]:
+def read_checkpoint(folder: Path, wanted: Mapping[str, SavedVariable]) -> dict[str, NDArray[Any]]:
     """The values of variables, by node, from the checkpoint of the SavedModel in ``folder``.
 
     Raises ImportModelError where the checkpoint cannot be read or declares more than its files hold.
@@ -153,7 +155,7 @@ def open_checkpoint(folder: Path) -> Iterator[Any]:
         yield reader
     except (ValueError, tf.errors.OpError) as error:
         raise ImportModelError(
-            f"The variables of {visible(folder.name)} cannot be read: {describe_error(error)}"
+            f"The variables of {escape_invisible(folder.name)} cannot be read: {describe_error(error)}"
         ) from error
 
 
@@ -172,7 +174,9 @@ def _require_sizes(prefix: Path, reader: Any) -> None:
     if sum(declared.values()) > there:
         name = max(declared, key=lambda each: declared[each])
         raise ImportModelError(
-            f"The checkpoint of {visible(prefix.parent.parent.name)} declares {sum(declared.values()):,} bytes of "
-            f"variables (the largest: {visible(name)}, {declared[name]:,}), and its files have {there:,}: it is "
+            f"The checkpoint of {escape_invisible(prefix.parent.parent.name)} declares "
+            f"{sum(declared.values()):,} bytes of "
+            f"variables (the largest: {escape_invisible(name)}, {declared[name]:,}), "
+            f"and its files have {there:,}: it is "
             "damaged. Save the model again."
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from builder.base.errors import ImportModelError, PreflightError
 from builder.base.tf import tf
 from builder.config import FeedSpec, ModelSpec
-from builder.importers.allowed_ops import admit
+from builder.importers.allowed_ops import admit_graph
 from builder.importers.dead_code import remove_dead_code
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import PortInfo
@@ -90,7 +90,7 @@ def propose_values(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, s
     if not candidates:
         return proposed
     try:
-        admitted, inside = admit(graph_def, fetches, feeds)
+        admitted, inside = admit_graph(graph_def, fetches, feeds)
         ports = [*fetches, *inside.values()]
         source = without_side_effects(keep_reachable(inline_calls(admitted, ports), fetches, inside.values()))
         left = remove_dead_code(source, fetches, inside.values())

@@ -17,14 +17,14 @@ from builder.importers.folding import fold_constants
 from builder.importers.rewrite import (
     become_call,
     become_constant,
-    canonical,
     inline_calls,
     keep_reachable,
+    make_canonical,
     node_of,
     run_grappler,
     without_side_effects,
 )
-from builder.importers.rewrites.apply_rewrites import with_own_names
+from builder.importers.rewrites.apply_rewrites import prefix_node_names
 
 
 def remove_dead_code(
@@ -38,7 +38,7 @@ def remove_dead_code(
     if _choose_branches(source):
         ports = [*fetches, *feeds]
         source = inline_calls(run_grappler(source, ports, "loop"), ports)  # that pass is for Switch and Merge, too
-        source = canonical(keep_reachable(pure(source), fetches, feeds))
+        source = make_canonical(keep_reachable(pure(source), fetches, feeds))
         source = fold_constants(source, fetches, feeds)
     return keep_reachable(source, fetches, feeds) if _drop_draws(source) else source
 
@@ -56,7 +56,7 @@ def _choose_branches(definition: Any) -> bool:
                 branch = node.attr["then_branch" if known[node_of(node.input[0])] else "else_branch"].func.name
                 if branch in library and branch not in copies:
                     copy = definition.library.function.add()
-                    copy.CopyFrom(with_own_names(library[branch]))
+                    copy.CopyFrom(prefix_node_names(library[branch]))
                     copy.signature.name = copies[branch] = f"chosen_{len(copies)}"
                     scopes.append(copy.node_def)
                 types = ([tf.as_dtype(one) for one in node.attr[key].list.type] for key in ("Tin", "Tout"))

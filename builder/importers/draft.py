@@ -14,15 +14,15 @@ from builder.config import (
     FeedSpec,
     FetchSpec,
     Format,
-    ImageInput,
+    ImageSpec,
     ModelSpec,
     OutputSpec,
     Source,
-    TextInput,
-    render,
+    TextSpec,
+    render_spec,
 )
 from builder.config.address import Address
-from builder.config.checkpoints import only_weights
+from builder.config.checkpoints import explain_if_weights
 from builder.config.rules import CODE, guess_format, is_saved_model
 from builder.importers.draft_image import draft_image
 from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
@@ -41,7 +41,7 @@ class _Draft:
     notes: dict[str, str]  # for spec.render
 
 
-def draft(
+def draft_spec(
     model_path: Path,
     describe: Describe,
     *,
@@ -56,7 +56,7 @@ def draft(
     Raises ImportModelError when the path holds no model of a known format, or
     holds a .h5 file and ``trust`` is not given, as reading its ports loads it.
     """
-    return _draft(model_path, describe, toml, trust, origin).spec
+    return _make_draft(model_path, describe, toml, trust, origin).spec
 
 
 def with_raw_outputs(drafted: ModelSpec) -> ModelSpec:
@@ -78,20 +78,20 @@ def draft_text(
     origin: Source | None = None,
     name: str = "",
 ) -> str:
-    """The text of a model.toml for a model, with comments on what to check. Arguments and errors as in ``draft``.
+    """The text of a model.toml for a model, with comments on what to check. Arguments and errors as in ``draft_spec``.
 
     ``name``: the model's; made from the file's where it is empty.
     """
-    made = _draft(model_path, describe, toml, trust, origin, name)
-    return render(made.spec, made.notes)
+    made = _make_draft(model_path, describe, toml, trust, origin, name)
+    return render_spec(made.spec, made.notes)
 
 
-def _draft(
+def _make_draft(
     model_path: Path, describe: Describe, toml: Path | None, trust: bool, origin: Source | None, name: str = ""
 ) -> _Draft:
     model_path = model_path.resolve()
     toml = toml.resolve() if toml else model_path.parent / "model.toml"
-    form = origin.format if origin else _format(model_path)
+    form = origin.format if origin else _detect_format(model_path)
     if form in CODE and not trust:
         kind, instead = CODE[form]
         raise ImportModelError(
@@ -101,7 +101,7 @@ def _draft(
     weights = _weights_beside(model_path) if model_path.suffix == ".json" else None
     source = replace(origin or Source(form, model_path, weights=weights), trust=trust)
     if not name:
-        name = _name_there(origin.address) if origin and origin.address else name_of(model_path)
+        name = _name_remote(origin.address) if origin and origin.address else name_of(model_path)
     ports = describe(source, model_path)
     notes: dict[str, str] = {}
     if origin and origin.address and origin.address.text != origin.address.shown:
@@ -117,32 +117,32 @@ def _draft(
             "`coldforge inspect` does, too."
         )
     image = draft_image(ports, name_of(model_path), notes)
-    text = None if image or ports.have_strings else _text(ports, model_path.parent, notes)
+    text = None if image or ports.have_strings else _draft_text_input(ports, model_path.parent, notes)
     if text and text.file and origin and origin.archived:
         # The folder of what was unpacked stands in the one of the archive's digest.
         unpacked = next(folder for folder in model_path.parents if folder.parent.name == origin.sha256)
         key = "tokenizer" if text.tokenizer else "vocabulary"
-        text = TextInput(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
-    feeds = _feeds(ports, form, image, notes)
+        text = TextSpec(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
+    feeds = _draft_feeds(ports, form, image, notes)
     spec = ModelSpec(
         path=toml,
         name=name,
         version="1",
         source=source,
-        batch=_batch(ports),
+        batch=_choose_batch(ports),
         feeds=feeds,
         fetches=tuple(FetchSpec(fetch.name) for fetch in ports.fetches) if form == "graph_def" else (),
         image=image,
         text=text,
-        outputs=() if ports.have_strings else _outputs(ports, name, notes, image is not None),
+        outputs=() if ports.have_strings else _draft_outputs(ports, name, notes, image is not None),
     )
     if spec.fetches:
         notes["fetches.0"] = "Found as what nothing else in the graph reads: keep those you want."
     return _Draft(spec, notes)
 
 
-def _format(path: Path) -> Format:
-    if why := only_weights(path):
+def _detect_format(path: Path) -> Format:
+    if why := explain_if_weights(path):
         raise ImportModelError(why)
     if not path.exists():
         raise ImportModelError(f"{path}: no such file or folder; name a trained model.")
@@ -179,7 +179,7 @@ def name_of(path: Path) -> str:
     stem = path.stem if path.is_file() else path.name
     if _is_general(stem):
         stem = next((folder.name for folder in path.parents if not _is_general(folder.name)), stem)
-    return _as_name(stem)
+    return _clean_name(stem)
 
 
 def _is_general(stem: str) -> bool:
@@ -187,43 +187,45 @@ def _is_general(stem: str) -> bool:
     return stem.lower() in ("", "model", "saved_model") or stem.isdecimal()
 
 
-def _name_there(address: Address) -> str:
+def _name_remote(address: Address) -> str:
     """The file's name; that of the repository or the registered model where that says nothing."""
     stem = re.sub(r"(\.tar)?\.\w+$", "", PurePosixPath(address.path).name)
     if _is_general(stem) and address.kind != "https":
         stem = address.place.split("/")[1 if "/" in address.place else 0]
-    return _as_name(stem)
+    return _clean_name(stem)
 
 
-def _as_name(text: str) -> str:
+def _clean_name(text: str) -> str:
     name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-")[:64]
     return name or "model"
 
 
-def _text(ports: ModelPorts, folder: Path, notes: dict[str, str]) -> TextInput | None:
+def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) -> TextSpec | None:
     """The feeds of text, where a tokenizer lies beside the model and one of them looks like ids."""
     tokenizer, vocabulary = folder / "tokenizer.json", folder / "vocab.txt"
-    named = TextInput(tokenizer).named([feed.name for feed in ports.feeds])
+    named = TextSpec(tokenizer).with_feed_names([feed.name for feed in ports.feeds])
     ids = next((feed for feed in ports.feeds if feed.name == named.ids), None)
     if ids is None or ids.shape is None or len(ids.shape) != 2 or ids.dtype not in _IDS:
         return None
     if tokenizer.is_file():
         notes["text"] = f"Found beside the model: {tokenizer.name}. Callers send strings."
-        return TextInput(tokenizer)
+        return TextSpec(tokenizer)
     if vocabulary.is_file():
         notes["text"] = f"Found beside the model: {vocabulary.name}. Check lowercase: a cased model wants false."
-        return TextInput(None, vocabulary)
+        return TextSpec(None, vocabulary)
     return None
 
 
-def _batch(ports: ModelPorts) -> int:
+def _choose_batch(ports: ModelPorts) -> int:
     """The first feed's leading dimension where the model fixes it."""
     first = ports.feeds[0].shape if ports.feeds else None
     size = first[0] if first and len(first) > 1 else None
     return size if size is not None and 1 <= size <= 4096 else 1
 
 
-def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dict[str, str]) -> tuple[FeedSpec, ...]:
+def _draft_feeds(
+    ports: ModelPorts, form: Format, image: ImageSpec | None, notes: dict[str, str]
+) -> tuple[FeedSpec, ...]:
     """Feeds to be named: all of a frozen graph's, of others those with open dimensions besides the batch."""
     feeds: list[FeedSpec] = []
     for port in ports.feeds:
@@ -244,21 +246,21 @@ def _feeds(ports: ModelPorts, form: Format, image: ImageInput | None, notes: dic
         if port.shape is None and not pictured:
             notes[place] = f"Add the shape {port.name} is called with, batch first: the model leaves its rank open."
         elif open_dims and port.shape is not None:
-            leading = _batch(ports)
+            leading = _choose_batch(ports)
             length = (ports.facts and ports.facts.length) or ASSUMED_DIM
             shape = tuple(dim or (leading if i == 0 else length) for i, dim in enumerate(port.shape))
-            notes[f"{place}.shape"] = f"Check: the model says {_shown(port.shape)}; each ? is taken as {length}."
+            notes[f"{place}.shape"] = f"Check: the model says {_format_shape(port.shape)}; each ? is taken as {length}."
         if missing:
             notes[f"{place}.nan"] = "The graph looks for NaN here, as for a missing number: callers may send it."
         feeds.append(FeedSpec(port.name, shape, nan=missing))
     return tuple(feeds)
 
 
-def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool) -> tuple[OutputSpec, ...]:
+def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool) -> tuple[OutputSpec, ...]:
     several = len(ports.fetches) > 1
     any_batch = any(port.shape is None or port.shape[:1] == (None,) for port in ports.feeds)
     outputs = []
-    detection = _detection(ports) if pictures else None
+    detection = _draft_detection(ports) if pictures else None
     if detection:
         outputs.append(detection)
         notes["outputs.0"] = "Named as TensorFlow's detection models do: add labels, the first for class 0."
@@ -270,7 +272,7 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool
             port = replace(port, shape=None)
         ending = ports.facts.endings.get(port.name) if ports.facts else None
         scores = _are_scores(port, ending, ports)
-        outputs.append(_output(port, name, several, scores, ending == "LogSoftmax"))
+        outputs.append(_draft_output(port, name, several, scores, ending == "LogSoftmax"))
         place = f"outputs.{i}"
         if outputs[-1].kind == "classification":
             count = (port.shape or ())[-1]
@@ -297,7 +299,7 @@ def _outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures: bool
     return tuple(outputs)
 
 
-def _detection(ports: ModelPorts) -> OutputSpec | None:
+def _draft_detection(ports: ModelPorts) -> OutputSpec | None:
     """The objects of TensorFlow's Object Detection API, by the names that its exports have."""
     boxes, *others = names = ("detection_boxes", "detection_scores", "detection_classes", "num_detections")
     if not {fetch.name for fetch in ports.fetches}.issuperset(names):
@@ -314,7 +316,7 @@ def _are_scores(port: PortInfo, ending: str | None, ports: ModelPorts) -> bool:
     return ending in (None, "Softmax", "LogSoftmax") or "logit" in port.name.lower()
 
 
-def _output(port: PortInfo, name: str, several: bool, are_scores: bool, logarithms: bool) -> OutputSpec:
+def _draft_output(port: PortInfo, name: str, several: bool, are_scores: bool, logarithms: bool) -> OutputSpec:
     own = port.name if several else name
     fetch = port.name if several else None
     shape = port.shape
@@ -333,5 +335,5 @@ def _output(port: PortInfo, name: str, several: bool, are_scores: bool, logarith
     return OutputSpec(own, fetch, "classification", (), "softmax" if softmax else "none", min(TOP_K, classes))
 
 
-def _shown(shape: tuple[int | None, ...]) -> str:
+def _format_shape(shape: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from builder.config import ImageInput
+from builder.config import ImageSpec
 from builder.importers.image_families import add_preprocessing
 from builder.importers.input_scaling import InputScaling
 from builder.importers.ports import ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
@@ -19,7 +19,7 @@ _SMALLEST_SIDE, _LONGEST = 16, 3
 """A grey feed with a side below the first, and the other more than so many times as long, is no image: MFCCs are."""
 
 
-def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageInput | None:
+def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpec | None:
     """Draft [image] for the first feed that looks like images, channels last, of the model ``name``."""
     feed = next((feed for feed in ports.feeds if _is_image(feed, name)), None)
     if feed is None or feed.shape is None:
@@ -33,7 +33,7 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageInp
             notes[f"image.{key}"] = f"Check: the model leaves its {key} open; {other} is assumed."
     if channels == 3 and not (scaling and scaling.reverses):
         notes["image.mode"] = 'Check: a model trained on BGR (OpenCV, Caffe weights) wants channel_order = "bgr".'
-    image = ImageInput(
+    image = ImageSpec(
         feed=feed.name if len(ports.feeds) > 1 else None,
         width=width or assumed[1],
         height=height or assumed[0],
@@ -52,13 +52,13 @@ def _is_image(feed: PortInfo, name: str) -> bool:
     return channels == 3 or sides[0] >= _SMALLEST_SIDE or sides[1] <= _LONGEST * sides[0]
 
 
-def _choose_scale(image: ImageInput, scaling: InputScaling | None, family: str, notes: dict[str, str]) -> ImageInput:
+def _choose_scale(image: ImageSpec, scaling: InputScaling | None, family: str, notes: dict[str, str]) -> ImageSpec:
     """Add to ``image`` what the graph leaves to do with pixels of 0..255, and to ``notes`` why."""
     if scaling and scaling.scales:
         if scaling.expects_levels:
-            notes["image.scale"] = f"The graph scales pixels of 0..255 itself: {scaling.describe()}."
+            notes["image.scale"] = f"The graph scales pixels of 0..255 itself: {scaling.describe_steps()}."
             return image
-        notes["image.scale"] = f"The graph wants 0..1, by its constants: {scaling.describe()}."
+        notes["image.scale"] = f"The graph wants 0..1, by its constants: {scaling.describe_steps()}."
         return replace(image, scale=(1 / 255,))
     if family and image.channels == 3:
         del notes["image.mode"]

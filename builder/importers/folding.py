@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from builder.base.tf import loaded_graph, reference_session, tf
+from builder.base.tf import load_graph, reference_session, tf
 from builder.importers.rewrite import become_constant, called_by, copy_message, keep_reachable, node_of
 from builder.importers.rewrites import rewrite_of
 
@@ -44,23 +44,23 @@ def fold_constants(definition: Any, fetches: Collection[str], feeds: Collection[
     """
     result = copy_message(definition)
     functions = {f.signature.name for f in result.library.function}
-    _fold(result.node, set(map(node_of, fetches)), set(map(node_of, feeds)), functions, lambda name: name)
+    _fold_nodes(result.node, set(map(node_of, fetches)), set(map(node_of, feeds)), functions, lambda name: name)
     for function in result.library.function:
         fetched = set(map(node_of, function.ret.values()))
-        renamed = _fold(function.node_def, fetched, set(), functions, lambda name: f"{name}:output:0")
+        renamed = _fold_nodes(function.node_def, fetched, set(), functions, lambda name: f"{name}:output:0")
         for output, tensor in function.ret.items():
             if node_of(tensor) in renamed:
                 function.ret[output] = renamed[node_of(tensor)]
     return keep_reachable(result, fetches, feeds)
 
 
-def _fold(
+def _fold_nodes(
     nodes: Any, fetched: set[str], fed: set[str], functions: set[str], tensor_of: Callable[[str], str]
 ) -> Mapping[str, str]:
     """Replace nodes by constants where they stand. Returns their names, and how readers call what they give."""
     named = {node.name: node for node in nodes if _may_be_known(node, functions) and node.name not in fed}
-    known = _closed(named)
-    wanted = _inexact(known) | _find_predicates(nodes, known)
+    known = _find_constant_nodes(named)
+    wanted = _find_inexact(known) | _find_predicates(nodes, known)
     if not wanted:
         return {}
     graph_def = tf.compat.v1.GraphDef()
@@ -69,8 +69,8 @@ def _fold(
         copy.CopyFrom(node)
         copy.input[:] = [node_of(tensor) for tensor in node.input]
     try:
-        graph = loaded_graph(graph_def)
-        small = _small(graph)
+        graph = load_graph(graph_def)
+        small = _find_small(graph)
         read = {node_of(t) for node in nodes if node.name not in small for t in node.input if not t.startswith("^")}
         ends = sorted(wanted & small & (read | fetched))
         with reference_session(graph) as session:
@@ -102,7 +102,7 @@ def _may_be_known(node: Any, functions: set[str]) -> bool:
     )
 
 
-def _closed(named: Mapping[str, Any]) -> dict[str, Any]:
+def _find_constant_nodes(named: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the nodes that depend on no others, and on a constant."""
     known: dict[str, Any] = {}
     waiting: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ def _closed(named: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _inexact(known: Mapping[str, Any]) -> set[str]:
+def _find_inexact(known: Mapping[str, Any]) -> set[str]:
     """Those of the nodes that XLA would give other bits: ``known`` has nodes after those that they read."""
     found: set[str] = set()
     for name, node in known.items():
@@ -142,7 +142,7 @@ def _find_predicates(nodes: Any, known: Mapping[str, Any]) -> set[str]:
     return {name for name in map(node_of, tensors) if name in known and known[name].op != "Const"}
 
 
-def _small(graph: Any) -> set[str]:
+def _find_small(graph: Any) -> set[str]:
     """Names of operations whose result, and whatever it is made of, is not too large to be computed and kept."""
     sizes: dict[str, int] = {}
     for operation in graph.get_operations():

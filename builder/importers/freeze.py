@@ -10,32 +10,32 @@ from typing import Any
 from builder.base.arrays import save_arrays
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.base.tf import loaded_graph, tensorflow, tf
+from builder.base.tf import import_tensorflow, load_graph, tf
 from builder.config import ModelSpec
 from builder.config.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.dead_code import remove_dead_code
-from builder.importers.graph import MODEL_SCOPE, ExampleInput, FrozenGraph, Port, StringInput
+from builder.importers.graph import MODEL_SCOPE, ExamplePort, FrozenGraph, GraphPort, StringPort
 from builder.importers.index_ranges import find_index_ranges
 from builder.importers.loaded import RawGraph, Shape
-from builder.importers.postprocess import ending, finish
+from builder.importers.postprocess import apply_ending, find_ending
 from builder.importers.preprocess import image_to_input, sound_to_input
 from builder.importers.rewrite import (
-    canonical,
+    find_reachable,
     inline_calls,
     keep_called_functions,
     keep_reachable,
+    make_canonical,
+    map_node_inputs,
     node_of,
-    reachable,
-    reads,
     without_side_effects,
 )
 from builder.importers.rewrites.apply_rewrites import needs_rewriting, rewrite_ops
-from builder.importers.rewrites.layout import for_a_cpu
-from builder.importers.shape_bounds import Bounded, bounds
+from builder.importers.rewrites.layout import choose_cpu_rewrite
+from builder.importers.shape_bounds import BoundedShape, bound_shapes
 from builder.importers.shapes import CAST
 from builder.importers.variables_state import spec_of, without_debugging
-from builder.importers.xla_ops import kernels, look
+from builder.importers.xla_ops import find_kernels, inspect_ops
 
 
 def write_frozen(
@@ -44,8 +44,8 @@ def write_frozen(
     fetches: Mapping[str, str],
     spec: ModelSpec,
     folder: Path,
-    strings: tuple[StringInput, ...] = (),
-    examples: ExampleInput | None = None,
+    strings: tuple[StringPort, ...] = (),
+    examples: ExamplePort | None = None,
 ) -> FrozenGraph:
     """The model with static feeds, preprocessing and activations, on disk. It may run, so its ops have to be allowed.
 
@@ -60,100 +60,103 @@ def write_frozen(
     pure = without_debugging if raw.states else without_side_effects
     # Canonical before as well: the notes include shapes that are no longer true.
     source = pure(keep_reachable(source, tensors, raw.feeds.values()))
-    source = canonical(keep_reachable(source, tensors, raw.feeds.values()))
+    source = make_canonical(keep_reachable(source, tensors, raw.feeds.values()))
     source = remove_dead_code(source, tensors, raw.feeds.values(), pure)
     _refuse_loose_placeholders(source, tensors, raw.feeds)
     media = spec.image or spec.audio
     media_feed = (media.feed or next(iter(raw.feeds))) if media else None
     with tf.Graph().as_default() as graph:
         inputs: dict[str, Any] = {}
-        feeds: list[Port] = []
+        feeds: list[GraphPort] = []
         for name, tensor in raw.feeds.items():
             dtype = _dtype_of(source, tensor)
             if (image := spec.image) is not None and name == media_feed:
                 port = TensorSpec(name, "uint8", (spec.batch, image.height, image.width, image.channels))
-                placeholder = _placeholder(port)
+                placeholder = _make_placeholder(port)
                 with tf.name_scope("preprocess"):
                     inputs[tensor] = image_to_input(placeholder, image, dtype, shapes[name])
             elif (audio := spec.audio) is not None and name == media_feed:
                 port = TensorSpec(name, "float32", (spec.batch, audio.length))
-                placeholder = _placeholder(port)
+                placeholder = _make_placeholder(port)
                 with tf.name_scope("preprocess"):
                     inputs[tensor] = sound_to_input(placeholder, audio, dtype, shapes[name])
             else:
                 port = TensorSpec(name, "float32" if dtype.name in CAST else dtype.name, shapes[name])
-                placeholder = _placeholder(port)
+                placeholder = _make_placeholder(port)
                 inputs[tensor] = placeholder if placeholder.dtype == dtype else tf.cast(placeholder, dtype)
-            feeds.append(Port(port, placeholder.name))
-        found = _import(source, inputs, tensors)
+            feeds.append(GraphPort(port, placeholder.name))
+        found = _import_graph(source, inputs, tensors)
         results = {}
         for (visible, _), scores in zip(fetches.items(), found, strict=True):
             with tf.name_scope("activation"):
-                answer = finish(scores, ending(spec, visible, len(fetches)), visible)
+                answer = apply_ending(scores, find_ending(spec, visible, len(fetches)), visible)
             if answer.dtype.name in CAST:
                 answer = tf.cast(answer, tf.float32)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
         first = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
         specs = _fetch_specs(graph.as_graph_def(), feeds, results, first, spec)
-        ports = tuple(Port(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
+        ports = tuple(GraphPort(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
-        feeds = _with_ranges(graph, feeds, ports, raw.ranges)
-    pruned = _pruned(complete, ports, feeds)
-    if needs_rewriting(pruned, for_a_cpu):  # TensorFlow is to answer with this graph
-        runnable = rewrite_ops(pruned, for_a_cpu).definition
-        pruned = _pruned(inline_calls(runnable, [p.tensor for p in (*ports, *feeds)]), ports, feeds)
+        feeds = _add_ranges(graph, feeds, ports, raw.ranges)
+    pruned = _prune_graph(complete, ports, feeds)
+    if needs_rewriting(pruned, choose_cpu_rewrite):  # TensorFlow is to answer with this graph
+        runnable = rewrite_ops(pruned, choose_cpu_rewrite).definition
+        pruned = _prune_graph(inline_calls(runnable, [p.tensor for p in (*ports, *feeds)]), ports, feeds)
     there = {n.name for n in pruned.node if n.op == "Const"}
     variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
-    states = tuple(Port(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
+    states = tuple(GraphPort(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
     frozen = FrozenGraph(
         folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples=examples
     )
     folder.mkdir(parents=True, exist_ok=True)
-    if needs_rewriting(pruned) and (rewritten := _rewritten(pruned, [p.tensor for p in (*ports, *feeds)])) is not None:
+    if (
+        needs_rewriting(pruned)
+        and (rewritten := _rewrite_graph(pruned, [p.tensor for p in (*ports, *feeds)])) is not None
+    ):
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))
-        pruned = _pruned(rewritten, ports, feeds)
+        pruned = _prune_graph(rewritten, ports, feeds)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
-    frozen.config_path.write_text(_config(frozen))
+    frozen.config_path.write_text(_format_config(frozen))
     if states:
         save_arrays(frozen.state_path, {str(i): first[state.tensor] for i, state in enumerate(states)})
     frozen.save()
     return frozen
 
 
-def _with_ranges(
-    graph: Any, feeds: list[Port], fetches: tuple[Port, ...], hidden: Mapping[str, tuple[IndexRange, ...]]
-) -> list[Port]:
+def _add_ranges(
+    graph: Any, feeds: list[GraphPort], fetches: tuple[GraphPort, ...], hidden: Mapping[str, tuple[IndexRange, ...]]
+) -> list[GraphPort]:
     """Return ``feeds`` with the ranges of the indices in them. ``hidden``: those that the graph does not show."""
     inputs = {op.name: [tensor.op.name for tensor in op.inputs] for op in graph.get_operations()}
-    run = reachable([node_of(port.tensor) for port in fetches], inputs)
+    run = find_reachable([node_of(port.tensor) for port in fetches], inputs)
     operations = [op for op in graph.get_operations() if op.name in run]
     ranges = find_index_ranges(operations, {port.tensor: port.spec for port in feeds})
     all_ranges = {port.tensor: hidden.get(port.spec.name, ()) for port in feeds} | ranges
     return [replace(port, spec=replace(port.spec, ranges=all_ranges[port.tensor])) for port in feeds]
 
 
-def _pruned(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:
+def _prune_graph(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[GraphPort]) -> Any:
     pruned = keep_reachable(graph_def, [p.tensor for p in fetches], [p.tensor for p in feeds])
-    pruned = canonical(keep_called_functions(_cut(pruned, fetches, feeds)))
+    pruned = make_canonical(keep_called_functions(_keep_ports(pruned, fetches, feeds)))
     for node in pruned.node:
         if node.op == "VarHandleOp":  # tfcompile goes by this name, not by the node's
             node.attr["shared_name"].s = node.name.encode()
     return pruned
 
 
-def _rewritten(graph_def: Any, tensors: list[str]) -> Any | None:
+def _rewrite_graph(graph_def: Any, tensors: list[str]) -> Any | None:
     """``graph_def`` with every op that has a rewrite rewritten, or None where each can stay; ``tensors`` stay.
 
     Raises UnsupportedOpsError for an op that cannot be rewritten here, and that XLA has no kernel for.
     """
     found = rewrite_ops(graph_def)
-    refused = [one for one in found.refused if not kernels(one[1])]
+    refused = [one for one in found.refused if not find_kernels(one[1])]
     if refused:
-        raise UnsupportedOpsError(look(graph_def, refused=refused))
+        raise UnsupportedOpsError(inspect_ops(graph_def, refused=refused))
     return inline_calls(found.definition, tensors) if found.changed else None
 
 
-def _placeholder(port: TensorSpec) -> Any:
+def _make_placeholder(port: TensorSpec) -> Any:
     return tf.compat.v1.placeholder(port.dtype, port.shape, name=f"feed/{c_identifier(port.name)}")
 
 
@@ -162,10 +165,10 @@ def _dtype_of(graph_def: Any, tensor: str) -> Any:
     node = next(n for n in graph_def.node if n.name == node_of(tensor))
     if node.op in ("Placeholder", "PlaceholderWithDefault"):
         return tf.dtypes.as_dtype(node.attr["dtype"].type)
-    return loaded_graph(graph_def).get_tensor_by_name(tensor).dtype
+    return load_graph(graph_def).get_tensor_by_name(tensor).dtype
 
 
-def _import(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[Any]:
+def _import_graph(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[Any]:
     try:
         return list(
             tf.import_graph_def(source, input_map=dict(inputs), return_elements=tensors, name=MODEL_SCOPE.rstrip("/"))
@@ -176,7 +179,7 @@ def _import(source: Any, inputs: Mapping[str, Any], tensors: list[str]) -> list[
 
 def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], feeds: Mapping[str, str]) -> None:
     fed = {node_of(t) for t in feeds.values()}
-    needed = _needed(graph_def, tensors, fed)
+    needed = _find_needed(graph_def, tensors, fed)
     loose = sorted(n.name for n in graph_def.node if n.op == "Placeholder" and n.name in needed and n.name not in fed)
     if loose:
         lines = "\n\n".join(f'[[feeds]]\nname = "{name}"' for name in loose)
@@ -186,13 +189,13 @@ def _refuse_loose_placeholders(graph_def: Any, tensors: list[str], feeds: Mappin
         )
 
 
-def _needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
-    return reachable(map(node_of, tensors), reads(graph_def.node) | {name: [] for name in fed})
+def _find_needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
+    return find_reachable(map(node_of, tensors), map_node_inputs(graph_def.node) | {name: [] for name in fed})
 
 
-def _cut(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:
+def _keep_ports(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[GraphPort]) -> Any:
     """Only what fetches need, and every feed even if nothing reads it: it is part of the ABI."""
-    needed = _needed(graph_def, [p.tensor for p in fetches], set()) | {node_of(p.tensor) for p in feeds}
+    needed = _find_needed(graph_def, [p.tensor for p in fetches], set()) | {node_of(p.tensor) for p in feeds}
     kept = [n for n in graph_def.node if n.name in needed]
     del graph_def.node[:]
     graph_def.node.extend(kept)
@@ -200,19 +203,19 @@ def _cut(graph_def: Any, fetches: tuple[Port, ...], feeds: list[Port]) -> Any:
 
 
 def _fetch_specs(
-    definition: Any, feeds: list[Port], results: Mapping[str, Any], state: Mapping[str, Any], spec: ModelSpec
+    definition: Any, feeds: list[GraphPort], results: Mapping[str, Any], state: Mapping[str, Any], spec: ModelSpec
 ) -> dict[str, TensorSpec]:
     """What each of ``results`` of a GraphDef is; XLA and the spec bound a size that the data decides."""
     for name, tensor in results.items():
         if tensor.dtype.name not in ITEM_SIZES:
             raise ImportModelError(f"The output {name!r} is {tensor.dtype.name}, which cannot be passed to a caller.")
     unknown = [name for name, tensor in results.items() if not tensor.shape.is_fully_defined()]
-    found: dict[str, Bounded] = {}
+    found: dict[str, BoundedShape] = {}
     if unknown:
         tensors = [results[name].name for name in unknown]
         if needs_rewriting(definition):
-            definition = _rewritten(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
-        known = bounds(definition, feeds, tensors, state)
+            definition = _rewrite_graph(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
+        known = bound_shapes(definition, feeds, tensors, state)
         found = dict(zip(unknown, known, strict=True))
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches if fetch.max_size is not None}
     for name in most:
@@ -222,7 +225,7 @@ def _fetch_specs(
             )
     specs = {}
     for name, tensor in results.items():
-        one = found[name] if name in found else Bounded(tuple(tensor.shape.as_list()))
+        one = found[name] if name in found else BoundedShape(tuple(tensor.shape.as_list()))
         shape = tuple(
             min(size, most.get(name, size)) if at in one.dynamic else size for at, size in enumerate(one.shape)
         )
@@ -247,8 +250,8 @@ def _with_shapes(results: Mapping[str, Any], specs: Mapping[str, TensorSpec]) ->
         yield TensorSpec(spec.shape_fetch, "int32", (len(spec.shape),)), shape
 
 
-def _config(graph: FrozenGraph) -> str:
-    tensorflow()
+def _format_config(graph: FrozenGraph) -> str:
+    import_tensorflow()
     from google.protobuf import text_format
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 

@@ -26,7 +26,7 @@ _LARGEST_PORTS, _LARGEST_TENSOR = 64 << 20, 1 << 40
 
 
 @dataclass(frozen=True)
-class Port:
+class GraphPort:
     """A feed or fetch: the tensor the caller sees and the GraphDef tensor ("node:index") behind it."""
 
     spec: TensorSpec
@@ -34,7 +34,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class StringInput:
+class StringPort:
     """Strings that callers give, and of which the function makes ``feeds``. ``shape``: of one batch. ``tokens``: the
     feed that has a number for each word of a text, where an answer is of the words.
     """
@@ -46,7 +46,7 @@ class StringInput:
 
 
 @dataclass(frozen=True)
-class ExampleFeature:
+class FeaturePort:
     """A feature of a tf.Example, for the input ``name``; ``default`` where it may be missing: strings, or the base64 of
     numbers' raw little-endian bytes.
     """
@@ -57,19 +57,19 @@ class ExampleFeature:
 
 
 @dataclass(frozen=True)
-class ExampleInput:
+class ExamplePort:
     """Serialized tf.Examples that callers may give in the place of all inputs, called ``name`` by the model."""
 
     name: str
-    features: tuple[ExampleFeature, ...]
+    features: tuple[FeaturePort, ...]
 
 
 @dataclass(frozen=True)
-class Given:
+class CallerInputs:
     """What callers of one signature give in the place of tensors."""
 
-    strings: tuple[StringInput, ...] = ()
-    examples: ExampleInput | None = None
+    strings: tuple[StringPort, ...] = ()
+    examples: ExamplePort | None = None
 
 
 @dataclass(frozen=True)
@@ -83,21 +83,21 @@ class FrozenGraph:
     """
 
     folder: Path
-    feeds: tuple[Port, ...]
-    fetches: tuple[Port, ...]
+    feeds: tuple[GraphPort, ...]
+    fetches: tuple[GraphPort, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     """Constants that were variables of the model: node of graph.pb to the variable's name."""
-    states: tuple[Port, ...] = ()
+    states: tuple[GraphPort, ...] = ()
     """Variables that the graph writes: ``tensor`` is the node of the handle. Their first values: ``state.npz``."""
-    strings: tuple[StringInput, ...] = ()
-    examples: ExampleInput | None = None
+    strings: tuple[StringPort, ...] = ()
+    examples: ExamplePort | None = None
     warnings: tuple[str, ...] = ()
     """As ``ModelPorts`` has them."""
     origin: str = ""  # of a Keras model: what wrote and what read it
 
     @property
-    def given(self) -> Given:
-        return Given(self.strings, self.examples)
+    def caller_inputs(self) -> CallerInputs:
+        return CallerInputs(self.strings, self.examples)
 
     @property
     def graph_path(self) -> Path:
@@ -113,13 +113,13 @@ class FrozenGraph:
         """The GraphDef that TensorFlow answers with: a rewritten one would only agree with itself."""
         return self.original_path if self.original_path.exists() else self.graph_path
 
-    def definition(self) -> Any:
+    def read_definition(self) -> Any:
         """The GraphDef that is compiled, read anew."""
-        return _graph_def(self.graph_path)
+        return _read_graph_def(self.graph_path)
 
-    def reference(self) -> Any:
+    def read_reference(self) -> Any:
         """The GraphDef at ``reference_path``, read anew."""
-        return _graph_def(self.reference_path)
+        return _read_graph_def(self.reference_path)
 
     @property
     def config_path(self) -> Path:
@@ -179,11 +179,13 @@ class FrozenGraph:
             ) from error
 
 
-def _graph_def(path: Path) -> Any:
+def _read_graph_def(path: Path) -> Any:
     return tf.compat.v1.GraphDef.FromString(path.read_bytes())
 
 
-def _require_shapes(feeds: tuple[Port, ...], fetches: tuple[Port, ...], states: tuple[Port, ...]) -> None:
+def _require_shapes(
+    feeds: tuple[GraphPort, ...], fetches: tuple[GraphPort, ...], states: tuple[GraphPort, ...]
+) -> None:
     """The runtime reads how large a fetch is in the one after it. Raises ValueError where that is no shape."""
     if any(port.spec.dynamic for port in (*feeds, *states)):
         raise ValueError("dynamic")

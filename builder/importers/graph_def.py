@@ -11,9 +11,9 @@ from typing import Any
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.base.suggest import did_you_mean
-from builder.base.tf import dtype_name, tensorflow, tf
+from builder.base.tf import dtype_name, import_tensorflow, tf
 from builder.config import FeedSpec, FetchSpec, Source
-from builder.importers.allowed_ops import UnsupportedOpsError, admit, may_admit, output_type
+from builder.importers.allowed_ops import UnsupportedOpsError, admit_graph, may_admit, output_type
 from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
@@ -28,7 +28,7 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
 
     Raises ImportModelError if the file is no GraphDef, still has variables, or lacks a named node.
     """
-    graph_def = _read(path)
+    graph_def = _read_graph(path)
     config_feeds, config_fetches = _read_config(source.config) if source.config else ({}, {})
     feed_tensors = {f.name: tensor_name(f.name) for f in feeds} or {n: t for n, (t, _) in config_feeds.items()}
     for feed in feeds:  # a spec may name the config's feeds instead of nodes, to give a shape
@@ -39,27 +39,29 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     fetch_tensors = {f.name: config_fetches.get(f.name, tensor_name(f.name)) for f in fetches} or config_fetches
     shapes = {name: shape for name, (_, shape) in config_feeds.items()}
     _check_nodes(graph_def, path, {"feed": feed_tensors, "fetch": fetch_tensors})
-    shown_feeds, shown_fetches = _guess(graph_def, feed_tensors, fetch_tensors)
+    shown_feeds, shown_fetches = _guess_ports(graph_def, feed_tensors, fetch_tensors)
     # Training ops, savers and other leftovers need not even be known here.
     known, inside = graph_def, shown_feeds
     try:
-        known, inside = admit(graph_def, [*shown_fetches.values()], shown_feeds)
-        infos = _infos(known, path, inside, shown_fetches, shapes)
+        known, inside = admit_graph(graph_def, [*shown_fetches.values()], shown_feeds)
+        infos = _describe_ports(known, path, inside, shown_fetches, shapes)
         values = propose_values(known, [*shown_fetches.values()], inside)
         infos = replace(infos, feeds=tuple(replace(port, value=values.get(port.name)) for port in infos.feeds))
     except UnsupportedOpsError:  # which whoever freezes the graph meets again
-        infos = ModelPorts(_told(graph_def, shown_feeds, shapes), _told(graph_def, shown_fetches, {}))
+        infos = ModelPorts(
+            _read_declared_ports(graph_def, shown_feeds, shapes), _read_declared_ports(graph_def, shown_fetches, {})
+        )
 
     def freeze(chosen: Mapping[str, Shape]) -> RawGraph:
         if not feed_tensors or not fetch_tensors:
-            raise ImportModelError(_unnamed(path, infos, bool(feed_tensors), bool(fetch_tensors)))
+            raise ImportModelError(_explain_missing_ports(path, infos, bool(feed_tensors), bool(fetch_tensors)))
         return RawGraph(known, inside, fetch_tensors)
 
     return LoadedModel(infos, freeze)
 
 
-def _read(path: Path) -> Any:
-    tensorflow()
+def _read_graph(path: Path) -> Any:
+    import_tensorflow()
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
 
@@ -85,7 +87,7 @@ def _read(path: Path) -> Any:
 
 def _read_config(path: Path) -> tuple[dict[str, tuple[str, Shape | None]], dict[str, str]]:
     """Feeds (tensor and shape) and fetches (tensor) of a tf2xla.Config, by its name or else the node's."""
-    tensorflow()
+    import_tensorflow()
     from google.protobuf import text_format
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 
@@ -102,12 +104,12 @@ def _read_config(path: Path) -> tuple[dict[str, tuple[str, Shape | None]], dict[
     feeds = {}
     for feed in config.feed:
         shape = tuple(d.size for d in feed.shape.dim) if feed.HasField("shape") else None
-        feeds[feed.name or _short(feed.id)] = (f"{feed.id.node_name}:{feed.id.output_index}", shape)
-    fetches = {f.name or _short(f.id): f"{f.id.node_name}:{f.id.output_index}" for f in config.fetch}
+        feeds[feed.name or _shorten_name(feed.id)] = (f"{feed.id.node_name}:{feed.id.output_index}", shape)
+    fetches = {f.name or _shorten_name(f.id): f"{f.id.node_name}:{f.id.output_index}" for f in config.fetch}
     return feeds, fetches
 
 
-def _short(identity: Any) -> str:
+def _shorten_name(identity: Any) -> str:
     name = str(identity.node_name)
     return f"{name}:{identity.output_index}" if identity.output_index else name
 
@@ -124,7 +126,7 @@ def _check_nodes(graph_def: Any, path: Path, ports: Mapping[str, Mapping[str, st
         raise ImportModelError("\n".join(problems))
 
 
-def _guess(
+def _guess_ports(
     graph_def: Any, feeds: Mapping[str, str], fetches: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """``feeds`` and ``fetches``; where there are none, what ``coldforge init`` proposes.
@@ -143,7 +145,7 @@ def _may_be_fetch(node: Any) -> bool:
     return node.op not in _NO_RESULT and not re.search("(^|/)(pred_id|switch_[tf])$", node.name)  # ends of tf.cond
 
 
-def _infos(
+def _describe_ports(
     graph_def: Any,
     path: Path,
     feeds: Mapping[str, str],
@@ -174,7 +176,9 @@ def _infos(
         )
 
 
-def _told(graph_def: Any, ports: Mapping[str, str], shapes: Mapping[str, Shape | None]) -> tuple[PortInfo, ...]:
+def _read_declared_ports(
+    graph_def: Any, ports: Mapping[str, str], shapes: Mapping[str, Shape | None]
+) -> tuple[PortInfo, ...]:
     """The ports of a graph that is not to be read by TensorFlow: what their own nodes say."""
     nodes = {node.name: node for node in graph_def.node}
     found = []
@@ -188,7 +192,7 @@ def _told(graph_def: Any, ports: Mapping[str, str], shapes: Mapping[str, Shape |
     return tuple(found)
 
 
-def _unnamed(path: Path, infos: ModelPorts, has_feeds: bool, has_fetches: bool) -> str:
+def _explain_missing_ports(path: Path, infos: ModelPorts, has_feeds: bool, has_fetches: bool) -> str:
     lines = [f"A frozen graph does not say what goes in and out. Name it in model.toml ({path.name} suggests):"]
     if not has_feeds:
         for port in infos.feeds:

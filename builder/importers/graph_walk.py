@@ -9,7 +9,7 @@ from builder.importers.graph import MODEL_SCOPE
 from builder.importers.rewrite import called_by
 
 
-def walk(definition: Any) -> Iterator[tuple[str, Any]]:
+def walk_nodes(definition: Any) -> Iterator[tuple[str, Any]]:
     """Every node of a GraphDef, with its path in the model.
 
     A function's nodes come once, under the node that calls it first.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from builder.config import ImageInput
+from builder.config import ImageSpec
 
 FAMILIES = {
     "keras.applications' ResNetV2": (r"conv2_block1_preact_bn", "tf"),
@@ -31,7 +31,7 @@ def find_family(nodes: Iterable[str]) -> str:
     return next(has_layer, "")
 
 
-def add_preprocessing(image: ImageInput, family: str) -> ImageInput:
+def add_preprocessing(image: ImageSpec, family: str) -> ImageSpec:
     """Add to ``image`` what ``preprocess_input`` of the ``family`` does."""
     mode = FAMILIES[family][1]
     if mode == "tf":

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.base.tf import tensorflow, tf
+from builder.base.tf import import_tensorflow, tf
 from builder.config.tensor import INTEGERS, IndexRange, TensorSpec, integer_limits
 from builder.importers.rewrites.constant_nodes import constant_of
 
@@ -53,10 +53,10 @@ def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]
     tracer = _Tracer(feeds)
     low, high = np.full(tracer.count + 1, _LOWEST), np.full(tracer.count + 1, _HIGHEST)
     for op in operations:
-        if op.type not in _CHECKS or not _looks_at_indices(op) or not any(map(tracer.trace, op.inputs)):
+        if op.type not in _CHECKS or not _looks_at_indices(op) or not any(map(tracer.trace_elements, op.inputs)):
             continue
         for number, least, greatest in _CHECKS[op.type](op):
-            elements = tracer.trace(op.inputs[number])
+            elements = tracer.trace_elements(op.inputs[number])
             ends = elements and _ends_before(elements, np.asarray(least, np.int64), np.asarray(greatest, np.int64))
             if elements and ends:
                 np.maximum.at(low, elements.numbers, np.broadcast_to(ends[0], elements.numbers.shape))
@@ -109,32 +109,32 @@ class _Tracer:
                 self._traced[name] = _Elements(numbers, exact=_EXACT.get(spec.dtype))
                 self.count += spec.elements
 
-    def trace(self, tensor: Any) -> _Elements | None:
+    def trace_elements(self, tensor: Any) -> _Elements | None:
         """Find the elements that ``tensor`` consists of; None where there are none that are known."""
         stack = [(tensor, False)]  # a long chain is too deep for recursion
         while stack:
             one, traced_inputs = stack.pop()
             if traced_inputs:
-                self._traced[one.name] = self._trace(one)
+                self._traced[one.name] = self._trace_op(one)
             elif one.name not in self._traced:
                 self._traced[one.name] = None  # a loop leads back here
                 stack.append((one, True))
                 stack += [(source, False) for source in one.op.inputs if one.op.type in _FOLLOWED]
         return self._traced[tensor.name]
 
-    def _trace(self, tensor: Any) -> _Elements | None:
+    def _trace_op(self, tensor: Any) -> _Elements | None:
         op = tensor.op
         if op.type in _UNCHANGED:
-            return self.trace(op.inputs[0])
+            return self.trace_elements(op.inputs[0])
         if op.type == "Cast":
-            return _cast(self.trace(op.inputs[0]), op.inputs[0].dtype, tensor.dtype)
+            return _trace_cast(self.trace_elements(op.inputs[0]), op.inputs[0].dtype, tensor.dtype)
         if op.type == "SelectV2":
             return self._trace_wrapped(op)
         return self._trace_moved(tensor) if op.type in _MOVED and _is_small(tensor) else None
 
     def _trace_moved(self, tensor: Any) -> _Elements | None:
         op = tensor.op
-        traced = {number: self.trace(op.inputs[number]) for number in _moved_inputs(op)}
+        traced = {number: self.trace_elements(op.inputs[number]) for number in _moved_inputs(op)}
         histories = {(one.wrap, one.exact) for one in traced.values() if one is not None}
         if len(histories) != 1:
             return None
@@ -149,12 +149,12 @@ class _Tracer:
                 values.append(np.zeros(one.shape, np.int64) if _is_small(one) else None)
         if any(value is None for value in values):
             return None
-        return _Elements(_run(op, values)[tensor.value_index], *histories.pop())
+        return _Elements(_run_on_numbers(op, values)[tensor.value_index], *histories.pop())
 
     def _trace_wrapped(self, op: Any) -> _Elements | None:
         """Trace ``where(i < 0, i + n, i)``, which takes negative indices as NumPy does."""
         condition, added, _ = (tensor.op for tensor in op.inputs)
-        elements = self.trace(op.inputs[2])
+        elements = self.trace_elements(op.inputs[2])
         if elements is None or elements.wrap or (condition.type, added.type) != ("Less", "AddV2"):
             return None
         (less, zero), (index, size) = condition.inputs, added.inputs
@@ -164,7 +164,7 @@ class _Tracer:
         return replace(elements, wrap=int(size.item())) if {less.name, index.name} == {op.inputs[2].name} else None
 
 
-def _cast(elements: _Elements | None, source: Any, target: Any) -> _Elements | None:
+def _trace_cast(elements: _Elements | None, source: Any, target: Any) -> _Elements | None:
     """Return ``elements`` after a cast that keeps whole numbers, but for large ones; None after another.
 
     The range of an index that is cast to int32 is that of its own type: 2**32 + 3, of which TensorFlow makes 3, is
@@ -192,11 +192,11 @@ def _moved_inputs(op: Any) -> list[int]:
     return [number for number, name in enumerate(types) if name in _MOVED_TYPES]
 
 
-def _run(op: Any, values: Iterable[Any]) -> list[Array]:
+def _run_on_numbers(op: Any, values: Iterable[Any]) -> list[Array]:
     """Have TensorFlow run ``op`` on int64 in the place of what it moves."""
     from tensorflow.python.eager import context, execute
 
-    tensorflow()
+    import_tensorflow()
     moved, attributes = _moved_inputs(op), list[Any]()
     for attribute in op.op_def.attr:
         value = tf.int64 if attribute.name in _MOVED_TYPES else op.get_attr(attribute.name)
@@ -236,30 +236,30 @@ def _join_ranges(low: Array, high: Array, feed: TensorSpec) -> Iterator[IndexRan
             yield IndexRange(start, end - start, period, least, greatest)
 
 
-def _sizes(tensor: Any) -> Array:
+def _read_sizes(tensor: Any) -> Array:
     """Return the shape of ``tensor``; a size that is not known is no limit."""
     return np.array([_HIGHEST if size is None else size for size in tensor.shape.as_list()], np.int64)
 
 
-def _constant(tensor: Any, default: int) -> Array:
+def _read_constant(tensor: Any, default: int) -> Array:
     value = constant_of(tensor, {})
     return np.asarray(default if value is None else value, np.int64)
 
 
-def _places(indices: Any, tensor: Any) -> Array:
+def _find_last_places(indices: Any, tensor: Any) -> Array:
     """Return the last place in ``tensor`` that a row of ``indices`` can name."""
     depth = indices.shape[-1]
-    return _sizes(tensor)[:depth] - 1
+    return _read_sizes(tensor)[:depth] - 1
 
 
 def _check_gather(op: Any) -> Iterator[Check]:
-    axis = _constant(op.inputs[2], 0) if op.type == "GatherV2" else 0
-    yield 1, 0, _sizes(op.inputs[0])[axis] - 1
+    axis = _read_constant(op.inputs[2], 0) if op.type == "GatherV2" else 0
+    yield 1, 0, _read_sizes(op.inputs[0])[axis] - 1
 
 
 def _check_strided_slice(op: Any) -> Iterator[Check]:
     """Check single indices, as in ``t[i]``. The ends of other slices may be anything."""
-    sizes, (count,) = _sizes(op.inputs[0]), op.inputs[1].shape
+    sizes, (count,) = _read_sizes(op.inputs[0]), op.inputs[1].shape
     masks = {name: op.get_attr(f"{name}_mask") for name in ("begin", "ellipsis", "new_axis", "shrink_axis")}
     named = [{name for name, mask in masks.items() if mask >> at & 1} for at in range(count or 0)]
     axis, least, greatest = 0, np.full(len(named), _LOWEST), np.full(len(named), _HIGHEST)
@@ -274,38 +274,38 @@ def _check_strided_slice(op: Any) -> Iterator[Check]:
 
 
 def _check_sparse_segment(op: Any) -> Iterator[Check]:
-    yield 1, 0, _sizes(op.inputs[0])[0] - 1
+    yield 1, 0, _read_sizes(op.inputs[0])[0] - 1
     if op.type.endswith("WithNumSegments"):
-        yield 2, 0, _constant(op.inputs[3], _HIGHEST) - 1
+        yield 2, 0, _read_constant(op.inputs[3], _HIGHEST) - 1
 
 
 _CHECKS: Mapping[str, Callable[[Any], Iterable[Check]]] = {
     "Bincount": lambda op: [(0, 0, _HIGHEST)],
-    "CropAndResize": lambda op: [(2, 0, _sizes(op.inputs[0])[0] - 1)],
+    "CropAndResize": lambda op: [(2, 0, _read_sizes(op.inputs[0])[0] - 1)],
     "DenseBincount": lambda op: [(0, 0, _HIGHEST)],
     "DynamicPartition": lambda op: [(1, 0, op.get_attr("num_partitions") - 1)],
     "Gather": _check_gather,
-    "GatherNd": lambda op: [(1, 0, _places(op.inputs[1], op.inputs[0]))],
+    "GatherNd": lambda op: [(1, 0, _find_last_places(op.inputs[1], op.inputs[0]))],
     "GatherV2": _check_gather,
-    "ReverseSequence": lambda op: [(1, 0, _sizes(op.inputs[0])[op.get_attr("seq_dim")])],
-    "ScatterNd": lambda op: [(0, 0, _places(op.inputs[0], op.outputs[0]))],
-    "Slice": lambda op: [(1, 0, _sizes(op.inputs[0]) - np.maximum(_constant(op.inputs[2], 0), 0))],
-    "SparseSoftmaxCrossEntropyWithLogits": lambda op: [(1, 0, _sizes(op.inputs[0])[1] - 1)],
-    "SparseTensorDenseMatMul": lambda op: [(0, 0, _constant(op.inputs[2], _HIGHEST) - 1)],
-    "SparseToDense": lambda op: [(0, 0, (_sizes(op.outputs[0]) - 1)[() if op.inputs[0].shape.rank else 0])],
+    "ReverseSequence": lambda op: [(1, 0, _read_sizes(op.inputs[0])[op.get_attr("seq_dim")])],
+    "ScatterNd": lambda op: [(0, 0, _find_last_places(op.inputs[0], op.outputs[0]))],
+    "Slice": lambda op: [(1, 0, _read_sizes(op.inputs[0]) - np.maximum(_read_constant(op.inputs[2], 0), 0))],
+    "SparseSoftmaxCrossEntropyWithLogits": lambda op: [(1, 0, _read_sizes(op.inputs[0])[1] - 1)],
+    "SparseTensorDenseMatMul": lambda op: [(0, 0, _read_constant(op.inputs[2], _HIGHEST) - 1)],
+    "SparseToDense": lambda op: [(0, 0, (_read_sizes(op.outputs[0]) - 1)[() if op.inputs[0].shape.rank else 0])],
     "StridedSlice": _check_strided_slice,
-    "UnravelIndex": lambda op: [(0, _LOWEST, _constant(op.inputs[1], _HIGHEST).prod() - 1)],
+    "UnravelIndex": lambda op: [(0, _LOWEST, _read_constant(op.inputs[1], _HIGHEST).prod() - 1)],
     **dict.fromkeys(
         [f"SparseSegment{kind}{size}" for kind in ("Mean", "SqrtN", "Sum") for size in ("", "WithNumSegments")],
         _check_sparse_segment,
     ),
     **dict.fromkeys(
         [*(f"TensorScatter{kind}" for kind in ("Add", "Max", "Min", "Sub", "Update")), "ScatterNdNonAliasingAdd"],
-        lambda op: [(1, 0, _places(op.inputs[1], op.inputs[0]))],
+        lambda op: [(1, 0, _find_last_places(op.inputs[1], op.inputs[0]))],
     ),
     **dict.fromkeys(
         [f"UnsortedSegment{kind}" for kind in ("Max", "Min", "Prod", "Sum")],
-        lambda op: [(1, _LOWEST, _sizes(op.outputs[0])[0] - 1)],
+        lambda op: [(1, _LOWEST, _read_sizes(op.outputs[0])[0] - 1)],
     ),
 }
 """Checks of the indices that TensorFlow raises on, by op. Other ops take any index (``OneHot``)."""

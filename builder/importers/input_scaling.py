@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.arrays import Array
-from builder.base.tf import loaded_graph, reference_session, tf
+from builder.base.tf import load_graph, reference_session, tf
 from builder.importers.graph import MODEL_SCOPE
 
 Values = tuple[float, ...]
@@ -62,7 +62,7 @@ class InputScaling:
         means, deviations = np.divide(self.offset, self.scale), np.divide(1, self.scale)
         return bool(np.abs(deviations).max() > _LARGEST_DEVIATION or np.abs(means).max() > _LARGEST_MEAN)
 
-    def describe(self) -> str:
+    def describe_steps(self) -> str:
         """Say the step in words: "divided by 127.5, minus 1"."""
         steps = ["channels reversed"] if self.reverses else []
         steps += [f"resized to {self.size[0]} × {self.size[1]}"] if self.size else []
@@ -81,7 +81,7 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
 
     None where no single affine map of each channel leads to the layers behind.
     """
-    graph = loaded_graph(definition)
+    graph = load_graph(definition)
     start = graph.get_tensor_by_name(tensor)
     while (readers := start.consumers()) and not any(op.name.startswith(MODEL_SCOPE) for op in readers):
         start = readers[0].outputs[0]  # of [image], which stands in front of the model

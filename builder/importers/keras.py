@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import tensorflow, tf
+from builder.base.tf import import_tensorflow, tf
 from builder.config import Source
 from builder.importers.keras_difference import find_difference
 from builder.importers.keras_errors import clean_reason, find_missing_names, is_unsafe
 from builder.importers.keras_file import is_hdf5, read_version
-from builder.importers.keras_reader import Reader, reader_of
-from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, distinct
-from builder.importers.lookup_tables import Table, looked_up
+from builder.importers.keras_reader import Reader, load_reader
+from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, make_names_unique
+from builder.importers.lookup_tables import LookupTable, replace_lookups
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import keep_cases_functional, node_of
-from builder.importers.saved_model import freeze as freeze_saved_model
-from builder.importers.saved_model import meta_graph
+from builder.importers.saved_model import freeze_saved_model as freeze_saved_model
+from builder.importers.saved_model import read_meta_graph
 from builder.importers.shapes import STRING
-from builder.importers.variables_state import written
+from builder.importers.variables_state import find_writers
 
 _TRUST = f"If you trust where it comes from, {HOW_TO_TRUST}."
 
@@ -38,35 +38,35 @@ def open_keras(source: Source, path: Path) -> LoadedModel:
             "Otherwise save it again as .keras or SavedModel."
         )
     version = read_version(path)
-    reader, model = _read(source, path, version)
+    reader, model = _read_model(source, path, version)
     if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
         raise ImportModelError(
             f"{path.name} holds a {type(model).__name__} without fixed inputs and outputs. "
             f"Call it once on an example and save it with {reader.export_call}, then use that SavedModel."
         )
     inputs, outputs = [_layer_name(t) for t in model.inputs], _fetch_names(model)
-    feeds, fetches = distinct(inputs), distinct(outputs)
+    feeds, fetches = make_names_unique(inputs), make_names_unique(outputs)
     batch = _can_change_batch(reader, model)
     ports = ModelPorts(
-        tuple(_port(n, t, batch) for n, t in zip(feeds, model.inputs, strict=True)),
-        tuple(_port(n, t, batch) for n, t in zip(fetches, model.outputs, strict=True)),
+        tuple(_describe_port(n, t, batch) for n, t in zip(feeds, model.inputs, strict=True)),
+        tuple(_describe_port(n, t, batch) for n, t in zip(fetches, model.outputs, strict=True)),
         warnings=(*describe_renames("input", inputs, feeds), *describe_renames("output", outputs, fetches)),
         origin=f"written by {f'Keras {version}' if version else 'an unknown Keras'}, read by {reader.title}",
     )
-    return LoadedModel(ports, lambda shapes: _freeze(reader, model, ports, shapes))
+    return LoadedModel(ports, lambda shapes: _trace_model(reader, model, ports, shapes))
 
 
-def _read(source: Source, path: Path, version: str | None) -> tuple[Reader, Any]:
+def _read_model(source: Source, path: Path, version: str | None) -> tuple[Reader, Any]:
     """Load the model with ``source.keras``, or the Keras that wrote it. Raises ImportModelError."""
     major = source.keras or (version and (2 if version.partition(".")[0] == "2" else 3))
     if major:
-        reader = reader_of(major)
-        return reader, _load(reader, source, path)
+        reader = load_reader(major)
+        return reader, _load_model(reader, source, path)
     models: list[tuple[Reader, Any]] = []
     failures: list[ImportModelError] = []
-    for reader in (reader_of(3), reader_of(2)):
+    for reader in (load_reader(3), load_reader(2)):
         try:
-            models.append((reader, _load(reader, source, path)))
+            models.append((reader, _load_model(reader, source, path)))
         except ImportModelError as error:
             failures.append(error)
     if not models:
@@ -79,9 +79,9 @@ def _read(source: Source, path: Path, version: str | None) -> tuple[Reader, Any]
     return models[0]
 
 
-def _load(reader: Reader, source: Source, path: Path) -> Any:
+def _load_model(reader: Reader, source: Source, path: Path) -> Any:
     try:
-        return reader.read(source, path)
+        return reader.read_model(source, path)
     except Exception as error:
         if is_unsafe(error):
             raise ImportModelError(
@@ -109,7 +109,9 @@ def _can_change_batch(reader: Reader, model: Any) -> bool:
         return False
     specs = [tf.TensorSpec((1, *t.shape[1:]), getattr(t.dtype, "name", t.dtype)) for t in model.inputs]
     try:
-        concrete = tf.function(lambda *flat: reader.call(model, flat), autograph=False).get_concrete_function(*specs)
+        concrete = tf.function(lambda *flat: reader.call_model(model, flat), autograph=False).get_concrete_function(
+            *specs
+        )
     except Exception:  # whatever it is, the model says which batch it runs for
         return False
     return all(t.shape.rank and t.shape[0] == 1 for t in concrete.outputs)
@@ -130,14 +132,14 @@ def _fetch_names(model: Any) -> list[str]:
     return [_layer_name(t) for t in model.outputs]
 
 
-def _port(name: str, tensor: Any, any_batch: bool) -> PortInfo:
+def _describe_port(name: str, tensor: Any, any_batch: bool) -> PortInfo:
     shape = tuple(tensor.shape)
     return PortInfo(name, str(getattr(tensor.dtype, "name", tensor.dtype)), (None, *shape[1:]) if any_batch else shape)
 
 
-def _freeze(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
+def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
     """Trace inference on static shapes, so that shape arithmetic inside layers folds, and inline every call."""
-    tensorflow()
+    import_tensorflow()
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     # What is cut off in front of a graph with strings is tried with several numbers of items.
@@ -147,9 +149,9 @@ def _freeze(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, 
         for p in ports.feeds
     ]
     try:
-        function = tf.function(lambda *flat: reader.call(model, flat), autograph=False)
+        function = tf.function(lambda *flat: reader.call_model(model, flat), autograph=False)
         concrete = function.get_concrete_function(*specs)
-        if written(concrete.graph.as_graph_def()):
+        if find_writers(concrete.graph.as_graph_def()):
             return _freeze_with_state(function, concrete, ports)
         keep_cases_functional(concrete.graph)
         frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
@@ -157,30 +159,30 @@ def _freeze(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, 
         given = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise ImportModelError(f"The model cannot be traced with {given}: {clean_reason(error)}") from error
     handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
-    found: dict[str, Table] = {}
+    found: dict[str, LookupTable] = {}
 
-    def table_of(node: str, keys: Any, values: Any) -> Table | None:
-        table = _table(handles.get(node), keys, values)
+    def table_of(node: str, keys: Any, values: Any) -> LookupTable | None:
+        table = _export_table(handles.get(node), keys, values)
         if table is not None and not table.of_numbers:
             found[node] = table
         return table
 
     return RawGraph(
-        looked_up(frozen.graph.as_graph_def(), table_of),
+        replace_lookups(frozen.graph.as_graph_def(), table_of),
         {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # tables come after them
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
-        _captured(model, concrete),
+        _name_captures(model, concrete),
         tables=found,
         asserts=any(operation.type == "Assert" for operation in concrete.graph.get_operations()),
     )
 
 
-def _table(handle: Any, keys: Any, values: Any) -> Table | None:
+def _export_table(handle: Any, keys: Any, values: Any) -> LookupTable | None:
     """What is in a table that Keras filled when it loaded the model; None where there is none."""
     if handle is None:
         return None
     found = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
-    return Table.of(*(tensor.numpy() for tensor in found))
+    return LookupTable.from_arrays(*(tensor.numpy() for tensor in found))
 
 
 def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGraph:
@@ -195,14 +197,14 @@ def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGr
         holder = tf.Module()
         holder.captured = list(exported.variables)  # what is saved has to hang on something
         tf.saved_model.save(holder, folder, signatures=exported)
-        meta = meta_graph(Path(folder))
+        meta = read_meta_graph(Path(folder))
         definition = meta.signature_def["serving_default"]
         feeds = {p.name: definition.inputs[f"feed_{i}"].name for i, p in enumerate(ports.feeds)}
         fetches = {p.name: definition.outputs[f"fetch_{i}"].name for i, p in enumerate(ports.fetches)}
         return freeze_saved_model(Path(folder), meta, feeds, fetches)
 
 
-def _captured(model: Any, concrete: Any) -> dict[str, str]:
+def _name_captures(model: Any, concrete: Any) -> dict[str, str]:
     """The constants that the model's variables become, each with the variable's name."""
     names = {id(v.handle): name for name, v in named_variables(model)}
     return {node_of(inner.name): names[id(outer)] for outer, inner in concrete.graph.captures if id(outer) in names}

@@ -34,7 +34,7 @@ def find_difference(models: Sequence[tuple[Reader, Any]]) -> str:
         for scale in _SCALES:
             feeds = [_draw_input(tensor, side, scale) for tensor in models[0][1].inputs]
             try:
-                answers = [reader.call(model, feeds) for reader, model in models]
+                answers = [reader.call_model(model, feeds) for reader, model in models]
             except Exception:  # whatever either says: open dimensions of that size don't run, or such indices
                 continue
             if not _agree(*answers):
@@ -50,7 +50,7 @@ def _find_layer(models: Sequence[tuple[Reader, Any]], feeds: Sequence[Any]) -> s
         # A layer that is not in both, or is called more than once, has no one output.
         with contextlib.suppress(KeyError, AttributeError, ValueError):
             inner = [
-                reader.call(reader.package.Model(model.inputs, model.get_layer(layer.name).output), feeds)
+                reader.call_model(reader.package.Model(model.inputs, model.get_layer(layer.name).output), feeds)
                 for reader, model in models
             ]
             if not _agree(*inner):

@@ -39,9 +39,9 @@ class Reader:
         """The line that saves a model of it as a SavedModel; Keras 2 has no ``export`` before 2.13."""
         return "model.save(folder)" if self.major == 2 else "model.export(folder)"
 
-    def read(self, source: Source, path: Path) -> Any:
+    def read_model(self, source: Source, path: Path) -> Any:
         """Load the model at ``path``; its code runs only if ``source.trust``. Raises what the package raises."""
-        with _copied(path, source.weights) as (model, weights), self._patched(source.trust):
+        with _copy_files(path, source.weights) as (model, weights), self._patch_package(source.trust):
             classes = self._find_classes(model)
             if weights:
                 loaded = self.package.models.model_from_json(model.read_text("utf-8"), custom_objects=classes)
@@ -57,7 +57,7 @@ class Reader:
         layers = (str(one.get("class_name")) for one in _iterate_layers(read_config(path)))
         return list(dict.fromkeys(name for name in layers if name not in known))
 
-    def call(self, model: Any, feeds: Sequence[Any]) -> list[Any]:
+    def call_model(self, model: Any, feeds: Sequence[Any]) -> list[Any]:
         """Infer with ``feeds``, in the order of the model's inputs; the answers are in the order of its outputs."""
         tree = tf.nest if self.major == 2 else self.package.tree
         # Sequential hands its call on to a Functional of its own, whose input structure is what counts.
@@ -66,7 +66,7 @@ class Reader:
         return list(tree.flatten(model(packed, training=False)))
 
     @contextlib.contextmanager
-    def _patched(self, trust: bool) -> Iterator[None]:
+    def _patch_package(self, trust: bool) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             if self.major == 2:
                 from builder.importers.keras2_archive import reading_older_archives, refusing_foreign_objects
@@ -90,7 +90,7 @@ class Reader:
         return {name: one for name, one in _find_operations().items() if name in wanted}
 
 
-def reader_of(major: int) -> Reader:
+def load_reader(major: int) -> Reader:
     """Load the package that reads files of that version. Raises EnvironmentSetupError where tf-keras is missing."""
     release = tf.__version__
     if major != 2:
@@ -108,7 +108,7 @@ def reader_of(major: int) -> Reader:
 
 
 @contextlib.contextmanager
-def _copied(path: Path, weights: Path | None) -> Iterator[tuple[Path, Path | None]]:
+def _copy_files(path: Path, weights: Path | None) -> Iterator[tuple[Path, Path | None]]:
     """Copy the files to names that tell Keras how to read them, where tf-keras may open them for writing, as it does.
 
     Before 2.12, Keras wrote HDF5 under any name.

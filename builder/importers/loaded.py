@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from builder.config.tensor import IndexRange, c_identifier
-from builder.importers.lookup_tables import Table
+from builder.importers.lookup_tables import LookupTable
 from builder.importers.ports import ModelPorts
 from builder.importers.variables_state import Variable
 
@@ -31,7 +31,7 @@ class RawGraph:
     fetches: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, Variable] = field(default_factory=dict)
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, LookupTable] = field(default_factory=dict)
     asserts: bool = False  # whether it had assertions, which may be gone
     ranges: Mapping[str, tuple[IndexRange, ...]] = field(default_factory=dict)
     """Ranges of indices that the graph does not show, by feed."""
@@ -45,7 +45,7 @@ class LoadedModel:
     freeze: Callable[[Mapping[str, Shape]], RawGraph]
 
 
-def distinct(names: list[str]) -> list[str]:
+def make_names_unique(names: list[str]) -> list[str]:
     """``names`` with ``_2``, ``_3`` ... added where two would give the same C identifier or macro."""
     seen: set[str] = set()
     result = []

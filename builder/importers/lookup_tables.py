@@ -17,8 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.tf import dtype_of, tf
-from builder.importers.rewrite import called_by, copy_message, node_of, reachable, reads, source_of, stand_in
-from builder.importers.table_files import FILE_FILL, read_file
+from builder.importers.rewrite import (
+    called_by,
+    copy_message,
+    find_reachable,
+    map_node_inputs,
+    node_of,
+    replace_by_function,
+    source_of,
+)
+from builder.importers.table_files import FILE_FILL, read_table_file
 from builder.importers.variables_state import handle_of
 from builder.importers.xla_ops import constant_size
 
@@ -34,14 +42,14 @@ _LARGEST = 100_000_000
 
 
 @dataclass(frozen=True)
-class Table:
+class LookupTable:
     """``keys``: whole numbers, ascending, or strings; each once. ``values``: numbers or strings, one for each key."""
 
     keys: NDArray[Any]
     values: NDArray[Any]
 
     @classmethod
-    def of(cls, keys: NDArray[Any], values: NDArray[Any]) -> Table | None:
+    def from_arrays(cls, keys: NDArray[Any], values: NDArray[Any]) -> LookupTable | None:
         """What was put into a table, or None where it is empty, of something else, or has a key twice."""
         if (
             keys.ndim != 1
@@ -61,7 +69,7 @@ class Table:
         return "O" not in (self.keys.dtype.kind, self.values.dtype.kind)
 
 
-def filled(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -> dict[str, Table]:
+def find_filled_tables(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -> dict[str, LookupTable]:
     """The tables that ``init_ops`` fill from constants or from files, once each, by the node of the table.
 
     ``files``: by the node that holds the name of each. Runs nothing of the graph.
@@ -70,7 +78,7 @@ def filled(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -
     functions = {f.signature.name: f for f in graph_def.library.function}
     tables = {name for name, node in nodes.items() if node.op == "HashTableV2"}
     fills: dict[str, list[tuple[Any, tuple[str, ...]]]] = {}
-    start = reachable(map(node_of, init_ops), reads(graph_def.node))
+    start = find_reachable(map(node_of, init_ops), map_node_inputs(graph_def.node))
     todo: list[tuple[Any, Mapping[str, str]]] = [([nodes[name] for name in start], {name: name for name in nodes})]
     seen: set[tuple[str, ...]] = set()
     while todo:
@@ -87,23 +95,29 @@ def filled(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -
             elif node.op != "Identity":  # which source_of follows
                 for table in tables.intersection(given):
                     fills.setdefault(table, []).append((node, given[1:] if node.op in _FILL else ()))
-    found = {table: _table(nodes[table], *fill[0], nodes, files) for table, fill in fills.items() if len(fill) == 1}
+    found = {
+        table: _read_table(nodes[table], *fill[0], nodes, files) for table, fill in fills.items() if len(fill) == 1
+    }
     return {name: table for name, table in found.items() if table is not None}
 
 
-def _table(
+def _read_table(
     table: Any, fill: Any, given: Sequence[str], nodes: Mapping[str, Any], files: Mapping[str, Path]
-) -> Table | None:
+) -> LookupTable | None:
     """A table filled with two nodes' values, or with the file that a node names."""
     if fill.op == FILE_FILL:
-        return Table.of(*pair) if len(given) == 1 and (pair := read_file(table, fill, files.get(given[0]))) else None
-    found = [_constant(nodes.get(name), nodes) for name in given]
+        return (
+            LookupTable.from_arrays(*pair)
+            if len(given) == 1 and (pair := read_table_file(table, fill, files.get(given[0])))
+            else None
+        )
+    found = [_read_constant(nodes.get(name), nodes) for name in given]
     if len(found) != 2 or found[0] is None or found[1] is None:
         return None
-    return Table.of(found[0], found[1])
+    return LookupTable.from_arrays(found[0], found[1])
 
 
-def _constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArray[Any] | None:
+def _read_constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArray[Any] | None:
     """The value of a constant, or of what is counted out from constants, as the keys of a list of labels are."""
     from tensorflow.python.framework import tensor_util
 
@@ -115,7 +129,9 @@ def _constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArray[An
             return value
         if node.op not in ("Range", "Cast", "Size", "Identity"):
             return None
-        given = [_constant(nodes.get(node_of(tensor)), nodes, depth - 1) for tensor in node.input if tensor[:1] != "^"]
+        given = [
+            _read_constant(nodes.get(node_of(tensor)), nodes, depth - 1) for tensor in node.input if tensor[:1] != "^"
+        ]
         arrays = [array for array in given if array is not None]
         if not arrays or len(arrays) != len(given):
             return None
@@ -130,7 +146,9 @@ def _constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArray[An
         return None
 
 
-def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None], *, into_strings: bool = False) -> Any:
+def replace_lookups(
+    graph_def: Any, table_of: Callable[[str, Any, Any], LookupTable | None], *, into_strings: bool = False
+) -> Any:
     """``graph_def`` with a search in place of each look-up at its top, as far as the table is known.
 
     ``table_of``: a table by its node and the DTypes of keys and values. ``into_strings``: of numbers in tables of
@@ -143,11 +161,13 @@ def looked_up(graph_def: Any, table_of: Callable[[str, Any, Any], Table | None],
         table = table_of(handle_of(node.input[0], nodes), *dtypes)
         if table is not None and (table.of_numbers or (into_strings and table.keys.dtype.kind == "i")):
             name = f"{'labels' if into_strings else 'looked_up'}_{number}"
-            stand_in(node, name, result.library, partial(find, table), node.input[1:], dtypes, dtypes[1:])
+            replace_by_function(
+                node, name, result.library, partial(search_table, table), node.input[1:], dtypes, dtypes[1:]
+            )
     return result
 
 
-def find(table: Table, keys: Any, default: Any) -> Any:
+def search_table(table: LookupTable, keys: Any, default: Any) -> Any:
     """The values of ``keys``, a tensor of any shape, and ``default`` for those that the table lacks."""
     steps = (len(table.keys) - 1).bit_length()
     padding = (0, 2**steps - len(table.keys))

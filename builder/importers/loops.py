@@ -22,7 +22,7 @@ from builder.importers.rewrite import (
     prune_function,
     source_of,
 )
-from builder.importers.strings.frontier import PICTURE_OPS, inner_front
+from builder.importers.strings.frontier import PICTURE_OPS, find_inner_frontier
 
 _LOOPS = {"While", "StatelessWhile"}
 _WHOLE = {"Max", "Mean", "Min", "Prod", "Sum"}
@@ -44,7 +44,7 @@ class _Map:
     made: int
 
 
-def with_loops_in_two(graph_def: Any, probes: Sequence[bytes], least: int) -> Any:
+def split_image_loops(graph_def: Any, probes: Sequence[bytes], least: int) -> Any:
     """``graph_def`` with two loops in the place of each that computes with whole pictures. Leaves its argument alone.
 
     ``probes``: encoded pictures of different sizes; ``least``: numbers of the smallest picture.
@@ -53,20 +53,22 @@ def with_loops_in_two(graph_def: Any, probes: Sequence[bytes], least: int) -> An
     changed = False
     for node in [n for n in result.node if n.op in _LOOPS]:
         functions = {f.signature.name: f for f in result.library.function}
-        loop = _map_of(node, functions)
+        loop = _find_map(node, functions)
         if loop is None or not any(n.op in PICTURE_OPS for n in loop.body.node_def):
             continue
         try:
-            front = inner_front(result, _plain(loop.body), f"{loop.read.name}:0", loop.write.input[2], probes, least)
+            front = find_inner_frontier(
+                result, _copy_without_controls(loop.body), f"{loop.read.name}:0", loop.write.input[2], probes, least
+            )
         except ImportModelError:  # it does not run alone: what it needs besides may come from outside of the loop
             continue
         if front is not None and front.behind & _WHOLE:
-            _split(result, loop, front.tensor, front.dtype, front.shape)
+            _split_loop(result, loop, front.tensor, front.dtype, front.shape)
             changed = True
     return keep_called_functions(result) if changed else graph_def
 
 
-def _map_of(node: Any, functions: Mapping[str, Any]) -> _Map | None:
+def _find_map(node: Any, functions: Mapping[str, Any]) -> _Map | None:
     """The loop of ``node``, where it is a map over strings."""
     strings = tf.string.as_datatype_enum
     body = functions.get(node.attr["body"].func.name)
@@ -84,12 +86,12 @@ def _map_of(node: Any, functions: Mapping[str, Any]) -> _Map | None:
     return _Map(node, body, reads[0], writes[0], given, made)
 
 
-def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int, ...]) -> None:
+def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int, ...]) -> None:
     """``tensor``: of the body, after which the second loop goes on."""
     scope, old = f"{loop.node.name}/pixels", loop.node
     size = f"{scope}/shape"
     become_constant(graph_def.node.add(name=size), np.array(shape, np.int32))
-    first = _body(graph_def, loop, "first")
+    first = _copy_body(graph_def, loop, "first")
     write = next(n for n in first.node_def if n.name == loop.write.name)
     write.input[2] = tensor
     write.attr["element_dtype"].type = dtype
@@ -115,7 +117,7 @@ def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int
     listed.attr["element_dtype"].type = dtype
     listed.attr["shape_type"].type = tf.int32.as_datatype_enum
 
-    second = _body(graph_def, loop, "second")
+    second = _copy_body(graph_def, loop, "second")
     read = next(n for n in second.node_def if n.name == loop.read.name)
     for node in second.node_def:
         node.input[:] = [f"{read.name}:item:0" if given == tensor else given for given in node.input]
@@ -127,15 +129,15 @@ def _split(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int
     old.input[loop.given] = listed.name
 
 
-def _body(graph_def: Any, loop: _Map, which: str) -> Any:
+def _copy_body(graph_def: Any, loop: _Map, which: str) -> Any:
     """A copy of the loop's body, in the library."""
     function = graph_def.library.function.add()
-    function.CopyFrom(_plain(loop.body))
+    function.CopyFrom(_copy_without_controls(loop.body))
     function.signature.name = f"{loop.body.signature.name}_{which}"
     return function
 
 
-def _plain(function: Any) -> Any:
+def _copy_without_controls(function: Any) -> Any:
     """A copy without what only waits for others, as assertions of what is decoded, and without notes of placing."""
     result = copy_message(function)
     result.control_ret.clear()

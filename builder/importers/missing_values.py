@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from builder.importers.graph import Port
-from builder.importers.rewrite import node_of, reachable, reads
+from builder.importers.graph import GraphPort
+from builder.importers.rewrite import find_reachable, map_node_inputs, node_of
 
 _TESTS = frozenset({"Bucketize", "IsFinite", "IsInf", "IsNan"})
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
@@ -19,11 +19,11 @@ _CARRIERS = frozenset({
 """Ops whose output has the NaN of their input."""
 
 
-def find_missing_values(definition: Any, feeds: Sequence[Port]) -> tuple[str, ...]:
+def find_missing_values(definition: Any, feeds: Sequence[GraphPort]) -> tuple[str, ...]:
     """Return the names of the floating-point ``feeds`` that a GraphDef tests for NaN, or sorts into buckets."""
     names = {node_of(port.tensor): port.spec.name for port in feeds if port.spec.dtype.startswith("float")}
-    carried = reads((node for node in definition.node if node.op in _CARRIERS), control=False)
-    tested = reachable(_find_tested(definition.node), carried | {node: [] for node in names})
+    carried = map_node_inputs((node for node in definition.node if node.op in _CARRIERS), control=False)
+    tested = find_reachable(_find_tested(definition.node), carried | {node: [] for node in names})
     return tuple(name for node, name in names.items() if node in tested)
 
 

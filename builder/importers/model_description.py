@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.base.tf import loaded_graph, reference_session
+from builder.base.tf import load_graph, reference_session
 from builder.config import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.importers.graph import FrozenGraph
 from builder.importers.image_families import find_family
@@ -23,7 +23,7 @@ from builder.importers.loaded import LoadedModel
 from builder.importers.missing_values import find_missing_values
 from builder.importers.model_import import freeze_model, open_source
 from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
-from builder.importers.variables_state import assign
+from builder.importers.variables_state import assign_variables
 
 _LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
 """Sizes for open dimensions, in the order in which they are tried."""
@@ -33,7 +33,7 @@ _TRANSPARENT = frozenset({"Cast", "Identity", "IdentityN", "Reshape", "Squeeze"}
 _UNKNOWN = frozenset({"Case", "If", "PartitionedCall", "StatelessIf", "StatelessWhile", "While", "XlaCallModule"})
 
 
-def describe(source: Source, path: Path, *, thorough: bool = False) -> ModelPorts:
+def describe_model(source: Source, path: Path, *, thorough: bool = False) -> ModelPorts:
     """Read what the model at ``path`` takes and gives. Raises ImportModelError.
 
     It is frozen, which takes longer, where it leaves lengths open, or to be ``thorough``.
@@ -50,7 +50,7 @@ def describe(source: Source, path: Path, *, thorough: bool = False) -> ModelPort
 
 def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
     """Find what ``graph`` tells; ``length``: of the dimensions that its model leaves open, where that was tried."""
-    definition = graph.reference()
+    definition = graph.read_reference()
     nodes = {node.name: node for node in definition.node}
     images = [port for port in graph.feeds if len(port.spec.shape) == 4 and port.spec.shape[3] in (1, 3)]
     scalings = (find_scaling(definition, port.spec.name, port.tensor) for port in images)
@@ -83,9 +83,9 @@ def _choose_feed(port: PortInfo, length: int) -> FeedSpec:
 def _can_run(graph: FrozenGraph) -> bool:
     """Tell whether TensorFlow computes answers to zeros, none of them empty."""
     zeros = {port.tensor: np.zeros(port.spec.shape, port.spec.dtype) for port in graph.feeds}
-    loaded = loaded_graph(graph.reference())
+    loaded = load_graph(graph.read_reference())
     with reference_session(loaded) as session:
-        assign(loaded, session, graph.first_state())
+        assign_variables(loaded, session, graph.first_state())
         return all(np.size(value) for value in session.run([port.tensor for port in graph.fetches], zeros))
 
 

@@ -37,15 +37,15 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     channels]. The same model and spec give the same bytes. Raises ImportModelError; UnsupportedOpsError where the graph
     has ops that cannot be compiled, before anything of it runs.
     """
-    from builder.importers.allowed_ops import admit
+    from builder.importers.allowed_ops import admit_graph
     from builder.importers.constant_feeds import with_constant_feeds
     from builder.importers.freeze import write_frozen
     from builder.importers.images.cut_decoding import without_strings
     from builder.importers.strings.cut_strings import cut_words, lengths_of, string_feeds
-    from builder.importers.strings.example_frontend import require_alike
-    from builder.importers.strings.hashed_cross import crossed_fingerprints
-    from builder.importers.strings.integer_hashing import hashed_numbers
-    from builder.importers.strings.integer_lookup import looked_up_as_numbers
+    from builder.importers.strings.example_frontend import require_equal_answers
+    from builder.importers.strings.hashed_cross import replace_crossed_strings
+    from builder.importers.strings.integer_hashing import replace_number_hashes
+    from builder.importers.strings.integer_lookup import replace_number_lookups
     from builder.importers.strings.string_frontend import write_words
     from builder.importers.strings.tf_examples import without_examples
     from builder.importers.strings.token_spans import with_tokens
@@ -58,23 +58,23 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
     raw = loaded.freeze(shapes)
-    raw = looked_up_as_numbers(replace(raw, graph_def=crossed_fingerprints(hashed_numbers(raw.graph_def))))
+    raw = replace_number_lookups(replace(raw, graph_def=replace_crossed_strings(replace_number_hashes(raw.graph_def))))
     words, of_words = None, frozenset[str]()
     strings = string_feeds(raw)
     lengths = lengths_of(spec.feeds, strings)
     if strings:
         words = cut_words(raw, shapes, [raw.fetches[name] for name in fetches.values()], lengths)
-        of_words = _of_words(spec, fetches)
+        of_words = _find_word_fetches(spec, fetches)
         words = with_tokens(words) if of_words else words
         raw, shapes = words.raw, words.shapes
-    definition, feeds = admit(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
+    definition, feeds = admit_graph(raw.graph_def, [raw.fetches[name] for name in fetches.values()], raw.feeds)
     raw = replace(raw, graph_def=definition, feeds=feeds)
     if words:
         write_words(replace(words, raw=raw), list(fetches.values()), folder, of_words)
     if examples:
-        require_alike(examples, words, list(fetches.values()))
+        require_equal_answers(examples, words, list(fetches.values()))
     inputs = words.inputs if words else ()
-    given = examples.input({*raw.feeds, *(one.name for one in inputs)}) if examples else None
+    given = examples.make_input({*raw.feeds, *(one.name for one in inputs)}) if examples else None
     graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, given)
     check_outputs(spec, graph)
     if warnings or origin:
@@ -83,7 +83,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     return graph
 
 
-def _of_words(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
+def _find_word_fetches(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
     """The model's own names of the ``fetches`` that have a row for each word of a text."""
     tagged = [output for output in spec.outputs if output.kind == "tokens"]
     return frozenset(fetches[output.fetch or next(iter(fetches))] for output in tagged)

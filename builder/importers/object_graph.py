@@ -11,22 +11,22 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from builder.base.tf import tensorflow
-from builder.importers.checkpoint import Saved, open_checkpoint
+from builder.base.tf import import_tensorflow
+from builder.importers.checkpoint import SavedVariable, open_checkpoint
 from builder.importers.rewrite import called_by, node_of
 
 _VALUE = "VARIABLE_VALUE"
 
 
-def captured_variables(meta: Any, folder: Path, wanted: Set[str]) -> dict[str, Saved]:
+def find_captured_variables(meta: Any, folder: Path, wanted: Set[str]) -> dict[str, SavedVariable]:
     """Those of the nodes in ``wanted`` that a function captures and whose value the checkpoint in ``folder`` has.
 
     Raises ImportModelError where the checkpoint cannot be read.
     """
-    objects = {node: number for node, number in _captures(meta).items() if node in wanted}
+    objects = {node: number for node, number in _find_captures(meta).items() if node in wanted}
     if not objects:
         return {}
-    tensorflow()
+    import_tensorflow()
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
     from tensorflow.python.trackable.base import OBJECT_GRAPH_PROTO_KEY
@@ -39,17 +39,17 @@ def captured_variables(meta: Any, folder: Path, wanted: Set[str]) -> dict[str, S
             saved = TrackableObjectGraph.FromString(reader.get_tensor(OBJECT_GRAPH_PROTO_KEY))
         except (DecodeError, TypeError):  # damaged, or not text at all
             return {}
-    places = _same_objects(meta.object_graph_def, saved)
-    found: dict[str, Saved] = {}
+    places = _match_objects(meta.object_graph_def, saved)
+    found: dict[str, SavedVariable] = {}
     for node, number in objects.items():
         attributes = saved.nodes[places[number]].attributes if number in places else ()
         key = next((one.checkpoint_key for one in attributes if one.name == _VALUE), "")
         if key in types:
-            found[node] = Saved(key, "", types[key].as_datatype_enum)
+            found[node] = SavedVariable(key, "", types[key].as_datatype_enum)
     return found
 
 
-def _captures(meta: Any) -> dict[str, int]:
+def _find_captures(meta: Any) -> dict[str, int]:
     """The nodes that calls pass to functions as captures, with the numbers of their objects: captures come last."""
     functions = meta.object_graph_def.concrete_functions
     found: dict[str, int] = {}
@@ -62,7 +62,7 @@ def _captures(meta: Any) -> dict[str, int]:
     return found
 
 
-def _same_objects(graph: Any, saved: Any) -> dict[int, int]:
+def _match_objects(graph: Any, saved: Any) -> dict[int, int]:
     """Numbers in ``graph`` to those in ``saved`` of the objects that the same names lead to, from the root on."""
     found: dict[int, int] = {}
     todo = [(0, 0)]

@@ -82,7 +82,7 @@ class ModelPorts:
         return any(port.dtype == "string" for port in (*self.feeds, *self.fetches))
 
     @classmethod
-    def of_json(cls, found: Any) -> ModelPorts:
+    def from_json(cls, found: Any) -> ModelPorts:
         """What ``dataclasses.asdict`` made, after a way through JSON. Raises ImportModelError for anything else."""
         try:
             return read_part(cls, found)

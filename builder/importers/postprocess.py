@@ -24,10 +24,10 @@ class Ending:
     labels: int = 0  # of a segmentation
 
 
-def ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
+def find_ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
     """What follows the ``fetch``, one of ``count``. Raises ImportModelError where outputs ask for several endings."""
     wanted = {
-        _of(output, name)
+        _make_ending(output, name)
         for output in spec.outputs
         for name in output.fetches
         if name == fetch or (name is None and count == 1)
@@ -40,7 +40,7 @@ def ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
     return wanted.pop() if wanted else Ending()
 
 
-def _of(output: OutputSpec, fetch: str | None) -> Ending:
+def _make_ending(output: OutputSpec, fetch: str | None) -> Ending:
     if output.kind == "detection":
         return Ending(output.activation) if fetch == output.scores else Ending()
     if output.kind == "segmentation":
@@ -48,15 +48,15 @@ def _of(output: OutputSpec, fetch: str | None) -> Ending:
     return Ending(output.activation, output.dimensions, output.normalise)
 
 
-def finish(value: Any, wanted: Ending, fetch: str) -> Any:
+def apply_ending(value: Any, wanted: Ending, fetch: str) -> Any:
     """``value`` with its ending: softmax over the last axis or sigmoid; of the last axis the first ``dimensions``; all
-    of that axis divided by its Euclidean norm; of a segmentation ``class_map``.
+    of that axis divided by its Euclidean norm; of a segmentation ``compute_class_map``.
 
     Raises ImportModelError where that cannot be.
     """
     if wanted.segmentation:
-        return class_map(value, wanted, fetch)
-    value = _activate(value, wanted.activation, fetch)
+        return compute_class_map(value, wanted, fetch)
+    value = _apply_activation(value, wanted.activation, fetch)
     if wanted.dimensions is None and not wanted.normalise:
         return value
     size = value.shape[-1] if value.shape.rank else 1
@@ -72,7 +72,7 @@ def finish(value: Any, wanted: Ending, fetch: str) -> Any:
     return value
 
 
-def class_map(value: Any, wanted: Ending, fetch: str) -> Any:
+def compute_class_map(value: Any, wanted: Ending, fetch: str) -> Any:
     """The class of each pixel, uint8 [batch, height, width]: of whole numbers themselves, or of the largest score.
 
     Scores are [batch, height, width, classes]; or [batch, classes, height, width] where as many labels tell. One class
@@ -95,11 +95,11 @@ def class_map(value: Any, wanted: Ending, fetch: str) -> Any:
             + (f"it has {labels} labels, and needs {max(classes, 2)}." if labels else "at most 255 are possible.")
         )
     if classes == 1:
-        return tf.cast(_activate(value, wanted.activation, fetch)[..., 0] > 0.5, tf.uint8)
+        return tf.cast(_apply_activation(value, wanted.activation, fetch)[..., 0] > 0.5, tf.uint8)
     return tf.cast(tf.argmax(value, axis, output_type=tf.int32), tf.uint8)  # which no activation changes
 
 
-def _activate(scores: Any, activation: Activation, fetch: str) -> Any:
+def _apply_activation(scores: Any, activation: Activation, fetch: str) -> Any:
     if activation == "none":
         return scores
     _require_floats(scores, activation, fetch)

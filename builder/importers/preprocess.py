@@ -6,10 +6,10 @@ from typing import Any
 
 from builder.base.errors import ImportModelError
 from builder.base.tf import tf
-from builder.config import AudioInput, ImageInput
+from builder.config import AudioSpec, ImageSpec
 
 
-def image_to_input(pixels: Any, image: ImageInput, dtype: Any, shape: tuple[int, ...]) -> Any:
+def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, ...]) -> Any:
     """Model input of ``dtype`` and ``shape`` from uint8 ``pixels`` [batch, height, width, channels], RGB or grey.
 
     Computes ``(pixel - mean) * scale`` in float32 (float64 for a float64 model), channels in the model's order.
@@ -43,7 +43,7 @@ def _per_channel(values: tuple[float, ...], channels: int, key: str) -> tuple[fl
     return values if len(set(values)) > 1 else values[:1]
 
 
-def sound_to_input(samples: Any, audio: AudioInput, dtype: Any, shape: tuple[int, ...]) -> Any:
+def sound_to_input(samples: Any, audio: AudioSpec, dtype: Any, shape: tuple[int, ...]) -> Any:
     """Model input of ``dtype`` and ``shape`` from float32 ``samples`` [batch, length], -1 to 1.
 
     Normalises each window and multiplies it by ``scale``, in float32. ``standard`` is (x - mean) / sqrt(variance +

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.base.tf import tensorflow, tf
+from builder.base.tf import import_tensorflow, tf
 
 _V1_LOOPS = {"Enter", "RefEnter", "Switch", "RefSwitch"}
 
@@ -48,12 +48,12 @@ def source_of(tensor: str, nodes: Mapping[str, Any]) -> str:
     return name
 
 
-def reads(nodes: Iterable[Any], *, control: bool = True) -> dict[str, list[str]]:
+def map_node_inputs(nodes: Iterable[Any], *, control: bool = True) -> dict[str, list[str]]:
     """The names of the nodes that each node reads or, if ``control``, waits for."""
     return {n.name: [node_of(i) for i in n.input if control or not i.startswith("^")] for n in nodes}
 
 
-def reachable(start: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+def find_reachable(start: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
     """Those of the nodes in ``edges`` that ``start`` leads to, and which of it are among them."""
     todo, seen = list(start), set[str]()
     while todo:
@@ -64,7 +64,7 @@ def reachable(start: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[s
     return seen
 
 
-def stand_in(
+def replace_by_function(
     node: Any,
     name: str,
     library: Any,
@@ -111,7 +111,7 @@ def become_constant(node: Any, value: Any) -> None:
 def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
     """The nodes that ``fetches`` need, in their old order; what lies before a placeholder among ``feeds`` goes."""
     # A feed in mid-graph keeps what is before it: import_graph_def wants its inputs, the last pruning drops them.
-    keep = reachable(map(node_of, (*fetches, *feeds)), reads(graph_def.node))
+    keep = find_reachable(map(node_of, (*fetches, *feeds)), map_node_inputs(graph_def.node))
     return _with_called_functions([n for n in graph_def.node if n.name in keep], graph_def)
 
 
@@ -139,7 +139,7 @@ def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
 
 def run_grappler(graph_def: Any, ports: Iterable[str], optimiser: str) -> Any:
     """Run one of Grappler's optimisers on a GraphDef; it keeps the tensors ``ports``."""
-    tensorflow()
+    import_tensorflow()
     from tensorflow.python.grappler import tf_optimizer
 
     meta = tf.compat.v1.MetaGraphDef()
@@ -202,13 +202,13 @@ def _return_zero(function: Any, number: int) -> None:
 
 def prune_function(function: Any) -> None:
     """Leave out the nodes that no result of ``function`` depends on."""
-    keep = reachable(map(node_of, function.ret.values()), reads(function.node_def))
+    keep = find_reachable(map(node_of, function.ret.values()), map_node_inputs(function.node_def))
     kept = [n for n in function.node_def if n.name in keep]
     del function.node_def[:]
     function.node_def.extend(kept)
 
 
-def canonical(graph_def: Any, prefix: str = "function") -> Any:
+def make_canonical(graph_def: Any, prefix: str = "function") -> Any:
     """With nothing in it that differs between two imports of one model; functions are called ``<prefix>_<number>``.
 
     Function names count up in the process that traced them, devices and underscored attributes are the placer's
@@ -230,7 +230,7 @@ def canonical(graph_def: Any, prefix: str = "function") -> Any:
         node.op = renamed.get(node.op, node.op)
         for key in [k for k in node.attr if k.startswith("_")]:
             node.attr.pop(key)
-        for called in _calls(node):
+        for called in _iterate_calls(node):
             called.name = renamed.get(called.name, called.name)
             called.attr.clear()
     return result
@@ -280,10 +280,10 @@ def _functions_in_call_order(nodes: Iterable[Any], functions: Mapping[str, Any])
 def called_by(node: Any) -> Iterator[str]:
     """Names that are functions' if the library has them: the node's op and what its attributes name."""
     yield node.op
-    yield from (called.name for called in _calls(node))
+    yield from (called.name for called in _iterate_calls(node))
 
 
-def _calls(node: Any) -> Iterator[Any]:
+def _iterate_calls(node: Any) -> Iterator[Any]:
     for key in sorted(node.attr):
         value = node.attr[key]
         if value.HasField("func"):

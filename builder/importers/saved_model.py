@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import describe_error, visible
-from builder.base.tf import dtype_name, tensorflow, tf
+from builder.base.escape import describe_error, escape_invisible
+from builder.base.tf import dtype_name, import_tensorflow, tf
 from builder.config import Source
-from builder.importers.allowed_ops import admit
-from builder.importers.checkpoint import read, saved_variables
+from builder.importers.allowed_ops import admit_graph
+from builder.importers.checkpoint import find_saved_variables, read_checkpoint
 from builder.importers.constant_feeds import propose_values
-from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, describe_renames, distinct
-from builder.importers.lookup_tables import TABLES, Table, filled, looked_up
-from builder.importers.object_graph import captured_variables
+from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, describe_renames, make_names_unique
+from builder.importers.lookup_tables import TABLES, LookupTable, find_filled_tables, replace_lookups
+from builder.importers.object_graph import find_captured_variables
 from builder.importers.port_order import order_inputs, order_outputs
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
@@ -32,8 +32,8 @@ from builder.importers.strings.frontier import HOST_OPS
 from builder.importers.strings.integer_hashing import HASHES
 from builder.importers.strings.string_ops import STRING_STEPS
 from builder.importers.strings.tf_examples import PARSE_OPS
-from builder.importers.table_files import assets
-from builder.importers.variables_state import Variable, assign, state_of
+from builder.importers.table_files import find_assets
+from builder.importers.variables_state import Variable, assign_variables, state_of
 
 _INIT_ONLY = "__saved_model_init_op"
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
@@ -44,33 +44,33 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
 
     Raises ImportModelError if the folder is not a SavedModel or has no such signature.
     """
-    meta = meta_graph(path)
+    meta = read_meta_graph(path)
     signatures = {
         name: definition
         for name, definition in sorted(meta.signature_def.items())
         if name != _INIT_ONLY and definition.outputs
     }
-    name = _choose(source.signature, tuple(signatures), path)
+    name = _choose_signature(source.signature, tuple(signatures), path)
     definition = signatures[name]
-    inputs, renamed_inputs = _named(definition.inputs, order_inputs(meta.graph_def, definition), "input")
-    outputs, renamed_outputs = _named(definition.outputs, order_outputs(definition), "output")
+    inputs, renamed_inputs = _name_ports(definition.inputs, order_inputs(meta.graph_def, definition), "input")
+    outputs, renamed_outputs = _name_ports(definition.outputs, order_outputs(definition), "output")
     feeds = {key: info.name for key, info in inputs.items()}
     fetches = {key: info.name for key, info in outputs.items()}
     values = propose_values(meta.graph_def, [*fetches.values()], feeds)
     ports = ModelPorts(
-        tuple(replace(_port(key, info, path), value=values.get(key)) for key, info in inputs.items()),
-        tuple(_port(key, info, path) for key, info in outputs.items()),
+        tuple(replace(_describe_port(key, info, path), value=values.get(key)) for key, info in inputs.items()),
+        tuple(_describe_port(key, info, path) for key, info in outputs.items()),
         name,
         tuple(signatures),
         warnings=(*renamed_inputs, *renamed_outputs),
     )
     taken = HOST_OPS | STRING_STEPS | PARSE_OPS if ports.have_strings else frozenset()
-    return LoadedModel(ports, lambda _: freeze(path, meta, feeds, fetches, trust=source.trust, taken=taken))
+    return LoadedModel(ports, lambda _: freeze_saved_model(path, meta, feeds, fetches, trust=source.trust, taken=taken))
 
 
-def meta_graph(path: Path) -> Any:
+def read_meta_graph(path: Path) -> Any:
     """The MetaGraph tagged ``serve``, or the only one."""
-    tensorflow()
+    import_tensorflow()
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -88,7 +88,7 @@ def meta_graph(path: Path) -> Any:
     return serving[0]
 
 
-def _choose(wanted: str | None, there: tuple[str, ...], path: Path) -> str:
+def _choose_signature(wanted: str | None, there: tuple[str, ...], path: Path) -> str:
     if not there:
         raise ImportModelError(f"{path.name} has no signature. Save it with signatures, as model.export(folder) does.")
     if wanted is None:
@@ -101,13 +101,13 @@ def _choose(wanted: str | None, there: tuple[str, ...], path: Path) -> str:
     return wanted
 
 
-def _named(infos: Mapping[str, Any], keys: list[str], kind: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _name_ports(infos: Mapping[str, Any], keys: list[str], kind: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Give ``infos`` distinct names, in the order of ``keys``, and say which had to be changed."""
-    names = distinct(keys)
+    names = make_names_unique(keys)
     return {name: infos[key] for name, key in zip(names, keys, strict=True)}, describe_renames(kind, keys, names)
 
 
-def _port(key: str, info: Any, path: Path) -> PortInfo:
+def _describe_port(key: str, info: Any, path: Path) -> PortInfo:
     if not info.name:
         raise ImportModelError(
             f"{path.name}: {key!r} is a sparse or composite tensor; coldforge takes dense ones. "
@@ -118,7 +118,7 @@ def _port(key: str, info: Any, path: Path) -> PortInfo:
     return PortInfo(key, dtype_name(info.dtype), dims)
 
 
-def freeze(
+def freeze_saved_model(
     path: Path,
     meta: Any,
     feeds: Mapping[str, str],
@@ -134,15 +134,15 @@ def freeze(
     Raises ImportModelError, UnsupportedOpsError for ops that cannot be compiled.
     """
     tensors = [*fetches.values()]
-    tables = filled(meta.graph_def, _init_ops(meta), assets(meta, path))
-    source, feeds = admit(meta.graph_def, tensors, feeds, {*taken, *HASHES, *(TABLES if tables else ())})
+    tables = find_filled_tables(meta.graph_def, _find_init_ops(meta), find_assets(meta, path))
+    source, feeds = admit_graph(meta.graph_def, tensors, feeds, {*taken, *HASHES, *(TABLES if tables else ())})
     held = {node.name for node in source.node if node.op in _VARIABLES}
-    saved = {node: where for node, where in saved_variables(meta).items() if node in held}
-    saved |= captured_variables(meta, path, held - set(saved))
+    saved = {node: where for node, where in find_saved_variables(meta).items() if node in held}
+    saved |= find_captured_variables(meta, path, held - set(saved))
     missing = held - set(saved)
     if missing and not trust:
-        raise ImportModelError(_needs_init(path, meta, source, missing))
-    values = read(path, saved)
+        raise ImportModelError(_explain_init(path, meta, source, missing))
+    values = read_checkpoint(path, saved)
     for node in source.node:
         node.device = ""
     try:
@@ -151,11 +151,11 @@ def freeze(
                 tf.compat.v1.saved_model.load(session, list(meta.meta_info_def.tags), str(path))
             else:
                 tf.import_graph_def(source, name="", producer_op_list=meta.meta_info_def.stripped_op_list)
-                assign(graph, session, values)
+                assign_variables(graph, session, values)
                 _add_reads(graph, values)
-            return _freeze(session, graph, feeds, fetches, tables)
+            return _freeze_variables(session, graph, feeds, fetches, tables)
     except Exception as error:
-        raise ImportModelError(f"{visible(path.name)} cannot be restored: {describe_error(error)}") from error
+        raise ImportModelError(f"{escape_invisible(path.name)} cannot be restored: {describe_error(error)}") from error
 
 
 def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:
@@ -167,15 +167,15 @@ def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:
                 tf.raw_ops.ReadVariableOp(resource=variable, dtype=value.dtype, name=f"{node}/Read/ReadVariableOp")
 
 
-def _freeze(
-    session: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str], tables: Mapping[str, Table]
+def _freeze_variables(
+    session: Any, graph: Any, feeds: Mapping[str, str], fetches: Mapping[str, str], tables: Mapping[str, LookupTable]
 ) -> RawGraph:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
 
     tensors = [*fetches.values()]
     # Calls first: the conversion loses track of variables that nested functions pass on.
     flat = keep_reachable(graph.as_graph_def(), tensors, feeds.values())
-    flat = looked_up(inline_calls(flat, [*tensors, *feeds.values()]), lambda node, *_: tables.get(node))
+    flat = replace_lookups(inline_calls(flat, [*tensors, *feeds.values()]), lambda node, *_: tables.get(node))
     kept = state_of(flat, tensors)
     if not kept:
         flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
@@ -190,22 +190,24 @@ def _freeze(
     return RawGraph(frozen, feeds, fetches, {n: v for n, v in names.items() if n not in kept}, states, tables)
 
 
-def _needs_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
+def _explain_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
     """What would run to give variables their values, and how it may."""
     names = sorted(_variable_name(node) for node in source.node if node.name in missing)
-    shown = ", ".join(map(visible, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    init = _init_ops(meta)
-    runs = f"only the model's init op {', '.join(map(visible, init))} sets them" if init else "nothing sets them"
+    shown = ", ".join(map(escape_invisible, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    init = _find_init_ops(meta)
+    runs = (
+        f"only the model's init op {', '.join(map(escape_invisible, init))} sets them" if init else "nothing sets them"
+    )
     allow = (
         f"An init op may do anything. If you trust where the model comes from, {HOW_TO_TRUST}. Otherwise save the "
         "model with its variables."
         if init
         else "Save the model with its variables."
     )
-    return f"{visible(path.name)}: the checkpoint lacks {shown}, and {runs}. {allow}"
+    return f"{escape_invisible(path.name)}: the checkpoint lacks {shown}, and {runs}. {allow}"
 
 
-def _init_ops(meta: Any) -> list[str]:
+def _find_init_ops(meta: Any) -> list[str]:
     """What TensorFlow would run when it loads the model."""
     signatures, collections = meta.signature_def, meta.collection_def
     found = [info.name for info in signatures[_INIT_ONLY].outputs.values()] if _INIT_ONLY in signatures else []

@@ -17,36 +17,38 @@ import numpy as np
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.base.tf import loaded_graph, reference_session, tf
-from builder.importers.graph import Port
+from builder.base.tf import load_graph, reference_session, tf
+from builder.importers.graph import GraphPort
 from builder.importers.loaded import Shape
-from builder.importers.rewrite import canonical
-from builder.importers.variables_state import assign
+from builder.importers.rewrite import make_canonical
+from builder.importers.variables_state import assign_variables
 
 _RESULT = re.compile(r"entry_computation_layout=\{\(.*?\)->(?P<result>.*)\}")
 _SHAPE = re.compile(r"\w+\[(?P<sizes>[^\]]*)\]")
 
 
 @dataclass(frozen=True)
-class Bounded:
+class BoundedShape:
     """A shape with the most of each dimension; the data decides the size of those in ``dynamic``."""
 
     shape: Shape
     dynamic: tuple[int, ...] = ()
 
 
-def bounds(
-    definition: Any, feeds: Sequence[Port], tensors: Sequence[str], state: Mapping[str, Any]
-) -> tuple[Bounded, ...]:
+def bound_shapes(
+    definition: Any, feeds: Sequence[GraphPort], tensors: Sequence[str], state: Mapping[str, Any]
+) -> tuple[BoundedShape, ...]:
     """The shape of each of ``tensors`` in a GraphDef, once XLA has compiled it as far as its own graph (HLO).
 
     ``state``: the first value of each variable that the graph writes, by the node of its handle.
     Raises ImportModelError with XLA's reason where it cannot.
     """
     if any(node.op == "Enter" for node in definition.node):
-        return _observed(definition, feeds, tensors, state)
+        return _observe_shapes(definition, feeds, tensors, state)
     # A process knows a function's name once: that of another graph must not be taken.
-    named = canonical(definition, f"bounds_{sha256(definition.SerializeToString(deterministic=True)).hexdigest()[:16]}")
+    named = make_canonical(
+        definition, f"bounds_{sha256(definition.SerializeToString(deterministic=True)).hexdigest()[:16]}"
+    )
     wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(named, name=""), [])
     given = [*(p.tensor for p in feeds), *(f"{node}:0" for node in state)]
     get = wrapped.graph.get_tensor_by_name
@@ -57,21 +59,21 @@ def bounds(
         text = compiled.experimental_get_compiler_ir(*(tf.TensorSpec(p.spec.shape, p.spec.dtype) for p in feeds))("hlo")
     except (ValueError, TypeError, tf.errors.OpError) as error:
         raise ImportModelError(f"XLA cannot say how large the model's outputs are: {describe_error(error)}") from error
-    found = tuple(_shapes(text))[: len(tensors)]
+    found = tuple(_parse_shapes(text))[: len(tensors)]
     if len(found) != len(tensors):
         raise ImportModelError("XLA does not say how large the model's outputs are; report this model.")
     return found
 
 
-def _observed(
-    definition: Any, feeds: Sequence[Port], tensors: Sequence[str], state: Mapping[str, Any]
-) -> tuple[Bounded, ...]:
+def _observe_shapes(
+    definition: Any, feeds: Sequence[GraphPort], tensors: Sequence[str], state: Mapping[str, Any]
+) -> tuple[BoundedShape, ...]:
     """What TensorFlow gives for different data, of a graph with loops of TensorFlow 1: XLA takes them apart only when
     tfcompile compiles. Raises ImportModelError where the data decides a size."""
     seen: list[list[Shape]] = []
-    graph = loaded_graph(definition)
+    graph = load_graph(definition)
     with reference_session(graph) as session:
-        assign(graph, session, state)
+        assign_variables(graph, session, state)
         for fill in (np.zeros, np.ones, lambda count: np.arange(count) % 5):
             values = {p.tensor: fill(p.spec.elements).astype(p.spec.dtype).reshape(p.spec.shape) for p in feeds}
             try:
@@ -86,13 +88,13 @@ def _observed(
                 f"The data decides the size of {name!r}, which is not bounded in a graph with loops of TensorFlow 1: "
                 "fetch a tensor of constant size."
             )
-    return tuple(map(Bounded, seen[0]))
+    return tuple(map(BoundedShape, seen[0]))
 
 
-def _shapes(text: str) -> Iterator[Bounded]:
+def _parse_shapes(text: str) -> Iterator[BoundedShape]:
     """The shapes of the results, in order, in the head of an HLO module's text: ``s64[<=24,2]{1,0}``."""
     head = _RESULT.search(text.partition("\n")[0])
     for match in _SHAPE.finditer(head["result"] if head else ""):
         sizes = [size for size in match["sizes"].split(",") if size]
         dynamic = tuple(at for at, size in enumerate(sizes) if size.startswith("<="))
-        yield Bounded(tuple(int(size.removeprefix("<=")) for size in sizes), dynamic)
+        yield BoundedShape(tuple(int(size.removeprefix("<=")) for size in sizes), dynamic)

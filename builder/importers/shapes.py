@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from builder.base.errors import ImportModelError
-from builder.config import AudioInput, Format, ImageInput, ModelSpec, TextInput, sound_shapes
+from builder.config import AudioSpec, Format, ImageSpec, ModelSpec, TextSpec, sound_shapes
 from builder.config.rules import KERAS
 from builder.config.tensor import ITEM_SIZES
 from builder.importers.ports import ModelPorts, PortInfo
@@ -42,7 +42,7 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     ]
     if not known:
         problems.append("The model has no inputs.")
-    media: ImageInput | AudioInput | None = spec.image or spec.audio
+    media: ImageSpec | AudioSpec | None = spec.image or spec.audio
     media_feed, problem = _media_feed(ports, media)
     problems += [problem] if problem else []
     shapes: dict[str, Shape] = {}
@@ -55,11 +55,11 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
             problems.append(f"The model runs for batches of {fixed} alone: write `batch = {fixed}` under [model].")
             continue
         try:
-            shapes[port.name] = _pin(port, given, spec.batch, own)
+            shapes[port.name] = _pin_shape(port, given, spec.batch, own)
         except ImportModelError as error:
             problems.append(str(error))
     if spec.text:
-        problems += _text_problems(spec.text.named(known), ports, shapes)
+        problems += _text_problems(spec.text.with_feed_names(known), ports, shapes)
     if problems:
         raise ImportModelError("\n".join(problems))
     return shapes
@@ -73,7 +73,7 @@ def describe_fixed_batch(ports: ModelPorts, spec: ModelSpec) -> tuple[str, ...]:
     return (f"the model was saved for batches of {sizes.pop()}: `batch = {spec.batch}` under [model] changes nothing",)
 
 
-def _text_problems(text: TextInput, ports: ModelPorts, shapes: Mapping[str, Shape]) -> Iterator[str]:
+def _text_problems(text: TextSpec, ports: ModelPorts, shapes: Mapping[str, Shape]) -> Iterator[str]:
     """What is wrong with what [text] says of the model's inputs; ``text`` is ``named``."""
     known = {port.name: port for port in ports.feeds}
     if not text.ids:
@@ -103,12 +103,12 @@ def check_dtype(port: PortInfo, kind: str, form: Format) -> list[str]:
     ]
 
 
-def _media_feed(ports: ModelPorts, media: ImageInput | AudioInput | None) -> tuple[str | None, str | None]:
+def _media_feed(ports: ModelPorts, media: ImageSpec | AudioSpec | None) -> tuple[str | None, str | None]:
     """The feed of pictures or sound, and what is wrong with what the spec says of it."""
     names = [port.name for port in ports.feeds]
     if media is None:
         return None, None
-    section = "[image]" if isinstance(media, ImageInput) else "[audio]"
+    section = "[image]" if isinstance(media, ImageSpec) else "[audio]"
     if media.feed in names:
         return media.feed, None
     if media.feed is not None:
@@ -119,15 +119,15 @@ def _media_feed(ports: ModelPorts, media: ImageInput | AudioInput | None) -> tup
     return None, f'The model has several inputs: add `feed = "{example}"` under {section} (of {", ".join(names)}).'
 
 
-def _pin(port: PortInfo, given: Shape | None, batch: int, media: ImageInput | AudioInput | None) -> Shape:
+def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec | AudioSpec | None) -> Shape:
     shape = port.shape
     if given is not None:
-        if shape is not None and not _fits(given, shape):
+        if shape is not None and not _is_shape_possible(given, shape):
             raise ImportModelError(
-                f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {_show(shape)}."
+                f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {_format_shape(shape)}."
             )
         shape = given
-    if isinstance(media, ImageInput):
+    if isinstance(media, ImageSpec):
         return _pin_image(port.name, shape, batch, media)
     if media is not None:
         return _pin_audio(port.name, shape, batch, media)
@@ -138,7 +138,7 @@ def _pin(port: PortInfo, given: Shape | None, batch: int, media: ImageInput | Au
     if shape is None:
         what, example = "of unknown rank", f"[]  # a scalar; or the shape you call it with, such as [{batch}, 16]"
     else:
-        what = _show(port.shape)
+        what = _format_shape(port.shape)
         example = "[" + ", ".join(str(d) if d else "16" for d in shape) + "]  # put your sizes where 16 stands"
     line = f"shape = {example}"
     if port.value is not None:
@@ -149,33 +149,34 @@ def _pin(port: PortInfo, given: Shape | None, batch: int, media: ImageInput | Au
     )
 
 
-def _pin_image(name: str, shape: tuple[int | None, ...] | None, batch: int, image: ImageInput) -> Shape:
+def _pin_image(name: str, shape: tuple[int | None, ...] | None, batch: int, image: ImageSpec) -> Shape:
     """[batch, height, width, channels]; a model of grey images may leave the last out or take them flat."""
     full = (batch, image.height, image.width, image.channels)
     flat = (batch, image.height * image.width * image.channels)
     candidates = [full, flat, *([full[:3]] if image.channels == 1 else [])]
     for candidate in candidates:
-        if shape is None or _fits(candidate, shape):
+        if shape is None or _is_shape_possible(candidate, shape):
             return candidate
     raise ImportModelError(
         f"[image] says {image.width} x {image.height} pixels in {image.mode} ({image.channels} "
         f"channel{'s' if image.channels > 1 else ''}) in batches of {batch}, which is {list(full)} as [batch, height, "
-        f"width, channels], but the model's input {name!r} is {_show(shape)}. {_advice(shape, batch, image)}"
+        f"width, channels], but the model's input {name!r} is {_format_shape(shape)}. "
+        f"{_suggest_remedy(shape, batch, image)}"
     )
 
 
-def _pin_audio(name: str, shape: tuple[int | None, ...] | None, batch: int, audio: AudioInput) -> Shape:
+def _pin_audio(name: str, shape: tuple[int | None, ...] | None, batch: int, audio: AudioSpec) -> Shape:
     for candidate in sound_shapes(batch, audio.length):
-        if shape is None or _fits(candidate, shape):
+        if shape is None or _is_shape_possible(candidate, shape):
             return candidate
     right = "Set length under [audio], and batch under [model], to what it takes."
     raise ImportModelError(
         f"[audio] says {audio.length:,} samples in batches of {batch}, which is {[batch, audio.length]}, but the "
-        f"model's input {name!r} is {_show(shape)}. {right}"
+        f"model's input {name!r} is {_format_shape(shape)}. {right}"
     )
 
 
-def _advice(shape: tuple[int | None, ...] | None, batch: int, image: ImageInput) -> str:
+def _suggest_remedy(shape: tuple[int | None, ...] | None, batch: int, image: ImageSpec) -> str:
     if shape is not None and len(shape) == 4:
         _, height, width, channels = shape
         if channels not in (1, 3) and shape[1] in (1, 3):
@@ -187,9 +188,9 @@ def _advice(shape: tuple[int | None, ...] | None, batch: int, image: ImageInput)
     return "Change [image] to what the model was trained on."
 
 
-def _fits(chosen: Shape, shape: tuple[int | None, ...]) -> bool:
+def _is_shape_possible(chosen: Shape, shape: tuple[int | None, ...]) -> bool:
     return len(chosen) == len(shape) and all(d is None or d == c for c, d in zip(chosen, shape, strict=True))
 
 
-def _show(shape: tuple[int | None, ...] | None) -> str:
+def _format_shape(shape: tuple[int | None, ...] | None) -> str:
     return "of unknown rank" if shape is None else "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"

@@ -23,36 +23,36 @@ def has_strings(path: Path) -> bool:
         return False
     data = memoryview(file.read_bytes())
     try:
-        return any(_STRING in _numbers(info, _DTYPE) for way in _WAYS for info in _messages(data, way))
+        return any(_STRING in _read_numbers(info, _DTYPE) for way in _WAYS for info in _find_messages(data, way))
     except ValueError:
         return False
 
 
-def _messages(data: memoryview, way: tuple[int, ...]) -> Iterator[memoryview]:
+def _find_messages(data: memoryview, way: tuple[int, ...]) -> Iterator[memoryview]:
     if not way:
         yield data
         return
-    for number, value in _fields(data):
+    for number, value in _read_fields(data):
         if number == way[0] and isinstance(value, memoryview):
-            yield from _messages(value, way[1:])
+            yield from _find_messages(value, way[1:])
 
 
-def _numbers(data: memoryview, field: int) -> Iterator[int]:
-    return (value for number, value in _fields(data) if number == field and isinstance(value, int))
+def _read_numbers(data: memoryview, field: int) -> Iterator[int]:
+    return (value for number, value in _read_fields(data) if number == field and isinstance(value, int))
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+def _read_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Each field's number, with its value: a varint, or the bytes of what has a length. Raises ValueError."""
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = _read_varint(data, at)
         kind = tag & 7
         if kind == 0:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
             yield tag >> 3, value
             continue
         if kind == 2:
-            length, at = _varint(data, at)
+            length, at = _read_varint(data, at)
         elif kind in (1, 5):
             length = 8 if kind == 1 else 4
         else:
@@ -64,7 +64,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         at += length
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
     """The number at ``at``, and where it ends."""
     value = 0
     for shift in range(0, 64, 7):

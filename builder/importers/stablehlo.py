@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 
 MAGIC = b"ML\xefR"
 ATTRIBUTES, RESOURCES = 2, 5
@@ -24,14 +24,14 @@ def constants_size(module: bytes) -> int:
     if not module.startswith(MAGIC):
         return len(module)
     try:
-        _, at = _number(module, len(MAGIC))  # the format's version
+        _, at = _read_varint(module, len(MAGIC))  # the format's version
         at = module.index(0, at) + 1  # the producer's name
         size = 0
         while at < len(module):
             section = module[at]
-            length, at = _number(module, at + 1)
+            length, at = _read_varint(module, at + 1)
             if section & _ALIGNED:
-                alignment, at = _number(module, at)
+                alignment, at = _read_varint(module, at)
                 at = -(-at // alignment) * alignment
             if section & ~_ALIGNED in (ATTRIBUTES, RESOURCES):
                 size += length
@@ -51,9 +51,9 @@ def unreadable_version(module: bytes) -> str | None:
     """The version of StableHLO that ``module`` was written for, where TensorFlow cannot read all of it."""
     written = _WRITTEN_FOR.match(module)
     version = written[1].decode() if written else STABLEHLO
-    if _numbers(version) <= _numbers(STABLEHLO):
+    if _parse_version(version) <= _parse_version(STABLEHLO):
         return None
-    tensorflow()
+    import_tensorflow()
     from tensorflow.compiler.mlir.stablehlo import stablehlo
 
     try:
@@ -63,7 +63,7 @@ def unreadable_version(module: bytes) -> str | None:
     return None
 
 
-def _numbers(version: str) -> list[int]:
+def _parse_version(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
@@ -93,7 +93,7 @@ def foreign_calls(module: bytes) -> list[str]:
     """
     if module.startswith(MAGIC) and b"custom_call" not in module:  # names of ops stand in bytecode as they are
         return []
-    tensorflow()
+    import_tensorflow()
     from tensorflow.python._pywrap_mlir import ExperimentalRunPassPipeline
 
     try:
@@ -105,7 +105,7 @@ def foreign_calls(module: bytes) -> list[str]:
     return sorted(set(found) - INSIDE) + hidden
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """A number of variable length, and where it ends: zeros at the low end of its first byte say how many follow."""
     first = data[at]
     if first == 0:

@@ -15,7 +15,7 @@ import numpy as np
 
 from builder.base.arrays import Array, save_arrays
 from builder.base.errors import ImportModelError
-from builder.base.tf import tensorflow, tf
+from builder.base.tf import import_tensorflow, tf
 from builder.config.tensor import IndexRange
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import ModelPorts, PortInfo
@@ -27,7 +27,7 @@ _MODULE, _WEIGHTS, _PORTS = "program.mlir", "weights.npz", "ports.json"
 
 
 @dataclass(frozen=True)
-class Program:
+class StableHloProgram:
     """``module``: the StableHLO program, portable bytecode; its ``main`` takes the feeds and then ``weights``.
 
     ``version``: of the calling convention of ``XlaCallModule``. ``ports``: the model's own, with open dimensions.
@@ -49,14 +49,14 @@ class Program:
         (folder / _PORTS).write_text(json.dumps(says))
 
     @classmethod
-    def load(cls, folder: Path) -> Program:
+    def load(cls, folder: Path) -> StableHloProgram:
         """What ``save`` wrote. Raises ImportModelError for anything else: another process wrote it."""
         try:
             with np.load(folder / _WEIGHTS, allow_pickle=False) as file:
                 weights = {name: file[name] for name in file.files}
             says = json.loads((folder / _PORTS).read_text())
-            static = ModelPorts.of_json(says["static"])
-            ports, version = ModelPorts.of_json(says["ports"]), int(says["version"])
+            static = ModelPorts.from_json(says["static"])
+            ports, version = ModelPorts.from_json(says["ports"]), int(says["version"])
             return cls((folder / _MODULE).read_bytes(), version, weights, ports, static.feeds, static.fetches)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise ImportModelError("The process that read the model left no program that can be read.") from error
@@ -64,12 +64,12 @@ class Program:
 
 def open_program(folder: Path) -> LoadedModel:
     """The model whose program is in ``folder``. Raises ImportModelError."""
-    program = Program.load(folder)
-    return LoadedModel(program.ports, lambda shapes: _freeze(program, shapes))
+    program = StableHloProgram.load(folder)
+    return LoadedModel(program.ports, lambda shapes: _freeze_program(program, shapes))
 
 
-def _freeze(program: Program, shapes: Mapping[str, Shape]) -> RawGraph:
-    tensorflow()
+def _freeze_program(program: StableHloProgram, shapes: Mapping[str, Shape]) -> RawGraph:
+    import_tensorflow()
     from tensorflow.compiler.tf2xla.ops.gen_xla_ops import xla_call_module
 
     if {port.name: port.shape for port in program.feeds} != dict(shapes):

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from builder.base.tf import tensorflow, tf
+from builder.base.tf import import_tensorflow, tf
 from builder.importers.rewrite import node_of
 
 FILE_FILL = "InitializeTableFromTextFileV2"
@@ -22,14 +22,14 @@ _LARGEST = 100_000_000
 """Bytes of a file."""
 
 
-def assets(meta: Any, folder: Path) -> dict[str, Path]:
+def find_assets(meta: Any, folder: Path) -> dict[str, Path]:
     """The files among the assets of the SavedModel in ``folder``, by the nodes that hold the name of each.
 
     Those are the one that loading feeds with the name, and reads of the variable that it is put into. Only regular
     files in the folder of assets: no link, and nothing that a name leads out to.
     """
     found = {}
-    for one in (*meta.asset_file_def, *_of_tensorflow_1(meta)):
+    for one in (*meta.asset_file_def, *_iterate_v1_assets(meta)):
         path = folder / _ASSETS / one.filename
         inside = folder / _ASSETS in path.parents and ".." not in path.parts
         if one.filename.isprintable() and inside and not path.is_symlink() and path.is_file():
@@ -45,9 +45,9 @@ def assets(meta: Any, folder: Path) -> dict[str, Path]:
     return found | {name: held[variable] for name, variable in reads.items() if variable in held}
 
 
-def _of_tensorflow_1(meta: Any) -> Iterator[Any]:
+def _iterate_v1_assets(meta: Any) -> Iterator[Any]:
     """The assets that a SavedModel of TensorFlow 1 lists in a collection of its own."""
-    tensorflow()
+    import_tensorflow()
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import meta_graph_pb2
 
@@ -59,7 +59,7 @@ def _of_tensorflow_1(meta: Any) -> Iterator[Any]:
             continue  # damaged: its table is one that nobody knows
 
 
-def read_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def read_table_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Keys and values of the file at ``path``, as the node ``fill`` would put them into the node ``table``.
 
     In the order of the values; None where there is no such file, or TensorFlow refuses what is in it.
@@ -71,7 +71,7 @@ def read_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], N
             dtypes = {key: tf.dtypes.as_dtype(table.attr[key].type) for key in ("key_dtype", "value_dtype")}
             handle = tf.raw_ops.HashTableV2(**dtypes)
             done = tf.raw_ops.InitializeTableFromTextFileV2(
-                table_handle=handle, filename=str(path), **_attributes(fill.attr)
+                table_handle=handle, filename=str(path), **_read_attributes(fill.attr)
             )
             session.run(done)
             exported = tf.raw_ops.LookupTableExportV2(
@@ -84,7 +84,7 @@ def read_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], N
     return keys[order], values[order]
 
 
-def _attributes(attr: Mapping[str, Any]) -> dict[str, Any]:
+def _read_attributes(attr: Mapping[str, Any]) -> dict[str, Any]:
     """What the op is told besides, with its own defaults where a model says nothing."""
     found: dict[str, Any] = {"key_index": attr["key_index"].i, "value_index": attr["value_index"].i}
     if "vocab_size" in attr:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from builder.base.errors import ImportModelError
 from builder.base.tf import tf
 from builder.config.tensor import ITEM_SIZES, TensorSpec
-from builder.importers.rewrite import called_by, copy_message, node_of, output_number, reachable, reads
+from builder.importers.rewrite import called_by, copy_message, find_reachable, map_node_inputs, node_of, output_number
 
 WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Rng(ReadAnd)?Skip$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
 _PASSED_ON = {"Identity": 0, "IdentityN": 0, "While": 0, "StatelessWhile": 0}
@@ -36,7 +36,7 @@ class Variable:
     value: NDArray[Any]
 
 
-def written(graph_def: Any) -> dict[str, set[str]]:
+def find_writers(graph_def: Any) -> dict[str, set[str]]:
     """Nodes at the top of ``graph_def`` that write, each with the nodes of the handles it writes through."""
     functions = {f.signature.name: f for f in graph_def.library.function}
     known: dict[str, set[int]] = {}
@@ -46,14 +46,14 @@ def written(graph_def: Any) -> dict[str, set[str]]:
         if name not in known:
             known[name] = set()  # of a function that calls itself
             function = functions[name]
-            roots = set().union(*_writers(function.node_def, functions, arguments).values())
+            roots = set().union(*_find_node_writers(function.node_def, functions, arguments).values())
             known[name] = {i for i, a in enumerate(function.signature.input_arg) if a.name in roots}
         return known[name]
 
-    return _writers(graph_def.node, functions, arguments)
+    return _find_node_writers(graph_def.node, functions, arguments)
 
 
-def _writers(
+def _find_node_writers(
     nodes: Iterable[Any], functions: Mapping[str, Any], arguments: Callable[[str], set[int]]
 ) -> dict[str, set[str]]:
     named = {n.name: n for n in nodes}
@@ -80,12 +80,12 @@ def handle_of(tensor: str, nodes: Mapping[str, Any]) -> str:
 
 def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
     """Nodes of the handles through which the graph writes; none where no fetch ever depends on what was written."""
-    writers = written(graph_def)
-    edges = reads(graph_def.node, control=False)
-    seen = reachable(map(node_of, fetches), edges)
+    writers = find_writers(graph_def)
+    edges = map_node_inputs(graph_def.node, control=False)
+    seen = find_reachable(map(node_of, fetches), edges)
     # What is written into a variable that matters, matters.
     while matters := [name for name, roots in writers.items() if name not in seen and roots & seen]:
-        seen |= reachable(matters, edges)
+        seen |= find_reachable(matters, edges)
     handles = set().union(*writers.values())
     return handles if handles & seen else set()
 
@@ -93,9 +93,9 @@ def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
 def without_debugging(graph_def: Any) -> Any:
     """Without assertions and prints; what waited for one waits for what it waited for."""
     result = copy_message(graph_def)
-    _drop(result.node)
+    _drop_debugging(result.node)
     for function in result.library.function:
-        gone = _drop(function.node_def)
+        gone = _drop_debugging(function.node_def)
         for key in [k for k, node in function.control_ret.items() if node in gone]:
             function.control_ret.pop(key)
             function.signature.control_output.remove(key)
@@ -105,7 +105,7 @@ def without_debugging(graph_def: Any) -> Any:
 _DEBUGGING = {"Assert", "PrintV2"}
 
 
-def _drop(nodes: Any) -> set[str]:
+def _drop_debugging(nodes: Any) -> set[str]:
     gone = {n.name: n for n in nodes if n.op in _DEBUGGING}
 
     def past(tensor: str) -> list[str]:
@@ -134,7 +134,7 @@ def spec_of(variable: Variable) -> TensorSpec:
     return TensorSpec(variable.name, dtype, variable.value.shape)
 
 
-def assign(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None:
+def assign_variables(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None:
     """Give variables (by node, in ``graph``) their values in ``session``: those behind handles, and TensorFlow 1's.
 
     The values are fed, since a graph holds 2 GB at most.
@@ -154,7 +154,7 @@ def assign(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None
     session.run(assign_all, feeds)
 
 
-def read(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+def read_variables(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArray[Any]]:
     """The values of variables, by node; ``nodes``: node of each handle to its dtype."""
     if not nodes:
         return {}

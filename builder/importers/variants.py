@@ -31,7 +31,9 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
                 "What the model does with strings is not the same in every batch and size. Give [model] one batch."
             )
     found: dict[tuple[int, ...], str] = {}
-    for (variant, graph), first in zip(zip(variants, graphs, strict=True), _smallest(variants, graphs), strict=True):
+    for (variant, graph), first in zip(
+        zip(variants, graphs, strict=True), _find_smallest(variants, graphs), strict=True
+    ):
         _require_numbers(spec.of_variant(variant), graph)
         require_scaling((first[0].batch, first[1]), (variant.batch, graph))
         sizes = (variant.signature, *(port.spec.size for port in (*graph.feeds, *graph.fetches)))
@@ -43,7 +45,7 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
             )
 
 
-def _smallest(variants: Sequence[Variant], graphs: Sequence[FrozenGraph]) -> Iterator[tuple[Variant, FrozenGraph]]:
+def _find_smallest(variants: Sequence[Variant], graphs: Sequence[FrozenGraph]) -> Iterator[tuple[Variant, FrozenGraph]]:
     """For each variant, the variant of the same size with the smallest batch, and its graph."""
     smallest: dict[tuple[int, int], tuple[Variant, FrozenGraph]] = {}
     for variant, graph in zip(variants, graphs, strict=True):

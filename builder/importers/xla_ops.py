@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 
 from builder.base.commands import docs_command
-from builder.base.escape import visible
-from builder.base.tf import dtype_name, dtype_of, tensorflow, tf
+from builder.base.escape import escape_invisible
+from builder.base.tf import dtype_name, dtype_of, import_tensorflow, tf
 from builder.importers.graph import MODEL_SCOPE
-from builder.importers.graph_walk import walk
+from builder.importers.graph_walk import walk_nodes
 from builder.importers.rewrites import REWRITES, rewrite_of
 from builder.importers.rewrites.apply_rewrites import Refused
 from builder.importers.rewrites.custom_steps import is_step
@@ -100,20 +100,20 @@ class OpReport:
     weights: int
     convolutions: bool = True
 
-    def lines(self) -> list[str]:
+    def format_lines(self) -> list[str]:
         """What stands in the way, as lines for a person."""
         total = sum(u.count for u in self.unsupported)
         lines = [f"XLA cannot compile {total} of the graph's {self.nodes} nodes:"]
         for item in self.unsupported:
-            shown = ", ".join(map(visible, item.nodes[:3]))
-            lines.append(f"  {visible(item.op)} x{item.count}: {item.reason}")
+            shown = ", ".join(map(escape_invisible, item.nodes[:3]))
+            lines.append(f"  {escape_invisible(item.op)} x{item.count}: {item.reason}")
             lines.append(f"    at {shown}" + (f" and {item.count - 3} more" if item.count > 3 else ""))
             if item.hint:
                 lines.append(f"    {item.hint}")
         return lines
 
 
-def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused] = ()) -> OpReport:
+def inspect_ops(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused] = ()) -> OpReport:
     """Every node of a GraphDef, also inside loops, branches and called functions. Runs nothing of it.
 
     Ops that have a rewrite count as compiled, unless the graph is already ``rewritten``. ``refused``: nodes that could
@@ -124,12 +124,12 @@ def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused]
         found.setdefault((op, reason), []).append(path.removeprefix(MODEL_SCOPE))
     nodes = weights = 0
     convolutions = False
-    for path, node in walk(definition):
+    for path, node in walk_nodes(definition):
         nodes += 1
         convolutions |= "Conv" in node.op
         weights += constant_size(node)
         known = is_step(node) if rewritten else rewrite_of(node) is not None
-        if not known and (missing := gap(node, kernels)):
+        if not known and (missing := explain_gap(node, find_kernels)):
             found.setdefault((node.op, missing), []).append(path)
     unsupported = tuple(
         Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
@@ -137,16 +137,16 @@ def look(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused]
     return OpReport(nodes, unsupported, weights, convolutions)
 
 
-def compiled(op: str) -> bool:
+def is_compiled(op: str) -> bool:
     """Whether XLA compiles the op for some types, or the importer deals with it: nothing else may run in a build."""
-    return op in TAKEN or op in REWRITES or (op not in BEYOND_RUNTIME and bool(kernels(op)))
+    return op in TAKEN or op in REWRITES or (op not in BEYOND_RUNTIME and bool(find_kernels(op)))
 
 
 Constraints = tuple[tuple[str, frozenset[int]], ...]
 """What one kernel requires: (attribute, DataTypes that it may have), all of which must hold."""
 
 
-def gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | None:
+def explain_gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | None:
     """Why ``node`` cannot be compiled, or None. ``kernels`` gives the constraints of each of an op's kernels."""
     if node.op in BEYOND_RUNTIME:
         return BEYOND_RUNTIME[node.op]
@@ -155,7 +155,7 @@ def gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | N
     candidates = kernels(node.op)
     if not candidates:
         return "XLA has no kernel for it"
-    misses = [_misses(node, constraints) for constraints in candidates]
+    misses = [_find_misses(node, constraints) for constraints in candidates]
     if not all(misses):
         return None
     attribute, types = min(misses, key=len)[0]
@@ -165,16 +165,16 @@ def gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | N
     return f"XLA has no kernel for {attribute} = {wrong}, only for {right}"
 
 
-def _misses(node: Any, constraints: Constraints) -> list[tuple[str, tuple[int, ...]]]:
+def _find_misses(node: Any, constraints: Constraints) -> list[tuple[str, tuple[int, ...]]]:
     misses = []
     for attribute, allowed in constraints:
-        wrong = tuple(t for t in _types(node, attribute) if t not in allowed)
+        wrong = tuple(t for t in _read_types(node, attribute) if t not in allowed)
         if wrong:
             misses.append((attribute, wrong))
     return misses
 
 
-def _types(node: Any, attribute: str) -> tuple[int, ...]:
+def _read_types(node: Any, attribute: str) -> tuple[int, ...]:
     if attribute not in node.attr:  # a default, or the type parameter of a generic function
         return ()
     value = node.attr[attribute]
@@ -182,7 +182,7 @@ def _types(node: Any, attribute: str) -> tuple[int, ...]:
 
 
 @cache
-def kernels(op: str) -> tuple[Constraints, ...]:
+def find_kernels(op: str) -> tuple[Constraints, ...]:
     from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 
     _register_xla()
@@ -198,7 +198,7 @@ def _register_xla() -> None:
     """XLA's kernels only come into the registry when something is first compiled."""
     from tensorflow.python.eager.context import eager_mode
 
-    tensorflow()
+    import_tensorflow()
     with eager_mode():  # in the middle of writing a graph, too
         tf.function(lambda x: x + x, jit_compile=True)(tf.zeros([]))
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from builder.base.console_tables import table
+from builder.base.console_tables import format_table
 from builder.base.errors import EnvironmentSetupError
 from builder.config.tensor import TensorSpec
-from builder.importers.samples.golden_inputs import random_values
+from builder.importers.samples.golden_inputs import make_random_values
 from builder.measure.local import run_event
-from builder.measure.local.emulator import Emulator
+from builder.measure.local.emulator import LambdaEmulator
 from builder.measure.machine import cpu_name
 from builder.package.bundle import Bundle
-from builder.verify.library.opened_model import Call, OpenedModel
+from builder.verify.library.opened_model import BoundCall, OpenedModel
 
 WARM_UP = 3
 """Runs that are not counted."""
@@ -44,7 +44,7 @@ class Spread:
     p99: float
 
     @classmethod
-    def of(cls, times: Sequence[float]) -> Spread:
+    def from_times(cls, times: Sequence[float]) -> Spread:
         """``times``: milliseconds of each run."""
         p50, p90, p99 = (float(value) for value in np.percentile(times, (50, 90, 99)))
         return cls(len(times), min(times), p50, p90, p99)
@@ -102,7 +102,7 @@ class Benchmark:
     """None where it was not asked for."""
 
 
-def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int = 5) -> Benchmark:
+def benchmark_bundle(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int = 5) -> Benchmark:
     """Measure ``bundle`` for about ``seconds`` in the library and as long in the warm function.
 
     ``starts``: cold starts of the function; 0 measures the library alone. Raises VerifyError where this machine cannot
@@ -110,7 +110,7 @@ def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int
     """
     manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
     with open_call(bundle, manifest, threads) as call:
-        library = Spread.of(timed(call, seconds))
+        library = Spread.from_times(time_calls(call, seconds))
     return Benchmark(
         model=manifest["model"]["name"],
         version=manifest["model"]["version"],
@@ -124,14 +124,14 @@ def bench(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, starts: int
 
 
 @contextmanager
-def open_call(bundle: Bundle, manifest: Mapping[str, Any], threads: int = 1) -> Iterator[Call]:
+def open_call(bundle: Bundle, manifest: Mapping[str, Any], threads: int = 1) -> Iterator[BoundCall]:
     """A run of the library of ``bundle`` on one random input. Raises VerifyError where this machine cannot run it."""
     with OpenedModel(bundle.library, threads, bundle.weights_elsewhere) as model:
-        feeds = [random_values(TensorSpec.of(feed), 0) for feed in manifest["feeds"]]
-        yield model.bind(feeds, [fetch["bytes"] for fetch in manifest["fetches"]])
+        feeds = [make_random_values(TensorSpec.from_dict(feed), 0) for feed in manifest["feeds"]]
+        yield model.bind_call(feeds, [fetch["bytes"] for fetch in manifest["fetches"]])
 
 
-def timed(call: Callable[[], object], seconds: float) -> list[float]:
+def time_calls(call: Callable[[], object], seconds: float) -> list[float]:
     """Milliseconds of each call of ``call`` in ``seconds``, after some that are not counted."""
     for _ in range(WARM_UP):
         call()
@@ -152,17 +152,19 @@ def measure_function(bundle: Bundle, starts: int = 5, seconds: float = 3.0) -> F
     event = run_event.default_event(bundle.folder)
     found: list[Start] = []
     for number in range(starts):
-        with run_event.emulator(bundle.layer) as running:
-            found.append(started(running, event))
+        with run_event.prepare_emulator(bundle.layer) as running:
+            found.append(measure_start(running, event))
             if number == starts - 1:
-                warm = Spread.of(timed(lambda: running.invoke(event), seconds))
-                handler = median(value for name, value in _metrics(running.log) if name == "TotalMs")
+                warm = Spread.from_times(time_calls(lambda: running.invoke(event), seconds))
+                handler = median(value for name, value in _parse_metrics(running.log) if name == "TotalMs")
                 memory, python = running.peak_rss, running.python
     start = sorted(found, key=lambda start: start.total)[len(found) // 2]
-    return FunctionTimes(python.version, run_event.note(python) or "", starts, start, warm, handler, memory=memory)
+    return FunctionTimes(
+        python.version, run_event.describe_mismatch(python) or "", starts, start, warm, handler, memory=memory
+    )
 
 
-def started(running: Emulator, event: Any) -> Start:
+def measure_start(running: LambdaEmulator, event: Any) -> Start:
     """The first request's times: the client's, the emulator's of the start, and what the function says of itself.
 
     Raises EnvironmentSetupError, and AnswerError for a request that the function refuses.
@@ -171,30 +173,30 @@ def started(running: Emulator, event: Any) -> Start:
     answer = running.invoke(event)
     whole = (time.perf_counter() - begin) * 1000
     if "errorType" in answer:
-        raise EnvironmentSetupError(f"the function did not start: {run_event.reason(running.log, answer)}")
+        raise EnvironmentSetupError(f"the function did not start: {run_event.explain_failure(running.log, answer)}")
     run_event.require_answer(answer)
-    said = dict(_metrics(running.log))
+    said = dict(_parse_metrics(running.log))
     if math.isnan(running.init_ms):
         raise EnvironmentSetupError("the emulator did not say how long the function's start took; run it again.")
     init, load = running.init_ms, said.get("LoadMs", 0.0)
     return Start(init - load, load, max(whole - init, 0.0), said.get("DecodeMs", 0.0), said.get("InferMs", 0.0))
 
 
-def _metrics(log: str) -> Iterator[tuple[str, float]]:
+def _parse_metrics(log: str) -> Iterator[tuple[str, float]]:
     """(name, value) of each metric of time in the function's log, in CloudWatch's embedded format."""
     for line in log.splitlines():
         if line.startswith('{"_aws"'):
             yield from ((name, value[0]) for name, value in json.loads(line).items() if name.endswith("Ms"))
 
 
-def render(found: Benchmark) -> str:
+def format_benchmark(found: Benchmark) -> str:
     """A table, and one line to paste."""
     names = ("p50", "p90", "p99", "fastest")
-    rows: list[list[str] | None] = [["library, warm", *_cells(found.library)]]
+    rows: list[list[str] | None] = [["library, warm", *_format_cells(found.library)]]
     lines = []
     if function := found.function:
         start = function.start
-        rows.append(["function, warm", *_cells(function.warm)])
+        rows.append(["function, warm", *_format_cells(function.warm)])
         lines = [
             "",
             f"cold start {start.total:.0f} ms: imports {start.imports:.0f}, load {start.load:.1f}, "
@@ -202,27 +204,32 @@ def render(found: Benchmark) -> str:
         ]
         lines += [function.note] if function.note else []
     return "\n".join(
-        [table(("ms", *names, "runs"), rows, right=(1, 2, 3, 4, 5), indent=0), *lines, "", one_line(found)]
+        [
+            format_table(("ms", *names, "runs"), rows, right=(1, 2, 3, 4, 5), indent=0),
+            *lines,
+            "",
+            format_one_line(found),
+        ]
     )
 
 
-def one_line(found: Benchmark) -> str:
+def format_one_line(found: Benchmark) -> str:
     """All that matters in one line, to be pasted."""
     threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
     parts = [
         f"{found.model} {found.version}",
         f"coldforge {found.coldforge}",
         f"{found.cpu}, {threads}",
-        f"library {_brief(found.library)} ms (p50/p90/p99)",
+        f"library {_format_brief(found.library)} ms (p50/p90/p99)",
     ]
     if function := found.function:
-        parts += [f"function cold {function.start.total:.0f} ms, warm {_brief(function.warm)} ms"]
+        parts += [f"function cold {function.start.total:.0f} ms, warm {_format_brief(function.warm)} ms"]
     return " · ".join(parts)
 
 
-def _cells(spread: Spread) -> list[str]:
+def _format_cells(spread: Spread) -> list[str]:
     return [f"{value:.3f}" for value in (spread.p50, spread.p90, spread.p99, spread.min)] + [f"{spread.runs:,}"]
 
 
-def _brief(spread: Spread) -> str:
+def _format_brief(spread: Spread) -> str:
     return "/".join(f"{value:.3g}" for value in (spread.p50, spread.p90, spread.p99))

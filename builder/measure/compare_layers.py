@@ -12,32 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.arrays import Array, save_arrays
-from builder.base.console_tables import table
+from builder.base.console_tables import format_table
 from builder.base.errors import VerifyError
-from builder.base.files import scratch
-from builder.compiler.lower import Lowered
+from builder.base.files import scratch_folder
+from builder.compiler.lower import LoweredProgram
 from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.xla.compilation_result import read_result
 from builder.config import Tolerance
 from builder.importers.graph import FrozenGraph
-from builder.measure.step_outputs import Left, left_by, read_rightly
-from builder.pipeline.compile_graph import CompiledVariant, compiler
-from builder.pipeline.compute_answers import failed
-from builder.pipeline.fallbacks import verified_library
+from builder.measure.step_outputs import StepOutput, is_read_correctly, list_step_outputs
+from builder.pipeline.compile_graph import CompiledVariant, make_compiler
+from builder.pipeline.compute_answers import make_answers_error
+from builder.pipeline.fallbacks import build_verified_library
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import program_of
-from builder.pipeline.resolve_options import settle
-from builder.pipeline.resolve_strings import completed
+from builder.pipeline.lower_program import lower_variant
+from builder.pipeline.resolve_options import resolve_spec
+from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.verify.agreement import allowed_sensitivity, errors, jsonable
-from builder.verify.golden import Golden
+from builder.verify.agreement import allowed_sensitivity, make_jsonable, measure_errors
+from builder.verify.golden import GoldenFile
 from builder.verify.input_rounding import read_graph
-from builder.verify.intermediate_values import inner_values
-from builder.verify.quantise.observe import build, watch
-from builder.verify.quantise.rounded_weights import path_in, rounded_reference
+from builder.verify.intermediate_values import compute_inner_values
+from builder.verify.quantise.observe import build_observable, observe_steps
+from builder.verify.quantise.rounded_weights import make_rounded_path, round_reference
 from builder.verify.rounding import FLIPPED_SHARE
-from builder.verify.sensitivity import nudge_constants, nudged_calls, sensitivity
-from builder.verify.target_runner import HERE, machine_for
+from builder.verify.sensitivity import measure_sensitivity, nudge_calls, nudge_constants
+from builder.verify.target_runner import HERE, prepare_machine
 from builder.verify.verification import Verification
 
 Feeds = Mapping[str, Array]
@@ -50,7 +50,7 @@ _FEEDS, _VALUES = "feeds.npz", "values.npz"
 
 
 @dataclass(frozen=True)
-class Difference:
+class StepDifference:
     """A step's value against that of ``op`` in TensorFlow: the element furthest beyond, or nearest to, what is allowed.
 
     ``largest``: TensorFlow's largest magnitude. ``off``: whether it is beyond. ``place``: in TensorFlow's tensor.
@@ -69,7 +69,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Layers:
+class LayerComparison:
     """``rows``: each step that leaves the value of an op in the model, in order; ``case``: the golden input.
 
     ``first``: the first that is off; None where none is. ``steps``: of the program, those without such a value as well.
@@ -77,54 +77,54 @@ class Layers:
 
     case: str
     steps: int
-    rows: tuple[Difference, ...]
-    first: Difference | None
+    rows: tuple[StepDifference, ...]
+    first: StepDifference | None
 
 
 @dataclass(frozen=True)
-class Verified:
+class ModelVerification:
     """A library compared with TensorFlow; ``layers``: its steps, where that was asked for."""
 
     verification: Verification
     path: str
-    layers: Layers | None = None
+    layers: LayerComparison | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The result for JSON."""
         return {
             "path": self.path,
             "verification": self.verification.to_dict(),
-            "layers": jsonable(asdict(self.layers)) if self.layers else None,
+            "layers": make_jsonable(asdict(self.layers)) if self.layers else None,
         }
 
 
-def verify_model(ws: Workspace, *, layers: bool = False) -> Verified:
+def verify_model(ws: Workspace, *, layers: bool = False) -> ModelVerification:
     """Build the library unless it is there and compare it with TensorFlow's answers; a disagreement is no error here.
 
     ``layers``: each step as well, of the first variant. Raises the ColdforgeError of a stage that fails, and
     VerifyError where ``layers`` are asked for and this machine cannot run the library itself.
     """
-    ws = completed(ws)
-    compiled_for, settled = compiler(ws, import_variants(ws)), settle(ws)
+    ws = complete_workspace(ws)
+    compiled_for, settled = make_compiler(ws, import_variants(ws)), resolve_spec(ws)
     ws = ws.for_spec(settled.spec)
-    if layers and machine_for(ws.target, ws.cache) != HERE:
+    if layers and prepare_machine(ws.target, ws.cache) != HERE:
         raise VerifyError(f"--layers looks into a running library, and this machine is no {ws.target.name}.")
-    library = verified_library(ws, compiled_for, settled)
+    library = build_verified_library(ws, compiled_for, settled)
     if not layers:
-        return Verified(library.verification, library.lowering.path)
+        return ModelVerification(library.verification, library.lowering.path)
     compiled = compiled_for(False)
-    lowered = program_of(ws, compiled.first, settled, library.emitted.attempt, whole=True)
-    case = _case(library.verification, compiled.first.graph)
-    restored = path_in(library.emitted.folder)
-    with ws.progress.stage("layers", "each step's value beside TensorFlow's") as outcome:
+    lowered = lower_variant(ws, compiled.first, settled, library.emitted.attempt, whole=True)
+    case = _choose_case(library.verification, compiled.first.graph)
+    restored = make_rounded_path(library.emitted.folder)
+    with ws.progress.show_stage("layers", "each step's value beside TensorFlow's") as outcome:
         found = compare_steps(ws, compiled.first, lowered, case, restored if restored.exists() else None)
         outcome.note = f"{len(found.rows)} of {found.steps} steps"
-    return Verified(library.verification, library.lowering.path, found)
+    return ModelVerification(library.verification, library.lowering.path, found)
 
 
-def _case(verification: Verification, graph: FrozenGraph) -> str:
+def _choose_case(verification: Verification, graph: FrozenGraph) -> str:
     """The golden input on which an output is off, or the last; of a model with state the first, which has no past."""
-    with Golden.open(graph.golden_path) as golden:
+    with GoldenFile.open(graph.golden_path) as golden:
         cases = golden.cases
     if graph.states:
         return cases[0]
@@ -133,33 +133,33 @@ def _case(verification: Verification, graph: FrozenGraph) -> str:
 
 
 def compare_steps(
-    ws: Workspace, compiled: CompiledVariant, lowered: Lowered, case: str, restored: Path | None = None
-) -> Layers:
+    ws: Workspace, compiled: CompiledVariant, lowered: LoweredProgram, case: str, restored: Path | None = None
+) -> LayerComparison:
     """Run ``lowered`` on the golden input ``case``, and look at what its steps leave.
 
     ``restored``: the file of its rounded weights, where there is one: TensorFlow's are rounded alike, if it can.
     Raises LinkError, and VerifyError where a library cannot be run here or TensorFlow cannot run the model.
     """
     graph = compiled.graph
-    lefts = left_by(lowered, HloIndex(read_result(compiled.kernels.metadata_path, ws.cache)))
-    with Golden.open(graph.golden_path) as golden:
-        feeds = {port.spec.name: golden.feed(case, port.spec.name) for port in graph.feeds}
-    ours = _ours(ws, compiled, lowered, lefts, feeds)
-    theirs, moved = _theirs(ws, graph, feeds, [left.op for left in lefts], restored)
+    lefts = list_step_outputs(lowered, HloIndex(read_result(compiled.kernels.metadata_path, ws.cache)))
+    with GoldenFile.open(graph.golden_path) as golden:
+        feeds = {port.spec.name: golden.read_feed(case, port.spec.name) for port in graph.feeds}
+    ours = _read_library_values(ws, compiled, lowered, lefts, feeds)
+    theirs, moved = _ask_tensorflow(ws, graph, feeds, [left.op for left in lefts], restored)
     floor = FLIPPED_SHARE if any(one.quantisation for one in lowered.rounded) else FLOOR
     found = {
-        left: _difference(left, ours[left.op], theirs[left.op], moved.get(left.op), floor)
+        left: _compare_value(left, ours[left.op], theirs[left.op], moved.get(left.op), floor)
         for left in lefts
         if left.op in theirs and theirs[left.op].size == ours[left.op].size > 0
     }
     wrong = {left for left, row in found.items() if row.off}
     right = {left for left in found if left not in wrong}
-    first = next((left for left in lefts if left in wrong and not read_rightly(left, lefts, right, lowered)), None)
-    return Layers(case, len(lowered.program.steps), tuple(found.values()), found[first] if first else None)
+    first = next((left for left in lefts if left in wrong and not is_read_correctly(left, lefts, right, lowered)), None)
+    return LayerComparison(case, len(lowered.program.steps), tuple(found.values()), found[first] if first else None)
 
 
-def _ours(
-    ws: Workspace, compiled: CompiledVariant, lowered: Lowered, lefts: tuple[Left, ...], feeds: Feeds
+def _read_library_values(
+    ws: Workspace, compiled: CompiledVariant, lowered: LoweredProgram, lefts: tuple[StepOutput, ...], feeds: Feeds
 ) -> dict[str, Array]:
     values: dict[str, Array] = {}
 
@@ -167,19 +167,21 @@ def _ours(
         values.update({left.op: left.read(arena) for left in lefts if left.after == number})
 
     with tempfile.TemporaryDirectory(dir=ws.build) as folder:
-        library = build(lowered.program, ws.spec, compiled.kernels, Path(folder), ws.cache)
-        watch(library, lowered.program, compiled.graph, [feeds], look)
+        library = build_observable(lowered.program, ws.spec, compiled.kernels, Path(folder), ws.cache)
+        observe_steps(library, lowered.program, compiled.graph, [feeds], look)
     return values
 
 
-def _theirs(
+def _ask_tensorflow(
     ws: Workspace, graph: FrozenGraph, feeds: Feeds, ops: list[str], restored: Path | None
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """TensorFlow's values by op, and those when weights and inputs move by one ulp."""
-    with scratch(ws.build / "layers") as folder:
+    with scratch_folder(ws.build / "layers") as folder:
         save_arrays(folder / _FEEDS, feeds)
         reads = [graph.folder, *([restored] if restored else [])]
-        ws.sandboxed(_ask, graph, ops, restored, folder=folder, reads=reads, failed=failed)
+        ws.run_sandboxed(
+            _write_tensorflow_values, graph, ops, restored, folder=folder, reads=reads, failed=make_answers_error
+        )
         with np.load(folder / _VALUES, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
     theirs, moved = (
@@ -188,30 +190,30 @@ def _theirs(
     return theirs, moved
 
 
-def _ask(graph: FrozenGraph, ops: list[str], restored: Path | None) -> None:
+def _write_tensorflow_values(graph: FrozenGraph, ops: list[str], restored: Path | None) -> None:
     with np.load(_FEEDS, allow_pickle=False) as file:
         feeds = {name: file[name] for name in file.files}
 
     def reference() -> Any:
-        return rounded_reference(graph, restored) if restored else graph.reference()
+        return round_reference(graph, restored) if restored else graph.read_reference()
 
-    theirs = inner_values(graph, reference(), feeds, ops)
-    calls = nudged_calls({"": feeds}, read_graph(graph, graph.reference()).feeds)
-    moved = inner_values(graph, nudge_constants(reference()), calls[""], ops)
+    theirs = compute_inner_values(graph, reference(), feeds, ops)
+    calls = nudge_calls({"": feeds}, read_graph(graph, graph.read_reference()).feeds)
+    moved = compute_inner_values(graph, nudge_constants(reference()), calls[""], ops)
     found = zip(_KINDS, (theirs, moved), strict=True)
     save_arrays(Path(_VALUES), {f"{kind}/{ops.index(op)}": v for kind, values in found for op, v in values.items()})
 
 
-def _difference(left: Left, ours: Array, theirs: Array, moved: Array | None, floor: float) -> Difference:
+def _compare_value(left: StepOutput, ours: Array, theirs: Array, moved: Array | None, floor: float) -> StepDifference:
     ours = ours.reshape(theirs.shape)
-    uncertain = sensitivity({"": {"": theirs}}, {"": {"": theirs if moved is None else moved}}).get("", 0.0)
+    uncertain = measure_sensitivity({"": {"": theirs}}, {"": {"": theirs if moved is None else moved}}).get("", 0.0)
     share = max(floor, allowed_sensitivity(uncertain)) if theirs.dtype.kind == "f" else 0.0
-    error, allowed = errors(ours, theirs, Tolerance() if share else Tolerance(0.0, 0.0), share)
+    error, allowed = measure_errors(ours, theirs, Tolerance() if share else Tolerance(0.0, 0.0), share)
     with np.errstate(all="ignore"):
         used = np.where(error == 0, 0.0, error / allowed)
     place = np.unravel_index(int(used.argmax()), used.shape)
     finite = np.abs(theirs[np.isfinite(theirs)].astype(np.float64))
-    return Difference(
+    return StepDifference(
         step=left.step.name,
         op=left.op,
         shape=theirs.shape,
@@ -225,19 +227,19 @@ def _difference(left: Left, ours: Array, theirs: Array, moved: Array | None, flo
     )
 
 
-def render(layers: Layers) -> str:
+def format_layers(layers: LayerComparison) -> str:
     """A table of the steps in the order they run, then the first that is off."""
     rows = [
         [row.step, row.op, f"{row.error:.2g}", f"{row.allowed:.2g}", f"{row.largest:.3g}", "OFF" if row.off else ""]
         for row in layers.rows
     ]
     headers = ("step", "op in the model", "off by", "allowed", "largest", "")
-    text = table(headers, rows, right=(2, 3, 4), indent=0)
+    text = format_table(headers, rows, right=(2, 3, 4), indent=0)
     counted = f"{len(layers.rows)} of {layers.steps} steps leave a value that TensorFlow has"
-    return f"{text}\n\n{counted}, on the golden input {layers.case}\n{_verdict(layers)}"
+    return f"{text}\n\n{counted}, on the golden input {layers.case}\n{_format_verdict(layers)}"
 
 
-def _verdict(layers: Layers) -> str:
+def _format_verdict(layers: LayerComparison) -> str:
     first = layers.first
     if first is None:
         return "no step is off"

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from builder.base.console_tables import table
+from builder.base.console_tables import format_table
 from builder.base.errors import UsageError
 from builder.base.targets import Target, host_target
 from builder.measure.bench import FunctionTimes, measure_function
 from builder.measure.machine import cpu_name
-from builder.measure.prices import MEMORY_MB, WHOLE_PROCESSOR_MB, list_prices
+from builder.measure.prices import MEMORY_MB, WHOLE_PROCESSOR_MB, load_prices
 from builder.package.bundle import Bundle
 
 LEAST_MB, MOST_MB = 128, 10_240
@@ -35,7 +35,7 @@ class MemorySize:
 
 
 @dataclass(frozen=True)
-class Prices:
+class LambdaPrices:
     """US dollars, by Lambda's list prices."""
 
     region: str
@@ -46,7 +46,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Cost:
+class RequestCost:
     """The cost of a function by its memory, and the measured times that it follows from."""
 
     model: str
@@ -56,11 +56,11 @@ class Cost:
     function: FunctionTimes
     million_starts: float
     """US dollars of a million cold starts, with one whole processor."""
-    prices: Prices
+    prices: LambdaPrices
     sizes: tuple[MemorySize, ...]
 
 
-def measure_cost(bundle: Bundle, memory: Sequence[int] = MEMORY_MB) -> Cost:
+def measure_cost(bundle: Bundle, memory: Sequence[int] = MEMORY_MB) -> RequestCost:
     """Measure the function of ``bundle`` in Lambda's emulator, and price it at each size of ``memory`` that it fits.
 
     Raises UsageError for a size that Lambda does not have or that is too small, and as ``measure_function`` does.
@@ -74,23 +74,23 @@ def measure_cost(bundle: Bundle, memory: Sequence[int] = MEMORY_MB) -> Cost:
     if not sizes:
         raise UsageError(f"the function takes {function.memory / 2**20:,.0f} MB: give it more with --memory.")
     model = json.loads(bundle.manifest.read_text(encoding="utf-8"))["model"]
-    return Cost(
+    return RequestCost(
         model=model["name"],
         version=model["version"],
         target=target.name,
         cpu=cpu_name(),
         function=function,
-        million_starts=list_prices().requests(WHOLE_PROCESSOR_MB, function.start.total, target.architecture),
+        million_starts=load_prices().price_requests(WHOLE_PROCESSOR_MB, function.start.total, target.architecture),
         prices=prices_of(target),
         sizes=sizes,
     )
 
 
-def prices_of(target: Target) -> Prices:
+def prices_of(target: Target) -> LambdaPrices:
     """Return the list prices of functions on ``target``."""
-    prices = list_prices()
+    prices = load_prices()
     per_second = prices.gb_second[target.architecture]
-    return Prices(prices.region, prices.date, prices.sources[0], prices.million_requests, per_second)
+    return LambdaPrices(prices.region, prices.date, prices.sources[0], prices.million_requests, per_second)
 
 
 def estimate_sizes(
@@ -102,12 +102,12 @@ def estimate_sizes(
     no less: a request runs on one thread. Billed is every begun millisecond. ``peak_memory``: bytes; sizes that it does
     not fit into are left out.
     """
-    prices = list_prices()
+    prices = load_prices()
     sizes = []
     for size in sorted(set(memory)):
         if peak_memory <= size << 20:
             ms = handler_ms * max(1.0, WHOLE_PROCESSOR_MB / size)
-            dollars = prices.requests(size, ms, target.architecture)
+            dollars = prices.price_requests(size, ms, target.architecture)
             sizes.append(MemorySize(size, ms, max(1, math.ceil(ms)), dollars))
     return tuple(sizes)
 
@@ -118,7 +118,7 @@ def report_cost(target: Target, function: FunctionTimes) -> dict[str, Any]:
     return asdict(prices_of(target)) | {"handler_ms": function.handler, "rows": [asdict(row) for row in rows]}
 
 
-def render(cost: Cost) -> str:
+def format_cost(cost: RequestCost) -> str:
     """Return a table of the sizes, and where the figures come from."""
     function, start = cost.function, cost.function.start
     rows: list[list[str] | None] = [
@@ -128,7 +128,7 @@ def render(cost: Cost) -> str:
         [
             f"{cost.model} {cost.version}: US dollars for a million warm requests, by memory (list prices of "
             f"{cost.prices.region}, {cost.prices.date})",
-            table(("MB", "ms", "billed ms", "USD"), rows, right=(0, 1, 2, 3), indent=0),
+            format_table(("MB", "ms", "billed ms", "USD"), rows, right=(0, 1, 2, 3), indent=0),
             "",
             f"A cold start takes {start.total:.0f} ms: {cost.million_starts:.2f} USD for a million with "
             f"{WHOLE_PROCESSOR_MB:,} MB.",

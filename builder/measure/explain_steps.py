@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from builder.base.cache import digest
-from builder.base.console_tables import RULE, table
-from builder.compiler.lower.decisions import LayerWeights, WeightSizes, layer_weights
+from builder.base.cache import compute_digest
+from builder.base.console_tables import RULE, format_table
+from builder.compiler.lower.decisions import LayerWeights, WeightSizes, list_layer_weights
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.step_info import Note, note_of
+from builder.compiler.lower.step_info import StepInfo, describe_step
 from builder.compiler.lower.steps.base import Step
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.package.bundle import Bundle
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
-from builder.pipeline.lower_program import Attempt, attempts_for, program_of
-from builder.pipeline.resolve_options import settle
-from builder.pipeline.resolve_strings import completed
+from builder.pipeline.lower_program import LoweringAttempt, list_attempts, lower_variant
+from builder.pipeline.resolve_options import resolve_spec
+from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
 from builder.verify import profile
 
 
 @dataclass(frozen=True)
-class Row:
+class ExplainedStep:
     """One step. ``depth``: how many loops, branches and calls it stands in; ``calls``: how often a run comes to it.
 
     ``microseconds``: of all its calls together, in the fastest round; what is inside it not counted.
@@ -63,7 +63,7 @@ class Explanation:
     rounds: int
     run_microseconds: float
     """The median of whole runs, the clock between the steps included."""
-    rows: tuple[Row, ...]
+    rows: tuple[ExplainedStep, ...]
     weights: int
     """Bytes."""
     arena: int
@@ -105,38 +105,40 @@ class Study:
     compiled: CompiledVariant
 
 
-def explain(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explanation:
-    """The explanation alone. Raises as ``study`` does."""
-    return study(ws, threads=threads, seconds=seconds).explanation
+def explain_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explanation:
+    """The explanation alone. Raises as ``study_model`` does."""
+    return study_model(ws, threads=threads, seconds=seconds).explanation
 
 
-def study(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
+def study_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
     """Compile the model unless it is, and time the lowering that its last bundle has (the first, without a bundle).
 
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
-    ws = completed(ws)
-    settled = settle(ws)
-    attempt = _attempt(ws.for_spec(settled.spec))
+    ws = complete_workspace(ws)
+    settled = resolve_spec(ws)
+    attempt = _find_bundle_attempt(ws.for_spec(settled.spec))
     compiled = compile_first(ws, in_parts=attempt.in_parts)
     ws = ws.for_spec(settled.spec)
-    lowered = program_of(ws, compiled, settled, attempt)
-    with ws.progress.stage("profile", "the same program with a clock between its steps") as outcome:
-        library = profile.build(
+    lowered = lower_variant(ws, compiled, settled, attempt)
+    with ws.progress.show_stage("profile", "the same program with a clock between its steps") as outcome:
+        library = profile.build_timed_library(
             lowered.program,
             ws.spec,
             compiled.kernels,
             ws.build / "explain",
             ws.cache,
-            digest(*compiled.inputs, settled.key, attempt.name),
+            compute_digest(*compiled.inputs, settled.key, attempt.name),
         )
-        profiled = profile.Profiled(library, lowered.program, compiled.graph, threads)
-        times = profile.measure({"": profiled}, seconds)[""]
+        profiled = profile.ProfiledLibrary(library, lowered.program, compiled.graph, threads)
+        times = profile.measure_steps({"": profiled}, seconds)[""]
         profiled.close()
         outcome.note = f"{times.rounds} runs"
-    steps = zip(_notes(lowered.program.steps, lowered.notes), times.calls, times.fastest, times.median, strict=True)
+    steps = zip(
+        _list_notes(lowered.program.steps, lowered.notes), times.calls, times.fastest, times.median, strict=True
+    )
     rows = tuple(
-        Row(
+        ExplainedStep(
             n.name,
             depth,
             n.kind,
@@ -161,58 +163,61 @@ def study(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
         rows=rows,
         weights=lowered.program.weights_size,
         arena=lowered.program.arena_size,
-        layers=layer_weights(lowered.program, settled.kept),
+        layers=list_layer_weights(lowered.program, settled.kept),
     )
     return Study(explanation, lowered.program, compiled)
 
 
-def render(explanation: Explanation) -> str:
+def format_explanation(explanation: Explanation) -> str:
     """A table of the steps in the order they run, then the sums."""
     e = explanation
-    rows: list[list[str] | None] = [_row(row, e.microseconds) for row in e.rows]
+    rows: list[list[str] | None] = [_format_row(row, e.microseconds) for row in e.rows]
     moved, speed = sum(row.bytes * row.calls for row in e.rows), e.flop / e.microseconds / 1e3
-    rows += [RULE, ["together", "", "", _mega(e.flop), f"{moved:,}", f"{e.microseconds:.1f}", f"{speed:.1f}", "100.0"]]
+    rows += [
+        RULE,
+        ["together", "", "", _format_mega(e.flop), f"{moved:,}", f"{e.microseconds:.1f}", f"{speed:.1f}", "100.0"],
+    ]
     headers = ("step", "kind", "algorithm and what was fused", "MFLOP", "bytes", "µs", "GFLOP/s", "%")
     kinds = dict.fromkeys(row.kind for row in e.rows)
     counts = ", ".join(f"{sum(row.kind == kind for row in e.rows)} {kind}" for kind in kinds)
     lines = [
-        table(headers, rows, right=(3, 4, 5, 6, 7), indent=0),
+        format_table(headers, rows, right=(3, 4, 5, 6, 7), indent=0),
         "",
         f"{e.path}: {counts}; fused steps do {100 * e.layer_share:.1f} % of the convolutions' and products' work",
-        f"{_weights(e)}, {e.arena:,} of working memory",
+        f"{_format_weights(e)}, {e.arena:,} of working memory",
         f"{e.isa}, {e.threads} {'thread' if e.threads == 1 else 'threads'}; the fastest of {e.rounds} runs of each "
         f"step; a whole run {e.run_microseconds:.1f} µs (median)",
     ]
     if e.reason:
         lines.append(f"one step per XLA thunk: {e.reason}")
     if e.layers:
-        lines += ["", _layers(e.layers)]
+        lines += ["", _format_layers(e.layers)]
     return "\n".join(lines)
 
 
-def _layers(layers: tuple[LayerWeights, ...]) -> str:
+def _format_layers(layers: tuple[LayerWeights, ...]) -> str:
     headers = ["step", "layer in the model", "weights", "count", "bytes", "kept because"]
     rows = [[w.step, w.layer, w.type, f"{w.count:,}", f"{w.bytes:,}", w.kept] for w in layers]
     if any(w.input or w.input_kept for w in layers):
         headers += ["input", "float32 because"]
         for row, layer in zip(rows, layers, strict=True):
-            row += [_range(layer.input) if layer.input else "float32", layer.input_kept]
-    return table(headers, rows, right=(3, 4), indent=0)
+            row += [_format_range(layer.input) if layer.input else "float32", layer.input_kept]
+    return format_table(headers, rows, right=(3, 4), indent=0)
 
 
-def _range(by: Quantisation) -> str:
+def _format_range(by: Quantisation) -> str:
     return f"int8, {-by.zero * by.scale:.4g} to {(255 - by.zero) * by.scale:.4g}"
 
 
-def _weights(e: Explanation) -> str:
-    sizes = WeightSizes.of(e.weights, e.layers)
+def _format_weights(e: Explanation) -> str:
+    sizes = WeightSizes.from_layers(e.weights, e.layers)
     rest = f" ({sizes.as_float32:,} as float32, {100 * sizes.compressed_share:.1f} % of them compressed)"
     return f"{e.weights:,} bytes of weights" + (rest if sizes.as_float32 != e.weights else "")
 
 
-def _attempt(ws: Workspace) -> Attempt:
+def _find_bundle_attempt(ws: Workspace) -> LoweringAttempt:
     """The one that the bundle has, so that what is explained is what was packed."""
-    possible = attempts_for(ws.spec)
+    possible = list_attempts(ws.spec)
     try:
         manifest = json.loads(Bundle.load(ws.bundle).manifest.read_text(encoding="utf-8"))
         return next(a for a in possible if a.name == manifest["lowering"]["path"])
@@ -220,24 +225,24 @@ def _attempt(ws: Workspace) -> Attempt:
         return possible[0]
 
 
-def _notes(steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Iterator[tuple[int, Note]]:
+def _list_notes(steps: tuple[Step, ...], notes: tuple[StepInfo, ...]) -> Iterator[tuple[int, StepInfo]]:
     """(depth, note) of every step in the order of ``walk``; ``notes`` are those of the outermost."""
     for step, note in zip(steps, notes, strict=True):
         yield 0, replace(note, flop=0, bytes=0) if note.inside else note
         yield from ((1, inner) for inner in note.inside)
         for inner in () if note.inside else step.bodies:
-            for depth, found in _notes(inner, tuple(map(note_of, inner))):
+            for depth, found in _list_notes(inner, tuple(map(describe_step, inner))):
                 yield depth + 1, found
 
 
-def _row(row: Row, total: float) -> list[str]:
+def _format_row(row: ExplainedStep, total: float) -> list[str]:
     what = " ".join([row.algorithm, " + ".join(row.matched)]).strip()
     times = f" ×{row.calls}" if row.calls != 1 else ""
     return [
         f"{'  ' * row.depth}{row.step}{times}",
         row.kind,
         what,
-        _mega(row.flop * row.calls),
+        _format_mega(row.flop * row.calls),
         f"{row.bytes * row.calls:,}",
         f"{row.microseconds:.1f}",
         f"{row.gflops:.1f}" if row.flop else "",
@@ -245,5 +250,5 @@ def _row(row: Row, total: float) -> list[str]:
     ]
 
 
-def _mega(flop: int) -> str:
+def _format_mega(flop: int) -> str:
     return f"{flop / 1e6:.1f}" if flop else ""

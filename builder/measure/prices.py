@@ -19,7 +19,7 @@ MEMORY_MB = (256, 512, 1024, WHOLE_PROCESSOR_MB, 3008)
 
 
 @dataclass(frozen=True)
-class Prices:
+class PriceList:
     """US dollars, without taxes and the free tier. ``gb_second``: of Lambda, by its name for the architecture.
 
     ``thousand_transitions``: of Step Functions. ``thousand_reads``, ``thousand_writes``: requests to S3.
@@ -35,19 +35,19 @@ class Prices:
     thousand_writes: float
 
     @property
-    def of(self) -> str:
+    def edition(self) -> str:
         return f"{self.region}, {self.date}"
 
-    def requests(self, memory: int, ms: float, architecture: str) -> float:
+    def price_requests(self, memory: int, ms: float, architecture: str) -> float:
         """A million requests of ``ms`` each, with ``memory`` megabytes. Billed is each begun millisecond."""
-        return self.million_requests + self.compute(memory, max(1, math.ceil(ms)), architecture)
+        return self.million_requests + self.price_compute(memory, max(1, math.ceil(ms)), architecture)
 
-    def compute(self, memory: int, billed_ms: float, architecture: str) -> float:
+    def price_compute(self, memory: int, billed_ms: float, architecture: str) -> float:
         """The part of that which is for time."""
         return 1e6 * billed_ms / 1000 * memory / 1024 * self.gb_second[architecture]
 
 
-def list_prices() -> Prices:
+def load_prices() -> PriceList:
     """Those of ``prices.json``."""
     found = json.loads(LIST.read_text(encoding="utf-8"))
-    return Prices(**found | {"sources": tuple(found["sources"])})
+    return PriceList(**found | {"sources": tuple(found["sources"])})

@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.arrays import Array
-from builder.compiler.lower import Lowered
+from builder.compiler.lower import LoweredProgram
 from builder.compiler.lower.hlo_index import HloIndex
-from builder.compiler.lower.hlo_shapes import ELEMENT_TYPES, strides
-from builder.compiler.lower.steps.base import Buffer, Step, walk
+from builder.compiler.lower.hlo_shapes import ELEMENT_TYPES, compute_shape_strides
+from builder.compiler.lower.steps.base import Buffer, Step, walk_steps
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.norm_step import NormStep
 from builder.compiler.lower.steps.pool_step import PoolStep
-from builder.verify.quantise.observe import picture
+from builder.verify.quantise.observe import view_image
 
 
 @dataclass(frozen=True, eq=False)
-class Left:
-    """The value that a step leaves. ``after``: the number of the step that then begins, as ``observe.watch`` counts.
+class StepOutput:
+    """The value that a step leaves. ``after``: the number of the step that then begins, as ``observe.observe_steps``
+    counts.
 
     ``op``: the op in the model whose value it is.
     """
@@ -38,40 +39,45 @@ class Left:
             case LayerStep():
                 shape = self.step.geometry.out_shape
                 assert self.step.output is not None, "lower with whole=True"
-                return picture(self.step.output, shape, arena).copy()
+                return view_image(self.step.output, shape, arena).copy()
             case PoolStep():
-                return picture(
+                return view_image(
                     self.step.output, (self.step.batch, *self.step.out_size, self.step.channels), arena
                 ).copy()
             case NormStep():
-                return picture(self.step.output, (self.step.batch, *self.step.size, self.step.channels), arena).copy()
-        buffer = _written(self.step)
+                return view_image(
+                    self.step.output, (self.step.batch, *self.step.size, self.step.channels), arena
+                ).copy()
+        buffer = _find_written_buffer(self.step)
         assert buffer is not None
         name, size = ELEMENT_TYPES[self.shape.element_type]
         items = arena[buffer.offset : buffer.offset + buffer.size].view(name)
-        steps = tuple(size * stride for stride in strides(self.shape))
+        steps = tuple(size * stride for stride in compute_shape_strides(self.shape))
         return np.lib.stride_tricks.as_strided(items, tuple(self.shape.dimensions), steps, writeable=False).copy()
 
 
-def left_by(lowered: Lowered, index: HloIndex) -> tuple[Left, ...]:
+def list_step_outputs(lowered: LoweredProgram, index: HloIndex) -> tuple[StepOutput, ...]:
     """Of each op in the model the last step that leaves its value, in the order of the steps.
 
     Not of steps in loops and branches, nor of values that have a size of their own, or no numbers of NumPy's.
     """
-    found = {one.op: one for one in _candidates(lowered, index)}
+    found = {one.op: one for one in _list_candidates(lowered, index)}
     return tuple(sorted(found.values(), key=lambda one: one.after))
 
 
-def _candidates(lowered: Lowered, index: HloIndex) -> Iterator[Left]:
+def _list_candidates(lowered: LoweredProgram, index: HloIndex) -> Iterator[StepOutput]:
     after = 0
     for step, note in zip(lowered.program.steps, lowered.notes, strict=True):
-        after += len(walk((step,)))
+        after += len(walk_steps((step,)))
         instruction = index.names.get(step.name)
         if instruction is None:
             continue
         op = note.gives or instruction.metadata.op_name
-        if op and (isinstance(step, LayerStep | PoolStep | NormStep) or _is_whole(_written(step), instruction.shape)):
-            yield Left(step, op, after, instruction.shape)
+        if op and (
+            isinstance(step, LayerStep | PoolStep | NormStep)
+            or _is_whole(_find_written_buffer(step), instruction.shape)
+        ):
+            yield StepOutput(step, op, after, instruction.shape)
 
 
 def _is_whole(buffer: Buffer | None, shape: Any) -> bool:
@@ -82,12 +88,14 @@ def _is_whole(buffer: Buffer | None, shape: Any) -> bool:
     return buffer.size == size * int(np.prod(shape.dimensions, dtype=np.int64))
 
 
-def _written(step: Step) -> Buffer | None:
+def _find_written_buffer(step: Step) -> Buffer | None:
     """Return the one buffer that a step writes; None where it writes none or several."""
     return step.writes[0] if len(step.writes) == 1 else None
 
 
-def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowered: Lowered) -> bool:
+def is_read_correctly(
+    left: StepOutput, lefts: Sequence[StepOutput], right: Container[StepOutput], lowered: LoweredProgram
+) -> bool:
     """Whether the first value that is known after ``left``, and made of it, is among those that are ``right``.
 
     Then ``left`` is no wrong value but another one than TensorFlow's: XLA may move a factor to a later step.
@@ -97,11 +105,11 @@ def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowe
     step: Step = left.step
     place = next(i for i, one in enumerate(steps) if one is step)
     while True:
-        memory = _memory_of(step)
+        memory = _find_memory(step)
         if memory is None:
             return False
         later = range(place + 1, len(steps))
-        reader = next((i for i in later if _touches(steps[i], memory)), None)
+        reader = next((i for i in later if _is_touching(steps[i], memory)), None)
         if reader is None:
             return False
         step, place = steps[reader], reader
@@ -109,10 +117,10 @@ def read_rightly(left: Left, lefts: Sequence[Left], right: Container[Left], lowe
             return known[id(step)] in right
 
 
-def _memory_of(step: Step) -> Buffer | None:
-    return step.stored.buffer if isinstance(step, LayerStep) else _written(step)
+def _find_memory(step: Step) -> Buffer | None:
+    return step.stored.buffer if isinstance(step, LayerStep) else _find_written_buffer(step)
 
 
-def _touches(step: Step, memory: Buffer) -> bool:
+def _is_touching(step: Step, memory: Buffer) -> bool:
     """Whether ``step``, or a step inside it, reads or writes any of ``memory``."""
-    return any(buffer.overlaps(memory) for one in walk((step,)) for buffer in one.buffers)
+    return any(buffer.overlaps_buffer(memory) for one in walk_steps((step,)) for buffer in one.buffers)

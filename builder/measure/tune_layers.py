@@ -12,22 +12,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.base.cache import digest
-from builder.base.console_tables import table
+from builder.base.cache import compute_digest
+from builder.base.console_tables import format_table
 from builder.base.files import write_file
-from builder.compiler.lower import Lowered
+from builder.compiler.lower import LoweredProgram
 from builder.compiler.lower.geometry import Algorithm
-from builder.compiler.lower.packing import candidates
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.packing import list_algorithms
+from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.config import ModelSpec
 from builder.measure.machine import cpu_name
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
-from builder.pipeline.lower_program import ATTEMPTS, program_of
-from builder.pipeline.read_tuning import Choice, Times, Tuning, kernels_digest, tuning_path
-from builder.pipeline.resolve_options import settle_by_rule
-from builder.pipeline.resolve_strings import completed
-from builder.pipeline.resolved_options import Settled
+from builder.pipeline.lower_program import ATTEMPTS, lower_variant
+from builder.pipeline.read_tuning import AlgorithmChoice, AlgorithmTimes, Tuning, kernels_digest, tuning_path
+from builder.pipeline.resolve_options import resolve_by_rule
+from builder.pipeline.resolve_strings import complete_workspace
+from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
 from builder.verify import profile
 
@@ -39,7 +39,7 @@ MARGIN = 1.03
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """``tuning`` is what was written to ``path``, unless it is empty.
 
     ``rule``: what the static rule says, by ``Geometry.label``. ``rest``: microseconds of all steps without a choice,
@@ -64,38 +64,38 @@ class Tuned:
         return found
 
 
-def tune(ws: Workspace, *, seconds: float = 10.0) -> Tuned:
+def tune_model(ws: Workspace, *, seconds: float = 10.0) -> TuningResult:
     """Measure every algorithm of every layer for about ``seconds`` in all, on one thread, and write the tuning file.
 
     Winograd is no candidate where the spec forbids it. Raises the ColdforgeError of a stage that fails, VerifyError
     where this machine can't run the library.
     """
-    ws = completed(ws)
-    compiled, settled, spec = compile_first(ws), settle_by_rule(ws), ws.spec
-    possible = dict(_open_questions(spec, _lower(ws, compiled, settled, {})))
+    ws = complete_workspace(ws)
+    compiled, settled, spec = compile_first(ws), resolve_by_rule(ws), ws.spec
+    possible = dict(_open_questions(spec, _lower_with(ws, compiled, settled, {})))
     rule = {label: found[0] for label, found in possible.items()}
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in possible}
     rest: dict[str, float] = {}
     rounds = 0
     if possible:
-        with ws.progress.stage("tune", f"{len(possible)} kinds of layer, each timed in place") as outcome:
-            rounds = _measure(ws, compiled, settled, possible, seconds, times, rest)
+        with ws.progress.show_stage("tune", f"{len(possible)} kinds of layer, each timed in place") as outcome:
+            rounds = _measure_rounds(ws, compiled, settled, possible, seconds, times, rest)
             outcome.note = f"{rounds} rounds"
-    layers = {label: Choice(best(rule[label], times[label]), times[label]) for label in possible}
+    layers = {label: AlgorithmChoice(choose_fastest(rule[label], times[label]), times[label]) for label in possible}
     tuning = Tuning(kernels_digest(), ws.target.name, cpu_name(), layers)
     if layers:
         write_file(tuning_path(spec), tuning.to_json())
-    return Tuned(tuning_path(spec), tuning, rule, rest, rounds)
+    return TuningResult(tuning_path(spec), tuning, rule, rest, rounds)
 
 
-def best(rule: Algorithm, times: Times) -> Algorithm:
+def choose_fastest(rule: Algorithm, times: AlgorithmTimes) -> Algorithm:
     """The algorithm with the smallest geometric mean over the instruction sets, if it beats the rule's clearly."""
     scores = {a: math.prod(of[a] for of in times.values()) ** (1 / len(times)) for a in next(iter(times.values()))}
     fastest = min(scores, key=lambda a: scores[a])
     return fastest if scores[fastest] * MARGIN < scores[rule] else rule  # type: ignore[return-value]
 
 
-def render(tuned: Tuned) -> str:
+def format_tuning(tuned: TuningResult) -> str:
     """A table of every layer with a choice: each candidate's time, and what was chosen."""
     rows: list[list[str] | None] = []
     for label, choice in sorted(tuned.tuning.layers.items()):
@@ -110,13 +110,13 @@ def render(tuned: Tuned) -> str:
     of_all = ", ".join(f"{share:.1%} ({isa})" for isa, share in tuned.behind.items())
     changed = sum(choice.algorithm != tuned.rule[label] for label, choice in tuned.tuning.layers.items())
     return (
-        f"{table(headers, rows, indent=0)}\n\nwrote {tuned.path.name}: tuning changed {changed} of "
+        f"{format_table(headers, rows, indent=0)}\n\nwrote {tuned.path.name}: tuning changed {changed} of "
         f"{len(tuned.rule)} layer shapes, by the fastest of {tuned.rounds} rounds on one thread of {tuned.tuning.cpu}\n"
         f"the rule's choice is {of_all} behind it"
     )
 
 
-def to_dict(tuned: Tuned) -> dict[str, Any]:
+def to_dict(tuned: TuningResult) -> dict[str, Any]:
     """The same for JSON; ``file`` is None where no layer has a choice, as nothing was written then."""
     layers = {label: asdict(choice) | {"rule": tuned.rule[label]} for label, choice in tuned.tuning.layers.items()}
     return {
@@ -128,30 +128,32 @@ def to_dict(tuned: Tuned) -> dict[str, Any]:
     }
 
 
-def _lower(ws: Workspace, compiled: CompiledVariant, settled: Settled, algorithms: Mapping[str, Algorithm]) -> Lowered:
-    return program_of(ws, compiled, replace(settled, algorithms=algorithms), ATTEMPTS[0])
+def _lower_with(
+    ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, algorithms: Mapping[str, Algorithm]
+) -> LoweredProgram:
+    return lower_variant(ws, compiled, replace(settled, algorithms=algorithms), ATTEMPTS[0])
 
 
-def _layers(lowered: Lowered) -> Iterator[tuple[int, LayerStep]]:
+def _list_layers(lowered: LoweredProgram) -> Iterator[tuple[int, LayerStep]]:
     """(number in ``walk``, step) of every layer."""
-    for number, step in enumerate(walk(lowered.program.steps)):
+    for number, step in enumerate(walk_steps(lowered.program.steps)):
         if isinstance(step, LayerStep):
             yield number, step
 
 
-def _open_questions(spec: ModelSpec, lowered: Lowered) -> Iterator[tuple[str, tuple[Algorithm, ...]]]:
+def _open_questions(spec: ModelSpec, lowered: LoweredProgram) -> Iterator[tuple[str, tuple[Algorithm, ...]]]:
     """The label and the candidates, the static rule's first, of every layer that has more than one."""
-    for _, step in _layers(lowered):
+    for _, step in _list_layers(lowered):
         rounded = step.quantisation is not None
-        found = candidates(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type, rounded=rounded)
+        found = list_algorithms(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type, rounded=rounded)
         if len(found) > 1:
             yield step.geometry.label, found
 
 
-def _measure(
+def _measure_rounds(
     ws: Workspace,
     compiled: CompiledVariant,
-    settled: Settled,
+    settled: ResolvedOptions,
     possible: Mapping[str, tuple[Algorithm, ...]],
     seconds: float,
     times: dict[str, dict[str, dict[str, float]]],
@@ -159,31 +161,31 @@ def _measure(
 ) -> int:
     """Fill ``times`` (label, instruction set, algorithm: microseconds) and ``rest``; how many rounds that took."""
     spec = settled.spec
-    lowered: dict[Algorithm, Lowered] = {}
-    profiled: dict[str, profile.Profiled] = {}
+    lowered: dict[Algorithm, LoweredProgram] = {}
+    profiled: dict[str, profile.ProfiledLibrary] = {}
     isas: tuple[str, ...] = ()
     algorithms = sorted({a for found in possible.values() for a in found})
     for number, algorithm in enumerate(algorithms):
-        ws.progress.step(number, len(algorithms), f"building {algorithm}")
+        ws.progress.show_step(number, len(algorithms), f"building {algorithm}")
         everywhere = {label: algorithm for label, found in possible.items() if algorithm in found}
-        lowered[algorithm] = _lower(ws, compiled, settled, everywhere)
-        key = digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
+        lowered[algorithm] = _lower_with(ws, compiled, settled, everywhere)
+        key = compute_digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
         folder = ws.build / f"tune-{algorithm}"
-        library = profile.build(lowered[algorithm].program, spec, compiled.kernels, folder, ws.cache, key)
+        library = profile.build_timed_library(lowered[algorithm].program, spec, compiled.kernels, folder, ws.cache, key)
         isas = profile.host_isas(library)
         for isa in isas:
-            opened = profile.Profiled(library, lowered[algorithm].program, compiled.graph, isa=isa)
+            opened = profile.ProfiledLibrary(library, lowered[algorithm].program, compiled.graph, isa=isa)
             profiled[f"{isa} {algorithm}"] = opened
-    ws.progress.step(len(algorithms), len(algorithms), "measuring")
-    measured = profile.measure(profiled, seconds, ROUNDS)
+    ws.progress.show_step(len(algorithms), len(algorithms), "measuring")
+    measured = profile.measure_steps(profiled, seconds, ROUNDS)
     for opened in profiled.values():
         opened.close()
     for algorithm, found in lowered.items():
-        asked = {number for number, step in _layers(found) if step.geometry.label in possible}
+        asked = {number for number, step in _list_layers(found) if step.geometry.label in possible}
         for isa in isas:
             took = 1e6 * sum(t for n, t in enumerate(measured[f"{isa} {algorithm}"].fastest) if n not in asked)
             rest[isa] = round(min(rest.get(isa, took), took), 1)
-        for number, step in _layers(found):
+        for number, step in _list_layers(found):
             label = step.geometry.label
             if algorithm not in possible.get(label, ()):
                 continue

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from builder.base.cache import file_digest
-from builder.base.console_tables import table
+from builder.base.console_tables import format_table
 from builder.base.files import write_file
 from builder.config import ActivationType, WeightType
 from builder.importers.graph import FrozenGraph
-from builder.pipeline.build_candidate import candidate, compile_here
+from builder.pipeline.build_candidate import compile_here, make_candidate
 from builder.pipeline.compute_answers import tensorflow_answers
-from builder.pipeline.measuring_inputs import golden_inputs, own_inputs
-from builder.pipeline.resolve_strings import completed
+from builder.pipeline.measuring_inputs import load_golden_inputs, load_user_inputs
+from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.verify.quantise.answer_accuracy import Accuracy, OutputAccuracy, compare, library_answers
-from builder.verify.quantise.number_types import KINDS, Kind
+from builder.verify.quantise.answer_accuracy import Accuracy, OutputAccuracy, answer_with_library, compare_answers
+from builder.verify.quantise.number_types import KINDS, Precision
 
 
 @dataclass(frozen=True)
@@ -47,67 +47,75 @@ class AccuracyReport:
     types: tuple[TypeReport, ...]
 
 
-def accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
+def measure_accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
     """Build a library of every type and compare it on the golden inputs, the spec's samples, and each of ``images``.
 
     ``images``: folders of pictures, of folders by label, or ``.npz`` files of any inputs. Raises UsageError for those
     that do not fit the model, and the ColdforgeError of a stage that fails.
     """
-    ws = completed(ws)
+    ws = complete_workspace(ws)
     compiled = compile_here(ws)
     spec, graph = ws.spec, compiled.graph
     own = [*filter(None, [spec.samples]), *images]
-    sets = [golden_inputs(spec, graph), *(own_inputs(path, spec, graph) for path in own)]
-    with ws.progress.stage("reference", "TensorFlow's own answers"):
+    sets = [load_golden_inputs(spec, graph), *(load_user_inputs(path, spec, graph) for path in own)]
+    with ws.progress.show_stage("reference", "TensorFlow's own answers"):
         theirs = [tensorflow_answers(ws, graph, inputs) for inputs in sets]
     found = []
     for kind in KINDS:
-        built = candidate(ws, compiled, kind)
+        built = make_candidate(ws, compiled, kind)
         compared = {
-            inputs.source: compare(spec, graph, inputs, library_answers(built.library, graph, inputs), answers)
+            inputs.source: compare_answers(
+                spec, graph, inputs, answer_with_library(built.library, graph, inputs), answers
+            )
             for inputs, answers in zip(sets, theirs, strict=True)
         }
         sizes = built.lowering.sizes
         size = built.library.stat().st_size
         found.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
     report = AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
-    write_file(_kept(ws), json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
+    write_file(_accuracy_path(ws), json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
     return report
 
 
-def kept_accuracy(ws: Workspace, graph: FrozenGraph) -> dict[str, Any] | None:
-    """What ``accuracy`` last found of ``graph``, as JSON has it; None where it was another graph, or nothing was."""
+def read_last_accuracy(ws: Workspace, graph: FrozenGraph) -> dict[str, Any] | None:
+    """What ``measure_accuracy`` last found of ``graph``, as JSON has it; None where it was another graph, or nothing
+    was.
+    """
     try:
-        found: dict[str, Any] = json.loads(_kept(ws).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(_accuracy_path(ws).read_text(encoding="utf-8"))
         return found if found["graph"] == file_digest(graph.graph_path) else None
     except (OSError, ValueError, KeyError):
         return None
 
 
-def _kept(ws: Workspace) -> Path:
+def _accuracy_path(ws: Workspace) -> Path:
     return ws.build / "accuracy.json"
 
 
-def render(report: AccuracyReport) -> str:
+def format_accuracy(report: AccuracyReport) -> str:
     """A table for each set of inputs."""
     parts = []
     for source, items in report.items.items():
         rows: list[list[str] | None] = []
         for row in report.types:
-            head = [str(Kind(row.type, row.activations)), f"{row.library:,}", f"{100 * row.compressed_share:.1f} %"]
+            head = [
+                str(Precision(row.type, row.activations)),
+                f"{row.library:,}",
+                f"{100 * row.compressed_share:.1f} %",
+            ]
             for output in row.accuracy[source].outputs:
-                rows.append([*head, output.output, *_cells(output)])
+                rows.append([*head, output.output, *_format_cells(output)])
                 head = ["", "", ""]
         headers = (
             "weights", "libmodel.so", "compressed", "output", "top-1", "top-5", "worst error", "mean error", "right",
             "TensorFlow right",
         )  # fmt: skip
         parts.append(f"{source} ({items:,} items), against TensorFlow float32\n")
-        parts.append(table(headers, rows, right=(1, 2, 4, 5, 6, 7, 8, 9), indent=0) + "\n")
+        parts.append(format_table(headers, rows, right=(1, 2, 4, 5, 6, 7, 8, 9), indent=0) + "\n")
     return "\n".join(parts).rstrip()
 
 
-def _cells(output: OutputAccuracy) -> list[str]:
+def _format_cells(output: OutputAccuracy) -> list[str]:
     def share(value: float | None) -> str:
         return "–" if value is None else f"{100 * value:.2f} %"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.base.cache import place_file
 from builder.base.commands import bundle_command
 from builder.base.errors import UsageError
-from builder.base.files import replacing
+from builder.base.files import replace_folder
 from builder.base.json_input import parse_json
 from builder.base.targets import DEFAULT, Target
 from builder.compiler.weights_file import FILE
@@ -41,7 +41,7 @@ class BundleFiles:
     optional: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str) -> BundleFiles:
+    def from_name(cls, name: str) -> BundleFiles:
         """``name``: the model's."""
         return cls(
             (*EVERY_BUNDLE, *(f"layer/{name}" for name in OPENAPI), "model.h", "model.json", STATEMENT),
@@ -139,13 +139,13 @@ def find_bundle(dist: Path, name: str, target: Target, named: str = "") -> Bundl
         raise UsageError(f"there is no bundle of {name} for {target.name}: run `{again}` first.") from error
 
 
-def activate(bundle: Bundle, layers: Path, target: Target = DEFAULT) -> Path:
+def activate_layer(bundle: Bundle, layers: Path, target: Target = DEFAULT) -> Path:
     """Make ``bundle`` the one that ``sam build`` takes for ``target``: its layer becomes ``<layers>/model/content``.
 
     Hard links where the file system has them, copies elsewhere; the place changes in one step.
     Returns the content folder.
     """
     content = layers / "model" / f"content{target.suffix}"
-    with replacing(content) as fresh:
+    with replace_folder(content) as fresh:
         shutil.copytree(bundle.layer, fresh, copy_function=place_file, dirs_exist_ok=True)
     return content

@@ -14,32 +14,32 @@ from builder import __version__
 from builder.base.commands import setup_command
 from builder.base.errors import EnvironmentSetupError
 from builder.base.project import cache_folder
-from builder.package.components import OURS, Part, Wheel, our_text
+from builder.package.components import OURS, LicensedPart, Wheel, read_own_licence
 from builder.sources.miniaudio import ARCHIVE, HEADER, SHA256, VERSION, unpack_miniaudio
 
 _RULE = "-" * 80
 
 
-def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = False) -> tuple[Part, ...]:
+def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = False) -> tuple[LicensedPart, ...]:
     """What is compiled into the file ``library`` (its path in Lambda). ``versions``: the manifest's. ``sound``: of a
     model that takes sound.
 
     Raises EnvironmentSetupError when a package that made the library is not installed here.
     """
     inside, tensorflow, zig = (library,), versions["tensorflow"], versions["zig"]
-    eigen = _file("tensorflow-cpu", "tensorflow/include/Eigen/Version")
+    eigen = _read_package_file("tensorflow-cpu", "tensorflow/include/Eigen/Version")
     version = re.search(r'EIGEN_VERSION_STRING "([^"]+)"', eigen)
     return (
-        Part(
+        LicensedPart(
             ref="coldforge:runtime",
             name="coldforge runtime",
             version=__version__,
             licence=OURS,
             inside=inside,
             about="the program's steps, the kernels and the C ABI (builder/runtime)",
-            texts=(our_text(),),
+            texts=(read_own_licence(),),
         ),
-        Part(
+        LicensedPart(
             ref="openxla:xla",
             name="XLA",
             version=tensorflow,
@@ -47,9 +47,9 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             inside=inside,
             purl=f"pkg:pypi/tensorflow-cpu@{tensorflow}#tensorflow/include/xla",
             about="of TensorFlow's wheel of this version: the kernels that it generates, and what they inline",
-            texts=(_file("tensorflow-cpu", "tensorflow/include/LICENSE"),),
+            texts=(_read_package_file("tensorflow-cpu", "tensorflow/include/LICENSE"),),
         ),
-        Part(
+        LicensedPart(
             ref="tensorflow:eigen",
             name="Eigen",
             version=version[1] if version else "",
@@ -57,9 +57,13 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             inside=inside,
             purl=f"pkg:pypi/tensorflow-cpu@{tensorflow}#tensorflow/include/Eigen",
             about="functions that XLA inlines in kernels, such as tanh; a library without such kernels has none of it",
-            texts=(_section(_file("tensorflow-cpu", "tensorflow/THIRD_PARTY_NOTICES.txt"), "Eigen"),),
+            texts=(
+                _read_notice_section(
+                    _read_package_file("tensorflow-cpu", "tensorflow/THIRD_PARTY_NOTICES.txt"), "Eigen"
+                ),
+            ),
         ),
-        Part(
+        LicensedPart(
             ref="zig:compiler-rt",
             name="compiler-rt",
             version=zig,
@@ -67,15 +71,18 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             inside=inside,
             purl=f"pkg:pypi/ziglang@{zig}#ziglang/lib/compiler_rt",
             about="of zig's wheel of this version; the linker takes what is called, which may be nothing",
-            texts=(_file("ziglang", "ziglang/LICENSE"), _file("ziglang", "ziglang/lib/libunwind/LICENSE.TXT")),
+            texts=(
+                _read_package_file("ziglang", "ziglang/LICENSE"),
+                _read_package_file("ziglang", "ziglang/lib/libunwind/LICENSE.TXT"),
+            ),
         ),
-        *([_decoders(inside)] if sound else []),
+        *([_make_decoder_part(inside)] if sound else []),
     )
 
 
-def _decoders(inside: tuple[str, ...]) -> Part:
+def _make_decoder_part(inside: tuple[str, ...]) -> LicensedPart:
     text = (unpack_miniaudio(cache_folder()) / HEADER).read_text(encoding="utf-8")
-    return Part(
+    return LicensedPart(
         ref=f"pkg:pypi/miniaudio@{VERSION}",
         name="miniaudio",
         version=VERSION,
@@ -88,7 +95,7 @@ def _decoders(inside: tuple[str, ...]) -> Part:
     )
 
 
-def _file(package: str, name: str) -> str:
+def _read_package_file(package: str, name: str) -> str:
     """A text of an installed package. Raises EnvironmentSetupError."""
     try:
         place = importlib.metadata.distribution(package).locate_file(name)
@@ -99,7 +106,7 @@ def _file(package: str, name: str) -> str:
         ) from error
 
 
-def _section(notices: str, name: str) -> str:
+def _read_notice_section(notices: str, name: str) -> str:
     """What TensorFlow's THIRD_PARTY_NOTICES.txt says of one project."""
     _, _, rest = notices.partition(f"{_RULE}\n== {name}\n")
     if not rest:

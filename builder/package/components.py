@@ -22,7 +22,7 @@ OURS = "MIT"
 
 
 @dataclass(frozen=True)
-class Shipped:
+class ShippedFile:
     """A file by its path in Lambda (or in the bundle, for weights that are elsewhere), with its SHA-256 in hex."""
 
     path: str
@@ -38,7 +38,7 @@ class Wheel:
 
 
 @dataclass(frozen=True)
-class Part:
+class LicensedPart:
     """A part has ``files`` of its own, or it is compiled into those of another: ``inside`` has their paths.
 
     ``ref`` names it in the bill of materials; ``licence`` is an SPDX expression; ``texts`` are the licences' own words.
@@ -48,7 +48,7 @@ class Part:
     name: str
     version: str
     licence: str
-    files: tuple[Shipped, ...] = ()
+    files: tuple[ShippedFile, ...] = ()
     inside: tuple[str, ...] = ()
     purl: str = ""
     kind: Literal["library", "application"] = "library"
@@ -57,27 +57,27 @@ class Part:
     texts: tuple[str, ...] = ()
 
 
-def shipped(place: str, files: Iterable[tuple[str, Path]]) -> tuple[Shipped, ...]:
+def list_shipped_files(place: str, files: Iterable[tuple[str, Path]]) -> tuple[ShippedFile, ...]:
     """``files`` (name, path) as they are below ``place`` in Lambda."""
-    return tuple(Shipped(f"{place}/{name}" if place else name, file_digest(path)) for name, path in files)
+    return tuple(ShippedFile(f"{place}/{name}" if place else name, file_digest(path)) for name, path in files)
 
 
-def function_part(source: Path) -> Part:
+def function_part(source: Path) -> LicensedPart:
     """The function's own code, as ``handler/Makefile`` takes it from ``source``; its bytecode is made when it is."""
     found = [*source.glob("*.py"), *source.glob("*/*.py"), *source.glob("*/*.html")]
     files = sorted((p.relative_to(source).as_posix(), p) for p in found if p.name != "_abi_build.py")
-    return Part(
+    return LicensedPart(
         ref="coldforge:handler",
         name="coldforge handler",
         version=__version__,
         licence=OURS,
-        files=shipped("/var/task/handler", files),
+        files=list_shipped_files("/var/task/handler", files),
         kind="application",
         about="the function's code",
-        texts=(our_text(),),
+        texts=(read_own_licence(),),
     )
 
 
-def our_text() -> str:
+def read_own_licence() -> str:
     """The text of the licence of coldforge itself."""
     return (LICENCES / f"{OURS}.txt").read_text(encoding="utf-8")

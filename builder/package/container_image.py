@@ -14,7 +14,7 @@ from pathlib import Path
 
 from builder.base.commands import bundle_command
 from builder.base.errors import UsageError
-from builder.base.files import replacing
+from builder.base.files import replace_folder
 from builder.base.project import Project
 from builder.base.targets import DEFAULT, Target
 from builder.package.dependencies import build_dependencies
@@ -23,7 +23,7 @@ from builder.package.function_files import add_function
 DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
 
 
-def image_context(project: Project, target: Target = DEFAULT) -> Path:
+def fill_image_context(project: Project, target: Target = DEFAULT) -> Path:
     """Fill ``build/image`` with the active bundle for ``target``, its dependencies and the handler; the folder."""
     content = project.layers / "model" / f"content{target.suffix}"
     if not content.is_dir():
@@ -31,17 +31,17 @@ def image_context(project: Project, target: Target = DEFAULT) -> Path:
             f"there is no bundle for {target.name} to put into an image: run `{bundle_command(target=target)}` first."
         )
     _, dependencies = build_dependencies(project, target)
-    with replacing(project.build / "image") as fresh:
+    with replace_folder(project.build / "image") as fresh:
         shutil.copytree(content, fresh / "opt", dirs_exist_ok=True)
         shutil.copytree(dependencies / "python", fresh / "task")
         add_function(project.function, fresh / "task")
-        (fresh / "Dockerfile").write_text(dockerfile(), encoding="utf-8")
+        (fresh / "Dockerfile").write_text(make_dockerfile(), encoding="utf-8")
         for path in fresh.rglob("*"):  # by Lambda's user, who is not the owner
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
     return project.build / "image"
 
 
-def dockerfile(environment: Mapping[str, str] = os.environ) -> str:
+def make_dockerfile(environment: Mapping[str, str] = os.environ) -> str:
     """The image's Dockerfile, on the base that COLDFORGE_LAMBDA_IMAGE names, or on its own."""
     text = DOCKERFILE.read_text(encoding="utf-8")
     if base := environment.get("COLDFORGE_LAMBDA_IMAGE", "").strip():

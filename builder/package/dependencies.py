@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.base.cache import KEY_FILE, content_digest, run_cached
 from builder.base.errors import EnvironmentSetupError
-from builder.base.files import Say, silent
+from builder.base.files import Say, no_progress
 from builder.base.project import Project
 from builder.base.targets import DEFAULT, Target
 
@@ -20,7 +20,7 @@ def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
 
 
 def build_dependencies(
-    project: Project, target: Target = DEFAULT, say: Say = silent, detail: Say = silent
+    project: Project, target: Target = DEFAULT, say: Say = no_progress, detail: Say = no_progress
 ) -> tuple[bool, Path]:
     """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
 
@@ -34,13 +34,13 @@ def build_dependencies(
 
     def copy(fresh: Path) -> None:
         shared = project.cache / "layers" / f"{folder.name}-{key[:12]}"
-        run_cached(shared, key, lambda made: _make(source, target, made, detail), say)
+        run_cached(shared, key, lambda made: _make_layer(source, target, made, detail), say)
         shutil.copytree(shared, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns(KEY_FILE))
 
     return run_cached(folder, key, copy, say), folder
 
 
-def _make(source: Path, target: Target, folder: Path, detail: Say) -> None:
+def _make_layer(source: Path, target: Target, folder: Path, detail: Say) -> None:
     command = ["make", "--silent", "-C", str(source), "build-DependenciesLayer"]
     variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}", f"TARGET={target.name}"]
     done = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)

@@ -20,20 +20,20 @@ from typing import Any
 
 from builder.base.cache import file_digest, place_file
 from builder.base.errors import UsageError
-from builder.base.files import replacing
+from builder.base.files import replace_folder
 from builder.base.project import Project
 from builder.base.targets import Target
-from builder.package.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate
+from builder.package.bundle import LAYER_MANIFEST, LIBRARY, Bundle, activate_layer
 from builder.package.joined_documents import joined_bill, joined_notice, joined_statement
-from builder.package.lambda_limits import LAMBDA_UNZIPPED, SizeTable, require
-from builder.package.layer import files_of, measure, source_date_epoch, write_readable, write_zip
+from builder.package.lambda_limits import LAMBDA_UNZIPPED, SizeTable, require_sizes
+from builder.package.layer import files_of, measure_zip, source_date_epoch, write_readable, write_zip
 from builder.package.openapi import write_openapi
 
 SCHEMA_VERSION = 1
 MODEL_LAYER = "model layer"
 
 
-def joined_name(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """What the bundle of these models is called. Raises UsageError when one is named twice."""
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{twice[0]} is named twice; give one of the two another name in its model.toml.")
@@ -52,7 +52,7 @@ def read_identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
     return name, version
 
 
-def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:
+def combine_bundles(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:
     """One bundle of several, the first of which is the function's default; a single one as it is.
 
     ``suffix``: that of their target, which ends all their names. ``epoch``: the time of every file in the zip
@@ -63,8 +63,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
         return bundles[0]
     moment = source_date_epoch() if epoch is None else epoch
     names = [bundle.folder.name.removesuffix(suffix) for bundle in bundles]
-    folder = dist / f"{joined_name(names)}{suffix}"
-    with replacing(folder) as fresh:
+    folder = dist / f"{join_names(names)}{suffix}"
+    with replace_folder(folder) as fresh:
         draft = Bundle(fresh, bundles[0].sizes)
         places = [LIBRARY, *(f"lib/{name}/{Path(LIBRARY).name}" for name in names[1:])]
         for name, bundle, place in zip(names, bundles, places, strict=True):
@@ -80,8 +80,8 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             papers = bundle.header, bundle.description, bundle.manifest, bundle.sbom, bundle.notice, bundle.statement
             for path in papers:
                 shutil.copyfile(path, fresh / name / path.name)
-        inside = [_moved(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
-        _write(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
+        inside = [_relocate_manifest(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
+        _write_json(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
         write_openapi(draft.layer, [bundle.description.read_text(encoding="utf-8") for bundle in bundles])
         write_readable(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer))
         write_readable(draft.notice, joined_notice(folder.name, bundles))
@@ -91,13 +91,13 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             write_zip(draft.layer, draft.archive, epoch=moment)
         sizes = SizeTable(
             (
-                measure(MODEL_LAYER, draft.layer),
+                measure_zip(MODEL_LAYER, draft.layer),
                 *(part for part in bundles[0].sizes.components if part.name != MODEL_LAYER),
             ),
             (max if image else min)(bundle.sizes.max_unzipped for bundle in bundles),
             max(bundle.sizes.max_zipped for bundle in bundles),
         )
-        require(sizes)
+        require_sizes(sizes)
         whole: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
             "models": [json.loads(bundle.manifest.read_text(encoding="utf-8")) for bundle in bundles],
@@ -106,20 +106,20 @@ def join(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int 
             },
             "sizes": sizes.to_dict(),
         }
-        _write(draft.manifest, whole)
+        _write_json(draft.manifest, whole)
         target = str(whole["models"][0]["target"]["arch"])
         write_readable(draft.statement, joined_statement(fresh, bundles, names, target))
     return Bundle(folder, sizes)
 
 
 def join_active(bundles: Sequence[Bundle], project: Project, target: Target) -> Bundle:
-    """``join`` in ``dist/``, and make the result what is deployed for ``target``."""
-    bundle = join(bundles, project.dist, suffix=target.suffix)
-    activate(bundle, project.layers, target)
+    """``combine_bundles`` in ``dist/``, and make the result what is deployed for ``target``."""
+    bundle = combine_bundles(bundles, project.dist, suffix=target.suffix)
+    activate_layer(bundle, project.layers, target)
     return bundle
 
 
-def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
+def _relocate_manifest(bundle: Bundle, place: str) -> dict[str, Any]:
     """The manifest of a bundle's layer, with its library where it is now."""
     manifest: dict[str, Any] = json.loads((bundle.layer / LAYER_MANIFEST).read_text(encoding="utf-8"))
     folder = place.removesuffix(Path(LIBRARY).name)
@@ -127,5 +127,5 @@ def _moved(bundle: Bundle, place: str) -> dict[str, Any]:
     return manifest | {"files": files}
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def _write_json(path: Path, content: dict[str, Any]) -> None:
     write_readable(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

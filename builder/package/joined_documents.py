@@ -24,7 +24,7 @@ def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], lay
     A component that several bills have is there once, and is compiled into the libraries of all.
     """
     bills = [
-        _moved(json.loads(bundle.sbom.read_text(encoding="utf-8")), place)
+        _relocate_bill(json.loads(bundle.sbom.read_text(encoding="utf-8")), place)
         for bundle, place in zip(bundles, places, strict=True)
     ]
     components: dict[str, dict[str, Any]] = {}
@@ -67,7 +67,7 @@ def joined_statement(folder: Path, bundles: Sequence[Bundle], names: Sequence[st
     )
 
 
-def _moved(bill: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _relocate_bill(bill: Mapping[str, Any], place: str) -> dict[str, Any]:
     """A bill with its library, and the weights beside it, where they are now."""
     before, after = (f"{LAYERS}/{Path(path).parent.as_posix()}/" for path in (LIBRARY, place))
 

@@ -13,7 +13,15 @@ from typing import Any
 from builder.base.errors import SizeLimitError
 from builder.config import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, ModelSpec
 
-__all__ = ["DIRECT_UPLOAD_ZIPPED", "LAMBDA_UNZIPPED", "Component", "SizeTable", "allowed", "check", "require"]
+__all__ = [
+    "DIRECT_UPLOAD_ZIPPED",
+    "LAMBDA_UNZIPPED",
+    "Component",
+    "SizeTable",
+    "find_size_limits",
+    "make_size_table",
+    "require_sizes",
+]
 
 MAX_LAYERS = 5
 CONTAINER_IMAGE = 10 * 1024**3
@@ -83,7 +91,7 @@ class SizeTable:
         return cls(components, data["max_unzipped"], data["max_zipped"])
 
 
-def allowed(spec: ModelSpec) -> tuple[int, int]:
+def find_size_limits(spec: ModelSpec) -> tuple[int, int]:
     """Bytes (unzipped, of the largest zip) that ``spec`` may weigh: Lambda's limits, or its own where that is lower.
 
     The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and S3 takes what may be unpacked.
@@ -94,12 +102,12 @@ def allowed(spec: ModelSpec) -> tuple[int, int]:
     return spec.max_unzipped if spec.max_unzipped != LAMBDA_UNZIPPED else CONTAINER_IMAGE, CONTAINER_IMAGE
 
 
-def check(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
-    """Put the components into a table with what is ``allowed``."""
-    return SizeTable(tuple(components), *allowed(spec))
+def make_size_table(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
+    """Put the components into a table with what is ``find_size_limits``."""
+    return SizeTable(tuple(components), *find_size_limits(spec))
 
 
-def ways_out(weights: int) -> Iterator[str]:
+def list_remedies(weights: int) -> Iterator[str]:
     """Where ``weights`` bytes that no layer holds may be, the cheapest first, each as a line for a person."""
     needed = -(-(weights + WORKING_MEMORY) // 2**20)
     if weights + WORKING_MEMORY <= CONTAINER_IMAGE:
@@ -115,9 +123,9 @@ def ways_out(weights: int) -> Iterator[str]:
     yield 'place = "elsewhere", and the add-on file-system when you deploy, on EFS: of any size; needs a VPC'
 
 
-def require(table: SizeTable) -> None:
+def require_sizes(table: SizeTable) -> None:
     """Raises SizeLimitError naming every limit that is broken, by how much, and what to do."""
-    problems = list(_problems(table))
+    problems = list(_list_problems(table))
     if not problems:
         return
     width = max(len(c.name) for c in table.components)
@@ -125,7 +133,7 @@ def require(table: SizeTable) -> None:
     raise SizeLimitError("\n".join(["the function would be too large (bytes):", *rows, *problems]))
 
 
-def _problems(table: SizeTable) -> Iterator[str]:
+def _list_problems(table: SizeTable) -> Iterator[str]:
     over = table.unzipped - table.max_unzipped
     if over > 0:
         largest = max(table.components, key=lambda c: c.unzipped)
@@ -139,7 +147,7 @@ def _problems(table: SizeTable) -> Iterator[str]:
             yield f"  Raise unzipped under [limits] in model.toml (Lambda allows {LAMBDA_UNZIPPED:,})."
         else:
             yield f"  The largest part is {largest.name}. Use a smaller network, or take its weights out of the layer:"
-            for way in ways_out(largest.unzipped):
+            for way in list_remedies(largest.unzipped):
                 yield f"  - {way}."
     for component in table.components:
         over = component.zipped - table.max_zipped

@@ -28,7 +28,7 @@ _UNIX = 3
 _FILE, _PROGRAM = 0o100644, 0o100755
 
 
-def given_epoch(environment: Mapping[str, str] = os.environ) -> int | None:
+def read_epoch(environment: Mapping[str, str] = os.environ) -> int | None:
     """SOURCE_DATE_EPOCH in seconds, None where it is not set. Raises EnvironmentSetupError if it is no whole number."""
     text = environment.get(EPOCH, "").strip()
     try:
@@ -40,9 +40,9 @@ def given_epoch(environment: Mapping[str, str] = os.environ) -> int | None:
 def source_date_epoch(environment: Mapping[str, str] = os.environ) -> int:
     """The time to give every file, in seconds: SOURCE_DATE_EPOCH, or the earliest that zip has.
 
-    Raises as ``given_epoch`` does.
+    Raises as ``read_epoch`` does.
     """
-    given = given_epoch(environment)
+    given = read_epoch(environment)
     return _FIRST if given is None else given
 
 
@@ -65,10 +65,10 @@ def write_zip(folder: Path, archive: Path | IO[bytes], *, epoch: int = _FIRST) -
     Links are followed. Shared objects and files in ``bin/`` get mode 0755, all others 0644, whatever
     the umask made of them here.
     """
-    _write(files_of(folder), archive, epoch)
+    _write_entries(files_of(folder), archive, epoch)
 
 
-def _write(files: list[tuple[str, Path]], archive: Path | IO[bytes], epoch: int) -> None:
+def _write_entries(files: list[tuple[str, Path]], archive: Path | IO[bytes], epoch: int) -> None:
     moment = time.gmtime(min(max(epoch, _FIRST), _LAST))[:6]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as out:
         for name, path in files:
@@ -83,7 +83,7 @@ def _is_program(name: str) -> bool:
     return "bin" in folders or file.endswith(".so") or ".so." in file
 
 
-def measure(name: str, folder: Path, *, layer: bool = True, bytecode: bool = True) -> Component:
+def measure_zip(name: str, folder: Path, *, layer: bool = True, bytecode: bool = True) -> Component:
     """The sizes of ``folder`` as a zip of its own; the zip itself is thrown away.
 
     ``bytecode`` False leaves out ``__pycache__``, for a folder of sources that is zipped without it.
@@ -91,5 +91,5 @@ def measure(name: str, folder: Path, *, layer: bool = True, bytecode: bool = Tru
     """
     files = [(n, p) for n, p in files_of(folder) if bytecode or "__pycache__" not in n.split("/")]
     with tempfile.TemporaryFile() as archive:
-        _write(files, archive, _FIRST)
+        _write_entries(files, archive, _FIRST)
         return Component(name, sum(path.stat().st_size for _, path in files), archive.tell(), layer)

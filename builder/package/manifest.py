@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.base.cache import file_digest
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.compiler.audit import AuditReport
 from builder.compiler.lower.decisions import LoweringReport
 from builder.compiler.weights_file import Layout
@@ -38,7 +38,7 @@ class FileEntry:
     sha256: str
 
     @classmethod
-    def of(cls, root: Path, path: str) -> FileEntry:
+    def from_path(cls, root: Path, path: str) -> FileEntry:
         return cls(path, (root / path).stat().st_size, file_digest(root / path))
 
 
@@ -120,4 +120,4 @@ def source_entry(spec: ModelSpec, digest: Mapping[str, str], origin: str = "") -
         entry |= {"uri": source.address.shown} | ({"file": source.file} if source.file else {})
     elif source.path is not None:
         entry["file"] = source.path.name
-    return entry | ({"origin": visible(origin)} if origin else {})
+    return entry | ({"origin": escape_invisible(origin)} if origin else {})

@@ -10,16 +10,16 @@ from typing import Any
 from builder.package.bundle import OPENAPI
 from builder.package.layer import write_readable
 from builder.package.openapi_page import render_page
-from handler.budget import LARGEST, Limits
-from handler.description import Description, Port, parse
-from handler.inputs import Kind, element_kind, kinds
+from handler.budget import LARGEST, RequestLimits
+from handler.description import Description, Port, parse_description
+from handler.inputs import InputKind, find_element_kind, load_kinds
 from handler.inputs.text import TextKind
-from handler.options import formats_of
+from handler.options import list_formats
 from handler.protocols import openai
-from handler.protocols.open_inference import datatype
-from handler.protocols.tf_serving import SIGNATURE, usual
+from handler.protocols.open_inference import name_datatype
+from handler.protocols.tf_serving import SIGNATURE, choose_signature
 from handler.tensors import ALIAS
-from handler.text import longest
+from handler.text import find_max_length
 
 Schema = dict[str, Any]
 
@@ -43,7 +43,9 @@ def write_openapi(layer: Path, descriptions: Sequence[str]) -> None:
 
     They name the limits of the largest function: how much memory this one gets is not known yet.
     """
-    write_document((layer / OPENAPI[0]).parent, document([parse(one) for one in descriptions], LARGEST))
+    write_document(
+        (layer / OPENAPI[0]).parent, make_document([parse_description(one) for one in descriptions], LARGEST)
+    )
 
 
 def write_document(folder: Path, described: Schema) -> None:
@@ -52,17 +54,21 @@ def write_document(folder: Path, described: Schema) -> None:
         write_readable(folder / Path(name).name, text)
 
 
-def document(models: list[Description], limits: Limits) -> Schema:
+def make_document(models: list[Description], limits: RequestLimits) -> Schema:
     """The description of a server of ``models``."""
-    paths: Schema = {"/predict": {"post": _predict(models, limits)}}
-    paths["/health"] = _get("health", "Whether the function answers", _object(status=TEXT))
-    paths["/v2"] = _get("v2_server", "The server", _object(name=TEXT, version=TEXT, extensions=_list(TEXT)))
+    paths: Schema = {"/predict": {"post": _describe_predict(models, limits)}}
+    paths["/health"] = _make_get("health", "Whether the function answers", _make_object(status=TEXT))
+    paths["/v2"] = _make_get(
+        "v2_server", "The server", _make_object(name=TEXT, version=TEXT, extensions=_make_open_list(TEXT))
+    )
     for state in ("live", "ready"):
-        paths[f"/v2/health/{state}"] = _get(f"v2_{state}", f"Whether it is {state}", _object(**{state: BOOLEAN}))
+        paths[f"/v2/health/{state}"] = _make_get(
+            f"v2_{state}", f"Whether it is {state}", _make_object(**{state: BOOLEAN})
+        )
     for model in models:
         paths |= _open_inference(model, limits) | _tf_serving(model, limits)
-    if embedders := [model for model in models if openai.serves(model)]:
-        paths |= _openai(embedders, limits)
+    if embedders := [model for model in models if openai.is_embedding_model(model)]:
+        paths |= _describe_openai(embedders, limits)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -74,27 +80,27 @@ def document(models: list[Description], limits: Limits) -> Schema:
         "paths": paths,
         "components": {
             "schemas": {
-                "Error": _object(error=_object(code=TEXT, message=TEXT)),
-                "ErrorText": _object(error=TEXT),
-                "ErrorOpenAI": _object(error=_object(message=TEXT, type=TEXT, code=TEXT)),
-                "Object": _object(label=TEXT, score=NUMBER, box=BOX),
-                "Word": _object(label=TEXT, word=TEXT, start=PLACE, end=PLACE, score=NULLABLE_NUMBER),
-                "Token": _object(label=TEXT, score=NULLABLE_NUMBER),
-                "Class": _object(label=TEXT, probability=NULLABLE_NUMBER),
+                "Error": _make_object(error=_make_object(code=TEXT, message=TEXT)),
+                "ErrorText": _make_object(error=TEXT),
+                "ErrorOpenAI": _make_object(error=_make_object(message=TEXT, type=TEXT, code=TEXT)),
+                "Object": _make_object(label=TEXT, score=NUMBER, box=BOX),
+                "Word": _make_object(label=TEXT, word=TEXT, start=PLACE, end=PLACE, score=NULLABLE_NUMBER),
+                "Token": _make_object(label=TEXT, score=NULLABLE_NUMBER),
+                "Class": _make_object(label=TEXT, probability=NULLABLE_NUMBER),
             }
         },
     }
 
 
-def _predict(models: list[Description], limits: Limits) -> Schema:
+def _describe_predict(models: list[Description], limits: RequestLimits) -> Schema:
     bodies: list[Schema] = []
     for model in models:
-        for one in _signatures(model):
-            for sized in _sizes(one):
-                bodies += _predict_bodies(sized, _named(one, model), limits)
+        for one in _list_signatures(model):
+            for sized in _list_sizes(one):
+                bodies += _predict_bodies(sized, _name_signature(one, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
     if any(model.text_alone for model in models):
-        content["text/plain"] = {"schema": TextKind().schema(limits)}
+        content["text/plain"] = {"schema": TextKind().make_schema(limits)}
     alone = [model for model in models if len(model.feeds) == 1]
     pictures, sound = any(model.image for model in alone), any(model.audio for model in alone)
     if pictures or sound:
@@ -104,16 +110,16 @@ def _predict(models: list[Description], limits: Limits) -> Schema:
         form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": most}
         content["multipart/form-data"] = {"schema": form}
     parameters: list[Schema] = [{"name": "model", "in": "query", "schema": {"enum": [model.name for model in models]}}]
-    signatures = [one for model in models for one in _signatures(model)]
-    for name, schema in _options(signatures).items():
+    signatures = [one for model in models for one in _list_signatures(model)]
+    for name, schema in _describe_options(signatures).items():
         parameters.append({"name": name, "in": "query", "description": _OPTIONS[name], "schema": schema})
-    answer = _object(
-        model=_object(name=TEXT, version=TEXT),
-        predictions=_list({"anyOf": [kind for one in signatures for kind in _items(one)]}),
+    answer = _make_object(
+        model=_make_object(name=TEXT, version=TEXT),
+        predictions=_make_open_list({"anyOf": [kind for one in signatures for kind in _describe_items(one)]}),
         cold_start=BOOLEAN,
-        timings_ms=_object(decode=NUMBER, infer=NUMBER, total=NUMBER),
+        timings_ms=_make_object(decode=NUMBER, infer=NUMBER, total=NUMBER),
     )
-    return _operation("predict", "Pictures, sound or tensors in, labels or numbers out", answer, "Error") | {
+    return _make_operation("predict", "Pictures, sound or tensors in, labels or numbers out", answer, "Error") | {
         "parameters": parameters,
         "requestBody": {"required": True, "content": content},
     }
@@ -127,7 +133,7 @@ _OPTIONS = {
 }
 
 
-def _options(models: list[Description]) -> dict[str, Schema]:
+def _describe_options(models: list[Description]) -> dict[str, Schema]:
     """What may be asked of the answers of all ``models``: see ``options``."""
     found: dict[str, Schema] = {"top_k": {"type": "integer", "minimum": 1, "maximum": 999_999_999}}
     embeddings = [[output.fetch for output in model.outputs if output.kind == "embedding"] for model in models]
@@ -138,7 +144,7 @@ def _options(models: list[Description]) -> dict[str, Schema]:
     if all(sizes):
         found["dimensions"] = {"type": "integer", "minimum": 1, "maximum": min(map(min, sizes))}
     formats = [
-        [name for output in model.outputs if output.format for name in formats_of(output.kind)] for model in models
+        [name for output in model.outputs if output.format for name in list_formats(output.kind)] for model in models
     ]
     if common := [name for name in formats[0] if all(name in names for names in formats)]:
         found["format"] = {"enum": list(dict.fromkeys(common))}
@@ -147,65 +153,75 @@ def _options(models: list[Description]) -> dict[str, Schema]:
     return found
 
 
-def _items(model: Description) -> list[Schema]:
+def _describe_items(model: Description) -> list[Schema]:
     """What an item is answered with, and a window of a recording."""
-    windows = [_object(start=NUMBER, end=NUMBER, **_answers(model))] if model.audio else []
-    return [_object(**_answers(model)), *windows]
+    windows = [_make_object(start=NUMBER, end=NUMBER, **_describe_answers(model))] if model.audio else []
+    return [_make_object(**_describe_answers(model)), *windows]
 
 
-def _signatures(model: Description) -> list[Description]:
+def _list_signatures(model: Description) -> list[Description]:
     return [model, *model.others]
 
 
-def _sizes(model: Description) -> list[Description]:
+def _list_sizes(model: Description) -> list[Description]:
     """The model in each size in which it takes other tensors; how long strings are is in none of them."""
     found: dict[tuple[Port, ...], Description] = {}
-    for sized in model.in_sizes:
-        found.setdefault(sized.given, sized)
+    for sized in model.size_variants:
+        found.setdefault(sized.tensor_inputs, sized)
     return list(found.values())
 
 
-def _named(model: Description, first: Description) -> Schema:
+def _name_signature(model: Description, first: Description) -> Schema:
     """What names a signature other than the first."""
     return {} if model.signature == first.signature else {"signature": {"const": model.signature}}
 
 
-def _fixed(port: Port, model: Description) -> int:
+def _count_fixed_sizes(port: Port, model: Description) -> int:
     """How many dimensions of a feed are as they are; of the others there may be less, which is filled up."""
     return int(model.batched) if port.name in model.pad else len(port.shape)
 
 
-def _predict_bodies(model: Description, named: Schema, limits: Limits) -> list[Schema]:
+def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) -> list[Schema]:
     """Each kind of JSON that ``/predict`` takes for a signature in one of its sizes; pictures are of the first size."""
-    feeds = {port.name: {"anyOf": [_nested(port, _fixed(port, model)), _flat(port)]} for port in model.taken}
+    feeds = {
+        port.name: {"anyOf": [_describe_nested_lists(port, _count_fixed_sizes(port, model)), _describe_flat_list(port)]}
+        for port in model.caller_inputs
+    }
     tensors = feeds
     if model.batched:
-        columns = {port: _describe_column(_item(port, model), limits.items) for port in model.taken}
-        tensors = {port.name: {"anyOf": [column, _flat(port)]} for port, column in columns.items()}
-    bodies = [_closed(inputs=_describe_inputs(tensors), **named)]
-    optional = _options([model])
-    for kind in [] if model.size else kinds(model):
-        others = {name: schema for name, schema in feeds.items() if name not in kind.names(model)}
+        columns = {port: _describe_column(_describe_item(port, model), limits.items) for port in model.caller_inputs}
+        tensors = {port.name: {"anyOf": [column, _describe_flat_list(port)]} for port, column in columns.items()}
+    bodies = [_make_closed_object(inputs=_describe_inputs(tensors), **named)]
+    optional = _describe_options([model])
+    for kind in [] if model.size else load_kinds(model):
+        others = {name: schema for name, schema in feeds.items() if name not in kind.list_inputs(model)}
         rest = {"inputs": _describe_inputs(others)} if others else {}
         in_runs = not others and (model.batched or model.image)  # as many as it takes
         most = kind.most_elements(limits) if in_runs else min(kind.most_elements(limits), model.batch)
-        one = kind.schema(limits)
-        several = _many(one, most)
-        bodies += [_closed(**{key: several if key.endswith("s") else one}, **rest, **named) for key in kind.keys(model)]
+        one = kind.make_schema(limits)
+        several = _make_list(one, most)
+        bodies += [
+            _make_closed_object(**{key: several if key.endswith("s") else one}, **rest, **named)
+            for key in kind.list_keys(model)
+        ]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
 
 
-def _answers(model: Description) -> dict[str, Schema]:
+def _describe_answers(model: Description) -> dict[str, Schema]:
     ports = {port.name: port for port in model.fetches}
     of_kind: dict[str, Schema] = {
-        "classification": _list({"$ref": "#/components/schemas/Class"}),
-        "regression": _list({"type": ["number", "boolean", "null"]}),
-        "segmentation": _object(
-            width=INTEGER, height=INTEGER, classes=_list(_object(**{"class": INTEGER}, label=TEXT, share=NUMBER))
+        "classification": _make_open_list({"$ref": "#/components/schemas/Class"}),
+        "regression": _make_open_list({"type": ["number", "boolean", "null"]}),
+        "segmentation": _make_object(
+            width=INTEGER,
+            height=INTEGER,
+            classes=_make_open_list(_make_object(**{"class": INTEGER}, label=TEXT, share=NUMBER)),
         ),
-        "detection": _list({"$ref": "#/components/schemas/Object"}),
-        "tokens": _list({"anyOf": [{"$ref": "#/components/schemas/Word"}, {"$ref": "#/components/schemas/Token"}]}),
-        "embedding": {"anyOf": [_list(NULLABLE_NUMBER), {"type": "string", "contentEncoding": "base64"}]},
+        "detection": _make_open_list({"$ref": "#/components/schemas/Object"}),
+        "tokens": _make_open_list(
+            {"anyOf": [{"$ref": "#/components/schemas/Word"}, {"$ref": "#/components/schemas/Token"}]}
+        ),
+        "embedding": {"anyOf": [_make_open_list(NULLABLE_NUMBER), {"type": "string", "contentEncoding": "base64"}]},
         "label": {"type": ["array", "string"]},
         "raw": {"type": ["array", "number", "boolean", "null"]},
     }
@@ -214,189 +230,212 @@ def _answers(model: Description) -> dict[str, Schema]:
         port = ports[output.fetch]
         if output.kind == "classification" and port.dynamic:  # classes for each row that is there
             for _ in port.shape[:-1]:
-                answers[output.name] = _list(answers[output.name])
+                answers[output.name] = _make_open_list(answers[output.name])
     return answers
 
 
-def _open_inference(model: Description, limits: Limits) -> Schema:
+def _open_inference(model: Description, limits: RequestLimits) -> Schema:
     base = f"/v2/models/{model.name}"
-    port = _object(name=TEXT, datatype=TEXT, shape=_list(INTEGER))
-    about = _object(name=TEXT, versions=_list(TEXT), platform=TEXT, inputs=_list(port), outputs=_list(port))
-    output = _object(name=TEXT, datatype=TEXT, shape=_list(INTEGER), data={"type": "array"})
-    answer = _object(model_name=TEXT, model_version=TEXT, outputs=_list(output))
-    bodies = [_v2_body(one, _named(one, model), limits) for one in _signatures(model)]
+    port = _make_object(name=TEXT, datatype=TEXT, shape=_make_open_list(INTEGER))
+    about = _make_object(
+        name=TEXT,
+        versions=_make_open_list(TEXT),
+        platform=TEXT,
+        inputs=_make_open_list(port),
+        outputs=_make_open_list(port),
+    )
+    output = _make_object(name=TEXT, datatype=TEXT, shape=_make_open_list(INTEGER), data={"type": "array"})
+    answer = _make_object(model_name=TEXT, model_version=TEXT, outputs=_make_open_list(output))
+    bodies = [_v2_body(one, _name_signature(one, model), limits) for one in _list_signatures(model)]
     body = {"anyOf": bodies} if len(bodies) > 1 else bodies[0]
-    infer = _operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
+    infer = _make_operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
     infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return {
-        base: _get(f"v2_{model.name}", f"What {model.name} takes and gives", about),
-        f"{base}/ready": _get(f"v2_ready_{model.name}", "Whether it is ready", _object(name=TEXT, ready=BOOLEAN)),
+        base: _make_get(f"v2_{model.name}", f"What {model.name} takes and gives", about),
+        f"{base}/ready": _make_get(
+            f"v2_ready_{model.name}", "Whether it is ready", _make_object(name=TEXT, ready=BOOLEAN)
+        ),
         f"{base}/infer": {"post": infer},
     }
 
 
-def _v2_body(model: Description, named: Schema, limits: Limits) -> Schema:
+def _v2_body(model: Description, named: Schema, limits: RequestLimits) -> Schema:
     names = [fetch.name for fetch in model.answers]
     wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
-    inputs = [kind for sized in _sizes(model) for feed in sized.taken for kind in _v2_inputs(feed, sized, limits)]
-    kind, _ = element_kind(model)
-    count = len(model.taken)
-    least = count - len(kind.names(model)) + 1 if kind else count
+    inputs = [
+        kind for sized in _list_sizes(model) for feed in sized.caller_inputs for kind in _v2_inputs(feed, sized, limits)
+    ]
+    kind, _ = find_element_kind(model)
+    count = len(model.caller_inputs)
+    least = count - len(kind.list_inputs(model)) + 1 if kind else count
     if model.examples:
-        inputs.append(_v2_elements({"const": model.examples.name}, EXAMPLE, Kind(), model, limits))
+        inputs.append(_v2_elements({"const": model.examples.name}, EXAMPLE, InputKind(), model, limits))
         least = 1
     return {
         "type": "object",
         "properties": {
             "id": TEXT,
             "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": least, "maxItems": count},
-            "outputs": _list(wanted),
-            **({"parameters": _object(**named)} if named else {}),
+            "outputs": _make_open_list(wanted),
+            **({"parameters": _make_object(**named)} if named else {}),
         },
         "required": ["inputs", "parameters"] if named else ["inputs"],
     }
 
 
-def _v2_inputs(feed: Port, model: Description, limits: Limits) -> list[Schema]:
-    fixed = _fixed(feed, model)
+def _v2_inputs(feed: Port, model: Description, limits: RequestLimits) -> list[Schema]:
+    fixed = _count_fixed_sizes(feed, model)
     sizes: list[Schema] = [{"const": size} for size in feed.shape[:fixed]]
-    sizes += [_up_to(size) for size in feed.shape[fixed:]]
+    sizes += [_limit_size(size) for size in feed.shape[fixed:]]
     if model.batched:
-        sizes[0] = _up_to(limits.items)
+        sizes[0] = _limit_size(limits.items)
     count = {"minItems": len(sizes), "maxItems": len(sizes)}
     shape = {"type": "array", **({"prefixItems": sizes} if sizes else {}), **count}
-    names = [feed.name, ALIAS] if len(model.taken) == 1 else [feed.name]
-    known: Schema = {"name": {"enum": names}, "datatype": {"const": datatype(feed.dtype)}}
-    found = [_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
-    kind, name = element_kind(model)
+    names = [feed.name, ALIAS] if len(model.caller_inputs) == 1 else [feed.name]
+    known: Schema = {"name": {"enum": names}, "datatype": {"const": name_datatype(feed.dtype)}}
+    found = [_make_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
+    kind, name = find_element_kind(model)
     if kind and feed.name == name and not model.size:
         found.insert(0, _v2_elements({"enum": names}, {}, kind, model, limits))
     return found
 
 
-def _v2_elements(name: Schema, element: Schema, kind: Kind, model: Description, limits: Limits) -> Schema:
+def _v2_elements(name: Schema, element: Schema, kind: InputKind, model: Description, limits: RequestLimits) -> Schema:
     """BYTES: a list of elements of ``kind``."""
     most = kind.most_elements(limits) if model.batched else min(kind.most_elements(limits), model.batch)
-    shape = {"type": "array", "prefixItems": [_up_to(most), {"const": 1}], "minItems": 1, "maxItems": 2}
-    return _object(name=name, datatype={"const": "BYTES"}, shape=shape, data=_many(element, most))
+    shape = {"type": "array", "prefixItems": [_limit_size(most), {"const": 1}], "minItems": 1, "maxItems": 2}
+    return _make_object(name=name, datatype={"const": "BYTES"}, shape=shape, data=_make_list(element, most))
 
 
-def _up_to(most: int) -> Schema:
+def _limit_size(most: int) -> Schema:
     return {"type": "integer", "minimum": 1, "maximum": most}
 
 
-def _openai(models: list[Description], limits: Limits) -> Schema:
+def _describe_openai(models: list[Description], limits: RequestLimits) -> Schema:
     text: Schema = {"type": "string", "minLength": 1}
-    inputs = [text, _many(text, limits.items)]
+    inputs = [text, _make_list(text, limits.items)]
     for model in models:
         if model.text:
             ids = next(port for port in model.feeds if port.name == model.text.ids)
-            tokens = _many(_number(ids.dtype) | {"minimum": 0}, longest(model))
-            inputs += [tokens, _many(tokens, limits.items if model.batched else model.batch)]
-    body = _closed(input={"anyOf": inputs})
+            tokens = _make_list(_describe_number(ids.dtype) | {"minimum": 0}, find_max_length(model))
+            inputs += [tokens, _make_list(tokens, limits.items if model.batched else model.batch)]
+    body = _make_closed_object(input={"anyOf": inputs})
     body["properties"] |= {
         "model": {"enum": [model.name for model in models]},
         "encoding_format": {"enum": list(openai.FORMATS)},
         "user": TEXT,
-        **{name: schema for name, schema in _options(models).items() if name == "dimensions"},
+        **{name: schema for name, schema in _describe_options(models).items() if name == "dimensions"},
     }
-    vector = {"anyOf": [_list(NULLABLE_NUMBER), TEXT]}
-    answer = _object(
+    vector = {"anyOf": [_make_open_list(NULLABLE_NUMBER), TEXT]}
+    answer = _make_object(
         object={"const": "list"},
-        data=_list(_object(object={"const": "embedding"}, index=INTEGER, embedding=vector)),
+        data=_make_open_list(_make_object(object={"const": "embedding"}, index=INTEGER, embedding=vector)),
         model=TEXT,
-        usage=_object(prompt_tokens=INTEGER, total_tokens=INTEGER),
+        usage=_make_object(prompt_tokens=INTEGER, total_tokens=INTEGER),
     )
-    run = _operation("openai_embeddings", "Embeddings of texts, as OpenAI has them", answer, "ErrorOpenAI")
+    run = _make_operation("openai_embeddings", "Embeddings of texts, as OpenAI has them", answer, "ErrorOpenAI")
     run["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return {openai.PATH: {"post": run}}
 
 
-def _tf_serving(model: Description, limits: Limits) -> Schema:
+def _tf_serving(model: Description, limits: RequestLimits) -> Schema:
     base = f"/v1/models/{model.name}"
-    status = _object(version=TEXT, state=TEXT, status=_object(error_code=TEXT, error_message=TEXT))
-    about = _object(model_spec=_object(name=TEXT, version=TEXT), metadata={"type": "object"})
-    bodies = [body for one in _signatures(model) for sized in _sizes(one) for body in _v1_bodies(sized, model, limits)]
-    answers = [_object(predictions={"type": "array"}), _object(outputs={})]
-    run = _operation(
+    status = _make_object(version=TEXT, state=TEXT, status=_make_object(error_code=TEXT, error_message=TEXT))
+    about = _make_object(model_spec=_make_object(name=TEXT, version=TEXT), metadata={"type": "object"})
+    bodies = [
+        body
+        for one in _list_signatures(model)
+        for sized in _list_sizes(one)
+        for body in _v1_bodies(sized, model, limits)
+    ]
+    answers = [_make_object(predictions={"type": "array"}), _make_object(outputs={})]
+    run = _make_operation(
         f"v1_predict_{model.name}", f"Rows or columns through {model.name}", {"anyOf": answers}, "ErrorText"
     )
     run["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"anyOf": bodies}}}}
     return {
-        base: _get(f"v1_{model.name}", "The model's status", _object(model_version_status=_list(status))),
-        f"{base}/metadata": _get(f"v1_metadata_{model.name}", "The model's signature", about),
+        base: _make_get(
+            f"v1_{model.name}", "The model's status", _make_object(model_version_status=_make_open_list(status))
+        ),
+        f"{base}/metadata": _make_get(f"v1_metadata_{model.name}", "The model's signature", about),
         f"{base}:predict": {"post": run},
     }
 
 
-def _v1_bodies(model: Description, first: Description, limits: Limits) -> list[Schema]:
+def _v1_bodies(model: Description, first: Description, limits: RequestLimits) -> list[Schema]:
     """What is predicted of a signature in one of its sizes; pictures are of the first size."""
     signature: Schema = {"signature_name": {"enum": ["", model.signature or SIGNATURE]}}
     chosen: Schema = {}
-    if model.signature != usual(first):
+    if model.signature != choose_signature(first):
         signature, chosen = {}, {"signature_name": {"const": model.signature}}
     bodies: list[Schema] = []
     if model.examples:
-        examples = _many(_closed(b64=EXAMPLE), limits.items if model.batched else model.batch)
-        bodies = [_with(signature, **chosen, instances=examples)] if model.batched else []
-        bodies += [_with(signature, **chosen, inputs=_closed(**{model.examples.name: examples}))]
+        examples = _make_list(_make_closed_object(b64=EXAMPLE), limits.items if model.batched else model.batch)
+        bodies = [_make_exclusive_object(signature, **chosen, instances=examples)] if model.batched else []
+        bodies += [
+            _make_exclusive_object(signature, **chosen, inputs=_make_closed_object(**{model.examples.name: examples}))
+        ]
     if model.batched:
         # All pictures or all numbers, of which there may be more: so lists for each kind.
-        for rows, most in _rows(model, limits):
+        for rows, most in _list_row_schemas(model, limits):
             item = _describe_inputs(rows)
             if len(rows) == 1:
                 item = {"anyOf": [*rows.values(), item]}
-            bodies.append(_with(signature, **chosen, instances=_many(item, most)))
+            bodies.append(_make_exclusive_object(signature, **chosen, instances=_make_list(item, most)))
             columns = {name: _describe_column(schema, most) for name, schema in rows.items()}
-            bodies += _columns(signature, chosen, columns)
+            bodies += _list_column_bodies(signature, chosen, columns)
         return bodies
-    return bodies + _columns(signature, chosen, {feed.name: _nested(feed, _fixed(feed, model)) for feed in model.taken})
+    return bodies + _list_column_bodies(
+        signature,
+        chosen,
+        {feed.name: _describe_nested_lists(feed, _count_fixed_sizes(feed, model)) for feed in model.caller_inputs},
+    )
 
 
-def _columns(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
+def _list_column_bodies(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
     """The column format: by name, and bare where there is one."""
-    bodies = [_with(signature, **chosen, inputs=_describe_inputs(columns))]
+    bodies = [_make_exclusive_object(signature, **chosen, inputs=_describe_inputs(columns))]
     if len(columns) == 1:
-        bodies += [_with(signature, **chosen, inputs=column) for column in columns.values()]
+        bodies += [_make_exclusive_object(signature, **chosen, inputs=column) for column in columns.values()]
     return bodies
 
 
-def _rows(model: Description, limits: Limits) -> list[tuple[Schema, int]]:
+def _list_row_schemas(model: Description, limits: RequestLimits) -> list[tuple[Schema, int]]:
     """One item of each feed, by name, and how many are taken: with a picture as a file, and as numbers."""
-    numbers = {feed.name: _item(feed, model) for feed in model.taken}
+    numbers = {feed.name: _describe_item(feed, model) for feed in model.caller_inputs}
     found = [(numbers, limits.items)]
-    kind, name = element_kind(model)
+    kind, name = find_element_kind(model)
     if kind and not model.size:
-        one = kind.schema(limits)
-        others = {feed: schema for feed, schema in numbers.items() if feed not in kind.names(model)}
-        element = _closed(b64=one) if "contentEncoding" in one else one
+        one = kind.make_schema(limits)
+        others = {feed: schema for feed, schema in numbers.items() if feed not in kind.list_inputs(model)}
+        element = _make_closed_object(b64=one) if "contentEncoding" in one else one
         found.insert(0, (others | {name: element}, kind.most_elements(limits)))
     return found
 
 
-def _item(feed: Port, model: Description) -> Schema:
+def _describe_item(feed: Port, model: Description) -> Schema:
     """One item of a feed that begins with the batch."""
-    return _nested(Port(feed.name, feed.dtype, feed.shape[1:], 0), _fixed(feed, model) - 1)
+    return _describe_nested_lists(Port(feed.name, feed.dtype, feed.shape[1:], 0), _count_fixed_sizes(feed, model) - 1)
 
 
-def _many(item: Schema, most: int) -> Schema:
+def _make_list(item: Schema, most: int) -> Schema:
     return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
 
 
 def _describe_column(item: Schema, most: int) -> Schema:
     """Describe a list of items; of strings also one that stands alone."""
-    many = _many(item, most)
+    many = _make_list(item, most)
     return {"anyOf": [many, item]} if item.get("type") == "string" else many
 
 
-def _with(optional: dict[str, Schema], **required: Schema) -> Schema:
-    schema = _object(**required)
+def _make_exclusive_object(optional: dict[str, Schema], **required: Schema) -> Schema:
+    schema = _make_object(**required)
     schema["properties"] |= optional
     other = "inputs" if "instances" in required else "instances"
     return schema | {"not": {"required": [other]}}
 
 
-def _number(dtype: str) -> Schema:
+def _describe_number(dtype: str) -> Schema:
     if dtype == "string":
         return TEXT
     if dtype == "bool":
@@ -409,23 +448,28 @@ def _number(dtype: str) -> Schema:
     return {"type": "integer", "minimum": low, "maximum": low + 2**bits - 1}
 
 
-def _nested(port: Port, fixed: int) -> Schema:
+def _describe_nested_lists(port: Port, fixed: int) -> Schema:
     """Lists within lists; of the dimensions after the ``fixed`` ones there may be less."""
-    schema = _number(port.dtype)
+    schema = _describe_number(port.dtype)
     for at, size in reversed([*enumerate(port.shape)]):
         schema = {"type": "array", "items": schema, "minItems": size if at < fixed else 1, "maxItems": size}
     return schema
 
 
-def _flat(port: Port) -> Schema:
-    return {"type": "array", "items": _number(port.dtype), "minItems": port.elements, "maxItems": port.elements}
+def _describe_flat_list(port: Port) -> Schema:
+    return {
+        "type": "array",
+        "items": _describe_number(port.dtype),
+        "minItems": port.elements,
+        "maxItems": port.elements,
+    }
 
 
-def _get(name: str, summary: str, answer: Schema) -> Schema:
-    return {"get": _operation(name, summary, answer, "Error" if name == "health" else "ErrorText")}
+def _make_get(name: str, summary: str, answer: Schema) -> Schema:
+    return {"get": _make_operation(name, summary, answer, "Error" if name == "health" else "ErrorText")}
 
 
-def _operation(name: str, summary: str, answer: Schema, error: str) -> Schema:
+def _make_operation(name: str, summary: str, answer: Schema, error: str) -> Schema:
     def of(schema: Schema) -> Schema:
         return {"application/json": {"schema": schema}}
 
@@ -439,20 +483,23 @@ def _operation(name: str, summary: str, answer: Schema, error: str) -> Schema:
     }
 
 
-def _object(**properties: Schema) -> Schema:
+def _make_object(**properties: Schema) -> Schema:
     """All of its properties are there; there may be more."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _closed(**properties: Schema) -> Schema:
-    return _object(**properties) | {"additionalProperties": False}
+def _make_closed_object(**properties: Schema) -> Schema:
+    return _make_object(**properties) | {"additionalProperties": False}
 
 
 def _describe_inputs(inputs: dict[str, Schema]) -> Schema:
     """Describe an object of ``inputs`` by name, of which a single one may be called otherwise."""
-    own, *_ = schemas = [_closed(**inputs), *(_closed(**{ALIAS: one}) for one in inputs.values())]
+    own, *_ = schemas = [
+        _make_closed_object(**inputs),
+        *(_make_closed_object(**{ALIAS: one}) for one in inputs.values()),
+    ]
     return {"anyOf": schemas} if len(inputs) == 1 and ALIAS not in inputs else own
 
 
-def _list(items: Schema) -> Schema:
+def _make_open_list(items: Schema) -> Schema:
     return {"type": "array", "items": items}

@@ -14,13 +14,15 @@ def render_page(document: dict[str, Any]) -> str:
         for method, operation in methods.items():
             parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>")
             parts += [
-                _details(key, operation[key]) for key in ("parameters", "requestBody", "responses") if key in operation
+                _format_details(key, operation[key])
+                for key in ("parameters", "requestBody", "responses")
+                if key in operation
             ]
-    parts.append(_details("schemas", document["components"]["schemas"]))
+    parts.append(_format_details("schemas", document["components"]["schemas"]))
     title = escape(document["info"]["title"])
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><main><h1>{title}</h1>'
     return f"{head}{''.join(parts)}</main></html>\n"
 
 
-def _details(name: str, value: object) -> str:
+def _format_details(name: str, value: object) -> str:
     return f"<details><summary>{name}</summary><pre>{escape(json.dumps(value, indent=1))}</pre></details>"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.base.cache import file_digest
-from builder.package.layer import EPOCH, files_of, given_epoch
+from builder.package.layer import EPOCH, files_of, read_epoch
 
 STATEMENT = "provenance.json"
 ENVELOPE = "provenance.intoto.jsonl"
@@ -68,13 +68,13 @@ def statement_json(
     Raises EnvironmentSetupError for a SOURCE_DATE_EPOCH that is no whole number.
     """
     metadata, parameters = {}, dict(internal)
-    if (epoch := given_epoch(environment)) is not None:
+    if (epoch := read_epoch(environment)) is not None:
         parameters[EPOCH] = epoch
         moment = datetime.datetime.fromtimestamp(epoch, datetime.UTC)
         metadata["metadata"] = {"finishedOn": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
     statement = {
         "_type": STATEMENT_TYPE,
-        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in subjects(folder).items()],
+        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in list_subjects(folder).items()],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "buildDefinition": {
@@ -92,7 +92,7 @@ def statement_json(
     return json.dumps(statement, indent=2, allow_nan=False) + "\n"
 
 
-def subjects(folder: Path) -> dict[str, str]:
+def list_subjects(folder: Path) -> dict[str, str]:
     """The SHA-256 of every file that the statement of the bundle in ``folder`` speaks of, by its name."""
     return {
         name: file_digest(path)

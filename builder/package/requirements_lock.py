@@ -13,7 +13,7 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\b")
 
 
 @dataclass(frozen=True)
-class Package:
+class LockedPackage:
     """A pinned package; ``hashes`` are SHA-256 (hex) of the files that may be installed."""
 
     name: str
@@ -21,7 +21,7 @@ class Package:
     hashes: tuple[str, ...]
 
 
-def read_lock(path: Path) -> tuple[Package, ...]:
+def read_lock(path: Path) -> tuple[LockedPackage, ...]:
     """The packages of a hash-locked requirements file, by name.
 
     Raises EnvironmentSetupError when a line is not a pin.
@@ -35,5 +35,5 @@ def read_lock(path: Path) -> tuple[Package, ...]:
         if match is None:
             raise EnvironmentSetupError(f"{path.name}: {text!r} is not pinned as name==version; lock it again.")
         name = re.sub(r"[-_.]+", "-", match["name"]).lower()
-        packages.append(Package(name, match["version"], tuple(sorted(set(_HASH.findall(text))))))
+        packages.append(LockedPackage(name, match["version"], tuple(sorted(set(_HASH.findall(text))))))
     return tuple(sorted(packages, key=lambda p: p.name))

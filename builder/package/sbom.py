@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from builder.package.components import Part, Shipped
+from builder.package.components import LicensedPart, ShippedFile
 
 COMPILED_INTO = "coldforge:compiled-into"
 """The property of a component that has no file of its own."""
@@ -23,8 +23,8 @@ def sbom_json(
     *,
     description: Mapping[str, Any],
     source: Mapping[str, str],
-    files: Sequence[Shipped],
-    parts: Sequence[Part],
+    files: Sequence[ShippedFile],
+    parts: Sequence[LicensedPart],
     versions: Mapping[str, str],
 ) -> str:
     """Write the bill as JSON.
@@ -43,7 +43,7 @@ def sbom_json(
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
-            "tools": {"components": list(_tools(versions))},
+            "tools": {"components": list(_list_tools(versions))},
             "component": {"type": "application", "bom-ref": bundle, "name": name, "version": version},
         },
         "components": [
@@ -52,11 +52,11 @@ def sbom_json(
                 "bom-ref": network,
                 "name": name,
                 "version": version,
-                **({"hashes": [_hash(source["sha256"])]} if "sha256" in source else {}),
+                **({"hashes": [_make_hash(source["sha256"])]} if "sha256" in source else {}),
                 "modelCard": {
                     "modelParameters": {
-                        "inputs": [{"format": _format(port)} for port in description["feeds"]],
-                        "outputs": [{"format": _format(port)} for port in description["fetches"]],
+                        "inputs": [{"format": _format_port(port)} for port in description["feeds"]],
+                        "outputs": [{"format": _format_port(port)} for port in description["fetches"]],
                     }
                 },
                 "properties": [
@@ -73,14 +73,14 @@ def sbom_json(
                 "bom-ref": library,
                 "name": "libmodel.so",
                 "version": version,
-                "hashes": [_hash(files[0].sha256)],
-                "components": [_file(file) for file in files],
+                "hashes": [_make_hash(files[0].sha256)],
+                "components": [_make_file_component(file) for file in files],
                 "properties": [
                     {"name": "coldforge:target", "value": target["arch"]},
                     {"name": "coldforge:isa", "value": " ".join(target["isa"])},
                 ],
             },
-            *(_component(part) for part in parts),
+            *(_make_component(part) for part in parts),
         ],
         "dependencies": [
             {"ref": bundle, "dependsOn": [library, *(part.ref for part in beside)]},
@@ -90,18 +90,18 @@ def sbom_json(
     return json.dumps(bill, indent=2) + "\n"
 
 
-def _format(port: Mapping[str, Any]) -> str:
+def _format_port(port: Mapping[str, Any]) -> str:
     return f"{port['dtype']}{port['shape']}"
 
 
-def _tools(versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _list_tools(versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """List the tools that made the library; not the Python that ran it, which would make the bill differ elsewhere."""
     for key, package in _TOOLS.items():
         tool = {"type": "application", "name": package or key, "version": versions[key]}
         yield tool | ({"purl": f"pkg:pypi/{package}@{versions[key]}"} if package else {})
 
 
-def _component(part: Part) -> dict[str, Any]:
+def _make_component(part: LicensedPart) -> dict[str, Any]:
     component: dict[str, Any] = {"type": part.kind, "bom-ref": part.ref, "name": part.name}
     component |= {"version": part.version} if part.version else {}
     component |= {"description": part.about} if part.about else {}
@@ -112,19 +112,19 @@ def _component(part: Part) -> dict[str, Any]:
             {
                 "type": "distribution",
                 "url": f"https://pypi.org/project/{part.name}/{part.version}/#{part.wheel.file}",
-                "hashes": [_hash(part.wheel.sha256)],
+                "hashes": [_make_hash(part.wheel.sha256)],
             }
         ]
     if part.files:
-        component["components"] = [_file(file) for file in part.files]
+        component["components"] = [_make_file_component(file) for file in part.files]
     if part.inside:
         component["properties"] = [{"name": COMPILED_INTO, "value": path} for path in part.inside]
     return component
 
 
-def _file(file: Shipped) -> dict[str, Any]:
-    return {"type": "file", "name": file.path, "hashes": [_hash(file.sha256)]}
+def _make_file_component(file: ShippedFile) -> dict[str, Any]:
+    return {"type": "file", "name": file.path, "hashes": [_make_hash(file.sha256)]}
 
 
-def _hash(sha256: str) -> dict[str, str]:
+def _make_hash(sha256: str) -> dict[str, str]:
     return {"alg": "SHA-256", "content": sha256}

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.base.cache import digest, file_digest, run_cached
+from builder.base.cache import compute_digest, file_digest, run_cached
 from builder.base.errors import EnvironmentSetupError
-from builder.base.files import scratch
+from builder.base.files import scratch_folder
 from builder.base.project import HOME
 from builder.base.targets import Target, host_target
 from builder.config import ModelSpec
 from builder.importers.text import needs_package
 from builder.package.bundle import LIBRARY, TOKENIZERS
-from builder.package.components import LAYERS, LICENCES, Part, Wheel, shipped
+from builder.package.components import LAYERS, LICENCES, LicensedPart, Wheel, list_shipped_files
 from builder.package.requirements_lock import read_lock
 
 LOCK = HOME / "requirements" / "tokenizers.txt"
@@ -59,26 +59,26 @@ class TokenizersPackage:
         return name, sha256
 
 
-def fetch(cache: Path, target: Target) -> TokenizersPackage:
+def fetch_tokenizers(cache: Path, target: Target) -> TokenizersPackage:
     """The package for ``target``, which is fetched once. Raises EnvironmentSetupError."""
     folder = cache / "tokenizers" / target.name
-    run_cached(folder, digest(LOCK, *target.wheels), lambda fresh: _take(target, fresh))
+    run_cached(folder, compute_digest(LOCK, *target.wheels), lambda fresh: _download_wheel(target, fresh))
     return TokenizersPackage(folder)
 
 
-def with_package(spec: ModelSpec, cache: Path) -> ModelSpec:
+def add_tokenizers_package(spec: ModelSpec, cache: Path) -> ModelSpec:
     """``spec`` with the package that its tokenizer needs on this machine, if it does. Raises EnvironmentSetupError."""
     if spec.text is None or not needs_package(spec.text):
         return spec
-    return replace(spec, text=replace(spec.text, package=fetch(cache, host_target()).folder))
+    return replace(spec, text=replace(spec.text, package=fetch_tokenizers(cache, host_target()).folder))
 
 
-def _take(target: Target, folder: Path) -> None:
+def _download_wheel(target: Target, folder: Path) -> None:
     platforms = [option for tag in target.wheels for option in ("--platform", tag)]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version", "3.13"]
     command += ["--implementation", "cp", "--abi", "abi3", *platforms, "-r", str(LOCK)]
-    with scratch(folder / "download") as place:
+    with scratch_folder(folder / "download") as place:
         done = subprocess.run([*command, "--dest", str(place)], capture_output=True, text=True, check=False)
         wheels = list(place.glob("*.whl"))
         if done.returncode or len(wheels) != 1:
@@ -93,15 +93,15 @@ def _take(target: Target, folder: Path) -> None:
         (folder / _WHEEL).write_text(json.dumps([wheels[0].name, file_digest(wheels[0])]), encoding="utf-8")
 
 
-def tokenizers_parts(package: TokenizersPackage) -> Iterator[Part]:
+def tokenizers_parts(package: TokenizersPackage) -> Iterator[LicensedPart]:
     """The package in the layer, by the wheel's own bill of materials."""
     purl = f"pkg:pypi/tokenizers@{package.version}"
-    yield Part(
+    yield LicensedPart(
         ref=purl,
         name="tokenizers",
         version=package.version,
         licence="Apache-2.0",
-        files=shipped(LAYERS, [(PLACE, package.library)]),
+        files=list_shipped_files(LAYERS, [(PLACE, package.library)]),
         purl=purl,
         about="makes ids of texts; only in bundles of models whose tokenizer needs it",
         wheel=Wheel(*package.wheel),
@@ -112,4 +112,6 @@ def tokenizers_parts(package: TokenizersPackage) -> Iterator[Part]:
         ref = f"pkg:cargo/{name}@{version}"
         licences = [str(entry.get("expression") or entry["license"]["id"]) for entry in crate["licenses"]]
         licence = " ".join(" AND ".join(licences).split())
-        yield Part(ref=ref, name=name, version=version, licence=licence, inside=(f"{LAYERS}/{PLACE}",), purl=ref)
+        yield LicensedPart(
+            ref=ref, name=name, version=version, licence=licence, inside=(f"{LAYERS}/{PLACE}",), purl=ref
+        )

@@ -19,7 +19,7 @@ from typing import Any
 from builder import __version__
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError
-from builder.package.components import LAYERS, LICENCES, OURS, Part, Wheel, our_text, shipped
+from builder.package.components import LAYERS, LICENCES, OURS, LicensedPart, Wheel, list_shipped_files, read_own_licence
 from builder.package.layer import files_of
 
 PLACE = f"{LAYERS}/python"
@@ -33,7 +33,7 @@ _OTHER_NAMES = {"libsharpyuv": "libwebp"}
 _COMPILED_IN = {"pillow": {"pkg:github/python/pythoncapi-compat": "PIL/_imaging."}}
 """Of a wheel's bill: what is no file of its own, and how the name of the file begins that it is compiled into."""
 
-_LIBFFI = Part(
+_LIBFFI = LicensedPart(
     ref="pkg:generic/libffi",
     name="libffi",
     version="",  # no cffi wheel says which
@@ -45,7 +45,7 @@ _LIBFFI = Part(
 
 
 @dataclass(frozen=True)
-class _Installed:
+class _InstalledWheel:
     """A package in ``root`` with its ``*.dist-info`` folder."""
 
     root: Path
@@ -64,39 +64,39 @@ class _Installed:
     def version(self) -> str:
         return self.title.rsplit("-", 1)[1]
 
-    def json(self, name: str) -> dict[str, Any]:
+    def read_json(self, name: str) -> dict[str, Any]:
         try:
             content: dict[str, Any] = json.loads((self.info / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise _incomplete(f"{self.title}: {name} cannot be read ({error})") from error
+            raise _make_incomplete_error(f"{self.title}: {name} cannot be read ({error})") from error
         return content
 
-    def recorded(self) -> dict[str, str]:
+    def read_record(self) -> dict[str, str]:
         """The wheel's files below ``root``, with their SHA-256 in hex ("" where it has none)."""
         with (self.info / "RECORD").open(encoding="utf-8", newline="") as file:
-            return {row[0]: _hex(row[1]) for row in csv.reader(file) if row}
+            return {row[0]: _decode_digest(row[1]) for row in csv.reader(file) if row}
 
-    def licence(self) -> str:
+    def read_licence(self) -> str:
         fields = email.message_from_string((self.info / "METADATA").read_text(encoding="utf-8"))
         found = fields.get("License-Expression") or _SPDX.get(fields.get("License", ""))
         if not found:
-            raise _incomplete(f"{self.title}: METADATA has no licence that SPDX knows")
+            raise _make_incomplete_error(f"{self.title}: METADATA has no licence that SPDX knows")
         return str(found)
 
-    def texts(self) -> tuple[str, ...]:
+    def read_licence_texts(self) -> tuple[str, ...]:
         names = [*self.info.glob("licenses/**/*"), *self.info.glob("LICEN*"), *self.info.glob("NOTICE*")]
         return tuple(path.read_text(encoding="utf-8") for path in sorted(names) if path.is_file())
 
-    def bills(self) -> dict[str, dict[str, Any]]:
+    def read_bills(self) -> dict[str, dict[str, Any]]:
         """Components of the bills in the wheel, by their reference."""
         return {
             component["bom-ref"]: component
             for path in sorted(self.info.glob("sboms/*.cdx.json"))
-            for component in self.json(f"sboms/{path.name}").get("components", [])
+            for component in self.read_json(f"sboms/{path.name}").get("components", [])
         }
 
 
-def wheel_parts(layer: Path) -> tuple[Part, ...]:
+def wheel_parts(layer: Path) -> tuple[LicensedPart, ...]:
     """Every part of what is installed in ``layer``/python, in the order of names.
 
     Raises EnvironmentSetupError for a file that no package owns or that is not what its wheel holds, and for a package
@@ -104,70 +104,74 @@ def wheel_parts(layer: Path) -> tuple[Part, ...]:
     """
     root = layer / "python"
     left = dict(files_of(root))
-    parts: list[Part] = []
+    parts: list[LicensedPart] = []
     for info in sorted(root.glob("*.dist-info")):
-        parts += _parts(_Installed(root, info), left)
+        parts += _list_parts(_InstalledWheel(root, info), left)
     if left:
-        raise _incomplete(f"{min(left)} belongs to no package")
+        raise _make_incomplete_error(f"{min(left)} belongs to no package")
     return tuple(parts)
 
 
-def _parts(package: _Installed, left: dict[str, Path]) -> Iterator[Part]:
+def _list_parts(package: _InstalledWheel, left: dict[str, Path]) -> Iterator[LicensedPart]:
     """The package's parts; their files are taken out of ``left``."""
-    recorded, wheel = package.recorded(), package.json("wheel.json")
+    recorded, wheel = package.read_record(), package.read_json("wheel.json")
     stand_ins, stripped = set(wheel.get("stand_ins", [])), dict(wheel.get("stripped", {}))
-    mine = {name: left.pop(name) for name in list(left) if _owns(package, recorded, name)}
+    mine = {name: left.pop(name) for name in list(left) if _is_from_wheel(package, recorded, name)}
     for name, path in mine.items():
         wanted = stripped.get(name) or recorded.get(name)
         if wanted and name not in stand_ins and wanted != file_digest(path):
-            raise _incomplete(f"{name} is not what the wheel of {package.title} holds")
+            raise _make_incomplete_error(f"{name} is not what the wheel of {package.title} holds")
     libraries = {name: path for name, path in mine.items() if name.startswith(f"{package.name}.libs/")}
     own = [(name, path) for name, path in mine.items() if name not in libraries]
-    yield Part(
+    yield LicensedPart(
         ref=f"pkg:pypi/{package.name}@{package.version}",
         name=package.name,
         version=package.version,
-        licence=package.licence(),
-        files=shipped(PLACE, own),
+        licence=package.read_licence(),
+        files=list_shipped_files(PLACE, own),
         purl=f"pkg:pypi/{package.name}@{package.version}",
         wheel=Wheel(wheel["file"], wheel["sha256"]),
-        texts=package.texts(),
+        texts=package.read_licence_texts(),
     )
-    yield from _libraries(package, {name: path for name, path in libraries.items() if name not in stand_ins})
+    yield from _list_library_parts(package, {name: path for name, path in libraries.items() if name not in stand_ins})
     yield from _compiled_in(package, mine)
     if stand_ins:
-        yield Part(
+        yield LicensedPart(
             ref="coldforge:stand-ins",
             name="coldforge stand-ins",
             version=__version__,
             licence=OURS,
-            files=shipped(PLACE, [(name, mine[name]) for name in sorted(stand_ins)]),
+            files=list_shipped_files(PLACE, [(name, mine[name]) for name in sorted(stand_ins)]),
             about=f"in the places of libraries that {package.name} does not load without; they have no code of them",
-            texts=(our_text(),),
+            texts=(read_own_licence(),),
         )
 
 
-def _libraries(package: _Installed, files: Mapping[str, Path]) -> Iterator[Part]:
+def _list_library_parts(package: _InstalledWheel, files: Mapping[str, Path]) -> Iterator[LicensedPart]:
     """One part for each project whose libraries the wheel brings along."""
-    bills = package.bills()
+    bills = package.read_bills()
     projects = {re.sub(r"[@#?].*", "", ref).rpartition("/")[2]: component for ref, component in bills.items()}
     found: dict[str, list[tuple[str, Path]]] = {}
     for name, path in files.items():
         stem = re.split(r"[-.]", Path(name).name)[0]
         project = _OTHER_NAMES.get(stem, max((p for p in projects if stem.startswith(p)), key=len, default=""))
         if project not in projects:
-            raise _incomplete(f"no bill of materials in the wheel of {package.title} names {Path(name).name}")
+            raise _make_incomplete_error(
+                f"no bill of materials in the wheel of {package.title} names {Path(name).name}"
+            )
         found.setdefault(project, []).append((name, path))
     for project, its in sorted(found.items()):
         about = f"in the wheel of {package.title}, whose licence texts have its own"
-        yield replace(_named(projects[project]), files=shipped(PLACE, sorted(its)), about=about)
+        yield replace(
+            _make_component_part(projects[project]), files=list_shipped_files(PLACE, sorted(its)), about=about
+        )
 
 
-def _compiled_in(package: _Installed, files: Mapping[str, Path]) -> Iterator[Part]:
+def _compiled_in(package: _InstalledWheel, files: Mapping[str, Path]) -> Iterator[LicensedPart]:
     parts = [
-        replace(_named(package.bills()[ref]), inside=(begin,))
+        replace(_make_component_part(package.read_bills()[ref]), inside=(begin,))
         for ref, begin in _COMPILED_IN.get(package.name, {}).items()
-        if ref in package.bills()
+        if ref in package.read_bills()
     ]
     if package.name == "cffi":
         parts.append(replace(_LIBFFI, texts=((LICENCES / "libffi.txt").read_text(encoding="utf-8"),)))
@@ -177,20 +181,22 @@ def _compiled_in(package: _Installed, files: Mapping[str, Path]) -> Iterator[Par
             yield replace(part, inside=tuple(inside))
 
 
-def _named(component: Mapping[str, Any]) -> Part:
+def _make_component_part(component: Mapping[str, Any]) -> LicensedPart:
     """A component of a wheel's bill."""
-    licences = [entry["expression"] if "expression" in entry else _id(entry) for entry in component["licenses"]]
+    licences = [
+        entry["expression"] if "expression" in entry else _read_licence_id(entry) for entry in component["licenses"]
+    ]
     version = str(component.get("version", ""))
     ref = str(component["bom-ref"])
     purl = component.get("purl") or (ref if "@" in ref or not version else f"{ref}@{version}")
-    return Part(ref=purl, name=component["name"], version=version, licence=" AND ".join(licences), purl=purl)
+    return LicensedPart(ref=purl, name=component["name"], version=version, licence=" AND ".join(licences), purl=purl)
 
 
-def _id(entry: Mapping[str, Any]) -> str:
+def _read_licence_id(entry: Mapping[str, Any]) -> str:
     return str(entry["license"].get("id") or entry["license"]["name"])
 
 
-def _owns(package: _Installed, recorded: Mapping[str, str], name: str) -> bool:
+def _is_from_wheel(package: _InstalledWheel, recorded: Mapping[str, str], name: str) -> bool:
     """Whether a file is of the wheel, or made of one when it was installed: bytecode, and what says of the wheel."""
     folder, _, file = name.rpartition("/")
     source = f"{folder.removesuffix('__pycache__')}{file.partition('.')[0]}.py"
@@ -199,13 +205,13 @@ def _owns(package: _Installed, recorded: Mapping[str, str], name: str) -> bool:
     )
 
 
-def _hex(text: str) -> str:
+def _decode_digest(text: str) -> str:
     """RECORD's ``sha256=<base64>`` in hex."""
     kind, _, digest = text.partition("=")
     return base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex() if kind == "sha256" else ""
 
 
-def _incomplete(what: str) -> EnvironmentSetupError:
+def _make_incomplete_error(what: str) -> EnvironmentSetupError:
     return EnvironmentSetupError(
         f"the dependencies layer cannot be accounted for: {what}. Delete build/dependencies* to install it again; if "
         "it is a new package or version, say what it is in builder/package/wheels.py."

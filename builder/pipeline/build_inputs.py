@@ -11,10 +11,10 @@ from builder.config import ModelSpec
 from builder.pipeline.read_tuning import tuning_path
 
 
-def named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
+def list_named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
     """model.toml and what it names besides the trained model, each after what it is; names are those that it gives."""
     yield spec.path.name, spec.path
-    for labels in dict.fromkeys(_label_files(spec.path)):
+    for labels in dict.fromkeys(_list_label_files(spec.path)):
         yield f"labels {labels.name}", labels
     if tuning_path(spec).exists():
         yield tuning_path(spec).name, tuning_path(spec)
@@ -30,7 +30,7 @@ def named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
             yield f"{what} {path.name}", path
 
 
-def _label_files(toml: Path) -> Iterator[Path]:
+def _list_label_files(toml: Path) -> Iterator[Path]:
     """The label files of the outputs."""
     for output in tomllib.loads(toml.read_text(encoding="utf-8")).get("outputs", []):
         if "labels_file" in output:

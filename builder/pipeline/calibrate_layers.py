@@ -8,26 +8,26 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.errors import SpecError
 from builder.base.targets import host_target
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.config import ModelSpec, to_json
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
-from builder.pipeline.lower_program import attempts_for, program_of
-from builder.pipeline.measuring_inputs import golden_inputs, own_inputs
-from builder.pipeline.resolved_options import Settled
+from builder.pipeline.lower_program import list_attempts, lower_variant
+from builder.pipeline.measuring_inputs import load_golden_inputs, load_user_inputs
+from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
-from builder.verify.quantise.calibrate import measure, require_known, type_of, why_kept
-from builder.verify.quantise.observe import build
+from builder.verify.quantise.calibrate import choose_input_type, explain_kept, measure_ranges, require_known
+from builder.verify.quantise.observe import build_observable
 
 _RANGES = "ranges.json"
 
 
-def calibrate(ws: Workspace) -> Settled:
+def calibrate_model(ws: Workspace) -> ResolvedOptions:
     """The spec, in which no type is "auto" any more, with the rounding of its layers' inputs where it asks for that.
 
     Measured on this machine, whatever the target, and for the first variant: layers have the same names in all. Kept
@@ -36,45 +36,45 @@ def calibrate(ws: Workspace) -> Settled:
     """
     spec, images = ws.spec, ws.spec.activations.images
     if not (spec.calibrated and "int8" in spec.weight_types):
-        return Settled(spec)
+        return ResolvedOptions(spec)
     if images is not None and not images.exists():
         raise SpecError(f"{spec.path}: [activations].images: there is no {images}; name pictures to measure ranges on.")
-    compiled = compile_first(ws.on(host_target()))
+    compiled = compile_first(ws.for_target(host_target()))
     if images is not None and compiled.graph.states:
         kept = compiled.graph.states[0].spec.name
         raise SpecError(
             f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and pictures are not a "
             "sequence of calls. Delete this line: the golden inputs are such a sequence."
         )
-    own = _own(spec, compiled)
-    key = digest(*compiled.inputs, compiled.graph.golden_path, to_json(spec.alone), *([own] if own else []))
+    own = _choose_own_inputs(spec, compiled)
+    key = compute_digest(*compiled.inputs, compiled.graph.golden_path, to_json(spec.alone), *([own] if own else []))
     what = f"the ranges of layers' inputs on {own.name if own else 'the golden inputs'}"
-    folder = ws.stage("calibrate", what, key, functools.partial(_calibrate, ws.alone, compiled))
+    folder = ws.build_stage("calibrate", what, key, functools.partial(_measure_ranges, ws.alone, compiled))
     found = json.loads((folder / _RANGES).read_text())
-    return Settled(spec, {name: Quantisation(**by) for name, by in found["rounded"].items()}, found["kept"])
+    return ResolvedOptions(spec, {name: Quantisation(**by) for name, by in found["rounded"].items()}, found["kept"])
 
 
-def _own(spec: ModelSpec, compiled: CompiledVariant) -> Path | None:
+def _choose_own_inputs(spec: ModelSpec, compiled: CompiledVariant) -> Path | None:
     """The user's inputs to measure on; None where those are the golden ones, a sequence of calls for example."""
     return spec.activations.images or (None if compiled.graph.states else spec.samples)
 
 
-def _calibrate(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
-    spec, own = ws.spec, _own(ws.spec, compiled)
-    lowered = program_of(ws, compiled, Settled(spec), attempts_for(spec)[0], whole=True)
-    steps = {n: step for n, step in enumerate(walk(lowered.program.steps)) if isinstance(step, LayerStep)}
-    recurrent = [step for step in walk(lowered.program.steps) if isinstance(step, RecurrentStep)]
+def _measure_ranges(ws: Workspace, compiled: CompiledVariant, folder: Path) -> None:
+    spec, own = ws.spec, _choose_own_inputs(ws.spec, compiled)
+    lowered = lower_variant(ws, compiled, ResolvedOptions(spec), list_attempts(spec)[0], whole=True)
+    steps = {n: step for n, step in enumerate(walk_steps(lowered.program.steps)) if isinstance(step, LayerStep)}
+    recurrent = [step for step in walk_steps(lowered.program.steps) if isinstance(step, RecurrentStep)]
     known: list[LayerStep | RecurrentStep] = [*recurrent, *steps.values()]
     require_known(spec, [step.layer for step in known])
-    kept = {step.layer: why for step in known if (why := why_kept(spec, step, lowered))}
-    wanted = {n: s for n, s in steps.items() if s.layer not in kept and type_of(spec, s.layer) == "int8"}
-    states = {s.layer for s in recurrent if s.layer not in kept and type_of(spec, s.layer) == "int8"}
+    kept = {step.layer: why for step in known if (why := explain_kept(spec, step, lowered))}
+    wanted = {n: s for n, s in steps.items() if s.layer not in kept and choose_input_type(spec, s.layer) == "int8"}
+    states = {s.layer for s in recurrent if s.layer not in kept and choose_input_type(spec, s.layer) == "int8"}
     rounded: dict[str, Quantisation] = {}
     if wanted:
-        inputs = own_inputs(own, spec, compiled.graph) if own else golden_inputs(spec, compiled.graph)
+        inputs = load_user_inputs(own, spec, compiled.graph) if own else load_golden_inputs(spec, compiled.graph)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:  # goes with the stage's, if this is killed
-            library = build(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
-            rounded, more = measure(library, lowered, compiled.graph, inputs, wanted)
+            library = build_observable(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
+            rounded, more = measure_ranges(library, lowered, compiled.graph, inputs, wanted)
         kept |= more
     rounded |= dict.fromkeys(states, STATE_ROUNDING)
     found = {"rounded": {name: asdict(by) for name, by in rounded.items()}, "kept": kept}

@@ -10,24 +10,24 @@ import functools
 import json
 from pathlib import Path
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.errors import SpecError
 from builder.base.targets import host_target
 from builder.config import to_json
-from builder.pipeline.build_candidate import candidate, compile_here
+from builder.pipeline.build_candidate import compile_here, make_candidate
 from builder.pipeline.compile_graph import CompiledVariant
 from builder.pipeline.compute_answers import tensorflow_answers
-from builder.pipeline.measuring_inputs import golden_inputs, own_inputs
-from builder.pipeline.time_candidates import timed
+from builder.pipeline.measuring_inputs import load_golden_inputs, load_user_inputs
+from builder.pipeline.time_candidates import time_beside_float32
 from builder.pipeline.workspace import Workspace
-from builder.verify.quantise.answer_accuracy import compare, library_answers
-from builder.verify.quantise.choice import Choice, Tried
+from builder.verify.quantise.answer_accuracy import answer_with_library, compare_answers
+from builder.verify.quantise.choice import PrecisionChoice, TriedPrecision
 from builder.verify.quantise.number_types import SMALLEST_FIRST
 
 _CHOICE = "choice.json"
 
 
-def choose(ws: Workspace, recorded: Choice | None = None) -> Choice:
+def choose_weight_type(ws: Workspace, recorded: PrecisionChoice | None = None) -> PrecisionChoice:
     """The choice, kept for the same model, spec, pictures and target; what was tried is printed.
 
     ``recorded``: one that was made before, whose times are taken instead of measuring: they are another machine's, or
@@ -39,33 +39,35 @@ def choose(ws: Workspace, recorded: Choice | None = None) -> Choice:
         raise SpecError(f"{spec.path}: [weights].images: there is no {images}; name the calibration set of auto.")
     compiled = compile_here(ws)
     paths = (images, spec.samples, spec.activations.images)
-    key = digest(
+    key = compute_digest(
         compiled.kernels.metadata_path,
         compiled.graph.golden_path,
         to_json(spec),
         *(path for path in paths if path),
         *([json.dumps(recorded.to_dict())] if recorded else []),
     )
-    make = functools.partial(_choose, ws, compiled, recorded)
+    make = functools.partial(_compare_types, ws, compiled, recorded)
     suffix = f"{ws.target.suffix}{'-recorded' if recorded else ''}"
-    folder = ws.stage("weights", "the smallest type that is accurate enough", key, make, suffix)
-    choice = Choice.of_dict(json.loads((folder / _CHOICE).read_text()))
-    for line in choice.lines():
-        ws.progress.say(f"  {line}")
+    folder = ws.build_stage("weights", "the smallest type that is accurate enough", key, make, suffix)
+    choice = PrecisionChoice.from_dict(json.loads((folder / _CHOICE).read_text()))
+    for line in choice.describe_choice():
+        ws.progress.show_lines(f"  {line}")
     return choice
 
 
-def _choose(ws: Workspace, compiled: CompiledVariant, recorded: Choice | None, folder: Path) -> None:
+def _compare_types(ws: Workspace, compiled: CompiledVariant, recorded: PrecisionChoice | None, folder: Path) -> None:
     spec, graph, own = ws.spec, compiled.graph, ws.spec.weights.images or ws.spec.samples
-    inputs = own_inputs(own, spec, graph) if own else golden_inputs(spec, graph)
+    inputs = load_user_inputs(own, spec, graph) if own else load_golden_inputs(spec, graph)
     theirs = tensorflow_answers(ws, graph, inputs)
-    untimed = recorded.untimed if recorded else _untimed(ws)
-    tried: list[Tried] = []
+    untimed = recorded.untimed if recorded else _explain_untimed(ws)
+    tried: list[TriedPrecision] = []
     for kind in SMALLEST_FIRST:
         if kind.activations == "int8" and not spec.calibrated:
             continue
-        one = candidate(ws, compiled, kind)
-        agreement = compare(spec, graph, inputs, library_answers(one.library, graph, inputs), theirs).agreement
+        one = make_candidate(ws, compiled, kind)
+        agreement = compare_answers(
+            spec, graph, inputs, answer_with_library(one.library, graph, inputs), theirs
+        ).agreement
         if agreement is None:
             raise SpecError(
                 f'{spec.path}: [weights].type: "auto" compares classifications, but the data decides the size of this '
@@ -73,17 +75,17 @@ def _choose(ws: Workspace, compiled: CompiledVariant, recorded: Choice | None, f
             )
         timing = None
         if recorded:
-            timing = recorded.timing(kind)
+            timing = recorded.find_timing(kind)
         elif spec.calibrated and not untimed and agreement >= spec.weights.accuracy:
-            timing = timed(ws, compiled, one)
-        tried.append(Tried(kind, agreement, timing))
-        if tried[-1].holds(spec.weights.accuracy):
+            timing = time_beside_float32(ws, compiled, one)
+        tried.append(TriedPrecision(kind, agreement, timing))
+        if tried[-1].is_good_enough(spec.weights.accuracy):
             break
-    choice = Choice(spec.weights.accuracy, inputs.source, tuple(tried), untimed)
+    choice = PrecisionChoice(spec.weights.accuracy, inputs.source, tuple(tried), untimed)
     (folder / _CHOICE).write_text(json.dumps(choice.to_dict()))
 
 
-def _untimed(ws: Workspace) -> str:
+def _explain_untimed(ws: Workspace) -> str:
     """Why the library's time cannot be measured here; empty where it can, or does not count."""
     if not ws.spec.calibrated or ws.target == host_target():
         return ""

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.errors import ColdforgeError
-from builder.compiler.lower.microbatch import worth_parts
+from builder.compiler.lower.microbatch import is_worth_splitting
 from builder.compiler.xla.compilation_result import read_result
-from builder.compiler.xla.descriptors import tensorflow_version
-from builder.compiler.xla.tfcompile import CompiledGraph, compile_graph, flags_for
+from builder.compiler.xla.descriptors import read_tensorflow_version
+from builder.compiler.xla.tfcompile import CompiledGraph, compile_graph, make_xla_flags
 from builder.config import Variant
 from builder.importers.graph import FrozenGraph
 from builder.importers.variants import require_scaling
-from builder.pipeline.import_model import ImportedModel, import_part, import_variants, named
+from builder.pipeline.import_model import ImportedModel, import_part, import_variants, label_variant
 from builder.pipeline.workspace import Workspace
 
 
@@ -55,7 +55,7 @@ class CompiledModel:
         """The default variant."""
         return self.variants[0]
 
-    def of_signatures(self, variants: Sequence[Variant]) -> tuple[FrozenGraph, ...]:
+    def list_signature_graphs(self, variants: Sequence[Variant]) -> tuple[FrozenGraph, ...]:
         """The graph of the first variant of each signature. ``variants``: what these here are of."""
         found: dict[int, FrozenGraph] = {}
         for variant, one in zip(variants, self.variants, strict=True):
@@ -82,7 +82,7 @@ Compiler = Callable[[bool], CompiledModel]
 """Gives the compiled model, with batches in parts where asked for and worth it."""
 
 
-def compiler(ws: Workspace, imported: ImportedModel) -> Compiler:
+def make_compiler(ws: Workspace, imported: ImportedModel) -> Compiler:
     """``compile_variants`` for ``ws`` and ``imported``, each way once at most."""
 
     @functools.cache
@@ -102,7 +102,7 @@ def compile_variants(ws: Workspace, imported: ImportedModel, *, in_parts: bool =
     """
     made: dict[Variant, CompiledVariant] = {}
     for variant, graph in zip(ws.spec.variants, imported.graphs, strict=True):
-        part = _in_parts(ws, variant, graph, imported.path, made) if in_parts and variant.batch > 1 else None
+        part = _compile_microbatch(ws, variant, graph, imported.path, made) if in_parts and variant.batch > 1 else None
         made[variant] = part or CompiledVariant(graph, _compile_variant(ws, variant, graph))
     return CompiledModel(imported.path, tuple(made.values()))
 
@@ -112,7 +112,7 @@ def compile_first(ws: Workspace, *, in_parts: bool = True) -> CompiledVariant:
     return compile_variants(ws.alone, import_variants(ws.alone), in_parts=in_parts).first
 
 
-def _in_parts(
+def _compile_microbatch(
     ws: Workspace, variant: Variant, graph: FrozenGraph, model: Path, made: Mapping[Variant, CompiledVariant]
 ) -> CompiledVariant | None:
     """``variant`` over the kernels for one input, which ``made`` may have.
@@ -130,24 +130,28 @@ def _in_parts(
             require_scaling((1, alone), (variant.batch, graph))
         except ColdforgeError as error:  # it is made for this batch, say
             why = str(error).partition("\n")[0]
-            ws.progress.say(f"  all inputs run together{named(variant)}: the model is not to be had for one. {why}")
+            ws.progress.show_lines(
+                f"  all inputs run together{label_variant(variant)}: the model is not to be had for one. {why}"
+            )
             return None
         one = CompiledVariant(alone, _compile_variant(ws, part, alone))
-    worth = worth_parts(read_result(one.kernels.metadata_path, ws.cache))
+    worth = is_worth_splitting(read_result(one.kernels.metadata_path, ws.cache))
     return CompiledVariant(graph, one.kernels, one.graph) if worth else None
 
 
-def _compile(ws: Workspace, graph: FrozenGraph, part: str, folder: Path) -> None:
-    compile_graph(graph, ws.target, folder, part, ws.sandbox, ws.progress.detail)
+def _compile_into(ws: Workspace, graph: FrozenGraph, part: str, folder: Path) -> None:
+    compile_graph(graph, ws.target, folder, part, ws.sandbox, ws.progress.show_detail)
 
 
 def _compile_variant(ws: Workspace, variant: Variant, graph: FrozenGraph) -> CompiledGraph:
     target, part = ws.target, variant.symbol
-    folder = ws.stage(
+    folder = ws.build_stage(
         "compile",
-        f"tfcompile{', for its LLVM IR' if target.xla.leaves_ir else f' for {target.name}'}{named(variant)}",
-        digest(graph.graph_path, graph.config_path, target.name, part, flags_for(target), tensorflow_version()),
-        functools.partial(_compile, ws, graph, part),
+        f"tfcompile{', for its LLVM IR' if target.xla.leaves_ir else f' for {target.name}'}{label_variant(variant)}",
+        compute_digest(
+            graph.graph_path, graph.config_path, target.name, part, make_xla_flags(target), read_tensorflow_version()
+        ),
+        functools.partial(_compile_into, ws, graph, part),
         f"{target.suffix}{variant.suffix}",
     )
     return CompiledGraph.load(folder, target)

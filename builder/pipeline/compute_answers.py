@@ -8,8 +8,8 @@ import numpy as np
 
 from builder.base.arrays import save_arrays
 from builder.base.errors import VerifyError
-from builder.base.files import scratch
-from builder.base.sandbox.sandbox_client import crashed
+from builder.base.files import scratch_folder
+from builder.base.sandbox.sandbox_client import describe_crash
 from builder.importers.graph import FrozenGraph
 from builder.importers.samples.user_samples import Feeds, Inputs
 from builder.pipeline.workspace import Workspace
@@ -21,23 +21,25 @@ _INPUTS, _ANSWERS = "inputs.npz", "answers.npz"
 
 def tensorflow_answers(ws: Workspace, graph: FrozenGraph, inputs: Inputs) -> Answers:
     """Op by op, with the graph's float32 weights. Raises VerifyError where TensorFlow cannot run it."""
-    with scratch(ws.build / "answers") as folder:
+    with scratch_folder(ws.build / "answers") as folder:
         arrays = {f"{run}/{name}": array for run, feeds in enumerate(inputs.runs) for name, array in feeds.items()}
         save_arrays(folder / _INPUTS, arrays)
-        ws.sandboxed(_answer, graph, inputs.items, folder=folder, reads=[graph.folder], failed=failed)
+        ws.run_sandboxed(
+            _answer_inputs, graph, inputs.items, folder=folder, reads=[graph.folder], failed=make_answers_error
+        )
         with np.load(folder / _ANSWERS, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
 
 
-def failed(code: int, said: str) -> VerifyError:
+def make_answers_error(code: int, said: str) -> VerifyError:
     """The error of a process that asked TensorFlow and ended with ``code``."""
-    return VerifyError(crashed(code, said, "TensorFlow's run of the model"))
+    return VerifyError(describe_crash(code, said, "TensorFlow's run of the model"))
 
 
-def _answer(graph: FrozenGraph, items: int) -> None:
+def _answer_inputs(graph: FrozenGraph, items: int) -> None:
     runs: dict[int, Feeds] = {}
     with np.load(_INPUTS, allow_pickle=False) as arrays:
         for key in arrays.files:
             run, _, name = key.partition("/")
             runs.setdefault(int(run), {})[name] = arrays[key]
-    save_arrays(Path(_ANSWERS), answer_accuracy.tensorflow_answers(graph, Inputs("", tuple(runs.values()), items)))
+    save_arrays(Path(_ANSWERS), answer_accuracy.answer_with_tensorflow(graph, Inputs("", tuple(runs.values()), items)))

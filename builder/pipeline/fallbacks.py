@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from builder.compiler.audit import AuditReport, audit
+from builder.compiler.audit import AuditReport, audit_file
 from builder.compiler.emit import GeneratedSources
 from builder.compiler.lower.decisions import LoweringReport
 from builder.config import ModelSpec
 from builder.pipeline.compile_graph import CompiledModel, Compiler
 from builder.pipeline.link_library import link_shared
-from builder.pipeline.lower_program import Attempt, Emitted, attempts_for, lower_variants
-from builder.pipeline.resolved_options import Settled
-from builder.pipeline.verify_library import Roundings, roundings_of, verify_variants
+from builder.pipeline.lower_program import EmittedSources, LoweringAttempt, emit_variants, list_attempts
+from builder.pipeline.resolved_options import ResolvedOptions
+from builder.pipeline.verify_library import Roundings, load_roundings, verify_variants
 from builder.pipeline.versions import versions
 from builder.pipeline.workspace import Workspace
-from builder.verify.failure_report import reason
-from builder.verify.quantise.choice import Choice
-from builder.verify.target_runner import machine_for
+from builder.verify.failure_report import explain_failure
+from builder.verify.quantise.choice import PrecisionChoice
+from builder.verify.target_runner import prepare_machine
 from builder.verify.verification import Verification
 
 
@@ -36,8 +36,8 @@ class Trial(Protocol):
 T = TypeVar("T", bound=Trial)
 
 
-def until_final(
-    spec: ModelSpec, lowered: Callable[[Attempt], Emitted | None], tried: Callable[[Emitted], T]
+def try_attempts(
+    spec: ModelSpec, lowered: Callable[[LoweringAttempt], EmittedSources | None], tried: Callable[[EmittedSources], T]
 ) -> tuple[T, ...]:
     """What ``tried`` found of each attempt that ``spec`` permits, up to the first that is final. The last one counts.
 
@@ -46,7 +46,7 @@ def until_final(
     """
     trials: list[T] = []
     programs: set[str] = set()
-    for attempt in attempts_for(spec):
+    for attempt in list_attempts(spec):
         emitted = lowered(attempt)
         if emitted is None or emitted.program in programs:
             continue
@@ -65,13 +65,13 @@ class VerifiedLibrary:
     """
 
     path: Path
-    emitted: Emitted
+    emitted: EmittedSources
     lowering: LoweringReport
     audit: AuditReport
     roundings: Roundings
     verification: Verification
     versions: Mapping[str, str] = field(default_factory=versions)
-    choice: Choice | None = None  # of the type of its weights, where the spec said "auto"
+    choice: PrecisionChoice | None = None  # of the type of its weights, where the spec said "auto"
 
     @property
     def compiled(self) -> CompiledModel:
@@ -91,32 +91,32 @@ class VerifiedLibrary:
         return self.verification.passed or self.verification.too_coarse
 
 
-def verified_library(ws: Workspace, compiled_for: Compiler, settled: Settled) -> VerifiedLibrary:
+def build_verified_library(ws: Workspace, compiled_for: Compiler, settled: ResolvedOptions) -> VerifiedLibrary:
     """The library of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled.
 
     Its ``lowering`` says which attempts were given up for it, and why. Raises LowerError, LinkError, or VerifyError
     where a library fails in another way than by its answers.
     """
 
-    def lowered(attempt: Attempt) -> Emitted | None:
+    def lowered(attempt: LoweringAttempt) -> EmittedSources | None:
         compiled = compiled_for(attempt.in_parts)
-        return None if attempt.in_parts and not compiled.in_parts else lower_variants(ws, compiled, settled, attempt)
+        return None if attempt.in_parts and not compiled.in_parts else emit_variants(ws, compiled, settled, attempt)
 
-    *given_up, kept = until_final(ws.spec, lowered, functools.partial(_tried, ws))
-    why = tuple((one.lowering.path, reason(one.verification)) for one in given_up)
+    *given_up, kept = try_attempts(ws.spec, lowered, functools.partial(_try_library, ws))
+    why = tuple((one.lowering.path, explain_failure(one.verification)) for one in given_up)
     return replace(kept, lowering=replace(kept.lowering, given_up=why), choice=settled.choice)
 
 
-def _tried(ws: Workspace, emitted: Emitted) -> VerifiedLibrary:
+def _try_library(ws: Workspace, emitted: EmittedSources) -> VerifiedLibrary:
     compiled = emitted.compiled
     path = link_shared(ws, emitted)
-    with ws.progress.stage("audit", "the library against the portability policy"):
-        report = audit(path, ws.target)
-    roundings = roundings_of(ws, compiled, emitted.folder)
-    machine = machine_for(ws.target, ws.cache)
+    with ws.progress.show_stage("audit", "the library against the portability policy"):
+        report = audit_file(path, ws.target)
+    roundings = load_roundings(ws, compiled, emitted.folder)
+    machine = prepare_machine(ws.target, ws.cache)
     by = f", on {machine.name}" if machine.runner else ""
-    with ws.progress.stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
+    with ws.progress.show_stage("verify", f"the library against TensorFlow's answers{by}") as outcome:
         verification = verify_variants(ws, compiled, path, roundings)
-        outcome.note = "" if verification.passed else f"DISAGREES: {reason(verification)}"
+        outcome.note = "" if verification.passed else f"DISAGREES: {explain_failure(verification)}"
         outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
     return VerifiedLibrary(path, emitted, emitted.lowering, report, roundings, verification)

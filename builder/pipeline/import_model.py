@@ -10,28 +10,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.errors import SpecError
 from builder.base.sandbox import Sandbox
 from builder.compiler.lower.compress import ITEM_SIZES
-from builder.compiler.xla.descriptors import tensorflow_version
+from builder.compiler.xla.descriptors import read_tensorflow_version
 from builder.config import ModelSpec, Source, Variant, to_json
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.frameworks import framework_jobs
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, framework_sandbox
 from builder.importers.graph import FrozenGraph
-from builder.importers.model_description import describe
+from builder.importers.model_description import describe_model
 from builder.importers.model_import import import_model
 from builder.importers.ports import ModelPorts
 from builder.importers.text import needs_package
 from builder.importers.variants import require_variants
 from builder.importers.xla_ops import OpReport
-from builder.package.lambda_limits import allowed
-from builder.package.tokenizers_library import fetch, with_package
-from builder.pipeline.convert_framework import answer, converted, framework_of, unreadable
-from builder.pipeline.preflight import Preflight, check, require
+from builder.package.lambda_limits import find_size_limits
+from builder.package.tokenizers_library import add_tokenizers_package, fetch_tokenizers
+from builder.pipeline.convert_framework import answer_by_framework, convert_model, find_framework, make_import_error
+from builder.pipeline.preflight import Preflight, check_graph, require_buildable
 from builder.pipeline.workspace import Workspace
-from builder.sources import locate
+from builder.sources import locate_model
 from builder.sources.miniaudio import fetch_miniaudio
 from builder.verify import reference_answers
 
@@ -60,18 +60,20 @@ def import_variants(ws: Workspace) -> ImportedModel:
     if samples is not None and not samples.exists():
         raise SpecError(f"{ws.spec.path}: [golden].samples: there is no {samples}; name inputs of your own.")
     if needs_package(text):
-        fetch(ws.cache, ws.target)  # for the bundle
-        ws = ws.for_spec(with_package(ws.spec, ws.cache))
+        fetch_tokenizers(ws.cache, ws.target)  # for the bundle
+        ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
     if ws.spec.audio:
-        fetch_miniaudio(ws.cache, ws.progress.bytes)  # for the library: it shows here already whether it can be had
-    with ws.progress.stage("source", ws.spec.source.shown):
-        model = locate(ws.spec, ws.cache, ws.progress.bytes)
+        fetch_miniaudio(
+            ws.cache, ws.progress.show_transfer
+        )  # for the library: it shows here already whether it can be had
+    with ws.progress.show_stage("source", ws.spec.source.shown):
+        model = locate_model(ws.spec, ws.cache, ws.progress.show_transfer)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
     require_variants(ws.spec, graphs)
     return ImportedModel(model, graphs)
 
 
-def describe_with(
+def make_model_describer(
     sandbox: Sandbox, say: Callable[[str], None], *, thorough: bool = False
 ) -> Callable[[Source, Path], ModelPorts]:
     """``importers.describe`` in ``sandbox``; what that lacks here goes to ``say``, once."""
@@ -79,24 +81,24 @@ def describe_with(
 
     def describe(source: Source, path: Path) -> ModelPorts:
         sandbox.kernel.require_demanded()
-        if line := sandbox.kernel.missing():
+        if line := sandbox.kernel.describe_missing():
             say_once(line)
         foreign = source.format in FRAMEWORKS
         own = framework_sandbox(sandbox, source.format, say) if foreign else sandbox
         job = (
-            functools.partial(own.run, framework_jobs.describe)
+            functools.partial(own.run, framework_jobs.describe_ports)
             if foreign
-            else functools.partial(own.run, _describe, thorough)
+            else functools.partial(own.run, _describe_source, thorough)
         )
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
             reads = [path, *filter(None, [source.weights])]
-            done = job(source, path, folder=Path(folder), reads=reads, failed=unreadable)
-        return ModelPorts.of_json(done.value)
+            done = job(source, path, folder=Path(folder), reads=reads, failed=make_import_error)
+        return ModelPorts.from_json(done.value)
 
     return describe
 
 
-def named(variant: Variant) -> str:
+def label_variant(variant: Variant) -> str:
     """What tells a further variant's lines in the build's output from those of the first; empty for that one."""
     return f", {variant.says}" if variant.says else ""
 
@@ -107,19 +109,21 @@ def import_part(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
     Raises as ``import_variants`` does.
     """
     if needs_package(ws.spec.text):
-        ws = ws.for_spec(with_package(ws.spec, ws.cache))
+        ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
     return _import_variant(ws, ws.spec.part_of(variant), model, answers=False)
 
 
 def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bool = True) -> FrozenGraph:
     spec = ws.spec.of_variant(variant)
-    program = converted(ws, spec, model, variant, named(variant))
-    framework = framework_of(spec)
+    program = convert_model(ws, spec, model, variant, label_variant(variant))
+    framework = find_framework(spec)
     by = f", {framework.name if framework else 'TensorFlow'}'s own answers"
-    folder = ws.stage(
+    folder = ws.build_stage(
         "import",
-        f"{spec.source.format} to a frozen graph, preflight{by if answers else ''}{named(variant)}",
-        digest(to_json(spec), *files_of(spec, model), *([program] if framework else []), tensorflow_version()),
+        f"{spec.source.format} to a frozen graph, preflight{by if answers else ''}{label_variant(variant)}",
+        compute_digest(
+            to_json(spec), *list_model_files(spec, model), *([program] if framework else []), read_tensorflow_version()
+        ),
         functools.partial(_import_into, ws, spec, model, program, answers),
         variant.suffix,
     )
@@ -129,41 +133,41 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bo
 def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, answers: bool, folder: Path) -> None:
     """``program``: what is read; not ``model`` itself where another framework reads that."""
     decoders = [ws.project.function]  # what is read as the function reads it
-    reads = [*files_of(spec, program), *decoders]
-    ws.sandboxed(_import, spec, program, answers, folder=folder, reads=reads, failed=unreadable)
+    reads = [*list_model_files(spec, program), *decoders]
+    ws.run_sandboxed(_import_graph, spec, program, answers, folder=folder, reads=reads, failed=make_import_error)
     if answers:
-        answer(ws, spec, model, folder)
+        answer_by_framework(ws, spec, model, folder)
 
 
-def files_of(spec: ModelSpec, model: Path) -> list[Path]:
+def list_model_files(spec: ModelSpec, model: Path) -> list[Path]:
     """The model's own files, and inputs for it."""
-    return [model, *filter(None, [spec.source.config, spec.source.weights]), *inputs_of(spec)]
+    return [model, *filter(None, [spec.source.config, spec.source.weights]), *list_input_files(spec)]
 
 
-def inputs_of(spec: ModelSpec) -> list[Path]:
+def list_input_files(spec: ModelSpec) -> list[Path]:
     """The files that golden inputs are made of: the user's own, and what makes ids of texts."""
     text = spec.text
     return [path for path in (spec.samples, text and text.file, text and text.package) if path]
 
 
-def _describe(thorough: bool, source: Source, path: Path) -> dict[str, Any]:
-    return asdict(describe(source, path, thorough=thorough))
+def _describe_source(thorough: bool, source: Source, path: Path) -> dict[str, Any]:
+    return asdict(describe_model(source, path, thorough=thorough))
 
 
-def _import(spec: ModelSpec, model: Path, answers: bool) -> None:
+def _import_graph(spec: ModelSpec, model: Path, answers: bool) -> None:
     try:
         graph = import_model(spec, model, Path.cwd())
     except UnsupportedOpsError as error:
-        require(preflight(spec, error.ops))
+        require_buildable(check_preflight(spec, error.ops))
         raise
-    require(preflight(spec, graph))
+    require_buildable(check_preflight(spec, graph))
     if answers:
         gc.collect()  # the model is in the graph's file now, and here in cycles
-        reference_answers.make(spec, graph)
+        reference_answers.make_golden_file(spec, graph)
 
 
-def preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:
+def check_preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:
     """What stands in the way of building ``spec``; an OpReport says what is in a graph that was read."""
-    unzipped, zipped = allowed(spec)
+    unzipped, zipped = find_size_limits(spec)
     share = min(ITEM_SIZES[kind] for kind in spec.weight_types) / ITEM_SIZES["float32"]
-    return check(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)
+    return check_graph(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)

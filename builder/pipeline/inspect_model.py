@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.base.files import scratch
+from builder.base.files import scratch_folder
 from builder.config import ModelSpec
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import FrozenGraph
@@ -15,12 +15,12 @@ from builder.importers.model_description import find_facts
 from builder.importers.model_import import freeze_model, open_model
 from builder.importers.ports import ModelPorts
 from builder.importers.strings.string_ops import ops_of
-from builder.pipeline.convert_framework import convert_into, framework_of, unreadable
-from builder.pipeline.import_model import files_of, preflight
+from builder.pipeline.convert_framework import convert_program, find_framework, make_import_error
+from builder.pipeline.import_model import check_preflight, list_model_files
 from builder.pipeline.preflight import Preflight
-from builder.pipeline.resolve_strings import completed
+from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.sources import locate
+from builder.sources import locate_model
 
 
 @dataclass(frozen=True)
@@ -52,42 +52,45 @@ class Inspection:
     @classmethod
     def of_json(cls, found: Any) -> Inspection:
         """What ``to_json`` gave. Raises ImportModelError and PreflightError for anything else."""
-        ports, looked = ModelPorts.of_json(found), Preflight.of_json(found)
+        ports, looked = ModelPorts.from_json(found), Preflight.of_json(found)
         parameters = found.get("parameters")
         dynamic, strings = (tuple(str(one) for one in found.get(key, [])) for key in ("dynamic", "strings"))
         return cls(ports, parameters if isinstance(parameters, int) else None, looked, dynamic, strings)
 
 
-def inspect(ws: Workspace) -> Inspection:
+def inspect_source(ws: Workspace) -> Inspection:
     """Read the model of the spec, and build nothing. Raises ImportModelError."""
-    ws = completed(ws)
-    model = locate(ws.spec, ws.cache, ws.progress.bytes)
-    with scratch(ws.build / "inspect") as folder:
-        if framework_of(ws.spec):
-            convert_into(ws, ws.spec, model, folder)
+    ws = complete_workspace(ws)
+    model = locate_model(ws.spec, ws.cache, ws.progress.show_transfer)
+    with scratch_folder(ws.build / "inspect") as folder:
+        if find_framework(ws.spec):
+            convert_program(ws, ws.spec, model, folder)
             model = folder
-        reads = [*files_of(ws.spec, model), ws.project.function]  # strings become numbers as the function makes them
-        found = ws.sandboxed(_inspect, ws.spec, model, folder=folder, reads=reads, failed=unreadable)
+        reads = [
+            *list_model_files(ws.spec, model),
+            ws.project.function,
+        ]  # strings become numbers as the function makes them
+        found = ws.run_sandboxed(_inspect_loaded, ws.spec, model, folder=folder, reads=reads, failed=make_import_error)
     return Inspection.of_json(found)
 
 
-def _inspect(spec: ModelSpec, model: Path) -> dict[str, Any]:
+def _inspect_loaded(spec: ModelSpec, model: Path) -> dict[str, Any]:
     loaded = open_model(spec, model)
     try:
         graph = freeze_model(loaded, spec, Path.cwd())
     except UnsupportedOpsError as error:
-        return Inspection(loaded.ports, None, preflight(spec, error.ops)).to_json()
-    dynamic = tuple(f"{port.spec.name} {port.spec.says()}" for port in graph.fetches if port.spec.dynamic)
-    parameters = _parameters(graph, graph.reference())
+        return Inspection(loaded.ports, None, check_preflight(spec, error.ops)).to_json()
+    dynamic = tuple(f"{port.spec.name} {port.spec.describe_shape()}" for port in graph.fetches if port.spec.dynamic)
+    parameters = _count_parameters(graph, graph.read_reference())
     ports = replace(loaded.ports, facts=find_facts(graph), warnings=graph.warnings)
-    return Inspection(ports, parameters, preflight(spec, graph), dynamic, _strings(graph)).to_json()
+    return Inspection(ports, parameters, check_preflight(spec, graph), dynamic, _describe_strings(graph)).to_json()
 
 
-def _strings(graph: FrozenGraph) -> tuple[str, ...]:
+def _describe_strings(graph: FrozenGraph) -> tuple[str, ...]:
     if not graph.strings:
         return ()
     made = {name for one in graph.strings for name in one.feeds}
-    ports = (f"{p.spec.name} {p.spec.dtype} {p.spec.says()}" for p in graph.feeds if p.spec.name in made)
+    ports = (f"{p.spec.name} {p.spec.dtype} {p.spec.describe_shape()}" for p in graph.feeds if p.spec.name in made)
     return (
         ", ".join(one.name for one in graph.strings),
         *ops_of(graph.words_path.read_bytes()),
@@ -95,7 +98,7 @@ def _strings(graph: FrozenGraph) -> tuple[str, ...]:
     )
 
 
-def _parameters(graph: FrozenGraph, definition: Any) -> int | None:
+def _count_parameters(graph: FrozenGraph, definition: Any) -> int | None:
     constants = [node for node in definition.node if node.name in graph.variables]
     sizes = [math.prod(d.size for d in node.attr["value"].tensor.tensor_shape.dim) for node in constants]
     sizes += [state.spec.elements for state in graph.states]

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.compiler.link.link_library_file import SharedLibrary, link_library
 from builder.compiler.link.static_archive import ARCHIVE, link_archive
 from builder.compiler.link.toolchain import zig_version
-from builder.pipeline.lower_program import Emitted
+from builder.pipeline.lower_program import EmittedSources
 from builder.pipeline.workspace import Workspace
 
 
-def link_shared(ws: Workspace, emitted: Emitted) -> Path:
+def link_shared(ws: Workspace, emitted: EmittedSources) -> Path:
     """``libmodel.so`` of an attempt, or that of an earlier run. Raises LinkError with the linker's message."""
     kernels, target = emitted.compiled.kernels, ws.target
-    folder = ws.stage(
+    folder = ws.build_stage(
         f"link{emitted.attempt.suffix}",
         f"libmodel.so for {target.name}",
-        digest(emitted.folder, *kernels, target.name, zig_version()),
+        compute_digest(emitted.folder, *kernels, target.name, zig_version()),
         lambda folder: link_library(emitted.sources, kernels, target, folder, ws.zig),
         target.suffix,
     )
     return SharedLibrary(folder, target).path
 
 
-def link_static(ws: Workspace, emitted: Emitted) -> Path:
+def link_static(ws: Workspace, emitted: EmittedSources) -> Path:
     """The folder of ``libmodel.a`` and of a library that it gives alone, for verifying. Raises LinkError."""
     kernels, target = emitted.compiled.kernels, ws.target
-    return ws.stage(
+    return ws.build_stage(
         "archive",
         f"{ARCHIVE} for {target.name}",
-        digest(emitted.folder, *kernels, target.name, zig_version()),
+        compute_digest(emitted.folder, *kernels, target.name, zig_version()),
         lambda folder: link_archive(emitted.sources, kernels, target, folder, ws.zig),
         target.suffix,
     )

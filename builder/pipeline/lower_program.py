@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.base.cache import digest
-from builder.compiler.emit import GeneratedSources, emit
-from builder.compiler.lower import Lowered, LoweringPath, lower
-from builder.compiler.lower.compress import Rules
-from builder.compiler.lower.decisions import LoweringReport, decisions, layer_weights
-from builder.compiler.lower.microbatch import in_parts
-from builder.compiler.lower.options import Options
+from builder.base.cache import compute_digest
+from builder.compiler.emit import GeneratedSources, emit_sources
+from builder.compiler.lower import LoweredProgram, LoweringPath, lower_graph
+from builder.compiler.lower.compress import WeightRules
+from builder.compiler.lower.decisions import LoweringReport, list_decisions, list_layer_weights
+from builder.compiler.lower.microbatch import make_batch_program
+from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.prune_weights import merge_weights
 from builder.config import ModelSpec
 from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
-from builder.pipeline.resolved_options import Settled
+from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise import rounded_weights
 
@@ -26,7 +26,7 @@ LOWERING = "lowering.json"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class LoweringAttempt:
     """One way to lower a graph; ``suffix`` tells its folders from those of the others."""
 
     name: str
@@ -37,28 +37,28 @@ class Attempt:
 
 
 ATTEMPTS = (
-    Attempt("optimised, batches in parts", "-parts", "optimised", winograd=True, in_parts=True),
-    Attempt("optimised", "", "optimised", winograd=True),
-    Attempt("optimised, without Winograd", "-direct", "optimised"),
-    Attempt("faithful", "-faithful", "faithful"),
+    LoweringAttempt("optimised, batches in parts", "-parts", "optimised", winograd=True, in_parts=True),
+    LoweringAttempt("optimised", "", "optimised", winograd=True),
+    LoweringAttempt("optimised, without Winograd", "-direct", "optimised"),
+    LoweringAttempt("faithful", "-faithful", "faithful"),
 )
 """In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
 
 
-def attempts_for(spec: ModelSpec) -> tuple[Attempt, ...]:
+def list_attempts(spec: ModelSpec) -> tuple[LoweringAttempt, ...]:
     """Those of ``ATTEMPTS`` that ``spec`` permits."""
     batches = any(batch > 1 for batch in spec.buckets)
     return tuple(a for a in ATTEMPTS if (batches if a.in_parts else spec.winograd or not a.winograd))
 
 
 @dataclass(frozen=True)
-class Emitted:
+class EmittedSources:
     """The C of one attempt in ``folder``, with its weights, and how it was lowered.
 
     ``compiled``: what it is made of.
     """
 
-    attempt: Attempt
+    attempt: LoweringAttempt
     folder: Path
     compiled: CompiledModel
 
@@ -73,51 +73,57 @@ class Emitted:
     @property
     def program(self) -> str:
         """The digest of the C and the weights: attempts with the same one come to the same library."""
-        return digest(*self.sources.programs, self.sources.weights)
+        return compute_digest(*self.sources.programs, self.sources.weights)
 
 
-Emit = Callable[[Workspace, CompiledModel, Sequence[Lowered], Path], object]
+Emit = Callable[[Workspace, CompiledModel, Sequence[LoweredProgram], Path], object]
 """Writes the C of each variant's program, and the weights, into a folder."""
 
 
-def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lowered], folder: Path) -> None:
+def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
     """The sources of ``libmodel.so``."""
     first, *rest = (one.program for one in lowered)
     others = dict(zip(ws.spec.variants[1:], rest, strict=True))
-    emit(
+    emit_sources(
         first,
         ws.spec,
         ws.target,
         folder,
         kernels=compiled.kernels,
         others=others,
-        given=[graph.given for graph in compiled.of_signatures(ws.spec.variants)],
+        given=[graph.caller_inputs for graph in compiled.list_signature_graphs(ws.spec.variants)],
     )
 
 
-def lower_variants(
-    ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt, write: Emit = emit_library
-) -> Emitted:
+def emit_variants(
+    ws: Workspace,
+    compiled: CompiledModel,
+    settled: ResolvedOptions,
+    attempt: LoweringAttempt,
+    write: Emit = emit_library,
+) -> EmittedSources:
     """The C that ``attempt`` makes of the model, or that of an earlier run. ``ws.spec`` is the settled one.
 
     Raises LowerError, naming what the runtime cannot do.
     """
-    folder = ws.stage(
+    folder = ws.build_stage(
         f"lower{attempt.suffix}",
         f"thunks to steps, buffers and C ({attempt.name})",
-        digest(*compiled.inputs, settled.key, ws.target.name),
-        functools.partial(_lower, ws, compiled, settled, attempt, write),
+        compute_digest(*compiled.inputs, settled.key, ws.target.name),
+        functools.partial(_lower_into, ws, compiled, settled, attempt, write),
         ws.target.suffix,
     )
-    return Emitted(attempt, folder, compiled)
+    return EmittedSources(attempt, folder, compiled)
 
 
-def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt) -> tuple[Lowered, ...]:
-    """``program_of`` for each variant; several programs are over one block of weights."""
-    found: dict[Path, Lowered] = {}  # several batches may run the same kernels in parts
+def lower_all_variants(
+    ws: Workspace, compiled: CompiledModel, settled: ResolvedOptions, attempt: LoweringAttempt
+) -> tuple[LoweredProgram, ...]:
+    """``lower_variant`` for each variant; several programs are over one block of weights."""
+    found: dict[Path, LoweredProgram] = {}  # several batches may run the same kernels in parts
     for one in compiled.variants:
         if one.kernels.folder not in found:
-            found[one.kernels.folder] = _program_once(ws, one, settled, attempt)
+            found[one.kernels.folder] = _lower_once(ws, one, settled, attempt)
     lowered = tuple(_for_batch(one, found[one.kernels.folder]) for one in compiled.variants)
     if len(lowered) == 1:
         return lowered
@@ -125,38 +131,40 @@ def programs_of(ws: Workspace, compiled: CompiledModel, settled: Settled, attemp
     return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
 
 
-def program_of(
-    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, *, whole: bool = False
-) -> Lowered:
+def lower_variant(
+    ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, attempt: LoweringAttempt, *, whole: bool = False
+) -> LoweredProgram:
     """The program that ``attempt`` makes of one variant, with a tuner's decisions where it may have them.
 
     ``whole`` leaves every value of a layer in memory as floats, to be looked at.
     """
-    return _for_batch(compiled, _program_once(ws, compiled, settled, attempt, whole))
+    return _for_batch(compiled, _lower_once(ws, compiled, settled, attempt, whole))
 
 
-def _program_once(
-    ws: Workspace, compiled: CompiledVariant, settled: Settled, attempt: Attempt, whole: bool = False
-) -> Lowered:
+def _lower_once(
+    ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, attempt: LoweringAttempt, whole: bool = False
+) -> LoweredProgram:
     """The program of the graph that was compiled, which may be a part's."""
     spec = settled.spec
     if spec.weights.type == "auto":
         raise ValueError("settle first")
     exceptions = tuple((layer.name, layer.weights) for layer in spec.layers if layer.weights)
-    rules = Rules(spec.weights.type, exceptions, summed=spec.calibrated)
+    rules = WeightRules(spec.weights.type, exceptions, summed=spec.calibrated)
     winograd, share = attempt.winograd and spec.winograd, spec.weights.place == "library"
-    options = Options(winograd, settled.algorithms, share, rules, settled.quantisations, whole)
-    return lower(compiled.kernels.metadata_path, compiled.compiled, ws.cache, attempt.path, options)
+    options = LoweringOptions(winograd, settled.algorithms, share, rules, settled.quantisations, whole)
+    return lower_graph(compiled.kernels.metadata_path, compiled.compiled, ws.cache, attempt.path, options)
 
 
-def _for_batch(compiled: CompiledVariant, lowered: Lowered) -> Lowered:
+def _for_batch(compiled: CompiledVariant, lowered: LoweredProgram) -> LoweredProgram:
     if compiled.part is None:
         return lowered
     feeds, fetches = compiled.graph.feeds, compiled.graph.fetches
-    return replace(lowered, program=in_parts(lowered.program, feeds, fetches, feeds[0].spec.shape[0]))
+    return replace(lowered, program=make_batch_program(lowered.program, feeds, fetches, feeds[0].spec.shape[0]))
 
 
-def report_of(lowered: Sequence[Lowered], settled: Settled, attempt: Attempt) -> LoweringReport:
+def make_lowering_report(
+    lowered: Sequence[LoweredProgram], settled: ResolvedOptions, attempt: LoweringAttempt
+) -> LoweringReport:
     """What was decided about the programs of all variants, for the manifest: once where batches run the same steps."""
     steps = [one.program.steps for one in lowered]
     lowered = [one for number, one in enumerate(lowered) if steps.index(one.program.steps) == number]
@@ -165,24 +173,31 @@ def report_of(lowered: Sequence[Lowered], settled: Settled, attempt: Attempt) ->
     return LoweringReport(
         unlike.path if unlike else attempt.name,
         sum(len(one.notes) for one in lowered),
-        tuple(d for one in lowered for d in decisions(one.program, one.notes, settled.algorithms)),
+        tuple(d for one in lowered for d in list_decisions(one.program, one.notes, settled.algorithms)),
         unlike.reason if unlike else "",
-        weights=layer_weights(first, settled.kept),
+        weights=list_layer_weights(first, settled.kept),
         weights_size=first.weights_size,
     )
 
 
-def save_restored(spec: ModelSpec, lowered: Sequence[Lowered], folder: Path) -> None:
+def save_rounded_weights(spec: ModelSpec, lowered: Sequence[LoweredProgram], folder: Path) -> None:
     """Beside the sources of ``lowered``, one for each variant, what ``verify.roundings_of`` needs."""
     for variant, one in zip(spec.variants, lowered, strict=True):
         if one.restored:
-            rounded_weights.save(rounded_weights.path_in(folder, variant.suffix), one.restored, one.rounded)
+            rounded_weights.save_rounded(
+                rounded_weights.make_rounded_path(folder, variant.suffix), one.restored, one.rounded
+            )
 
 
-def _lower(
-    ws: Workspace, compiled: CompiledModel, settled: Settled, attempt: Attempt, write: Emit, folder: Path
+def _lower_into(
+    ws: Workspace,
+    compiled: CompiledModel,
+    settled: ResolvedOptions,
+    attempt: LoweringAttempt,
+    write: Emit,
+    folder: Path,
 ) -> None:
-    lowered = programs_of(ws, compiled, settled, attempt)
+    lowered = lower_all_variants(ws, compiled, settled, attempt)
     write(ws, compiled, lowered, folder)
-    report_of(lowered, settled, attempt).save(folder / LOWERING)
-    save_restored(ws.spec, lowered, folder)
+    make_lowering_report(lowered, settled, attempt).save(folder / LOWERING)
+    save_rounded_weights(ws.spec, lowered, folder)

@@ -7,19 +7,19 @@ from pathlib import Path
 from builder.base.project import cache_folder
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.samples.user_samples import Inputs, samples
-from builder.package.tokenizers_library import with_package
-from builder.verify.golden import Golden
+from builder.importers.samples.user_samples import Inputs, read_samples
+from builder.package.tokenizers_library import add_tokenizers_package
+from builder.verify.golden import GoldenFile
 
 
-def golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
+def load_golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
     """Those that a library is verified with."""
     names = [port.spec.name for port in graph.feeds]
-    with Golden.open(graph.golden_path) as golden:
-        runs = tuple({name: golden.feed(case, name) for name in names} for case in golden.cases)
+    with GoldenFile.open(graph.golden_path) as golden:
+        runs = tuple({name: golden.read_feed(case, name) for name in names} for case in golden.cases)
     return Inputs("the golden inputs", runs, len(runs) * spec.batch)
 
 
-def own_inputs(path: Path, spec: ModelSpec, graph: FrozenGraph) -> Inputs:
-    """Those at ``path``. Raises UsageError as ``builder.importers.samples.user_samples.samples`` does."""
-    return samples(path, with_package(spec, cache_folder()), [port.spec for port in graph.feeds])
+def load_user_inputs(path: Path, spec: ModelSpec, graph: FrozenGraph) -> Inputs:
+    """Those at ``path``. Raises UsageError as ``builder.importers.samples.user_samples.read_samples`` does."""
+    return read_samples(path, add_tokenizers_package(spec, cache_folder()), [port.spec for port in graph.feeds])

@@ -9,34 +9,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from builder.base.cache import code_digest, content_digest, digest, place_file, run_cached
-from builder.base.files import replacing
-from builder.compiler.audit import require as require_audit
+from builder.base.cache import code_digest, compute_digest, content_digest, place_file, run_cached
+from builder.base.files import replace_folder
+from builder.compiler.audit import require_portable as require_audit
 from builder.config import ModelSpec
-from builder.importers.strings.string_ops import together
-from builder.importers.text import needs_package, prepared
+from builder.importers.strings.string_ops import join_recipes
+from builder.importers.text import needs_package, prepare_tokenizer
 from builder.package.bundle import LAYER_MANIFEST, LIBRARY, Bundle
 from builder.package.compiled_in import library_parts
-from builder.package.components import LAYERS, Part, function_part, shipped
+from builder.package.components import LAYERS, LicensedPart, function_part, list_shipped_files
 from builder.package.dependencies import dependencies_folder
-from builder.package.lambda_limits import Component, check, require
-from builder.package.layer import files_of, measure, source_date_epoch, write_readable, write_zip
+from builder.package.lambda_limits import Component, make_size_table, require_sizes
+from builder.package.layer import files_of, measure_zip, source_date_epoch, write_readable, write_zip
 from builder.package.manifest import FileEntry, Manifest, source_entry
-from builder.package.notice import notice
+from builder.package.notice import format_notice
 from builder.package.openapi import write_openapi
 from builder.package.sbom import sbom_json
-from builder.package.tokenizers_library import PLACE, fetch, tokenizers_parts
+from builder.package.tokenizers_library import PLACE, fetch_tokenizers, tokenizers_parts
 from builder.package.wheels import wheel_parts
 from builder.pipeline.compile_graph import CompiledModel
 from builder.pipeline.fallbacks import VerifiedLibrary
-from builder.pipeline.record_provenance import bundle_statement
+from builder.pipeline.record_provenance import make_bundle_statement
 from builder.pipeline.workspace import Workspace
-from builder.verify.failure_report import require as require_verification
+from builder.verify.failure_report import require_passed as require_verification
 
 _SIZE = "size.json"
 
 
-def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
+def write_bundle(ws: Workspace, library: VerifiedLibrary) -> Bundle:
     """Put ``ws.bundle`` together, beside its place, and let it take the place of the one before.
 
     The dependencies layer and the function's code count towards the limits where they are there, and are in the bill
@@ -49,24 +49,24 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
     require_audit(library.audit)
     require_verification(library.verification)
     spec, sources, moment = ws.spec, library.sources, source_date_epoch()
-    others = list(_others(ws))
+    others = list(_measure_other_parts(ws))
     model_json = sources.description.read_text(encoding="utf-8")
     source_digest = content_digest(library.compiled.path)
-    with replacing(ws.bundle) as fresh:
-        draft = Bundle(fresh, check(others, spec))
+    with replace_folder(ws.bundle) as fresh:
+        draft = Bundle(fresh, make_size_table(others, spec))
         draft.library.parent.mkdir(parents=True)
         shutil.copyfile(library.path, draft.library)
         draft.library.chmod(0o755)
         weights_file = f"{spec.name}.weights" if sources.outside and spec.weights.place == "elsewhere" else ""
         if sources.outside:
             place_file(sources.outside, fresh / weights_file if weights_file else draft.weights)
-        if words := _words(spec, library.compiled):
+        if words := _collect_string_graphs(spec, library.compiled):
             draft.words.write_bytes(words)
             draft.words.chmod(0o644)
         if spec.text:
-            draft.text.write_bytes(prepared(spec.text))
+            draft.text.write_bytes(prepare_tokenizer(spec.text))
             draft.text.chmod(0o644)
-        package = fetch(ws.cache, ws.target) if needs_package(spec.text) else None
+        package = fetch_tokenizers(ws.cache, ws.target) if needs_package(spec.text) else None
         if package:
             shutil.copyfile(package.library, draft.tokenizers)
             draft.tokenizers.chmod(0o755)
@@ -76,7 +76,7 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             targets=(ws.target.name,),
             versions=dict(library.versions),
             xla_flags=library.compiled.first.kernels.flags,
-            files=tuple(FileEntry.of(draft.layer, name) for name, _ in files_of(draft.layer)),
+            files=tuple(FileEntry.from_path(draft.layer, name) for name, _ in files_of(draft.layer)),
             weights=sources.layout,
         )
         write_readable(draft.layer / LAYER_MANIFEST, manifest.to_json())
@@ -87,12 +87,12 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         if spec.weights.place != "image":
             write_zip(draft.layer, draft.archive, epoch=moment)
             zipped = draft.archive.stat().st_size
-        sizes = check([Component("model layer", unzipped, zipped), *others], spec)
-        require(sizes)
+        sizes = make_size_table([Component("model layer", unzipped, zipped), *others], spec)
+        require_sizes(sizes)
         write_readable(draft.header, sources.header.read_text(encoding="utf-8"))
         write_readable(draft.description, model_json.rstrip("\n") + "\n")
         sound = spec.audio is not None
-        parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions, sound=sound), *_parts(ws)]
+        parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions, sound=sound), *_list_parts(ws)]
         parts += tokenizers_parts(package) if package else ()
         own = sorted(set(inside) - {PLACE}, key=lambda name: (name != LIBRARY, name))
         files = [(name, draft.layer / name) for name in own]
@@ -100,18 +100,18 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         bill = sbom_json(
             description=manifest.description,
             source=manifest.source,
-            files=[*shipped(LAYERS, files), *shipped("", elsewhere)],
+            files=[*list_shipped_files(LAYERS, files), *list_shipped_files("", elsewhere)],
             parts=parts,
             versions=manifest.versions,
         )
         write_readable(draft.sbom, bill)
-        write_readable(draft.notice, notice(spec.name, spec.version, parts))
+        write_readable(draft.notice, format_notice(spec.name, spec.version, parts))
         names = [f"layer/{name}" for name in inside]
         names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", "NOTICE"]
         names += [weights_file] if weights_file else []
         measured = replace(
             manifest,
-            files=tuple(FileEntry.of(fresh, name) for name in names),
+            files=tuple(FileEntry.from_path(fresh, name) for name in names),
             lowering=library.lowering,
             audit=library.audit,
             verification=library.verification,
@@ -119,40 +119,40 @@ def pack(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             choice=library.choice.to_dict() if library.choice else None,
         )
         write_readable(draft.manifest, measured.to_json())
-        write_readable(draft.statement, bundle_statement(ws, library, fresh, parts))
+        write_readable(draft.statement, make_bundle_statement(ws, library, fresh, parts))
         _keep_wasm(ws.bundle, fresh, source_digest)
     return Bundle(ws.bundle, sizes)
 
 
-def _words(spec: ModelSpec, compiled: CompiledModel) -> bytes:
+def _collect_string_graphs(spec: ModelSpec, compiled: CompiledModel) -> bytes:
     """What makes numbers of the strings of every signature; empty where none takes any."""
-    graphs = compiled.of_signatures(spec.variants)
+    graphs = compiled.list_signature_graphs(spec.variants)
     names = (spec.source.signature or "", *(one.name for one in spec.signatures))
     found = {name: one.words_path.read_bytes() for name, one in zip(names, graphs, strict=True) if one.strings}
-    return together(found) if spec.signatures and found else b"".join(found.values())
+    return join_recipes(found) if spec.signatures and found else b"".join(found.values())
 
 
-def _others(ws: Workspace) -> Iterator[Component]:
+def _measure_other_parts(ws: Workspace) -> Iterator[Component]:
     """What the function has besides the model's layer. To zip it all for its size takes as long as to link the model,
     so the sizes are kept, for as long as the content is the same."""
     if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
-        yield _size(ws, "dependencies layer", dependencies, digest(dependencies))
+        yield _measure_folder(ws, "dependencies layer", dependencies, compute_digest(dependencies))
     if (function := ws.project.function).is_dir():
-        yield _size(ws, "function", function, *content_digest(function).values(), layer=False, bytecode=False)
+        yield _measure_folder(ws, "function", function, *content_digest(function).values(), layer=False, bytecode=False)
 
 
-def _size(ws: Workspace, name: str, folder: Path, *content: str, **options: bool) -> Component:
+def _measure_folder(ws: Workspace, name: str, folder: Path, *content: str, **options: bool) -> Component:
     """``measure`` of ``folder``, or what it gave for the same ``content``."""
 
     def make(fresh: Path) -> None:
-        (fresh / _SIZE).write_text(json.dumps(asdict(measure(name, folder, **options))))
+        (fresh / _SIZE).write_text(json.dumps(asdict(measure_zip(name, folder, **options))))
 
     kept = ws.project.build / f"size-of-{name.replace(' ', '-')}{ws.target.suffix}"
-    run_cached(kept, digest(code_digest(), *content), make, ws.progress.say)
+    run_cached(kept, compute_digest(code_digest(), *content), make, ws.progress.show_lines)
     return Component(**json.loads((kept / _SIZE).read_text()))
 
 
-def _parts(ws: Workspace) -> Iterator[Part]:
+def _list_parts(ws: Workspace) -> Iterator[LicensedPart]:
     """What the function is made of besides the model's layer."""
     if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
         yield from wheel_parts(dependencies)

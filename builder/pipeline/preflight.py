@@ -10,8 +10,8 @@ from builder.base.errors import PreflightError, SizeLimitError
 from builder.base.records import NOT_A_RECORD, read_part
 from builder.config import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, WeightsPlace
 from builder.importers.graph import FrozenGraph
-from builder.importers.xla_ops import OpReport, Unsupported, look
-from builder.package.lambda_limits import ways_out
+from builder.importers.xla_ops import OpReport, Unsupported, inspect_ops
+from builder.package.lambda_limits import list_remedies
 
 LIBRARY_OVERHEAD = 400_000
 """Bytes of libmodel.so beside the weights, as measured for Lambda's default processor: kernels, runtime and tables."""
@@ -58,12 +58,12 @@ class Preflight:
     def zipped(self) -> int:
         """The model layer's zip, estimated."""
         packed = self.weights if self.place in ("library", "layer") else 0
-        return int(packed * COMPRESSION) + (self.library - _stored(self.weights, self.place)) // 3
+        return int(packed * COMPRESSION) + (self.library - _count_stored_bytes(self.weights, self.place)) // 3
 
     @property
     def least(self) -> int:
         """What the bundle has unpacked whatever the compiler makes of the model: only that stops a build."""
-        return _stored(self.weights, self.place) + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
+        return _count_stored_bytes(self.weights, self.place) + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
 
     @property
     def fits(self) -> bool:
@@ -75,7 +75,7 @@ class Preflight:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that only asks: 0, or that of the error which ``require`` raises."""
+        """The exit code of a command that only asks: 0, or that of the error which ``require_buildable`` raises."""
         if self.unsupported:
             return PreflightError.exit_code
         return 0 if self.fits else SizeLimitError.exit_code
@@ -102,7 +102,7 @@ class Preflight:
             raise PreflightError("The process that read the model did not report its graph.") from error
 
 
-def check(
+def check_graph(
     graph: FrozenGraph | OpReport,
     *,
     dependencies: int = DEPENDENCIES_SIZE,
@@ -117,47 +117,49 @@ def check(
     ``place``: of the weights, which do not count where they are elsewhere. ``share``: of their bytes, what is left of
     them in the library.
     """
-    ops = graph if isinstance(graph, OpReport) else look(graph.definition(), rewritten=True)
+    ops = graph if isinstance(graph, OpReport) else inspect_ops(graph.read_definition(), rewritten=True)
     weights = int(ops.weights * share)
-    library = _stored(weights, place) + (LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD)
+    library = _count_stored_bytes(weights, place) + (LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD)
     return Preflight(
         ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped=max_zipped, place=place
     )
 
 
-def _stored(weights: int, place: WeightsPlace) -> int:
+def _count_stored_bytes(weights: int, place: WeightsPlace) -> int:
     """How many bytes of ``weights`` are in the bundle: in the library or beside it."""
     return weights if place != "elsewhere" else 0
 
 
-def require(preflight: Preflight) -> None:
+def require_buildable(preflight: Preflight) -> None:
     """Raise PreflightError if an op cannot be compiled, SizeLimitError if the bundle cannot fit Lambda."""
     if preflight.unsupported:
-        raise PreflightError(render(preflight))
+        raise PreflightError(format_preflight(preflight))
     if not preflight.fits:
-        raise SizeLimitError(render(preflight))
+        raise SizeLimitError(format_preflight(preflight))
 
 
-def render(preflight: Preflight) -> str:
+def format_preflight(preflight: Preflight) -> str:
     """The result as text for a person, a few lines."""
     lines = []
     if preflight.unsupported:
-        lines += OpReport(preflight.nodes, preflight.unsupported, preflight.weights).lines()
+        lines += OpReport(preflight.nodes, preflight.unsupported, preflight.weights).format_lines()
     else:
         lines.append(f"XLA has a kernel for each of the graph's {preflight.nodes} nodes.")
     lines.append(
-        f"Forecast: {_size(preflight.weights)} of weights, libmodel.so {_size(preflight.library)}, with dependencies "
-        f"{_size(preflight.unzipped)} of {_size(preflight.max_unzipped)} unzipped; layer zip about "
-        f"{_size(preflight.zipped)} of {_size(preflight.max_zipped)}."
+        f"Forecast: {_format_size(preflight.weights)} of weights, libmodel.so "
+        f"{_format_size(preflight.library)}, with dependencies "
+        f"{_format_size(preflight.unzipped)} of {_format_size(preflight.max_unzipped)} unzipped; layer zip about "
+        f"{_format_size(preflight.zipped)} of {_format_size(preflight.max_zipped)}."
     )
     if not preflight.fits:
         lines.append(
-            f"Too large by at least {_size(preflight.least - preflight.max_unzipped)}: use a smaller model, or store "
+            f"Too large by at least {_format_size(preflight.least - preflight.max_unzipped)}: "
+            f"use a smaller model, or store "
             "its weights in fewer bits: `[weights] type` in model.toml."
         )
         if preflight.least > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
             lines.append("Or keep the weights outside the layer. The cheapest way comes first:")
-            lines += [f"  - {way}" for way in ways_out(preflight.weights)]
+            lines += [f"  - {way}" for way in list_remedies(preflight.weights)]
     elif preflight.unzipped > preflight.max_unzipped:
         lines.append("That may be too large: the build measures it.")
     elif preflight.zipped > preflight.max_zipped:
@@ -167,5 +169,5 @@ def render(preflight: Preflight) -> str:
     return "\n".join(lines)
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if abs(count) >= 100_000 else f"{count / 1e3:.1f} kB"

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.errors import SpecError
 from builder.base.json_input import parse_json
 from builder.base.project import RUNTIME
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 
-Times = Mapping[str, Mapping[str, float]]
+AlgorithmTimes = Mapping[str, Mapping[str, float]]
 """Instruction set to algorithm to microseconds."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class AlgorithmChoice:
     """The algorithm for one geometry, and what each candidate took, of all layers that have it together."""
 
     algorithm: Algorithm
-    microseconds: Times
+    microseconds: AlgorithmTimes
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Tuning:
     kernels: str
     target: str
     cpu: str = ""
-    layers: Mapping[str, Choice] = field(default_factory=dict)
+    layers: Mapping[str, AlgorithmChoice] = field(default_factory=dict)
 
-    def algorithms(self, target: str) -> dict[str, Algorithm]:
+    def choose_algorithms(self, target: str) -> dict[str, Algorithm]:
         """What ``lower`` takes: nothing, where another processor or other kernels than those of today were measured."""
         fits = self.current and self.target == target
         return {label: c.algorithm for label, c in self.layers.items()} if fits else {}
@@ -54,7 +54,7 @@ class Tuning:
     def current(self) -> bool:
         return self.kernels == kernels_digest()
 
-    def stale(self, geometries: Collection[str]) -> str:
+    def explain_stale(self, geometries: Collection[str]) -> str:
         """In one line, what of it a model with these geometries can't use; empty where it is all of use."""
         if not self.current:
             return "was measured with other kernels than today's; the static rule decides"
@@ -77,14 +77,14 @@ def tuning_path(spec: ModelSpec) -> Path:
     return path.with_name("tuning.json" if path.name == "model.toml" else f"{path.stem}.tuning.json")
 
 
-def tuning_of(spec: ModelSpec) -> Tuning:
+def load_tuning(spec: ModelSpec) -> Tuning:
     """The tuning beside model.toml; one that decides nothing, where there is none. Raises as ``read_tuning`` does."""
     return read_tuning(tuning_path(spec)) or Tuning(kernels_digest(), "")
 
 
-def stale_tuning(spec: ModelSpec, geometries: Collection[str]) -> str:
+def explain_stale_tuning(spec: ModelSpec, geometries: Collection[str]) -> str:
     """In one line, what of the tuning a model with these geometries can't use; empty where it is all of use."""
-    stale = tuning_of(spec).stale(geometries)
+    stale = load_tuning(spec).explain_stale(geometries)
     return f"{tuning_path(spec).name} {stale}" if stale else ""
 
 
@@ -94,7 +94,7 @@ def read_tuning(path: Path) -> Tuning | None:
         data = parse_json(path.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}")
-        layers = {label: Choice(c["algorithm"], c["microseconds"]) for label, c in data["layers"].items()}
+        layers = {label: AlgorithmChoice(c["algorithm"], c["microseconds"]) for label, c in data["layers"].items()}
         return Tuning(str(data["kernels"]), str(data["target"]), str(data["cpu"]), layers)
     except FileNotFoundError:
         return None
@@ -108,4 +108,4 @@ def read_tuning(path: Path) -> Tuning | None:
 @functools.cache
 def kernels_digest() -> str:
     """A digest of everything that decides how fast a layer is: the fused kernels' sources."""
-    return digest(RUNTIME / "fused", RUNTIME / "platform" / "threads.c")[:16]
+    return compute_digest(RUNTIME / "fused", RUNTIME / "platform" / "threads.c")[:16]

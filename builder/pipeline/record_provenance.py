@@ -9,10 +9,10 @@ from pathlib import Path
 import builder
 from builder.base.cache import content_digest
 from builder.config import Source
-from builder.package.components import Part
+from builder.package.components import LicensedPart
 from builder.package.provenance import BASE, BUILD_TYPE, CHECKOUT, Material, statement_json
 from builder.package.requirements_lock import read_lock
-from builder.pipeline.build_inputs import named_files
+from builder.pipeline.build_inputs import list_named_files
 from builder.pipeline.fallbacks import VerifiedLibrary
 from builder.pipeline.workspace import Workspace
 from builder.sources import fetched_digest
@@ -21,31 +21,31 @@ TOOLS = {"tensorflow-cpu": "tensorflow", "ziglang": "zig"}
 """The packages that make the library, to the names that the manifest has for their versions."""
 
 
-def bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, parts: Sequence[Part]) -> str:
+def make_bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, parts: Sequence[LicensedPart]) -> str:
     """The statement of the bundle in ``folder``; ``parts`` are those of its bill of materials."""
     internal: dict[str, object] = {"xla_flags": library.compiled.first.kernels.flags}
     return statement_json(
         folder,
         build_type=BUILD_TYPE,
-        external={"model": _place(ws), "target": ws.target.name, "package": ws.spec.packaging},
+        external={"model": _find_relative_path(ws), "target": ws.target.name, "package": ws.spec.packaging},
         internal=internal,
-        materials=[*_materials(ws, library, parts)],
+        materials=[*_list_materials(ws, library, parts)],
         builder="coldforge:container" if os.environ.get(BASE) else "coldforge:host",
         versions=library.versions,
     )
 
 
-def _place(ws: Workspace) -> str:
+def _find_relative_path(ws: Workspace) -> str:
     """model.toml's path in the checkout, or its name alone: no path of this machine."""
     path, root = ws.spec.path.resolve(), Path(os.environ.get(CHECKOUT) or ws.project.root.resolve())
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
-def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -> Iterator[Material]:
+def _list_materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[LicensedPart]) -> Iterator[Material]:
     source, project = ws.spec.source, ws.project
-    for name, path in named_files(ws.spec):
+    for name, path in list_named_files(ws.spec):
         yield Material(name, content_digest(path))
-    yield from trained_model(source, library.compiled.path, ws.cache)
+    yield from list_model_materials(source, library.compiled.path, ws.cache)
     for name, folder in (
         ("coldforge/builder", Path(builder.__file__).parent),
         ("coldforge/handler", project.function),
@@ -53,7 +53,7 @@ def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -
     ):
         if folder.is_dir():
             yield Material(name, content_digest(folder))
-    yield from _packages(project.lock, library.versions)
+    yield from _list_package_materials(project.lock, library.versions)
     for part in parts:
         if part.wheel:
             yield Material(part.wheel.file, {"sha256": part.wheel.sha256}, f"{part.purl}?file_name={part.wheel.file}")
@@ -62,7 +62,7 @@ def _materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Part]) -
         yield Material("base image", {"sha256": digest} if digest else {}, f"docker://{name}")
 
 
-def trained_model(source: Source, path: Path, cache: Path) -> Iterator[Material]:
+def list_model_materials(source: Source, path: Path, cache: Path) -> Iterator[Material]:
     """The model at ``path``, and before it the archive that it came in; each with where it was, without secrets."""
     uri = f"pkg:pypi/{source.package.replace('==', '@')}#{source.file}" if source.package else ""
     if source.address:
@@ -73,7 +73,7 @@ def trained_model(source: Source, path: Path, cache: Path) -> Iterator[Material]
     yield Material(f"trained model {path.name}", content_digest(path), uri)
 
 
-def _packages(lock: Path, versions: Mapping[str, str]) -> Iterator[Material]:
+def _list_package_materials(lock: Path, versions: Mapping[str, str]) -> Iterator[Material]:
     """The lock of the build's own packages, and those of them that make the library."""
     locked = {}
     if lock.is_file():

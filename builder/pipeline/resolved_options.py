@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.config import ModelSpec, to_json
-from builder.verify.quantise.choice import Choice
+from builder.verify.quantise.choice import PrecisionChoice
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedOptions:
     """``spec``, in which no type is "auto", and what only measuring says of its layers.
 
     ``quantisations``: of layers' inputs, by the layer's name in the model. ``kept``: why others are not rounded where
@@ -26,11 +26,11 @@ class Settled:
     quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
     algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
-    choice: Choice | None = None
+    choice: PrecisionChoice | None = None
 
     @property
     def key(self) -> str:
         """For caches: of all that a program depends on."""
         answers = {name: asdict(by) for name, by in self.quantisations.items()}
         measured = [answers, dict(self.kept), dict(self.algorithms)]
-        return digest(to_json(self.spec), json.dumps(measured, sort_keys=True))
+        return compute_digest(to_json(self.spec), json.dumps(measured, sort_keys=True))

@@ -6,70 +6,72 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from builder.base.cache import digest
-from builder.compiler.xla.descriptors import tensorflow_version
+from builder.base.cache import compute_digest
+from builder.compiler.xla.descriptors import read_tensorflow_version
 from builder.config import Variant
 from builder.importers.graph import FrozenGraph
 from builder.pipeline.compile_graph import CompiledModel
-from builder.pipeline.compute_answers import failed
-from builder.pipeline.import_model import named
+from builder.pipeline.compute_answers import make_answers_error
+from builder.pipeline.import_model import label_variant
 from builder.pipeline.workspace import Workspace
-from builder.verify.compare_answers import verify
+from builder.verify.compare_answers import verify_library
 from builder.verify.quantise import rounded_weights
 from builder.verify.rounding import Rounding
-from builder.verify.target_runner import machine_for
-from builder.verify.verification import Verification, merged
+from builder.verify.target_runner import prepare_machine
+from builder.verify.verification import Verification, merge_verifications
 
 Roundings = tuple[Rounding | None, ...]
 """For each variant, as each has a graph and golden inputs of its own; None where nothing is rounded."""
 
 
-def roundings_of(ws: Workspace, compiled: CompiledModel, folder: Path) -> Roundings:
+def load_roundings(ws: Workspace, compiled: CompiledModel, folder: Path) -> Roundings:
     """How the weights of the programs in ``folder`` were rounded, and TensorFlow's answers with such weights.
 
     ``folder``: of a lower stage, or any that ``lower.save_restored`` wrote to.
     """
     pairs = zip(ws.spec.variants, compiled.variants, strict=True)
-    return tuple(_rounding(ws, variant, one.graph, folder) for variant, one in pairs)
+    return tuple(_load_rounding(ws, variant, one.graph, folder) for variant, one in pairs)
 
 
 def verify_variants(
     ws: Workspace, compiled: CompiledModel, library: Path, roundings: Sequence[Rounding | None]
 ) -> Verification:
     """``verify`` for each variant: one verification of all, in which further ones are named. Raises VerifyError."""
-    machine = machine_for(ws.target, ws.cache)
+    machine = prepare_machine(ws.target, ws.cache)
     found = {
-        variant.says: verify(
+        variant.says: verify_library(
             library,
             one.graph,
             ws.spec.of_variant(variant),
             machine,
             rounding,
             variant=variant,
-            watch=ws.progress.step,
+            watch=ws.progress.show_step,
         )
         for variant, one, rounding in zip(ws.spec.variants, compiled.variants, roundings, strict=True)
     }
-    return merged(found)
+    return merge_verifications(found)
 
 
-def _rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: Path) -> Rounding | None:
-    path = rounded_weights.path_in(folder, variant.suffix)
+def _load_rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: Path) -> Rounding | None:
+    path = rounded_weights.make_rounded_path(folder, variant.suffix)
     if not path.exists():
         return None
-    answers = ws.stage(
+    answers = ws.build_stage(
         f"restore{variant.suffix}",
-        f"TensorFlow's answers with the library's rounded weights{named(variant)}",
-        digest(path, graph.reference_path, graph.golden_path, graph.ports_path, tensorflow_version()),
-        functools.partial(_restore, ws, graph, path),
+        f"TensorFlow's answers with the library's rounded weights{label_variant(variant)}",
+        compute_digest(path, graph.reference_path, graph.golden_path, graph.ports_path, read_tensorflow_version()),
+        functools.partial(_answer_in_sandbox, ws, graph, path),
         ws.target.suffix,
     )
-    return rounded_weights.load(answers, ws.spec.weight_types)
+    return rounded_weights.load_rounding(answers, ws.spec.weight_types)
 
 
-def _restore(ws: Workspace, graph: FrozenGraph, path: Path, folder: Path) -> None:
-    ws.sandboxed(_answer_restored, graph, path, folder=folder, reads=[graph.folder, path], failed=failed)
+def _answer_in_sandbox(ws: Workspace, graph: FrozenGraph, path: Path, folder: Path) -> None:
+    ws.run_sandboxed(
+        _answer_restored, graph, path, folder=folder, reads=[graph.folder, path], failed=make_answers_error
+    )
 
 
 def _answer_restored(graph: FrozenGraph, path: Path) -> None:
-    rounded_weights.make(graph, path, Path.cwd())
+    rounded_weights.make_rounded_answers(graph, path, Path.cwd())

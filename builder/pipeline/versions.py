@@ -6,7 +6,7 @@ import platform
 
 from builder import __version__
 from builder.compiler.link.toolchain import zig_version
-from builder.compiler.xla.descriptors import tensorflow_version
+from builder.compiler.xla.descriptors import read_tensorflow_version
 
 
 def versions() -> dict[str, str]:
@@ -14,6 +14,6 @@ def versions() -> dict[str, str]:
     return {
         "coldforge": __version__,
         "python": platform.python_version(),
-        "tensorflow": tensorflow_version(),
+        "tensorflow": read_tensorflow_version(),
         "zig": zig_version(),
     }

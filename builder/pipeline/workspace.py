@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from builder.base.cache import code_digest, digest, made_in, run_cached
-from builder.base.files import locked
+from builder.base.cache import code_digest, compute_digest, read_build_seconds, run_cached
+from builder.base.files import lock_target
 from builder.base.progress import Progress
 from builder.base.project import Project
 from builder.base.sandbox import Sandbox
-from builder.base.sandbox.process_output import own_words
+from builder.base.sandbox.process_output import select_own_lines
 from builder.base.sandbox.sandbox_client import Failed
 from builder.base.targets import Target
 from builder.config import ModelSpec
@@ -30,15 +30,15 @@ class Workspace:
     project: Project
     target: Target
     progress: Progress = field(default_factory=Progress)
-    sandbox: Sandbox = field(default_factory=Sandbox.here)
+    sandbox: Sandbox = field(default_factory=Sandbox.from_machine)
 
     @classmethod
-    def of(
+    def from_spec(
         cls, spec: ModelSpec, project: Project, target: Target | None = None, progress: Progress | None = None
     ) -> Workspace:
         """The workspace of a new build; ``target``: the spec's first when None; ``progress``: all but noise if None."""
         progress = progress or Progress()
-        return cls(spec, project, target or spec.target, progress, Sandbox.here(verbose=progress.verbose))
+        return cls(spec, project, target or spec.target, progress, Sandbox.from_machine(verbose=progress.verbose))
 
     def for_spec(self, spec: ModelSpec) -> Workspace:
         """The same for another spec, such as one whose open questions are answered."""
@@ -48,7 +48,7 @@ class Workspace:
         """The same with jobs in another sandbox."""
         return replace(self, sandbox=sandbox)
 
-    def on(self, target: Target) -> Workspace:
+    def for_target(self, target: Target) -> Workspace:
         """The same for another target."""
         return replace(self, target=target)
 
@@ -83,25 +83,25 @@ class Workspace:
         return self.build / f"stages{self.target.suffix}.json"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """No other command works on this model meanwhile: it waits, and says for whom. Not reentrant.
 
         The lock is on the model, not on each stage: a stage reads the folders of those before it, long after they
         were made, and a build with another model.toml would replace them under its hands.
         """
-        with locked(self.build / "build", self.progress.say):
+        with lock_target(self.build / "build", self.progress.show_lines):
             yield
 
-    def stage(self, name: str, what: str, key: str, make: Callable[[Path], object], suffix: str = "") -> Path:
+    def build_stage(self, name: str, what: str, key: str, make: Callable[[Path], object], suffix: str = "") -> Path:
         """The folder ``build/<model>/<name><suffix>``: made by ``make`` unless it is there for this ``key`` and this
         coldforge.
 
         ``what`` is printed; ``key`` is the digest of all that goes in. What ``make`` raises passes through.
         """
         folder = self.build / f"{name}{suffix}"
-        with self.progress.stage(name, what) as outcome:
-            outcome.cached = run_cached(folder, digest(code_digest(), key), make, self.progress.say)
-            outcome.made_in = made_in(folder)
+        with self.progress.show_stage(name, what) as outcome:
+            outcome.cached = run_cached(folder, compute_digest(code_digest(), key), make, self.progress.show_lines)
+            outcome.made_in = read_build_seconds(folder)
         return folder
 
     def expect_import(self) -> None:
@@ -110,9 +110,9 @@ class Workspace:
         Of one that was, nothing may have changed; then TensorFlow is not needed at all.
         """
         if not (self.build / "import").exists():
-            self.sandbox.start()
+            self.sandbox.start_server()
 
-    def sandboxed(
+    def run_sandboxed(
         self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path], failed: Failed
     ) -> Any:
         """What ``function(*arguments)`` gives, as JSON has it, run as ``Sandbox.run`` says and with its errors.
@@ -121,13 +121,13 @@ class Workspace:
         TensorFlow prints is shown only if ``progress.verbose``.
         """
         self.sandbox.kernel.require_demanded()
-        if line := self.sandbox.kernel.missing():
-            self.progress.say_once(line)
+        if line := self.sandbox.kernel.describe_missing():
+            self.progress.show_once(line)
         done = self.sandbox.run(function, *arguments, folder=folder, reads=reads, failed=failed)
-        self.progress.detail(done.said)
+        self.progress.show_detail(done.said)
         if not self.progress.verbose:
-            for line in own_words(done.said)[-_LINES:]:
-                self.progress.say(f"  the model says: {line}")
+            for line in select_own_lines(done.said)[-_LINES:]:
+                self.progress.show_lines(f"  the model says: {line}")
         return done.value
 
 
@@ -136,9 +136,9 @@ _LINES = 20
 
 
 @contextmanager
-def all_held(workspaces: Iterable[Workspace]) -> Iterator[None]:
+def hold_all_locks(workspaces: Iterable[Workspace]) -> Iterator[None]:
     """All of them ``held``, in the order of their names: two commands with the same models don't wait in a circle."""
     with ExitStack() as held:
         for ws in sorted(workspaces, key=lambda ws: ws.spec.name):
-            held.enter_context(ws.held())
+            held.enter_context(ws.hold_lock())
         yield

@@ -11,55 +11,55 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.files import replacing
+from builder.base.files import replace_folder
 from builder.base.json_input import parse_json
 from builder.base.project import Project
 from builder.base.targets import Target
-from builder.package.bundle import LAYER_MANIFEST, activate
+from builder.package.bundle import LAYER_MANIFEST, activate_layer
 from builder.package.dependencies import build_dependencies
 from builder.package.function_files import add_function
-from builder.package.join_bundles import joined_name, read_identity
+from builder.package.join_bundles import join_names, read_identity
 from builder.release.bundle_check import find_checked
 from builder.release.statement import require_form
 
 
 @dataclass(frozen=True)
-class Staged:
+class ActiveBundle:
     """The bundle that a layer holds: ``name`` as under dist/, and the versions of its models with + between them."""
 
     name: str
     version: str
 
 
-def stage(names: Sequence[str], project: Project, target: Target, named: str = "") -> Staged:
+def activate_models(names: Sequence[str], project: Project, target: Target, named: str = "") -> ActiveBundle:
     """Make the bundle of the models ``names`` the active one for ``target``.
 
     ``named``: what `make bundle` calls them. Raises UsageError where there is no such bundle, BundleError for one that
     is not what its statement says, and EnvironmentSetupError where the other layers cannot be made.
     """
-    bundle = find_checked(project.dist, joined_name(names), target, named)
+    bundle = find_checked(project.dist, join_names(names), target, named)
     if project.is_checkout:
-        content = activate(bundle, project.layers, target)
+        content = activate_layer(bundle, project.layers, target)
     else:
-        content = activate(bundle, project.layers)  # the template names one place, whatever the target
-        _stage_others(project, target)
-    staged = staged_in(content)
+        content = activate_layer(bundle, project.layers)  # the template names one place, whatever the target
+        _activate_other_layers(project, target)
+    staged = read_active_bundle(content)
     assert staged is not None
     return staged
 
 
-def _stage_others(project: Project, target: Target) -> None:
+def _activate_other_layers(project: Project, target: Target) -> None:
     _, dependencies = build_dependencies(project, target)
-    with replacing(project.layers / "dependencies" / "content") as fresh:
+    with replace_folder(project.layers / "dependencies" / "content") as fresh:
         shutil.copytree(dependencies / "python", fresh / "python")
-    with replacing(project.layers / "function" / "content") as fresh:
+    with replace_folder(project.layers / "function" / "content") as fresh:
         add_function(project.function, fresh)
 
 
-def staged_in(layer: Path) -> Staged | None:
+def read_active_bundle(layer: Path) -> ActiveBundle | None:
     """Name what the model layer in the folder ``layer`` holds; None for another layer. Raises BundleError."""
     path = layer / LAYER_MANIFEST
     if not path.is_file():
         return None
     with require_form(LAYER_MANIFEST, "manifest"):
-        return Staged(*read_identity(parse_json(path.read_text(encoding="utf-8"))))
+        return ActiveBundle(*read_identity(parse_json(path.read_text(encoding="utf-8"))))

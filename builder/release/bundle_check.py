@@ -11,14 +11,14 @@ from typing import Any
 
 from builder.base.cache import file_digest
 from builder.base.errors import BundleError
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.base.files import write_file
 from builder.base.json_input import parse_json
 from builder.base.targets import Target
 from builder.package.bundle import LAYER_MANIFEST, Bundle, find_bundle
 from builder.package.join_bundles import read_identity
 from builder.package.provenance import APART, ENVELOPE, STATEMENT
-from builder.release.envelope import opened, require_signature, signed
+from builder.release.envelope import open_envelope, require_signature, sign_payload
 from builder.release.statement import NEXT, is_plain, parse_statement, read_plain, require_form, subjects_of
 
 _MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)|report\.html")
@@ -26,7 +26,7 @@ _MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)|report
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedBundle:
     """A bundle that is what ``statement`` says. ``key``: whose signature was checked; ``signers``: whose was not.
 
     ``name`` as under dist/, and the versions of its models with + between them. ``beside``: files in its folder that
@@ -58,15 +58,15 @@ class Checked:
         return subjects_of(self.statement)
 
 
-def check_bundle(folder: Path, key: Path | None = None) -> Checked:
+def check_bundle(folder: Path, key: Path | None = None) -> CheckedBundle:
     """Check every file of the bundle in ``folder`` against its statement, and that against the public ``key`` if given.
 
     Raises BundleError, which names the file at fault, and UsageError for a key that is none.
     """
     text = read_plain(folder, STATEMENT)
-    statement, beside = _consistent(folder, text)
-    signer, signers = _signature(folder, text, key)
-    return Checked(folder, statement, *_identity(folder), signer, signers, beside)
+    statement, beside = _verify_statement(folder, text)
+    signer, signers = _verify_signature(folder, text, key)
+    return CheckedBundle(folder, statement, *_read_bundle_identity(folder), signer, signers, beside)
 
 
 def find_checked(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
@@ -80,17 +80,19 @@ def find_checked(dist: Path, name: str, target: Target, named: str = "") -> Bund
     return find_bundle(dist, name, target, named)
 
 
-def require_model(checked: Checked, name: str | None = None, version: str | None = None) -> None:
+def require_model(checked: CheckedBundle, name: str | None = None, version: str | None = None) -> None:
     """Raise BundleError for a bundle of another model or version. None: any."""
     for kind, wanted, found in (("model", name, checked.name), ("version", version, checked.version)):
         if wanted is not None and wanted != found:
             raise BundleError(f"{checked.folder} is a bundle of {kind} {found}, not of {wanted}. {NEXT}")
 
 
-def require_all_checked(checked: Checked) -> None:
+def require_all_checked(checked: CheckedBundle) -> None:
     """Raise BundleError for a bundle with a file or a signature that was not checked."""
     if checked.beside:
-        raise BundleError(f"{STATEMENT} does not name {visible(checked.beside[0])}: delete it, or leave out --strict.")
+        raise BundleError(
+            f"{STATEMENT} does not name {escape_invisible(checked.beside[0])}: delete it, or leave out --strict."
+        )
     if not checked.key:
         raise BundleError("no signature was checked: name the signer's public key with --key, or leave out --strict.")
 
@@ -101,31 +103,34 @@ def sign_bundle(folder: Path, key: Path) -> Path:
     Raises as ``check_bundle`` does: a bundle that is not what its statement says is not signed.
     """
     text = read_plain(folder, STATEMENT)
-    _consistent(folder, text)
-    write_file(folder / ENVELOPE, signed(text, key))
+    _verify_statement(folder, text)
+    write_file(folder / ENVELOPE, sign_payload(text, key))
     return folder / ENVELOPE
 
 
-def _consistent(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _verify_statement(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The statement ``text``, and the files that it says nothing of. Raises BundleError where it is not true."""
     statement = parse_statement(text)
     subjects = subjects_of(statement)
     for name, sha256 in subjects.items():
         path = folder / name
         if not is_plain(folder, name):
-            raise BundleError(f"{STATEMENT} names {visible(name)}, which is missing or not a regular file. {NEXT}")
+            raise BundleError(
+                f"{STATEMENT} names {escape_invisible(name)}, which is missing or not a regular file. {NEXT}"
+            )
         if (found := file_digest(path)) != sha256:
             raise BundleError(
-                f"{visible(name)} is not the file that {STATEMENT} names. {NEXT}\n  stated  {sha256}\n  found   {found}"
+                f"{escape_invisible(name)} is not the file that {STATEMENT} names. {NEXT}\n "
+                f" stated  {sha256}\n  found   {found}"
             )
-    beside = tuple(name for name in _files(folder) if name not in subjects)
+    beside = tuple(name for name in _list_files(folder) if name not in subjects)
     for name in beside:
         if not _MADE_LATER.fullmatch(name):
-            raise BundleError(f"{visible(name)} is in the bundle, but {STATEMENT} does not name it. {NEXT}")
+            raise BundleError(f"{escape_invisible(name)} is in the bundle, but {STATEMENT} does not name it. {NEXT}")
     return statement, beside
 
 
-def _identity(folder: Path) -> tuple[str, str]:
+def _read_bundle_identity(folder: Path) -> tuple[str, str]:
     """Read the name and version that both manifests of the bundle have. Raises BundleError."""
     identities = []
     for name in ("manifest.json", f"layer/{LAYER_MANIFEST}"):
@@ -137,14 +142,14 @@ def _identity(folder: Path) -> tuple[str, str]:
     return identities[0]
 
 
-def _signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, tuple[str, ...]]:
+def _verify_signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, tuple[str, ...]]:
     """(the name of ``key``, whose signature is right; the names of keys that nobody asked about)."""
     if not os.path.lexists(folder / ENVELOPE):
         if key is not None:
             raise BundleError(f"there is no {ENVELOPE}: nobody has signed this bundle. Sign it with `coldforge sign`.")
         return "", ()
     try:
-        payload, signatures = opened(read_plain(folder, ENVELOPE).decode())
+        payload, signatures = open_envelope(read_plain(folder, ENVELOPE).decode())
     except ValueError as error:
         raise BundleError(f"{ENVELOPE} cannot be read: {error}. {NEXT}") from error
     if payload != statement:
@@ -157,7 +162,7 @@ def _signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, t
         raise BundleError(f"{ENVELOPE}: {error}. {NEXT}") from error
 
 
-def _files(folder: Path) -> Iterator[str]:
+def _list_files(folder: Path) -> Iterator[str]:
     """Everything in the bundle that is no folder, links to folders included."""
     for parent, folders, names in os.walk(folder):
         here = Path(parent).relative_to(folder)

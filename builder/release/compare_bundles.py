@@ -11,12 +11,12 @@ from typing import Any
 
 from builder.base.json_input import parse_json
 from builder.package.provenance import STATEMENT
-from builder.release.file_differences import differences, first_difference
+from builder.release.file_differences import first_difference, list_differences
 from builder.release.statement import parse_statement, read_plain, subjects_of
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BundleComparison:
     """The comparison of a bundle with the one that was built again."""
 
     files: int
@@ -37,9 +37,9 @@ class Comparison:
         return not self.differing
 
 
-def compare(recorded: Path, made: Path) -> Comparison:
+def compare_bundle_files(recorded: Path, made: Path) -> BundleComparison:
     """Compare two bundles that are what their statements say. Raises BundleError for a statement that is none."""
-    before, after = (subjects_of(_statement(folder)) for folder in (recorded, made))
+    before, after = (subjects_of(_read_statement(folder)) for folder in (recorded, made))
     differing: dict[str, str] = {}
     measured: dict[str, str] = {}
     for name in [*before, *(name for name in after if name not in before)]:
@@ -47,14 +47,16 @@ def compare(recorded: Path, made: Path) -> Comparison:
             differing[name] = "only in the first" if name in before else "only in the new one"
         elif before[name] != after[name]:
             one, other = recorded / name, made / name
-            if Path(name).name == "manifest.json" and _unmeasured(one, before) == _unmeasured(other, after):
-                measured[name] = _measured(one, other)
+            if Path(name).name == "manifest.json" and _strip_measurements(one, before) == _strip_measurements(
+                other, after
+            ):
+                measured[name] = _find_measured_change(one, other)
             else:
                 differing[name] = first_difference(one, other)
-    return Comparison(len(before), differing, measured, tuple(_inputs(recorded, made)))
+    return BundleComparison(len(before), differing, measured, tuple(_compare_inputs(recorded, made)))
 
 
-def _unmeasured(path: Path, subjects: Mapping[str, str]) -> str | bytes:
+def _strip_measurements(path: Path, subjects: Mapping[str, str]) -> str | bytes:
     """The text of a manifest without what depends on the machine that built: its Python, how TensorFlow's answers
     differ there, and what "auto" measured; what it chose is in the weights.
 
@@ -79,16 +81,16 @@ def _unmeasured(path: Path, subjects: Mapping[str, str]) -> str | bytes:
             return entry
         return entry == {"bytes": (path.parent / name).stat().st_size, "sha256": subjects[name]}
 
-    manifest = _json(path)
-    return manifest if isinstance(manifest, bytes) else _text(without(manifest))
+    manifest = _read_json(path)
+    return manifest if isinstance(manifest, bytes) else _format_json(without(manifest))
 
 
-def _measured(recorded: Path, made: Path) -> str:
+def _find_measured_change(recorded: Path, made: Path) -> str:
     """The first place where two manifests differ in what was measured."""
-    return next(differences(_json(recorded), _json(made)), "how it is written")
+    return next(list_differences(_read_json(recorded), _read_json(made)), "how it is written")
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """Read a file of JSON; return its bytes if it is not JSON, or not written as a bundle's manifest is.
 
     So no key that stands twice, of which each reader takes another, is left out of the comparison.
@@ -96,32 +98,32 @@ def _json(path: Path) -> Any:
     data = path.read_bytes()
     try:
         value = parse_json(data)
-        return value if _text(value).encode() == data else data
+        return value if _format_json(value).encode() == data else data
     except ValueError:
         return data
 
 
-def _text(value: Any) -> str:
+def _format_json(value: Any) -> str:
     """JSON as a bundle's manifest is written. Raises ValueError for a number that is not finite."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def _inputs(recorded: Path, made: Path) -> Iterator[str]:
+def _compare_inputs(recorded: Path, made: Path) -> Iterator[str]:
     """What of the recorded inputs, flags and tools is another now."""
-    names = [STATEMENT, *(name for name in subjects_of(_statement(recorded)) if name.endswith(f"/{STATEMENT}"))]
+    names = [STATEMENT, *(name for name in subjects_of(_read_statement(recorded)) if name.endswith(f"/{STATEMENT}"))]
     for name in names:
-        before, after = (_recorded((folder / name).parent) for folder in (recorded, made))
+        before, after = (_read_recorded_inputs((folder / name).parent) for folder in (recorded, made))
         where = f"{Path(name).parent}: " if "/" in name else ""
         for key in [*before, *(key for key in after if key not in before)]:
             if before.get(key) != after.get(key):
                 yield f"{where}{key}: {before.get(key, 'not there')} → {after.get(key, 'not there')}"
 
 
-def _recorded(folder: Path) -> dict[str, str]:
+def _read_recorded_inputs(folder: Path) -> dict[str, str]:
     """Every input, flag and tool of the statement in ``folder``, by its name; nothing where there is none."""
     if not (folder / STATEMENT).exists():
         return {}
-    predicate = _statement(folder)["predicate"]
+    predicate = _read_statement(folder)["predicate"]
     definition = predicate["buildDefinition"]
     found = {key: str(value) for key, value in definition["internalParameters"].items()}
     found |= {f"version of {key}": str(v) for key, v in predicate["runDetails"]["builder"]["version"].items()}
@@ -131,5 +133,5 @@ def _recorded(folder: Path) -> dict[str, str]:
     return found
 
 
-def _statement(folder: Path) -> dict[str, Any]:
+def _read_statement(folder: Path) -> dict[str, Any]:
     return parse_statement(read_plain(folder, STATEMENT))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.base.errors import UsageError
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.base.project import HOME
 from builder.base.suggest import did_you_mean
 
@@ -66,13 +66,13 @@ def compose_template(addons: Iterable[str], package: str = "zip", changes: str =
     """
     chosen = sorted(set(addons))
     _require_compatible(chosen, package)
-    core = _parse(CORE.read_text(encoding="utf-8"))
+    core = _parse_blocks(CORE.read_text(encoding="utf-8"))
     together = sorted(path.stem for path in ADDONS.glob("*+*.yaml") if {*path.stem.split("+")} <= {*chosen})
     packages = [] if package == "zip" else [f"packages/{package}"]
     for name in [*sorted(chosen, key=lambda name: name in NEEDS), *together, *packages]:
-        _merge(core, _parse((ADDONS / f"{name}.yaml").read_text(encoding="utf-8")))
-    _merge(core, _parse(changes))
-    return "".join(f"{line}\n" for line in core.lines())
+        _merge_blocks(core, _parse_blocks((ADDONS / f"{name}.yaml").read_text(encoding="utf-8")))
+    _merge_blocks(core, _parse_blocks(changes))
+    return "".join(f"{line}\n" for line in core.list_lines())
 
 
 def _require_compatible(chosen: list[str], package: str) -> None:
@@ -80,7 +80,8 @@ def _require_compatible(chosen: list[str], package: str) -> None:
     for name in chosen:
         if name not in known:
             raise UsageError(
-                f"there is no add-on {visible(name)}.{did_you_mean(name, known)} There are: {', '.join(known)}."
+                f"there is no add-on {escape_invisible(name)}.{did_you_mean(name, known)} "
+                f"There are: {', '.join(known)}."
             )
         if name in NEEDS and not {*NEEDS[name]} & {*chosen}:
             needed = " or ".join(NEEDS[name])
@@ -109,15 +110,15 @@ class _Block:
         match = _KEY.match(self.line)
         return (match[2] or "").partition(" #")[0].strip() if match else ""
 
-    def lines(self) -> Iterator[str]:
+    def list_lines(self) -> Iterator[str]:
         yield from self.comments
         if self.line:
             yield self.line
         for child in self.children:
-            yield from child.lines()
+            yield from child.list_lines()
 
 
-def _parse(text: str) -> _Block:
+def _parse_blocks(text: str) -> _Block:
     root = _Block("")
     path, comments = [(-1, root)], []
     for line in text.splitlines():
@@ -135,7 +136,7 @@ def _parse(text: str) -> _Block:
     return root
 
 
-def _merge(block: _Block, addition: _Block) -> None:
+def _merge_blocks(block: _Block, addition: _Block) -> None:
     """Merge the children of ``addition`` into those of ``block``."""
     for new in addition.children:
         place = next((i for i, old in enumerate(block.children) if old.key and old.key == new.key), None)
@@ -147,6 +148,6 @@ def _merge(block: _Block, addition: _Block) -> None:
         if new.value == "null":
             del block.children[place]
         elif new.children and old.children and not new.value and not old.value:
-            _merge(old, new)
+            _merge_blocks(old, new)
         else:
             block.children[place] = _Block(new.line, new.comments or old.comments, new.children)

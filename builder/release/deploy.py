@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from builder.base.commands import either
+from builder.base.commands import choose_command
 from builder.base.errors import EnvironmentSetupError, PublishError, UsageError
 from builder.base.files import write_file
 from builder.base.project import Project
 from builder.base.targets import DEFAULT, TARGETS, Target
-from builder.package.container_image import image_context
-from builder.release.activate_bundle import stage
+from builder.package.container_image import fill_image_context
+from builder.release.activate_bundle import activate_models
 from builder.release.compose import compose_template
-from builder.release.environments import deploy_table, environment_addons, parameters
+from builder.release.environments import merge_parameters, read_deploy_table, read_environment_addons
 
 TEMPLATE = "build/template.yaml"
 """The template with its add-ons, as `sam build` takes it in a checkout."""
@@ -55,18 +55,18 @@ class Deployment:
         if self.stack:
             return self.stack
         if not project.is_checkout:
-            return str(deploy_table(project.root / "samconfig.toml", self.environment).get("stack_name", ""))
+            return str(read_deploy_table(project.root / "samconfig.toml", self.environment).get("stack_name", ""))
         environment = "" if self.environment == "default" else f"-{self.environment}"
         return f"coldforge-{'-'.join(self.models).replace('_', '-')}{environment}"
 
 
-def target_of(parameters: Sequence[str], target: Target) -> Target:
+def find_target(parameters: Sequence[str], target: Target) -> Target:
     """Return the target whose processor the template's ``parameters`` ask for; ``target`` where they ask for none."""
     asked = dict(value.partition("=")[::2] for value in parameters).get("Architecture")
     return next((one for one in TARGETS if one.architecture == asked), target)
 
 
-def deploy(
+def deploy_bundle(
     wanted: Deployment, project: Project, say: Callable[[str], None], output: IO[str], *, upload: bool
 ) -> dict[str, str]:
     """Stage and build what is ``wanted``; check and deploy it if ``upload``. SAM writes to ``output``.
@@ -84,22 +84,24 @@ def deploy(
         )
     sam, stack = find_sam(project), wanted.stack_name(project)
     given = [f"ModelName={'-'.join(wanted.models)}", *wanted.values]
-    values = parameters(project.root / "samconfig.toml", wanted.environment, given)
-    text = _composed(wanted, project) if project.is_checkout else ""
-    staged = stage(wanted.models, project, wanted.target, wanted.named)
+    values = merge_parameters(project.root / "samconfig.toml", wanted.environment, given)
+    text = _compose_text(wanted, project) if project.is_checkout else ""
+    staged = activate_models(wanted.models, project, wanted.target, wanted.named)
     template = project.root / "template.yaml"
     if project.is_checkout:
         if wanted.package == "image":
-            image_context(project, wanted.target)
+            fill_image_context(project, wanted.target)
         write_file(project.root / TEMPLATE, text)
-        _run([*sam, *build_words(wanted)], output, {"TARGET": wanted.target.name})
+        _run_sam([*sam, *make_build_arguments(wanted)], output, {"TARGET": wanted.target.name})
         template = project.root / ".aws-sam" / "build" / "template.yaml"
     if upload:
-        from builder.release.template_check import require  # whose YAML a machine that builds in Docker may not have
+        from builder.release.template_check import (
+            require_deployable,  # whose YAML a machine that builds in Docker may not have
+        )
 
-        require(template, values)
+        require_deployable(template, values)
         say(f"deploying {staged.name} {staged.version} to stack {stack}")
-        _run([*sam, *deploy_words(wanted, stack, values)], output)
+        _run_sam([*sam, *make_deploy_arguments(wanted, stack, values)], output)
     return {"model": staged.name, "version": staged.version, "stack": stack, "template": str(template)}
 
 
@@ -109,17 +111,17 @@ def find_sam(project: Project) -> list[str]:
     if words := os.environ.get("SAM") or (own.exists() and shlex.quote(str(own))) or shutil.which("sam"):
         return shlex.split(words)
     raise EnvironmentSetupError(
-        f"deploying needs AWS's SAM CLI, `sam`; `{either('make sam', 'pip install aws-sam-cli')}` installs it."
+        f"deploying needs AWS's SAM CLI, `sam`; `{choose_command('make sam', 'pip install aws-sam-cli')}` installs it."
     )
 
 
-def build_words(wanted: Deployment) -> list[str]:
+def make_build_arguments(wanted: Deployment) -> list[str]:
     """Return the arguments of `sam build`."""
     overrides = ["--parameter-overrides", *wanted.values] if wanted.values else []
     return ["build", "--template-file", TEMPLATE, "--base-dir", ".", "--parallel", *overrides]
 
 
-def deploy_words(wanted: Deployment, stack: str, values: Mapping[str, str]) -> list[str]:
+def make_deploy_arguments(wanted: Deployment, stack: str, values: Mapping[str, str]) -> list[str]:
     """Return the arguments of `sam deploy`; where nobody can answer, as in CI, nobody is asked."""
     named = ["--stack-name", stack] if stack else []
     asks = ["--no-confirm-changeset"] if os.environ.get("CI") else []
@@ -128,12 +130,12 @@ def deploy_words(wanted: Deployment, stack: str, values: Mapping[str, str]) -> l
     return ["deploy", "--config-env", wanted.environment, *named, *asks, *images, *overrides, *wanted.sam_options]
 
 
-def _composed(wanted: Deployment, project: Project) -> str:
-    own = environment_addons(project.root / "samconfig.toml", wanted.environment)
+def _compose_text(wanted: Deployment, project: Project) -> str:
+    own = read_environment_addons(project.root / "samconfig.toml", wanted.environment)
     return compose_template([*own, *wanted.addons], wanted.package)
 
 
-def _run(command: Sequence[str], output: IO[str], environment: Mapping[str, str] | None = None) -> None:
+def _run_sam(command: Sequence[str], output: IO[str], environment: Mapping[str, str] | None = None) -> None:
     known = {**os.environ, "SAM_CLI_TELEMETRY": "0", "PYTHON": sys.executable, **(environment or {})}
     if subprocess.run(command, env=known, stdout=output, check=False).returncode:
         raise PublishError(f"`{shlex.join(command[:2])}` failed; it says above why.")

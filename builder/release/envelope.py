@@ -21,22 +21,25 @@ if TYPE_CHECKING:
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
-def signed(payload: bytes, key: Path) -> str:
+def sign_payload(payload: bytes, key: Path) -> str:
     """An envelope around ``payload`` with a signature of the private ``key``, a PEM file. Raises UsageError."""
-    private = _private(key)
-    signature = {"keyid": _key_id(private.public_key()), "sig": _base64(private.sign(_pre_authentication(payload)))}
-    envelope = {"payloadType": PAYLOAD_TYPE, "payload": _base64(payload), "signatures": [signature]}
+    private = _load_private_key(key)
+    signature = {
+        "keyid": _key_id(private.public_key()),
+        "sig": _encode_base64(private.sign(_pre_authentication(payload))),
+    }
+    envelope = {"payloadType": PAYLOAD_TYPE, "payload": _encode_base64(payload), "signatures": [signature]}
     return json.dumps(envelope) + "\n"
 
 
-def opened(text: str) -> tuple[bytes, dict[str, bytes]]:
+def open_envelope(text: str) -> tuple[bytes, dict[str, bytes]]:
     """The payload of an envelope and its signatures by their keys' names, unchecked. Raises ValueError."""
     try:
         envelope: dict[str, Any] = parse_json(text)
         if envelope["payloadType"] != PAYLOAD_TYPE:
             raise ValueError(f"its payload is of type {envelope['payloadType']!r}")
-        found = {str(one["keyid"]): _bytes(one["sig"]) for one in envelope["signatures"]}
-        return _bytes(envelope["payload"]), found
+        found = {str(one["keyid"]): _decode_base64(one["sig"]) for one in envelope["signatures"]}
+        return _decode_base64(envelope["payload"]), found
     except (KeyError, TypeError, AttributeError, binascii.Error) as error:
         raise ValueError(f"it is no DSSE envelope ({type(error).__name__}: {error})") from error
 
@@ -46,7 +49,7 @@ def require_signature(payload: bytes, signatures: dict[str, bytes], key: Path) -
     ``payload``, and UsageError for a file that is no such key."""
     from cryptography.exceptions import InvalidSignature
 
-    public = _public(key)
+    public = _load_public_key(key)
     for signature in signatures.values():  # whatever name it goes by
         try:
             public.verify(signature, _pre_authentication(payload))
@@ -61,33 +64,33 @@ def _pre_authentication(payload: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload)
 
 
-def _private(path: Path) -> Ed25519PrivateKey:
+def _load_private_key(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
-        raise _no_key(path, "private", error) from error
+        raise _make_key_error(path, "private", error) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise _no_key(path, "private", type(key).__name__)
+        raise _make_key_error(path, "private", type(key).__name__)
     return key
 
 
-def _public(path: Path) -> Ed25519PublicKey:
+def _load_public_key(path: Path) -> Ed25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
         key = load_pem_public_key(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise _no_key(path, "public", error) from error
+        raise _make_key_error(path, "public", error) from error
     if not isinstance(key, Ed25519PublicKey):
-        raise _no_key(path, "public", type(key).__name__)
+        raise _make_key_error(path, "public", type(key).__name__)
     return key
 
 
-def _no_key(path: Path, kind: str, found: object) -> UsageError:
+def _make_key_error(path: Path, kind: str, found: object) -> UsageError:
     make = "openssl genpkey -algorithm ed25519 -out private.pem; openssl pkey -in private.pem -pubout -out public.pem"
     return UsageError(f"{path} is no {kind} ed25519 key in PEM without a password ({found}). To make a pair: {make}")
 
@@ -99,9 +102,9 @@ def _key_id(key: Ed25519PublicKey) -> str:
     return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)

@@ -14,37 +14,37 @@ from typing import Any
 from builder.base.errors import UsageError
 
 
-def parameters(samconfig: Path, environment: str, given: Sequence[str]) -> dict[str, str]:
+def merge_parameters(samconfig: Path, environment: str, given: Sequence[str]) -> dict[str, str]:
     """The template's parameters, by name: those of ``environment``, then ``given`` as NAME=VALUE. The last wins.
 
     Raises UsageError where samconfig.toml cannot be read or has no such environment, and for what is not NAME=VALUE.
     """
-    listed = deploy_table(samconfig, environment).get("parameter_overrides", [])
+    listed = read_deploy_table(samconfig, environment).get("parameter_overrides", [])
     words = shlex.split(listed) if isinstance(listed, str) else list(map(str, listed))
     if wrong := [word for word in (*words, *given) if "=" not in word]:
         raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")
     return dict(word.split("=", 1) for word in (*words, *given))
 
 
-def environment_addons(samconfig: Path, environment: str) -> list[str]:
+def read_environment_addons(samconfig: Path, environment: str) -> list[str]:
     """Return the add-ons that ``[<environment>.coldforge.parameters]`` names as ``with``, with commas between them.
 
-    Raises UsageError as ``parameters`` does.
+    Raises UsageError as ``merge_parameters`` does.
     """
-    return addon_list(str(_table(samconfig, environment, "coldforge").get("with", "")))
+    return parse_addons(str(_read_table(samconfig, environment, "coldforge").get("with", "")))
 
 
-def addon_list(text: str) -> list[str]:
+def parse_addons(text: str) -> list[str]:
     """Return the names in ``text``, which has commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
-    """Return the settings of `sam deploy` for ``environment``. Raises UsageError as ``parameters`` does."""
-    return _table(samconfig, environment, "deploy")
+def read_deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
+    """Return the settings of `sam deploy` for ``environment``. Raises UsageError as ``merge_parameters`` does."""
+    return _read_table(samconfig, environment, "deploy")
 
 
-def _table(samconfig: Path, environment: str, command: str) -> dict[str, Any]:
+def _read_table(samconfig: Path, environment: str, command: str) -> dict[str, Any]:
     """Return the settings of ``command`` for ``environment``, which has some for `sam deploy` at least."""
     try:
         tables = tomllib.loads(samconfig.read_text(encoding="utf-8"))

@@ -11,17 +11,17 @@ from typing import Any
 from builder.base.arrays import Array
 from builder.base.cache import content_digest
 from builder.base.errors import UsageError
-from builder.base.files import replacing
+from builder.base.files import replace_folder
 from builder.base.records import dump_record
-from builder.config import FetchSpec, ModelSpec, Source, render
+from builder.config import FetchSpec, ModelSpec, Source, render_spec
 from builder.config.tensor import c_identifier
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.package.manifest import FileEntry, manifest_head
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.resolve_strings import completed
+from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.versions import versions
 from builder.pipeline.workspace import Workspace
-from builder.release.weight_names import Weight, save_tensors, weights_of
+from builder.release.weight_names import NamedWeight, list_weights, save_tensors
 
 SUFFIX = "-export"
 """Follows the model's name in ``dist/``. Beside the bundle, not in it: a new bundle takes the whole folder's place,
@@ -40,7 +40,7 @@ class Export:
     """A folder that was written; ``files`` with their sizes, the manifest left out."""
 
     folder: Path
-    weights: tuple[Weight, ...]
+    weights: tuple[NamedWeight, ...]
     files: tuple[FileEntry, ...]
 
     @property
@@ -54,23 +54,23 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
     Raises UsageError for a folder that holds something else, and as the import stage does.
     """
     folder = (out or ws.project.dist / f"{ws.spec.name}{SUFFIX}").resolve()
-    _may_write(folder)
-    ws = completed(ws)
+    _require_writable(folder)
+    ws = complete_workspace(ws)
     spec = ws.spec
     imported = import_variants(ws.alone)
     graph = imported.graph
-    with ws.progress.stage("export", "weights, graph and configuration"), replacing(folder) as fresh:
-        weights = weights_of(graph.reference(), graph.variables)
-        tensors = {w.name: w.value for w in weights} | {n: v for n, _, v in _state(graph)}
+    with ws.progress.show_stage("export", "weights, graph and configuration"), replace_folder(folder) as fresh:
+        weights = list_weights(graph.read_reference(), graph.variables)
+        tensors = {w.name: w.value for w in weights} | {n: v for n, _, v in _list_states(graph)}
         save_tensors(tensors, fresh / WEIGHTS)
         shutil.copyfile(graph.reference_path, fresh / GRAPH)
         shutil.copyfile(graph.config_path, fresh / CONFIG)
         if not graph.states:  # a GraphDef has no place for the variables' first values
-            (fresh / SPEC).write_text(render(exported_spec(spec, graph, fresh)), encoding="utf-8")
-        files = tuple(FileEntry.of(fresh, path.name) for path in sorted(fresh.iterdir()))
+            (fresh / SPEC).write_text(render_spec(exported_spec(spec, graph, fresh)), encoding="utf-8")
+        files = tuple(FileEntry.from_path(fresh, path.name) for path in sorted(fresh.iterdir()))
         made_with = {name: versions()[name] for name in ("coldforge", "tensorflow")}
         head = {"kind": KIND, **manifest_head(spec, content_digest(imported.path), made_with)}
-        manifest = head | _content(graph, weights, files)
+        manifest = head | _make_manifest(graph, weights, files)
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         for path in fresh.iterdir():
             path.chmod(0o644)
@@ -94,8 +94,10 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
     audio = spec.audio and replace(
         spec.audio, feed=spec.audio.feed and c_identifier(spec.audio.feed), normalise="none", scale=1.0
     )
-    named = spec.text and spec.text.named([port.spec.name for port in graph.feeds])
-    text = named and replace(named, ids=_in_c(named.ids), mask=_in_c(named.mask), types=_in_c(named.types))
+    named = spec.text and spec.text.with_feed_names([port.spec.name for port in graph.feeds])
+    text = named and replace(
+        named, ids=_to_c_identifier(named.ids), mask=_to_c_identifier(named.mask), types=_to_c_identifier(named.types)
+    )
     shapes = {port.spec.shape_fetch for port in graph.fetches}  # which importing adds
     names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches if port.spec.name not in shapes}
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches}
@@ -115,11 +117,13 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
     )
 
 
-def _in_c(name: str | None) -> str | None:
+def _to_c_identifier(name: str | None) -> str | None:
     return c_identifier(name) if name else None
 
 
-def _content(graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileEntry, ...]) -> dict[str, Any]:
+def _make_manifest(
+    graph: FrozenGraph, weights: tuple[NamedWeight, ...], files: tuple[FileEntry, ...]
+) -> dict[str, Any]:
     return {
         "files": [asdict(file) for file in files],
         "feeds": list(map(dump_record, graph.feeds)),
@@ -128,18 +132,19 @@ def _content(graph: FrozenGraph, weights: tuple[Weight, ...], files: tuple[FileE
             {"name": w.name, "node": w.node, "dtype": w.value.dtype.name, "shape": list(w.value.shape)} for w in weights
         ],
         "states": [
-            {"name": n, "node": node, "dtype": v.dtype.name, "shape": list(v.shape)} for n, node, v in _state(graph)
+            {"name": n, "node": node, "dtype": v.dtype.name, "shape": list(v.shape)}
+            for n, node, v in _list_states(graph)
         ],
     }
 
 
-def _state(graph: FrozenGraph) -> list[tuple[str, str, Array]]:
+def _list_states(graph: FrozenGraph) -> list[tuple[str, str, Array]]:
     """Name, node of the handle and first value of each variable that the graph writes."""
     first = graph.first_state()
     return [(state.spec.name, state.tensor, first[state.tensor]) for state in graph.states]
 
 
-def _may_write(folder: Path) -> None:
+def _require_writable(folder: Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:

@@ -16,25 +16,25 @@ def first_difference(recorded: Path, fresh: Path) -> str:
     """Where two files that differ do so first: a key, a line, a section, a member or a byte."""
     a, b = recorded.read_bytes(), fresh.read_bytes()
     try:
-        return _by_kind(recorded, fresh, a, b) or _byte(a, b)
+        return _by_kind(recorded, fresh, a, b) or _compare_bytes(a, b)
     except Exception:  # whoever made the bundle may have made a file that breaks its reader in any way
-        return _byte(a, b)
+        return _compare_bytes(a, b)
 
 
 def _by_kind(recorded: Path, fresh: Path, a: bytes, b: bytes) -> str:
     """In words that fit what both files are; empty where they are nothing that is known."""
     if recorded.suffix == ".json":
-        return next(differences(json.loads(a), json.loads(b)), "how it is written")
+        return next(list_differences(json.loads(a), json.loads(b)), "how it is written")
     if zipfile.is_zipfile(recorded) and zipfile.is_zipfile(fresh):
-        return _members(recorded, fresh)
+        return _compare_zips(recorded, fresh)
     if a.startswith(b"\x7fELF") and b.startswith(b"\x7fELF"):
-        return _sections(recorded, fresh)
+        return _compare_elf_sections(recorded, fresh)
     if b"\0" not in a + b:
-        return _line(a.decode(errors="replace").splitlines(), b.decode(errors="replace").splitlines())
+        return _compare_lines(a.decode(errors="replace").splitlines(), b.decode(errors="replace").splitlines())
     return ""
 
 
-def differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
+def list_differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
     """Each place where two JSON values differ, as text."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*a, *(key for key in b if key not in a)]:
@@ -42,20 +42,20 @@ def differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
             if key not in a or key not in b:
                 yield f"{where}: {'only in the first' if key in a else 'only in the new one'}"
             else:
-                yield from differences(a[key], b[key], where)
+                yield from list_differences(a[key], b[key], where)
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for number, (one, other) in enumerate(zip(a, b, strict=True)):
-            yield from differences(one, other, f"{place}[{number}]")
+            yield from list_differences(one, other, f"{place}[{number}]")
     elif a != b:
-        yield f"{place}: {_quoted(a)} → {_quoted(b)}"
+        yield f"{place}: {_quote_value(a)} → {_quote_value(b)}"
 
 
-def _quoted(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=True)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _members(recorded: Path, fresh: Path) -> str:
+def _compare_zips(recorded: Path, fresh: Path) -> str:
     with zipfile.ZipFile(recorded) as a, zipfile.ZipFile(fresh) as b:
         for one, other in zip(a.infolist(), b.infolist(), strict=False):
             if one.filename != other.filename:
@@ -69,7 +69,7 @@ def _members(recorded: Path, fresh: Path) -> str:
     return "how it is compressed (another zlib)"
 
 
-def _sections(recorded: Path, fresh: Path) -> str:
+def _compare_elf_sections(recorded: Path, fresh: Path) -> str:
     """The first section of an ELF file that differs; empty where none does."""
     from elftools.elf.elffile import ELFFile
 
@@ -78,13 +78,13 @@ def _sections(recorded: Path, fresh: Path) -> str:
         for x, y in zip(a.iter_sections(), b.iter_sections(), strict=False):
             if x.name != y.name:
                 return f"section {x.name}, which is {y.name} in the new one"
-            one_data, other_data = _content(x), _content(y)
+            one_data, other_data = _read_section(x), _read_section(y)
             if one_data != other_data:
-                return f"section {x.name}, {_byte(one_data, other_data)}"
+                return f"section {x.name}, {_compare_bytes(one_data, other_data)}"
     return ""
 
 
-def _content(section: Any) -> bytes:
+def _read_section(section: Any) -> bytes:
     """The bytes of a section as they are in the file: a compressed one of 1 MB may be 2 GB otherwise."""
     if section["sh_type"] == "SHT_NOBITS":
         return b""
@@ -93,14 +93,14 @@ def _content(section: Any) -> bytes:
     return data
 
 
-def _line(a: list[str], b: list[str]) -> str:
+def _compare_lines(a: list[str], b: list[str]) -> str:
     for number, (one, other) in enumerate(zip(a, b, strict=False), 1):
         if one != other:
-            return f"line {number}: {_quoted(one)} → {_quoted(other)}"
+            return f"line {number}: {_quote_value(one)} → {_quote_value(other)}"
     return f"{len(a)} lines, {len(b)} in the new one"
 
 
-def _byte(a: bytes, b: bytes) -> str:
+def _compare_bytes(a: bytes, b: bytes) -> str:
     start = next((i for i in range(0, min(len(a), len(b)), _STEP) if a[i : i + _STEP] != b[i : i + _STEP]), len(a))
     pairs = zip(a[start : start + _STEP], b[start : start + _STEP], strict=False)
     at = next((start + i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))

@@ -20,9 +20,9 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 
 from builder.base.aws import aws_errors, make_client
 from builder.base.cache import file_digest
-from builder.base.commands import bundle_command, either
+from builder.base.commands import bundle_command, choose_command
 from builder.base.errors import PublishError, UsageError
-from builder.base.files import replacing_file
+from builder.base.files import replace_file
 from builder.base.project import Project
 from builder.base.targets import DEFAULT, Target
 from builder.config import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED
@@ -38,7 +38,7 @@ SAM_STACK = "aws-sam-cli-managed-default"
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedVersion:
     """A version of a layer."""
 
     arn: str
@@ -50,7 +50,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerArchive:
     """A zip to be published under a name, for one processor."""
 
     name: str
@@ -58,9 +58,9 @@ class Layer:
     target: Target
 
 
-def layers_of(
+def list_layer_archives(
     name: str, target: Target, project: Project, *, dependencies: bool = False, named: str = ""
-) -> Iterator[Layer]:
+) -> Iterator[LayerArchive]:
     """The layer of the bundle ``name``, and the ``dependencies`` layer, zipped here, where that is wanted.
 
     ``named``: what `make bundle` calls the bundle. Raises UsageError where there is none, or none with a layer, and
@@ -70,15 +70,15 @@ def layers_of(
     bundle = find_checked(project.dist, name, target, named)
     if not bundle.archive.is_file():
         raise UsageError(f"the bundle of {name} is for a container image, and has no layer to publish.")
-    yield Layer(f"coldforge-{name}{suffix}", bundle.archive, target)
+    yield LayerArchive(f"coldforge-{name}{suffix}", bundle.archive, target)
     if dependencies:
         archive = project.build / f"dependencies{suffix}.zip"
-        with replacing_file(archive) as fresh:
+        with replace_file(archive) as fresh:
             write_zip(build_dependencies(project, target)[1], fresh)
-        yield Layer(f"coldforge-dependencies{suffix}", archive, target)
+        yield LayerArchive(f"coldforge-dependencies{suffix}", archive, target)
 
 
-def publish(
+def publish_layer(
     archive: Path,
     name: str,
     *,
@@ -86,7 +86,7 @@ def publish(
     bucket: str | None = None,
     keep: int | None = None,
     endpoint: str | None = None,
-) -> Published:
+) -> PublishedVersion:
     """Make ``archive`` (a layer's zip) a version of the layer ``name``, unless some version is it.
 
     A zip over 50 MB goes through the S3 ``bucket`` (SAM's own when None), from which it is deleted again whatever
@@ -99,14 +99,14 @@ def publish(
     with aws_errors(f"publishing {name}", PublishError, advice):
         functions = make_client("lambda", endpoint)
         sha256 = base64.b64encode(bytes.fromhex(file_digest(archive))).decode()
-        there = _same(functions, name, sha256)
+        there = _find_same_version(functions, name, sha256)
         created = there is None
         if there is None:
-            with _content(endpoint, archive, bucket) as content:
-                there = _publish(endpoint, name, architecture, sha256, content)
+            with _upload_content(endpoint, archive, bucket) as content:
+                there = _publish_version(endpoint, name, architecture, sha256, content)
         arn, version = there
-        pruned = tuple(_prune(functions, name, keep, version)) if keep is not None else ()
-    return Published(arn, version, created, pruned)
+        pruned = tuple(_delete_old_versions(functions, name, keep, version)) if keep is not None else ()
+    return PublishedVersion(arn, version, created, pruned)
 
 
 def _require_room(archive: Path) -> None:
@@ -118,26 +118,26 @@ def _require_room(archive: Path) -> None:
     if unzipped > LAMBDA_UNZIPPED:
         raise PublishError(
             f"{archive.name} has {unzipped:,} bytes unzipped, and no layer holds more than {LAMBDA_UNZIPPED:,}: "
-            f"deploy a container image instead{either(', with `make bundle deploy PACKAGE=image`', '')}."
+            f"deploy a container image instead{choose_command(', with `make bundle deploy PACKAGE=image`', '')}."
         )
 
 
-def _versions(functions: Any, name: str) -> list[Any]:
+def _list_versions(functions: Any, name: str) -> list[Any]:
     """Newest first."""
     pages = functions.get_paginator("list_layer_versions").paginate(LayerName=name)
     found = [row for page in pages for row in page["LayerVersions"]]
     return sorted(found, key=lambda row: int(row["Version"]), reverse=True)
 
 
-def _same(functions: Any, name: str, sha256: str) -> tuple[str, int] | None:
-    for row in _versions(functions, name):
+def _find_same_version(functions: Any, name: str, sha256: str) -> tuple[str, int] | None:
+    for row in _list_versions(functions, name):
         version = functions.get_layer_version(LayerName=name, VersionNumber=row["Version"])
         if version["Content"].get("CodeSha256") == sha256:
             return row["LayerVersionArn"], int(row["Version"])
     return None
 
 
-def _publish(
+def _publish_version(
     endpoint: str | None, name: str, architecture: str, sha256: str, content: dict[str, Any]
 ) -> tuple[str, int]:
     """One new version. When an answer is lost, look whether it is there before asking again."""
@@ -154,10 +154,10 @@ def _publish(
             )
             return made["LayerVersionArn"], int(made["Version"])
         except (ClientError, BotoCoreError) as error:
-            if not _may_pass(error):
+            if not _is_transient(error):
                 raise
             time.sleep(wait)  # it may be under way still
-            there = _same(make_client("lambda", endpoint), name, sha256)
+            there = _find_same_version(make_client("lambda", endpoint), name, sha256)
             if there is not None:
                 return there
             if wait == WAITS[-1]:
@@ -165,7 +165,7 @@ def _publish(
     raise AssertionError("unreachable")
 
 
-def _may_pass(error: ClientError | BotoCoreError) -> bool:
+def _is_transient(error: ClientError | BotoCoreError) -> bool:
     """Whether a later try may go well: a lost connection, a busy or failing service."""
     if not isinstance(error, ClientError):
         return isinstance(error, ConnectionError | HTTPClientError)
@@ -174,7 +174,7 @@ def _may_pass(error: ClientError | BotoCoreError) -> bool:
 
 
 @contextmanager
-def _content(endpoint: str | None, archive: Path, bucket: str | None) -> Iterator[dict[str, Any]]:
+def _upload_content(endpoint: str | None, archive: Path, bucket: str | None) -> Iterator[dict[str, Any]]:
     """The Content argument of publish_layer_version; an object in S3 lives no longer than the block."""
     size = archive.stat().st_size
     if size <= DIRECT_UPLOAD_ZIPPED:
@@ -218,9 +218,9 @@ def _managed_bucket(endpoint: str | None) -> str | None:
     return outputs.get("SourceBucket")
 
 
-def _prune(functions: Any, name: str, keep: int, current: int) -> Iterator[int]:
+def _delete_old_versions(functions: Any, name: str, keep: int, current: int) -> Iterator[int]:
     used = set(_layers_in_use(functions))
-    for row in _versions(functions, name)[max(1, keep) :]:
+    for row in _list_versions(functions, name)[max(1, keep) :]:
         if row["LayerVersionArn"] not in used and int(row["Version"]) != current:
             functions.delete_layer_version(LayerName=name, VersionNumber=row["Version"])
             yield int(row["Version"])

@@ -10,24 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from builder.base.errors import BundleError, UsageError
-from builder.base.files import scratch
+from builder.base.files import scratch_folder
 from builder.base.progress import Progress
 from builder.base.project import Project
 from builder.base.targets import target_named
-from builder.config import ModelSpec, load
+from builder.config import ModelSpec, read_spec
 from builder.package.bundle import Bundle
-from builder.package.join_bundles import join
+from builder.package.join_bundles import combine_bundles
 from builder.package.layer import EPOCH
 from builder.package.provenance import JOIN_TYPE, STATEMENT
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
 from builder.release.bundle_check import check_bundle
-from builder.release.compare_bundles import Comparison, compare
+from builder.release.compare_bundles import BundleComparison, compare_bundle_files
 from builder.release.recorded_choices import recorded_choice
 from builder.release.statement import parse_statement, read_plain
 
 
-def reproduce(folder: Path, project: Project, progress: Progress, spec: ModelSpec | None = None) -> Comparison:
+def reproduce_bundle(
+    folder: Path, project: Project, progress: Progress, spec: ModelSpec | None = None
+) -> BundleComparison:
     """Build the bundle in ``folder`` again and compare. ``spec``: of its model.toml, where that has moved.
 
     Nothing of the earlier build's stages is used, but the caches of downloads and of the compiler are, and the times
@@ -37,20 +39,20 @@ def reproduce(folder: Path, project: Project, progress: Progress, spec: ModelSpe
     definition = check_bundle(folder).statement["predicate"]["buildDefinition"]
     if spec is not None and definition["buildType"] == JOIN_TYPE:
         raise UsageError("--model names one model.toml, and this bundle is of several.")
-    with scratch(project.build / "reproduced") as root:
+    with scratch_folder(project.build / "reproduced") as root:
         fresh = replace(project, root=root)
 
         def build(recorded: Path, chosen: Mapping[str, Any]) -> Bundle:
-            found = spec or load(_toml(chosen["model"], project))
+            found = spec or read_spec(_find_model_toml(chosen["model"], project))
             ws = Workspace(replace(found, packaging=chosen["package"]), fresh, target_named(chosen["target"]), progress)
             return build_bundle(ws, recorded_choice(recorded)).bundle
 
-        with _environment(definition["internalParameters"].get(EPOCH)):
-            made = _build(folder, definition, build, fresh.dist)
-        return compare(folder, made.folder)
+        with _set_epoch(definition["internalParameters"].get(EPOCH)):
+            made = _rebuild_bundle(folder, definition, build, fresh.dist)
+        return compare_bundle_files(folder, made.folder)
 
 
-def _build(
+def _rebuild_bundle(
     folder: Path, definition: Mapping[str, Any], build: Callable[[Path, Mapping[str, Any]], Bundle], dist: Path
 ) -> Bundle:
     """Make the bundle that the recorded parameters give today.
@@ -66,10 +68,10 @@ def _build(
         if one["buildType"] == JOIN_TYPE:
             raise BundleError(f"{name} is itself a bundle of several models, which coldforge does not make.")
         bundles.append(build(folder / name, one["externalParameters"]))
-    return join(bundles, dist, suffix=target_named(chosen["target"]).suffix)
+    return combine_bundles(bundles, dist, suffix=target_named(chosen["target"]).suffix)
 
 
-def _toml(recorded: str, project: Project) -> Path:
+def _find_model_toml(recorded: str, project: Project) -> Path:
     """Where the model.toml is that a statement names by its path in the checkout, or by its name alone."""
     path = project.root / recorded
     if not path.is_file() or not path.resolve().is_relative_to(project.root.resolve()):
@@ -80,7 +82,7 @@ def _toml(recorded: str, project: Project) -> Path:
 
 
 @contextmanager
-def _environment(epoch: int | None) -> Iterator[None]:
+def _set_epoch(epoch: int | None) -> Iterator[None]:
     """SOURCE_DATE_EPOCH as it was at the build."""
     before = os.environ.pop(EPOCH, None)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from builder.base.errors import BundleError
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.base.json_input import parse_json
 from builder.package.bundle import EVERY_BUNDLE
 from builder.package.layer import EPOCH
@@ -30,7 +30,7 @@ def require_form(name: str, kind: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = visible(f"{type(error).__name__}: {error}")
+        what = escape_invisible(f"{type(error).__name__}: {error}")
         raise BundleError(f"{name} is not a bundle's {kind} ({what}). {NEXT}") from error
 
 
@@ -48,15 +48,15 @@ def parse_statement(text: bytes) -> dict[str, Any]:
             )
             if found not in wanted
         ]
-        names = Counter(_name(entry) for entry in statement["subject"])
+        names = Counter(_read_subject_name(entry) for entry in statement["subject"])
         wrong += [f"{name} stands twice" for name, count in names.items() if count > 1]
         wrong += [f"it says nothing of {name}" for name in EVERY_BUNDLE if name not in names]
-        wrong += _odd_inputs(definition)
+        wrong += _find_input_problems(definition)
         builder = statement["predicate"]["runDetails"]["builder"]
         if not (isinstance(builder["id"], str) and isinstance(builder["version"], dict)):
             wrong.append("it does not say where and with what it was built")
     if wrong:
-        raise BundleError(f"{STATEMENT} is not a bundle's statement: {visible(wrong[0])}. {NEXT}")
+        raise BundleError(f"{STATEMENT} is not a bundle's statement: {escape_invisible(wrong[0])}. {NEXT}")
     result: dict[str, Any] = statement
     return result
 
@@ -66,7 +66,7 @@ def subjects_of(statement: dict[str, Any]) -> dict[str, str]:
     return {entry["name"]: entry["digest"]["sha256"] for entry in statement["subject"]}
 
 
-def _odd_inputs(definition: dict[str, Any]) -> Iterator[str]:
+def _find_input_problems(definition: dict[str, Any]) -> Iterator[str]:
     """What is wrong with the form of the recorded inputs and parameters. Raises as a wrong type does."""
     chosen, internal = definition["externalParameters"], definition["internalParameters"]
     if not isinstance(chosen["target"], str) or not isinstance(internal.get(EPOCH, 0), int):
@@ -82,7 +82,7 @@ def _odd_inputs(definition: dict[str, Any]) -> Iterator[str]:
             yield f"an input is called {entry['name']!r}"
 
 
-def _name(entry: Any) -> str:
+def _read_subject_name(entry: Any) -> str:
     """A subject's name, a path inside the bundle. Raises ValueError."""
     name, sha256 = entry["name"], entry["digest"]["sha256"]
     if not isinstance(name, str) or str(PurePosixPath(name)) != name or name.startswith("/") or ".." in name.split("/"):

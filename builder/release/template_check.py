@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from builder.base.commands import either
+from builder.base.commands import choose_command
 from builder.base.errors import TemplateError
-from builder.compiler.audit.policy import target_of
+from builder.compiler.audit.policy import find_target
 from builder.package import lambda_limits
 from builder.package.layer import files_of
-from builder.release.activate_bundle import staged_in
+from builder.release.activate_bundle import read_active_bundle
 from builder.release.compose import ADDONS
 
 LAYERS = "AWS::Serverless::LayerVersion"
@@ -42,11 +42,11 @@ ReservedConcurrency may also be 0, which stops the function.
 """
 
 
-class Loader(yaml.SafeLoader):
+class TemplateLoader(yaml.SafeLoader):
     """YAML with CloudFormation's short tags: ``!Ref x`` is {"Ref": x}, any other {"Fn::Tag": value}."""
 
 
-def _tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[str, Any]:
+def _construct_tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[str, Any]:
     name = suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}"
     if isinstance(node, yaml.ScalarNode):
         return {name: loader.construct_scalar(node)}
@@ -55,42 +55,42 @@ def _tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[str, Any]:
     return {name: loader.construct_mapping(node, deep=True)}
 
 
-Loader.add_multi_constructor("!", _tagged)
+TemplateLoader.add_multi_constructor("!", _construct_tagged)
 
 
 def required_parameters(template: str) -> list[str]:
     """Return the names of the parameters that have no default in the text of a template."""
-    declared = yaml.load(template, Loader=Loader)["Parameters"]
+    declared = yaml.load(template, Loader=TemplateLoader)["Parameters"]
     return [name for name, row in declared.items() if "Default" not in row]
 
 
-def require(path: Path, parameters: Mapping[str, str] | None = None) -> None:
+def require_deployable(path: Path, parameters: Mapping[str, str] | None = None) -> None:
     """Raise TemplateError listing everything in the built template at ``path`` that AWS would refuse.
 
     ``parameters`` override the template's defaults, as ``sam deploy --parameter-overrides`` does.
     """
-    found = list(problems(path, parameters or {}))
+    found = list(list_problems(path, parameters or {}))
     if found:
         raise TemplateError(f"{path} cannot be deployed:\n  " + "\n  ".join(found))
 
 
-def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
+def list_problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     """Yield each problem as a sentence with what to do."""
     try:
-        template = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
+        template = yaml.load(path.read_text(encoding="utf-8"), Loader=TemplateLoader)
     except (OSError, yaml.YAMLError) as error:
-        yield f"it cannot be read ({error}): run `{either('make sam-build', 'sam build')}`"
+        yield f"it cannot be read ({error}): run `{choose_command('make sam-build', 'sam build')}`"
         return
     declared = template.get("Parameters", {})
     for name in sorted(parameters.keys() - declared.keys()):  # `sam deploy` would leave them out without a word
-        yield f"{name} is no parameter of this template{_addon_hint(name)}; it has {', '.join(declared)}."
+        yield f"{name} is no parameter of this template{_suggest_addon(name)}; it has {', '.join(declared)}."
     values = {name: row.get("Default") for name, row in declared.items()} | dict(parameters)
     for name, row in declared.items():
         if values[name] is not None:
-            yield from _parameter(name, row, str(values[name]))
+            yield from _check_parameter(name, row, str(values[name]))
         else:
             yield f"{name} is not given, and has no default."
-    yield from _compared(values)
+    yield from _compare_parameters(values)
     resources = template.get("Resources", {})
     folders = {
         name: path.parent / str(resource["Properties"][place])
@@ -99,21 +99,21 @@ def problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     }
     layers = {name: folder for name, folder in folders.items() if resources[name]["Type"] == LAYERS}
     for folder in layers.values() if "ModelName" in values else ():
-        yield from _model(str(values["ModelName"]), folder)
-    yield from _size(folders)
+        yield from _check_model(str(values["ModelName"]), folder)
+    yield from _check_size(folders)
     for name, folder in layers.items() if "Architecture" in values else ():
-        yield from _machines(values["Architecture"], name, folder)
+        yield from _check_machines(values["Architecture"], name, folder)
 
 
-def _addon_hint(parameter: str) -> str:
+def _suggest_addon(parameter: str) -> str:
     """Return the add-on that brings ``parameter``, in words to stand behind a message; nothing where none does."""
     for path in sorted(ADDONS.glob("*.yaml")):
-        if parameter in (yaml.load(path.read_text(encoding="utf-8"), Loader=Loader).get("Parameters") or {}):
+        if parameter in (yaml.load(path.read_text(encoding="utf-8"), Loader=TemplateLoader).get("Parameters") or {}):
             return f" (the add-on {path.stem} has it: --with {path.stem})"
     return ""
 
 
-def _parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[str]:
+def _check_parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[str]:
     """Yield what CloudFormation would refuse of a parameter's value."""
     if "AllowedValues" in declared and value not in map(str, declared["AllowedValues"]):
         yield f"{name} is {value!r}; it may be {', '.join(map(str, declared['AllowedValues']))}."
@@ -132,7 +132,7 @@ def _parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[s
             yield f"{name} is {value!r}; it must be a number, {span}."
 
 
-def _compared(values: Mapping[str, Any]) -> Iterator[str]:
+def _compare_parameters(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield each parameter that is too small beside another one, by AT_LEAST."""
     for name, factor, other, reason in AT_LEAST:
         least, given = str(values.get(other, "0")) or "any number", str(values.get(name, ""))
@@ -144,20 +144,20 @@ def _compared(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is {given}, and {other} is {least}: {reason}. {name} must be {times}{other} at least."
 
 
-def _model(name: str, layer: Path) -> Iterator[str]:
+def _check_model(name: str, layer: Path) -> Iterator[str]:
     """Yield that a layer has another model than the template says: its stack would get that one."""
-    staged = staged_in(layer)
+    staged = read_active_bundle(layer)
     if staged and staged.name != name:
         yield (
             f"ModelName is {name}, but the model layer has {staged.name} {staged.version}: "
-            + either(
+            + choose_command(
                 "`make deploy MODEL=...` builds and deploys the model that it names.",
                 "`coldforge stage MODEL` puts that of another model there.",
             )
         )
 
 
-def _size(folders: Mapping[str, Path]) -> Iterator[str]:
+def _check_size(folders: Mapping[str, Path]) -> Iterator[str]:
     total = sum(file.stat().st_size for folder in folders.values() for _, file in files_of(folder))
     if total > lambda_limits.LAMBDA_UNZIPPED:
         yield (
@@ -166,12 +166,12 @@ def _size(folders: Mapping[str, Path]) -> Iterator[str]:
         )
 
 
-def _machines(architecture: Any, layer: str, folder: Path) -> Iterator[str]:
+def _check_machines(architecture: Any, layer: str, folder: Path) -> Iterator[str]:
     """Yield the first library of a layer that is for another processor."""
     for path in sorted(folder.rglob("*.so")):
-        found = target_of(path)
+        found = find_target(path)
         if found and found.architecture != architecture:
-            again = either(
+            again = choose_command(
                 f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`",
                 f"`coldforge bundle --target {architecture}`",
             )

@@ -16,25 +16,25 @@ from pathlib import Path
 from builder.base.cache import file_digest
 from builder.base.commands import bundle_command
 from builder.base.errors import UsageError, WeightsError
-from builder.base.files import replacing_file, scratch
+from builder.base.files import replace_file, scratch_folder
 from builder.base.records import read_record
-from builder.compiler.emit.outside_weights import write_outside
-from builder.compiler.emit.print_program import layout_of
-from builder.compiler.lower import Lowered
+from builder.compiler.emit.outside_weights import write_weights_file
+from builder.compiler.emit.print_program import make_layout
+from builder.compiler.lower import LoweredProgram
 from builder.compiler.lower.decisions import LayerWeights
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.weights_file import FILE, Layout
 from builder.package.bundle import LIBRARY
-from builder.pipeline.compile_graph import CompiledModel, Compiler, compiler
+from builder.pipeline.compile_graph import CompiledModel, Compiler, make_compiler
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import attempts_for, programs_of, save_restored
-from builder.pipeline.resolve_options import settle
-from builder.pipeline.resolve_strings import completed
-from builder.pipeline.resolved_options import Settled
-from builder.pipeline.verify_library import roundings_of, verify_variants
+from builder.pipeline.lower_program import list_attempts, lower_all_variants, save_rounded_weights
+from builder.pipeline.resolve_options import resolve_spec
+from builder.pipeline.resolve_strings import complete_workspace
+from builder.pipeline.resolved_options import ResolvedOptions
+from builder.pipeline.verify_library import load_roundings, verify_variants
 from builder.pipeline.workspace import Workspace
 from builder.release.recorded_choices import recorded_choice
-from builder.verify.failure_report import require
+from builder.verify.failure_report import require_passed
 from builder.verify.verification import Verification
 
 
@@ -47,56 +47,56 @@ class NewWeights:
     verification: Verification
 
 
-def reweigh(ws: Workspace, output: Path | None) -> NewWeights:
+def write_new_weights(ws: Workspace, output: Path | None) -> NewWeights:
     """Write the weights of the model as it is now for the bundle that was built of it as it was.
 
     To ``output``, or ``dist/<model>.weights``. Raises WeightsError where more than the weights has changed,
     VerifyError where the answers are not TensorFlow's, UsageError without such a bundle.
     """
-    wanted = _wanted(ws)
-    ws = completed(ws)
-    compiled_for = compiler(ws, import_variants(ws))
-    settled = replace(settle(ws, recorded_choice(ws.bundle)), quantisations=_quantisations(ws.bundle))
+    wanted = _read_bundle_layout(ws)
+    ws = complete_workspace(ws)
+    compiled_for = make_compiler(ws, import_variants(ws))
+    settled = replace(resolve_spec(ws, recorded_choice(ws.bundle)), quantisations=_read_quantisations(ws.bundle))
     ws = ws.for_spec(settled.spec)
-    compiled, lowered = _fitting(ws, compiled_for, settled, wanted)
-    with scratch(ws.build / "weigh") as temporary:
+    compiled, lowered = _find_matching_program(ws, compiled_for, settled, wanted)
+    with scratch_folder(ws.build / "weigh") as temporary:
         fresh = temporary / FILE
-        write_outside(lowered[0].program, wanted, fresh)
+        write_weights_file(lowered[0].program, wanted, fresh)
         library = fresh.with_name("libmodel.so")
         shutil.copyfile(ws.bundle / "layer" / LIBRARY, library)  # takes the weights beside it
-        save_restored(ws.spec, lowered, fresh.parent)
-        roundings = roundings_of(ws, compiled, fresh.parent)
-        with ws.progress.stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
+        save_rounded_weights(ws.spec, lowered, fresh.parent)
+        roundings = load_roundings(ws, compiled, fresh.parent)
+        with ws.progress.show_stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
             verification = verify_variants(ws, compiled, library, roundings)
             outcome.note = "" if verification.passed else "DISAGREES"
-        require(verification)
+        require_passed(verification)
         path = output or ws.bundle.with_name(f"{ws.bundle.name}.weights")
-        with replacing_file(path) as partial:
+        with replace_file(path) as partial:
             shutil.copyfile(fresh, partial)
     return NewWeights(path, file_digest(path), verification)
 
 
-def _fitting(
-    ws: Workspace, compiled_for: Compiler, settled: Settled, wanted: Layout
-) -> tuple[CompiledModel, tuple[Lowered, ...]]:
+def _find_matching_program(
+    ws: Workspace, compiled_for: Compiler, settled: ResolvedOptions, wanted: Layout
+) -> tuple[CompiledModel, tuple[LoweredProgram, ...]]:
     """What the library in the bundle was made of, and its programs, one for each variant. Raises WeightsError."""
     found: list[Layout] = []
-    for attempt in attempts_for(ws.spec):
+    for attempt in list_attempts(ws.spec):
         compiled = compiled_for(attempt.in_parts)
-        lowered = programs_of(ws, compiled, settled, attempt)
+        lowered = lower_all_variants(ws, compiled, settled, attempt)
         program, *others = (one.program for one in lowered)
-        layout = layout_of(program, compiled.kernels, dict(zip(ws.spec.variants[1:], others, strict=True)))
+        layout = make_layout(program, compiled.kernels, dict(zip(ws.spec.variants[1:], others, strict=True)))
         if layout == wanted:
             return compiled, lowered
         found.append(layout)
     raise WeightsError(
         f"the model does not fit the library in {ws.bundle.name} any more:\n"
-        + "\n".join(f"  {why}" for why in _differences(found[0], wanted))
+        + "\n".join(f"  {why}" for why in _describe_differences(found[0], wanted))
         + f"\nBuild it again: `{bundle_command(str(ws.spec.path))}`."
     )
 
 
-def _wanted(ws: Workspace) -> Layout:
+def _read_bundle_layout(ws: Workspace) -> Layout:
     """What the library in the bundle wants its weights to be. Raises UsageError."""
     spec, bundle, target = ws.spec, ws.bundle, ws.target
     again = f"`{bundle_command(str(spec.path), target)}`"
@@ -109,17 +109,17 @@ def _wanted(ws: Workspace) -> Layout:
             f"the weights of {bundle.name} are in its library. To change them without compiling, add "
             f'[weights] place = "layer" to model.toml and run {again}.'
         )
-    return Layout.of(manifest["weights"])
+    return Layout.from_dict(manifest["weights"])
 
 
-def _quantisations(bundle: Path) -> dict[str, Quantisation]:
+def _read_quantisations(bundle: Path) -> dict[str, Quantisation]:
     """How the library in the folder ``bundle`` rounds its layers' inputs, which is compiled into it."""
     manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
     layers = (read_record(LayerWeights, layer) for layer in manifest["lowering"]["weights"]["layers"])
     return {layer.layer: layer.input for layer in layers if layer.input is not None}
 
 
-def _differences(ours: Layout, wanted: Layout) -> Iterator[str]:
+def _describe_differences(ours: Layout, wanted: Layout) -> Iterator[str]:
     if ours.size != wanted.size:
         yield f"its weights take {ours.size:,} bytes, the library's {wanted.size:,}"
     if ours.program != wanted.program:

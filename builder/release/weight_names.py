@@ -26,7 +26,7 @@ TABLE = 64
 
 
 @dataclass(frozen=True)
-class Weight:
+class NamedWeight:
     """``name`` in weights.safetensors; ``node``: the Const of graph.pb that holds it."""
 
     name: str
@@ -34,7 +34,7 @@ class Weight:
     value: Array
 
 
-def weights_of(graph_def: Any, variables: Mapping[str, str]) -> tuple[Weight, ...]:
+def list_weights(graph_def: Any, variables: Mapping[str, str]) -> tuple[NamedWeight, ...]:
     """The weights at the top of ``graph_def``, in its order.
 
     ``variables``: Const nodes that were variables, and their names. Constants of the model that never were count where
@@ -44,13 +44,13 @@ def weights_of(graph_def: Any, variables: Mapping[str, str]) -> tuple[Weight, ..
     """
     taken = {"__metadata__"}  # the one name in the file's header that is no tensor
     found = []
-    for node, tensor in _constants(graph_def):
+    for node, tensor in _list_constants(graph_def):
         name = variables.get(node)
         if name is None and not _is_weight(tensor, frozen=not variables):
             continue
-        name = _distinct(name or node.removeprefix(MODEL_SCOPE), taken)
+        name = _make_unique_name(name or node.removeprefix(MODEL_SCOPE), taken)
         taken.add(name)
-        found.append(Weight(name, node, tf.make_ndarray(tensor)))
+        found.append(NamedWeight(name, node, tf.make_ndarray(tensor)))
     return tuple(found)
 
 
@@ -61,7 +61,7 @@ def save_tensors(tensors: Mapping[str, Array], path: Path) -> None:
     safetensors.numpy.save_file(row_major, path, metadata={"format": "tf"})
 
 
-def _constants(graph_def: Any) -> Iterator[tuple[str, Any]]:
+def _list_constants(graph_def: Any) -> Iterator[tuple[str, Any]]:
     types = tf.dtypes
     for node in graph_def.node:
         if node.op == "Const" and node.name.startswith(MODEL_SCOPE):
@@ -76,7 +76,7 @@ def _is_weight(tensor: Any, *, frozen: bool) -> bool:
     return bool(frozen and floating and sizes) or math.prod(sizes) >= TABLE
 
 
-def _distinct(name: str, taken: set[str]) -> str:
+def _make_unique_name(name: str, taken: set[str]) -> str:
     candidate, number = name, 1
     while candidate in taken:
         number += 1

@@ -4,8 +4,17 @@ Whatever is fetched is kept in the cache under its digest, and checked before ea
 Python's standard library alone: a machine that builds in Docker may have nothing else.
 """
 
-from builder.sources.locate import MODELS, fetched_digest, locate, with_text
-from builder.sources.pinned_source import find
-from builder.sources.transfer import Bounds, Show, unseen
+from builder.sources.locate import MODELS, fetched_digest, locate_model, locate_text_file
+from builder.sources.pinned_source import find_source
+from builder.sources.transfer import Bounds, Show, no_progress
 
-__all__ = ["MODELS", "Bounds", "Show", "fetched_digest", "find", "locate", "unseen", "with_text"]
+__all__ = [
+    "MODELS",
+    "Bounds",
+    "Show",
+    "fetched_digest",
+    "find_source",
+    "locate_model",
+    "locate_text_file",
+    "no_progress",
+]

@@ -16,7 +16,7 @@ from typing import IO, cast
 
 from builder.base.disk import disk_errors
 from builder.base.errors import ImportModelError
-from builder.base.escape import describe_error, visible
+from builder.base.escape import describe_error, escape_invisible
 from builder.sources.folder_models import safe_parts
 from builder.sources.transfer import Bounds
 
@@ -29,7 +29,7 @@ _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, 
 """What the readers raise for bytes that are no archive; what the disk raises has become a DiskError before."""
 
 
-def unpack(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
+def unpack_archive(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
     """Write what is in a .tar, .tar.gz or .zip into the empty ``folder``. ``what`` names the archive for a person.
 
     Raises ImportModelError for what is no archive, a member that is neither folder nor plain file or has a name that
@@ -37,22 +37,22 @@ def unpack(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
     """
     room = _Room(folder, what, bounds)
     with archive.open("rb") as file:
-        kind = _kind(file)
+        kind = _detect_kind(file)
         try:
             if kind == "zip":
-                _unzip(file, room)
+                _unpack_zip(file, room)
             elif kind == "gzip":
                 with gzip.GzipFile(fileobj=file) as inner:
-                    _untar(inner, room)
+                    _unpack_tar(inner, room)
             elif kind == "tar":
-                _untar(file, room)
+                _unpack_tar(file, room)
             else:
                 raise ImportModelError(f"{what} is not an archive: neither .tar, .tar.gz nor .zip.")
         except _BROKEN as error:
             raise ImportModelError(f"{what} is not a whole archive: {describe_error(error)}.") from error
 
 
-def names_in(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """List the files below an unpacked archive's folder."""
     return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
 
@@ -65,22 +65,22 @@ class _Room:
         self._files, self._bytes = 0, 0
 
     def make_folder(self, name: str) -> Path:
-        path = self._path(name)
+        path = self._resolve_path(name)
         with disk_errors(self.folder):
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except FileExistsError:
-                raise ImportModelError(f"{self.what}: {visible(name)} is a file and a folder.") from None
+                raise ImportModelError(f"{self.what}: {escape_invisible(name)} is a file and a folder.") from None
         return path
 
-    def write(self, name: str, source: IO[bytes]) -> None:
-        path = self._path(name)
+    def write_member(self, name: str, source: IO[bytes]) -> None:
+        path = self._resolve_path(name)
         self.make_folder(str(PurePosixPath(name).parent))
         with disk_errors(self.folder):
             try:
                 file = path.open("xb")
             except FileExistsError:
-                raise ImportModelError(f"{self.what} has two members called {visible(name)}.") from None
+                raise ImportModelError(f"{self.what} has two members called {escape_invisible(name)}.") from None
         with file:
             while chunk := source.read(_CHUNK):
                 self._bytes += len(chunk)
@@ -89,17 +89,17 @@ class _Room:
                 with disk_errors(self.folder):
                     file.write(chunk)
 
-    def refuse(self, name: str, why: str) -> ImportModelError:
-        return ImportModelError(f"{self.what} has a member that is not unpacked: {visible(name)} {why}.")
+    def make_refusal(self, name: str, why: str) -> ImportModelError:
+        return ImportModelError(f"{self.what} has a member that is not unpacked: {escape_invisible(name)} {why}.")
 
-    def _path(self, name: str) -> Path:
+    def _resolve_path(self, name: str) -> Path:
         """Return the place of a member, and count it."""
         self._files += 1
         if self._files > 3 * self.bounds.files:
             raise ImportModelError(f"{self.what} has more than {self.bounds.files:,} files.")
         parts = safe_parts(name)
         if parts is None:
-            raise self.refuse(name, "leads elsewhere, or is too long")
+            raise self.make_refusal(name, "leads elsewhere, or is too long")
         return self.folder.joinpath(*parts)
 
 
@@ -119,7 +119,7 @@ class _Metered:
         return data
 
 
-def _untar(file: IO[bytes] | gzip.GzipFile, room: _Room) -> None:
+def _unpack_tar(file: IO[bytes] | gzip.GzipFile, room: _Room) -> None:
     metered = _Metered(file)
     metered.allowed = _HEADERS
     with tarfile.open(fileobj=cast(IO[bytes], metered), mode="r|") as members:
@@ -135,12 +135,12 @@ def _untar(file: IO[bytes] | gzip.GzipFile, room: _Room) -> None:
                 source = members.extractfile(member)
                 assert source is not None
                 with closing(source):
-                    room.write(member.name, source)
+                    room.write_member(member.name, source)
             else:
-                raise room.refuse(member.name, "is neither a folder nor a plain file")
+                raise room.make_refusal(member.name, "is neither a folder nor a plain file")
 
 
-def _unzip(file: IO[bytes], room: _Room) -> None:
+def _unpack_zip(file: IO[bytes], room: _Room) -> None:
     metered = _Metered(file)
     metered.allowed = _DIRECTORY
     with zipfile.ZipFile(metered) as members:
@@ -150,15 +150,15 @@ def _unzip(file: IO[bytes], room: _Room) -> None:
                 room.make_folder(member.filename)
                 continue
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-                raise room.refuse(member.filename, "is neither a folder nor a plain file")
+                raise room.make_refusal(member.filename, "is neither a folder nor a plain file")
             if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise room.refuse(member.filename, "is encrypted, or packed in a way that is not common")
+                raise room.make_refusal(member.filename, "is encrypted, or packed in a way that is not common")
             metered.allowed = member.compress_size + _HEADERS
             with members.open(member) as source:
-                room.write(member.filename, source)
+                room.write_member(member.filename, source)
 
 
-def _kind(file: IO[bytes]) -> str | None:
+def _detect_kind(file: IO[bytes]) -> str | None:
     head = file.read(512)
     file.seek(0)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.base.suggest import did_you_mean
 from builder.config.rules import SAVED_MODEL, guess_format
 
@@ -26,7 +26,7 @@ def safe_parts(name: str) -> list[str] | None:
     return parts
 
 
-def models_among(names: Iterable[str]) -> list[str]:
+def find_models(names: Iterable[str]) -> list[str]:
     """List the folders that are SavedModels, and the files that are models by their names.
 
     What is in a SavedModel is no other model.
@@ -38,12 +38,12 @@ def models_among(names: Iterable[str]) -> list[str]:
     return sorted(str(path) for path in (*outer, *files))
 
 
-def choose(names: Iterable[str], file: str | None, what: str) -> str:
+def choose_model(names: Iterable[str], file: str | None, what: str) -> str:
     """Choose the model ``file``, or the only one there; SavedModels come first. ``what`` names the folder in messages.
 
     Raises ImportModelError where there is none, or several.
     """
-    found = models_among(names)
+    found = find_models(names)
     if file is not None:
         wanted = str(PurePosixPath(file))
         if wanted in found:
@@ -54,6 +54,6 @@ def choose(names: Iterable[str], file: str | None, what: str) -> str:
     if not likely:
         raise ImportModelError(f"{what} has no model in it: no SavedModel, .keras, .h5 or .pb file.")
     if len(likely) > 1:
-        some = visible(", ".join(likely[:5]))
+        some = escape_invisible(", ".join(likely[:5]))
         raise ImportModelError(f"{what} has {len(likely)} that may be meant; name one of them as `file`: {some}")
     return likely[0]

@@ -26,7 +26,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from builder import __version__
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
-from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece, ask_once
+from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece, explain_break
 
 LONGEST_ANSWER = 16 << 20
 """Bytes of an API's answer."""
@@ -53,29 +53,29 @@ class Access:
     bounds: Bounds = USUAL
 
 
-def file_at(url: str, access: Access) -> Open:
+def make_file_opener(url: str, access: Access) -> Open:
     """Return what opens the file at ``url``. It raises ImportModelError and EnvironmentSetupError as well."""
 
     @contextmanager
     def open_at(start: int, mark: str) -> Iterator[Piece]:
         asked = {"Range": f"bytes={start}-", "If-Range": mark} if start else {}
-        with request(url, access, asked) as response:
+        with send_request(url, access, asked) as response:
             if start and response.status == 416 and response.headers.get("Content-Range") == f"bytes */{start}":
                 yield Piece(lambda count: b"", start, start, mark)  # all of it is there already
             else:
                 _require_success(response, access)
-                yield _piece(response, start, mark)
+                yield _make_piece(response, start, mark)
 
     return open_at
 
 
-def _piece(response: Any, start: int, mark: str) -> Piece:
+def _make_piece(response: Any, start: int, mark: str) -> Piece:
     headers: Message = response.headers
     tag = headers.get("ETag", "")
     found = tag if tag.startswith('"') else headers.get("Last-Modified", "")
 
     def read(count: int) -> bytes:
-        with _breaks():
+        with _translate_errors():
             data: bytes = response.read1(count)
             return data
 
@@ -88,9 +88,9 @@ def _piece(response: Any, start: int, mark: str) -> Piece:
     return Piece(read, start, int(span[2]) if span[2] != "*" else None, mark)
 
 
-def json_at(url: str, access: Access) -> Any:
+def fetch_json(url: str, access: Access) -> Any:
     """Fetch the JSON at ``url``. Raises EnvironmentSetupError, also for what is not JSON, and ImportModelError."""
-    with ask_once(access.what), request(url, access) as response, _breaks():
+    with explain_break(access.what), send_request(url, access) as response, _translate_errors():
         _require_success(response, access)
         data = response.read(LONGEST_ANSWER + 1)
     try:
@@ -98,12 +98,17 @@ def json_at(url: str, access: Access) -> Any:
             raise ValueError
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise EnvironmentSetupError(f"{_host(url)} gives no answer about {access.what} that can be read.") from None
+        raise EnvironmentSetupError(
+            f"{_parse_host(url)} gives no answer about {access.what} that can be read."
+        ) from None
 
 
-def head_at(url: str, access: Access) -> Message:
-    """Fetch the headers of the first answer for ``url`` that is no redirect within its host. Raises as ``json_at``."""
-    with ask_once(access.what), request(url, access, method="HEAD", abroad=False) as response:
+def fetch_headers(url: str, access: Access) -> Message:
+    """Fetch the headers of the first answer for ``url`` that is no redirect within its host.
+
+    Raises as ``fetch_json``.
+    """
+    with explain_break(access.what), send_request(url, access, method="HEAD", abroad=False) as response:
         if not 300 <= response.status < 400:
             _require_success(response, access)
         headers: Message = response.headers
@@ -111,7 +116,7 @@ def head_at(url: str, access: Access) -> Message:
 
 
 @contextmanager
-def request(
+def send_request(
     url: str, access: Access, asked: Mapping[str, str] | None = None, *, method: str = "GET", abroad: bool = True
 ) -> Iterator[Any]:
     """Yield the server's ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.
@@ -122,27 +127,27 @@ def request(
     headers = {"User-Agent": f"coldforge/{__version__}", "Accept-Encoding": "identity", **(asked or {})}
     own = dict(access.headers)
     for _ in range(_MOST_REDIRECTS):
-        with _breaks(_host(url)):
+        with _translate_errors(_parse_host(url)):
             sent = urllib.request.Request(url, headers=headers | own, method=method)
-            response = _opener(url).open(sent, timeout=access.bounds.silence)
+            response = _make_opener(url).open(sent, timeout=access.bounds.silence)
         with response:
-            target = _redirect_of(response, url, access)
-            home = target is None or _origin(target) == _origin(url)
+            target = _find_redirect(response, url, access)
+            home = target is None or _parse_origin(target) == _parse_origin(url)
             if target is None or not (home or abroad):
                 if response.status in _PASSING:
-                    raise BrokenOffError(f"{_host(url)} answers with status {response.status}")
+                    raise BrokenOffError(f"{_parse_host(url)} answers with status {response.status}")
                 yield response
                 return
         url, own = target, own if home else {}
     _require_success(response, access)
 
 
-def basic(user: str, password: str) -> dict[str, str]:
+def make_basic_auth(user: str, password: str) -> dict[str, str]:
     """Return the header that says who asks, by name and password."""
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
-def of_netrc(url: str) -> dict[str, str]:
+def read_netrc(url: str) -> dict[str, str]:
     """Return the header for ``url``'s host where ~/.netrc (or the file in NETRC) has credentials for it.
 
     Raises EnvironmentSetupError for a file that is not valid.
@@ -155,25 +160,25 @@ def of_netrc(url: str) -> dict[str, str]:
     except (netrc.NetrcParseError, OSError, UnicodeDecodeError) as error:
         line = f":{error.lineno}" if isinstance(error, netrc.NetrcParseError) else ""
         raise EnvironmentSetupError(f"{path}{line} cannot be read as a .netrc file; correct it.") from None
-    return basic(entry[0], entry[2]) if entry else {}
+    return make_basic_auth(entry[0], entry[2]) if entry else {}
 
 
-def _redirect_of(response: Any, url: str, access: Access) -> str | None:
+def _find_redirect(response: Any, url: str, access: Access) -> str | None:
     """Return where ``response`` redirects to, if it does. Raises EnvironmentSetupError for what is not encrypted."""
     location = response.headers.get("Location")
     if response.status not in (301, 302, 303, 307, 308) or not location:
         return None
-    with _breaks(_host(url)):
+    with _translate_errors(_parse_host(url)):
         target = urljoin(url, quote(location, encoding="iso-8859-1", safe=string.punctuation))
-        home = _origin(target) == _origin(url)
+        home = _parse_origin(target) == _parse_origin(url)
     if urlsplit(target).scheme != "https" and not (home and access.plain_loopback):
         raise EnvironmentSetupError(
-            f"{_host(url)} redirects to an address that is not encrypted (https). Nothing was fetched from there."
+            f"{_parse_host(url)} redirects to an address that is not encrypted (https). Nothing was fetched from there."
         )
     return target
 
 
-def _opener(url: str) -> urllib.request.OpenerDirector:
+def _make_opener(url: str) -> urllib.request.OpenerDirector:
     """Make an opener that raises for no status and follows no redirect. What is not encrypted passes no proxy."""
     opener = urllib.request.OpenerDirector()
     opener.add_handler(urllib.request.ProxyHandler({} if urlsplit(url).scheme == "http" else None))
@@ -183,7 +188,7 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
 
 
 @contextmanager
-def _breaks(host: str = "the server") -> Iterator[None]:
+def _translate_errors(host: str = "the server") -> Iterator[None]:
     """Turn what may happen to a connection into an error that quotes nothing."""
     try:
         yield
@@ -194,10 +199,10 @@ def _breaks(host: str = "the server") -> Iterator[None]:
                 f"The certificate of {host} is not trusted here ({reason.verify_message}). If its authority is your "
                 "own, name the file with that authority's certificate in SSL_CERT_FILE."
             ) from None
-        raise BrokenOffError(_why(reason, host)) from None
+        raise BrokenOffError(_explain_failure(reason, host)) from None
 
 
-def _why(reason: object, host: str) -> str:
+def _explain_failure(reason: object, host: str) -> str:
     if isinstance(reason, TimeoutError):
         return f"{host} did not answer in time"
     if isinstance(reason, OSError) and reason.strerror:
@@ -207,7 +212,7 @@ def _why(reason: object, host: str) -> str:
 
 def _require_success(response: Any, access: Access) -> None:
     """Raise what the server's refusal means, if it refuses."""
-    status, host, what = response.status, _host(response.url), access.what
+    status, host, what = response.status, _parse_host(response.url), access.what
     if 200 <= status < 300:
         return
     if explained := access.explain(status, response.headers):
@@ -232,14 +237,16 @@ def _require_safe(url: str, access: Access) -> None:
         ) from None
     local = access.plain_loopback and parts.scheme == "http" and parts.hostname in _LOOPBACK
     if parts.scheme != "https" and not local:
-        raise EnvironmentSetupError(f"{_host(url)} would be asked without encryption; give its address with https://.")
+        raise EnvironmentSetupError(
+            f"{_parse_host(url)} would be asked without encryption; give its address with https://."
+        )
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def _parse_origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
 
 
-def _host(url: str) -> str:
+def _parse_host(url: str) -> str:
     """Return the host for messages: without user, password and query."""
     return urlsplit(url).hostname or "the server"

@@ -17,30 +17,30 @@ from urllib.parse import quote
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.base.suggest import did_you_mean
 from builder.config.address import Address
-from builder.sources.https_client import Access, head_at, json_at
+from builder.sources.https_client import Access, fetch_headers, fetch_json
 from builder.sources.transfer import Bounds
 
 _HUB = "https://huggingface.co"
 
 
-def url_of(address: Address) -> str:
+def make_hub_url(address: Address) -> str:
     """Return the URL of the file."""
     revision = quote(address.revision or "main", safe="")
-    return f"{_endpoint()}/{address.place}/resolve/{revision}/{quote(address.path)}"
+    return f"{_read_endpoint()}/{address.place}/resolve/{revision}/{quote(address.path)}"
 
 
-def access_to(address: Address, bounds: Bounds) -> Access:
+def make_hub_access(address: Address, bounds: Bounds) -> Access:
     """Return the access by HF_TOKEN, or by the token that `hf auth login` has kept."""
     hint = (
         f"If the model wants its terms accepted, do so at {_HUB}/{address.place}. If it is private, set HF_TOKEN to a "
         "token that may read it."
     )
-    token = _token()
+    token = _read_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return Access(address.shown, hint, headers, partial(_explain, address, bounds), bounds=bounds)
+    return Access(address.shown, hint, headers, partial(_explain_refusal, address, bounds), bounds=bounds)
 
 
-def commit_of(address: Address, access: Access) -> str:
+def resolve_commit(address: Address, access: Access) -> str:
     """Ask for the commit (40 hexadecimal digits) of the address's branch or tag. Raises as ``json_at``."""
     commit = _ask_revision(address, access).get("sha")
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40}", commit):
@@ -48,23 +48,23 @@ def commit_of(address: Address, access: Access) -> str:
     return commit
 
 
-def linked_sha256(address: Address, access: Access) -> str | None:
+def fetch_linked_sha256(address: Address, access: Access) -> str | None:
     """Ask the hub for the file's SHA-256, which it has for large files. Raises as ``head_at``."""
-    tag = head_at(url_of(address), access).get("X-Linked-Etag", "").strip('"')
+    tag = fetch_headers(make_hub_url(address), access).get("X-Linked-Etag", "").strip('"')
     return tag if re.fullmatch("[0-9a-f]{64}", tag) else None
 
 
 def _ask_revision(address: Address, access: Access) -> dict[str, Any]:
     """Ask the hub about the repository at the address's revision."""
     revision = quote(address.revision or "main", safe="")
-    answer = json_at(f"{_endpoint()}/api/models/{address.place}/revision/{revision}", access)
+    answer = fetch_json(f"{_read_endpoint()}/api/models/{address.place}/revision/{revision}", access)
     return answer if isinstance(answer, dict) else {}
 
 
-def _explain(address: Address, bounds: Bounds, _status: int, headers: Message) -> ImportModelError | None:
+def _explain_refusal(address: Address, bounds: Bounds, _status: int, headers: Message) -> ImportModelError | None:
     match headers.get("X-Error-Code"):
         case "EntryNotFound":
-            return _no_file(address, access_to(address, bounds))
+            return _make_missing_error(address, make_hub_access(address, bounds))
         case "RevisionNotFound":
             return ImportModelError(f"{address.place} has no branch, tag or commit {address.revision}.")
         case "RepoNotFound":
@@ -74,7 +74,7 @@ def _explain(address: Address, bounds: Bounds, _status: int, headers: Message) -
     return None
 
 
-def _no_file(address: Address, access: Access) -> ImportModelError:
+def _make_missing_error(address: Address, access: Access) -> ImportModelError:
     siblings = _ask_revision(address, access).get("siblings")
     rows = siblings if isinstance(siblings, list) else []
     names = [row["rfilename"] for row in rows if isinstance(row, dict) and isinstance(row.get("rfilename"), str)]
@@ -82,11 +82,11 @@ def _no_file(address: Address, access: Access) -> ImportModelError:
     return ImportModelError(f"{address.place} has no file {address.path} at {address.revision or 'main'}.{hint}")
 
 
-def _endpoint() -> str:
+def _read_endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
 
 
-def _token() -> str:
+def _read_token() -> str:
     if token := os.environ.get("HF_TOKEN", "").strip():
         return token
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"

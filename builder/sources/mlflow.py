@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from builder.base.errors import EnvironmentSetupError, ImportModelError
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.config.address import Address, parse_address
 from builder.sources import s3
 from builder.sources.folder_models import safe_parts
-from builder.sources.https_client import Access, basic, file_at, json_at
+from builder.sources.https_client import Access, fetch_json, make_basic_auth, make_file_opener
 from builder.sources.transfer import Bounds, Open
 
 _API = "/api/2.0/mlflow"
@@ -28,7 +28,7 @@ _FILES = "/api/2.0/mlflow-artifacts/artifacts"
 
 
 @dataclass(frozen=True)
-class Version:
+class ModelVersion:
     """One version of a registered model. ``root``: where its files are, ``mlflow-artifacts:`` or ``s3:``."""
 
     address: Address
@@ -36,32 +36,34 @@ class Version:
     server: str
     access: Access
 
-    def open(self, file: str) -> Open:
+    def make_opener(self, file: str) -> Open:
         """Return what opens the file of that path. It raises ImportModelError and EnvironmentSetupError as well."""
         if self.root.startswith("s3://"):
-            bucket, key = self._object(file)
-            return s3.object_at(Address("s3", f"s3://{bucket}/{key}", bucket, key), self.access.bounds)
+            bucket, key = self._split_location(file)
+            return s3.make_object_opener(Address("s3", f"s3://{bucket}/{key}", bucket, key), self.access.bounds)
         access = replace(self.access, what=f"{file} of {self.address.shown}")
-        return file_at(f"{self.server}{_FILES}/{quote(self._path(file))}", access)
+        return make_file_opener(f"{self.server}{_FILES}/{quote(self._make_path(file))}", access)
 
-    def names(self, folder: str = "") -> list[str]:
+    def list_files(self, folder: str = "") -> list[str]:
         """List the paths of all files below ``folder``. Raises ImportModelError for more than the bounds allow."""
         if self.root.startswith("s3://"):
-            bucket, key = self._object(folder)
-            found = s3.names_below(bucket, f"{key}/", self.address.shown, self.access.bounds)
+            bucket, key = self._split_location(folder)
+            found = s3.list_keys(bucket, f"{key}/", self.address.shown, self.access.bounds)
         else:
-            found = self._names(folder)
+            found = self._iterate_files(folder)
         names = []
         for name in found:
             if safe_parts(name) is None:
-                raise ImportModelError(f"{self.address.shown} has a file whose name leads elsewhere: {visible(name)}.")
+                raise ImportModelError(
+                    f"{self.address.shown} has a file whose name leads elsewhere: {escape_invisible(name)}."
+                )
             names.append(name)
             if len(names) > self.access.bounds.files:
                 raise ImportModelError(f"{self.address.shown} has more than {self.access.bounds.files:,} files.")
         return names
 
-    def _names(self, folder: str) -> Iterator[str]:
-        listed = _ask(f"{self.server}{_FILES}?{urlencode({'path': self._path(folder)})}", self.access)
+    def _iterate_files(self, folder: str) -> Iterator[str]:
+        listed = _query_server(f"{self.server}{_FILES}?{urlencode({'path': self._make_path(folder)})}", self.access)
         rows = listed.get("files", [])
         for row in rows if isinstance(rows, list) else []:
             name = row.get("path") if isinstance(row, dict) else None
@@ -71,51 +73,56 @@ class Version:
             if not row.get("is_dir"):
                 yield name
             elif safe_parts(below) is not None:
-                yield from (f"{name}/{inner}" for inner in self._names(below))
+                yield from (f"{name}/{inner}" for inner in self._iterate_files(below))
 
-    def _path(self, file: str) -> str:
+    def _make_path(self, file: str) -> str:
         root = re.sub("^mlflow-artifacts:(//[^/]*)?", "", self.root)
         return f"{root}/{file}".strip("/")
 
-    def _object(self, file: str) -> tuple[str, str]:
+    def _split_location(self, file: str) -> tuple[str, str]:
         """Return the bucket and key of a file or folder below a root in S3."""
         bucket, _, key = f"{self.root}/{file}".removeprefix("s3://").rstrip("/").partition("/")
         return bucket, key
 
 
-def version_at(address: Address, bounds: Bounds) -> Version:
+def find_version(address: Address, bounds: Bounds) -> ModelVersion:
     """Ask for the version that ``address`` names, or that its alias is now.
 
     Raises ImportModelError where the registry has none, or keeps it where coldforge can't read; EnvironmentSetupError
     where the server is not known, refuses or is silent.
     """
-    server, access = _server(), _access(address, bounds)
+    server, access = _read_server(), _make_access(address, bounds)
     if not address.revision:
-        address = _of_alias(address, server, access)
+        address = _resolve_alias(address, server, access)
     asked = urlencode({"name": address.place, "version": address.revision})
-    root = _text(_ask(f"{server}{_API}/model-versions/get-download-uri?{asked}", access), "artifact_uri")
+    root = _extract_text(
+        _query_server(f"{server}{_API}/model-versions/get-download-uri?{asked}", access), "artifact_uri"
+    )
     if match := re.fullmatch(r"runs:/(\w+)/(.*)", root):
-        run = _ask(f"{server}{_API}/runs/get?{urlencode({'run_id': match[1]})}", access)
-        root = f"{_text(run, 'run', 'info', 'artifact_uri')}/{match[2]}"
+        run = _query_server(f"{server}{_API}/runs/get?{urlencode({'run_id': match[1]})}", access)
+        root = f"{_extract_text(run, 'run', 'info', 'artifact_uri')}/{match[2]}"
     scheme = root.partition(":")[0]
     if scheme not in ("mlflow-artifacts", "s3"):
         raise ImportModelError(
-            f"MLflow keeps {address.shown} at {visible(scheme)[:20]}:, which coldforge does not read. Start its server "
+            f"MLflow keeps {address.shown} at {escape_invisible(scheme)[:20]}:, which "
+            f"coldforge does not read. Start its server "
             "with --serve-artifacts, or name the files' own address as source."
         )
-    return Version(address, root.rstrip("/"), server, access)
+    return ModelVersion(address, root.rstrip("/"), server, access)
 
 
-def _of_alias(address: Address, server: str, access: Access) -> Address:
+def _resolve_alias(address: Address, server: str, access: Access) -> Address:
     asked = urlencode({"name": address.place, "alias": address.text.rpartition("@")[2]})
-    version = _text(_ask(f"{server}{_API}/registered-models/alias?{asked}", access), "model_version", "version")
+    version = _extract_text(
+        _query_server(f"{server}{_API}/registered-models/alias?{asked}", access), "model_version", "version"
+    )
     try:
         return parse_address(f"mlflow:/models:/{address.place}/{version}")
     except ValueError:
         raise EnvironmentSetupError(f"MLflow does not say which version {address.shown} is.") from None
 
 
-def _server() -> str:
+def _read_server() -> str:
     server = os.environ.get("MLFLOW_TRACKING_URI", "").rstrip("/")
     try:
         parts = urlsplit(server)
@@ -133,7 +140,7 @@ def _server() -> str:
     return server
 
 
-def _access(address: Address, bounds: Bounds) -> Access:
+def _make_access(address: Address, bounds: Bounds) -> Access:
     """Return the access to the server; one on this machine may be asked without encryption: nobody is in between."""
     hint = "Set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
     user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
@@ -141,20 +148,20 @@ def _access(address: Address, bounds: Bounds) -> Access:
     if token := os.environ.get("MLFLOW_TRACKING_TOKEN"):
         headers = {"Authorization": f"Bearer {token}"}
     elif user and password:
-        headers = basic(user, password)
+        headers = make_basic_auth(user, password)
     return Access(address.shown, hint, headers, plain_loopback=True, bounds=bounds)
 
 
-def _ask(url: str, access: Access) -> dict[str, Any]:
+def _query_server(url: str, access: Access) -> dict[str, Any]:
     def explain(status: int, _headers: Message) -> ImportModelError | None:
         why = f"MLflow has no {access.what}. Look at the model's page there for its versions."
         return ImportModelError(why) if status in (400, 404) else None
 
-    answer = json_at(url, replace(access, explain=explain))
+    answer = fetch_json(url, replace(access, explain=explain))
     return answer if isinstance(answer, dict) else {}
 
 
-def _text(found: Any, *keys: str) -> str:
+def _extract_text(found: Any, *keys: str) -> str:
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     if not isinstance(found, str) or not found.isprintable():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError, ImportModelError
-from builder.base.files import locked, replacing_file, scratch, write_file
+from builder.base.files import lock_target, replace_file, scratch_folder, write_file
 
 SHA256 = "[model].sha256"
 """The key of the spec that pins the model."""
@@ -39,7 +39,7 @@ class Store:
     root: Path
 
     @contextmanager
-    def written(self) -> Iterator[None]:
+    def translate_disk_errors(self) -> Iterator[None]:
         """Turn what the disk refuses while the block writes here into an EnvironmentSetupError, or a DiskError."""
         try:
             yield
@@ -48,54 +48,54 @@ class Store:
                 f"{self.root} cannot be written: {error.strerror}. Free some space there, or make it writable."
             ) from error
 
-    def place(self, digest: str, name: str) -> Path:
+    def make_path(self, digest: str, name: str) -> Path:
         """Return the place of a file or folder of that digest (hex)."""
         return self.root / digest / name
 
-    def kept(self, sha256: str, name: str) -> Path | None:
+    def find_file(self, sha256: str, name: str) -> Path | None:
         """Return the file of that digest, if it is there and still has its bytes."""
-        path = self.place(sha256, name)
+        path = self.make_path(sha256, name)
         try:
             return path if path.is_file() and file_digest(path) == sha256 else None
         except OSError:
             return None
 
     @contextmanager
-    def download(self, address: str) -> Iterator[Path]:
+    def lock_download(self, address: str) -> Iterator[Path]:
         """Yield the file to fetch ``address`` into, which no other process does meanwhile. It stays after the block."""
-        path = self.root / "downloads" / _name(address)
-        with locked(path):
+        path = self.root / "downloads" / _make_name(address)
+        with lock_target(path):
             yield path
 
     @contextmanager
-    def scratch(self, address: str) -> Iterator[Path]:
+    def make_scratch(self, address: str) -> Iterator[Path]:
         """Make an empty folder for the files of ``address``, which is gone when the block ends."""
-        with scratch(self.root / "downloads" / f"{_name(address)}-folder") as folder:
+        with scratch_folder(self.root / "downloads" / f"{_make_name(address)}-folder") as folder:
             yield folder
 
-    def keep(self, fetched: Path, sha256: str, name: str) -> Path:
+    def keep_file(self, fetched: Path, sha256: str, name: str) -> Path:
         """Move a whole file to its place. Raises DiskError."""
-        kept = self.place(sha256, name)
-        with replacing_file(kept) as fresh:
+        kept = self.make_path(sha256, name)
+        with replace_file(kept) as fresh:
             fetched.replace(fresh)
         return kept
 
-    def recorded(self, address: str) -> str | None:
+    def read_digest(self, address: str) -> str | None:
         """Return the digest (hex) of what ``address`` gave when it was fetched; None where that is not known."""
         try:
-            record = json.loads(self._record(address).read_text())
+            record = json.loads(self._make_record_path(address).read_text())
             digest = record["digest"] if record["address"] == address else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return digest if isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) else None
 
-    def record(self, address: str, digest: str) -> None:
+    def record_digest(self, address: str, digest: str) -> None:
         """Keep the digest for ``recorded``. ``address`` must have nothing secret. Raises DiskError."""
-        write_file(self._record(address), json.dumps({"address": address, "digest": digest}, indent=1) + "\n")
+        write_file(self._make_record_path(address), json.dumps({"address": address, "digest": digest}, indent=1) + "\n")
 
-    def _record(self, address: str) -> Path:
-        return self.root / "revisions" / f"{_name(address)}.json"
+    def _make_record_path(self, address: str) -> Path:
+        return self.root / "revisions" / f"{_make_name(address)}.json"
 
 
-def _name(address: str) -> str:
+def _make_name(address: str) -> str:
     return hashlib.sha256(address.encode()).hexdigest()[:32]

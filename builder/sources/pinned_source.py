@@ -11,37 +11,37 @@ from builder.config import Source
 from builder.config.address import Address, parse_address
 from builder.config.rules import guess_format
 from builder.sources import mlflow
-from builder.sources.fetch_model import fetch, fixed_address, model_in_archive
-from builder.sources.folder_models import ITSELF, choose
+from builder.sources.fetch_model import fetch_archived_model, fetch_model, resolve_address
+from builder.sources.folder_models import ITSELF, choose_model
 from builder.sources.locate import MODELS
 from builder.sources.model_store import Store
-from builder.sources.transfer import USUAL, Bounds, Show, unseen
+from builder.sources.transfer import USUAL, Bounds, Show, no_progress
 
 
-def find(text: str, cache: Path, show: Show = unseen, bounds: Bounds = USUAL) -> tuple[Source, Path]:
+def find_source(text: str, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL) -> tuple[Source, Path]:
     """Return the source at the address ``text``, and the model itself: a file or a folder in ``cache``.
 
     Raises UsageError for an address that is not valid, ImportModelError where there is no model, or no single one, and
     EnvironmentSetupError where it can't be fetched.
     """
     try:
-        address = fixed_address(parse_address(text), bounds)
+        address = resolve_address(parse_address(text), bounds)
     except ValueError as error:
         raise UsageError(f"the address {error}.") from None
     store = Store(cache / MODELS)
-    source = _source(address, store, show, bounds)
-    found = fetch(source, store, show, bounds)
+    source = _make_source(address, store, show, bounds)
+    found = fetch_model(source, store, show, bounds)
     return replace(source, sha256=found.sha256), found.path
 
 
-def _source(address: Address, store: Store, show: Show, bounds: Bounds) -> Source:
+def _make_source(address: Address, store: Store, show: Show, bounds: Bounds) -> Source:
     file, source = None, Source("saved_model", None, address=address)
     if address.kind == "mlflow":
-        file = choose(mlflow.version_at(address, bounds).names(), None, address.shown)
+        file = choose_model(mlflow.find_version(address, bounds).list_files(), None, address.shown)
         if file == ITSELF:
             raise ImportModelError(f"{address.shown} is a SavedModel by itself. Log it into a folder of the version.")
     elif address.is_archive:
-        _, inside = model_in_archive(source, store, show, bounds)
+        _, inside = fetch_archived_model(source, store, show, bounds)
         file = inside if guess_format(inside) else None
     form = guess_format(file or address.path) or ("saved_model" if file or address.is_archive else None)
     if form is None:

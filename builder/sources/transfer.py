@@ -25,7 +25,7 @@ class BrokenOffError(Exception):
 
 
 @contextmanager
-def ask_once(what: str) -> Iterator[None]:
+def explain_break(what: str) -> Iterator[None]:
     """Make a BrokenOffError in the block one that a person reads. ``what`` is asked for."""
     try:
         yield
@@ -71,12 +71,12 @@ It and ``Piece.read`` raise BrokenOffError for what may be tried again.
 
 
 @contextmanager
-def unseen(_what: str, _total: int | None, _done: int) -> Iterator[Callable[[int], None]]:
+def no_progress(_what: str, _total: int | None, _done: int) -> Iterator[Callable[[int], None]]:
     """Show nothing; a Show where nobody watches."""
     yield lambda count: None
 
 
-def transfer(open_at: Open, target: Path, what: str, bounds: Bounds, show: Show = unseen) -> None:
+def transfer_file(open_at: Open, target: Path, what: str, bounds: Bounds, show: Show = no_progress) -> None:
     """Fetch all of what ``open_at`` opens into the file ``target``. ``what`` names it in messages.
 
     What was there of it when an earlier call ended is not fetched again. Raises ImportModelError for more than
@@ -84,16 +84,16 @@ def transfer(open_at: Open, target: Path, what: str, bounds: Bounds, show: Show 
     """
     failed = 0
     for _ in range(MOST_PIECES):
-        have, mark = _there(target)
+        have, mark = _measure_partial(target)
         try:
             with open_at(have, mark) as piece:
-                _take(piece, target, what, bounds, show)
+                _append_piece(piece, target, what, bounds, show)
             return
         except ImportModelError:
-            discard(target)
+            discard_download(target)
             raise
         except BrokenOffError as error:
-            failed = 1 if _there(target)[0] > have else failed + 1
+            failed = 1 if _measure_partial(target)[0] > have else failed + 1
             if failed >= bounds.attempts:
                 last = error
                 break
@@ -104,19 +104,19 @@ def transfer(open_at: Open, target: Path, what: str, bounds: Bounds, show: Show 
     ) from last
 
 
-def discard(target: Path) -> None:
+def discard_download(target: Path) -> None:
     """Forget what was fetched to ``target``."""
-    for path in (target, _mark_of(target)):
+    for path in (target, _make_mark_path(target)):
         path.unlink(missing_ok=True)
 
 
-def _take(piece: Piece, target: Path, what: str, bounds: Bounds, show: Show) -> None:
+def _append_piece(piece: Piece, target: Path, what: str, bounds: Bounds, show: Show) -> None:
     if piece.total is not None and piece.total > bounds.bytes:
-        raise _too_large(what, bounds)
+        raise _make_size_error(what, bounds)
     with disk_errors(target.parent):
         if piece.start == 0:
             target.write_bytes(b"")
-            _mark_of(target).write_text(json.dumps(piece.mark))
+            _make_mark_path(target).write_text(json.dumps(piece.mark))
         _require_room(piece, target, what)
         file = target.open("ab")
     size, pace = piece.start, _Pace(bounds)
@@ -124,11 +124,11 @@ def _take(piece: Piece, target: Path, what: str, bounds: Bounds, show: Show) -> 
         while chunk := piece.read(CHUNK):
             size += len(chunk)
             if size > bounds.bytes:
-                raise _too_large(what, bounds)
+                raise _make_size_error(what, bounds)
             with disk_errors(target.parent):
                 file.write(chunk)
             advance(len(chunk))
-            pace.require(len(chunk))
+            pace.require_speed(len(chunk))
         if piece.total is not None and size != piece.total:
             raise BrokenOffError(f"the connection ended after {size:,} of {piece.total:,} bytes")
 
@@ -139,7 +139,7 @@ class _Pace:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds, self._began, self._came = bounds, time.monotonic(), 0
 
-    def require(self, count: int) -> None:
+    def require_speed(self, count: int) -> None:
         self._came += count
         seconds = time.monotonic() - self._began
         if seconds < self._bounds.window:
@@ -149,16 +149,16 @@ class _Pace:
         self._began, self._came = time.monotonic(), 0
 
 
-def _there(target: Path) -> tuple[int, str]:
+def _measure_partial(target: Path) -> tuple[int, str]:
     """Return how many bytes of the file are there, and their mark; none where they have no mark to go on with."""
     try:
-        mark = json.loads(_mark_of(target).read_text())
+        mark = json.loads(_make_mark_path(target).read_text())
         return (target.stat().st_size, mark) if mark and isinstance(mark, str) else (0, "")
     except (OSError, ValueError):
         return 0, ""
 
 
-def _mark_of(target: Path) -> Path:
+def _make_mark_path(target: Path) -> Path:
     return target.with_name(f"{target.name}.mark")
 
 
@@ -171,5 +171,5 @@ def _require_room(piece: Piece, target: Path, what: str) -> None:
         )
 
 
-def _too_large(what: str, bounds: Bounds) -> ImportModelError:
+def _make_size_error(what: str, bounds: Bounds) -> ImportModelError:
     return ImportModelError(f"{what} has more than {bounds.bytes:,} bytes, which no function can hold.")

@@ -55,7 +55,7 @@ class OutputAgreement:
     exact: bool  # integers and booleans must be equal
     absolute: float
     relative: float
-    sensitivity: float  # of TensorFlow's own answer, as a share of a case's largest magnitude; see ``agree``
+    sensitivity: float  # of TensorFlow's own answer, as a share of a case's largest magnitude; see ``compare_output``
     elements: int  # over all cases
     beyond: int  # elements outside the tolerance
     max_absolute: float
@@ -71,14 +71,14 @@ class OutputAgreement:
     def passed(self) -> bool:
         return not self.beyond and not self.top1_wrong
 
-    def rule(self, answer: str) -> str:
+    def describe_rule(self, answer: str) -> str:
         """What is allowed, in words; ``answer`` stands for the magnitude of an element of TensorFlow's."""
         share = allowed_sensitivity(self.sensitivity)
         return f"{self.absolute:g} + {self.relative:g} × {answer}" + (f" + {share:.1g} × max {answer}" if share else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The result for JSON. A value that JSON has no number for (nan, infinities) becomes a string."""
-        cleaned: dict[str, Any] = jsonable(asdict(self) | {"passed": self.passed})
+        cleaned: dict[str, Any] = make_jsonable(asdict(self) | {"passed": self.passed})
         return cleaned
 
 
@@ -86,12 +86,12 @@ MAP_SHARE = 0.001
 """Of the pixels of a class map, how many may have another class: those where two are as good, but for the last bits."""
 
 
-def spare(kind: OutputKind, dtype: str, elements: int) -> int:
+def count_tolerated(kind: OutputKind, dtype: str, elements: int) -> int:
     """Of the ``elements`` of a case, how many may be off: of a class map MAP_SHARE, of any other output none."""
     return int(MAP_SHARE * elements) if kind == "segmentation" and not dtype.startswith("float") else 0
 
 
-def agree(
+def compare_output(
     output: str,
     fetch: TensorSpec,
     kind: OutputKind,
@@ -116,15 +116,15 @@ def agree(
     constant = True
     for case, ours, theirs in answers:
         cases += 1
-        error, allowed = errors(ours, theirs, tolerance, allowed_sensitivity(sensitivity))
+        error, allowed = measure_errors(ours, theirs, tolerance, allowed_sensitivity(sensitivity))
         elements += error.size
         off = int(np.count_nonzero(~(error <= allowed)))  # also where either is no number
-        if off > spare(kind, fetch.dtype, error.size):
+        if off > count_tolerated(kind, fetch.dtype, error.size):
             beyond += off
         if first is None:
             first = theirs
         else:
-            constant = constant and _alike(theirs, first, tolerance)
+            constant = constant and _is_alike(theirs, first, tolerance)
         if error.size == 0:
             continue
         max_absolute = max(max_absolute, float(error.max()))
@@ -143,7 +143,7 @@ def agree(
                 float(allowed[index]),
             )
         if kind == "classification" and fetch.shape and fetch.shape[-1] > 1:
-            row_count, tie_count, texts = _top1(case, ours, theirs, allowed)
+            row_count, tie_count, texts = _compare_top1(case, ours, theirs, allowed)
             rows, ties, wrong = rows + row_count, ties + tie_count, wrong + len(texts)
             example = example or next(iter(texts), "")
     return OutputAgreement(
@@ -168,14 +168,14 @@ def agree(
     )
 
 
-def _alike(one: Array, other: Array, tolerance: Tolerance) -> bool:
+def _is_alike(one: Array, other: Array, tolerance: Tolerance) -> bool:
     if one.shape != other.shape:
         return False
-    spread, allowed = errors(one, other, tolerance)
+    spread, allowed = measure_errors(one, other, tolerance)
     return bool(np.all(spread <= allowed))
 
 
-def errors(ours: Array, theirs: Array, tolerance: Tolerance, share: float = 0.0) -> tuple[Array, Array]:
+def measure_errors(ours: Array, theirs: Array, tolerance: Tolerance, share: float = 0.0) -> tuple[Array, Array]:
     """|ours - theirs| and what is allowed of it, elementwise, as float64. NaN against a number is infinite.
 
     ``share``: of the largest finite magnitude in ``theirs``, allowed for every element besides the tolerance.
@@ -212,7 +212,7 @@ def _max_relative(error: Array, theirs: Array, floor: float) -> float:
         return float((error[counted] / magnitude[counted]).max())
 
 
-def _top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, int, list[str]]:
+def _compare_top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, int, list[str]]:
     """Rows compared, ties among them, and a sentence for each row whose highest class is another."""
     classes = theirs.shape[-1]
     a, b = ours.reshape(-1, classes), theirs.reshape(-1, classes)
@@ -233,12 +233,12 @@ def _top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, i
     return rows, ties, texts
 
 
-def jsonable(value: Any) -> Any:
+def make_jsonable(value: Any) -> Any:
     """``value`` with a string for each number that JSON has none for (nan, infinities)."""
     if isinstance(value, dict):
-        return {key: jsonable(entry) for key, entry in value.items()}
+        return {key: make_jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [jsonable(entry) for entry in value]
+        return [make_jsonable(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -24,7 +24,7 @@ def description_failures(
         if told.get("batch") != variant.batch:
             return  # of further batches it only says that they are there
         try:
-            told = _told(told, variant)
+            told = _select_variant(told, variant)
         except (AttributeError, LookupError, TypeError):
             told = {}
     for key, specs in (("feeds", feeds), ("fetches", fetches)):
@@ -34,7 +34,7 @@ def description_failures(
             yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
 
 
-def _told(told: dict[str, Any], variant: Variant) -> dict[str, Any]:
+def _select_variant(told: dict[str, Any], variant: Variant) -> dict[str, Any]:
     """What a description says of one variant; nothing, where it does not have it."""
     if variant.of:
         told = next((one for one in told.get("signatures", []) if one["signature"] == variant.of), {})

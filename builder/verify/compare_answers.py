@@ -14,11 +14,11 @@ from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.samples.golden_inputs import is_photograph
 from builder.importers.samples.user_samples import is_sample
-from builder.verify.agreement import OutputAgreement, agree
+from builder.verify.agreement import OutputAgreement, compare_output
 from builder.verify.check_description import description_failures
-from builder.verify.expected_answers import Expected, open_expected, widened
-from builder.verify.golden import Golden
-from builder.verify.probe_client import Examination, Watch, examine, unwatched
+from builder.verify.expected_answers import ExpectedAnswers, open_expected, widen_tolerance
+from builder.verify.golden import GoldenFile
+from builder.verify.probe_client import Examination, Watch, examine_library, no_progress
 from builder.verify.rounding import Rounding
 from builder.verify.target_runner import HERE, Machine
 from builder.verify.verification import Verification
@@ -30,7 +30,7 @@ Answers = Mapping[str, Sequence[NDArray[np.uint8]]]
 """The bytes of each fetch, in the graph's order, by case."""
 
 
-def verify(
+def verify_library(
     library: Path,
     graph: FrozenGraph,
     spec: ModelSpec,
@@ -38,41 +38,41 @@ def verify(
     rounding: Rounding | None = None,
     *,
     variant: Variant | None = None,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
 ) -> Verification:
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
     Every case is run three times (twice in a row, then in reverse order from unaligned buffers), the first
     also through the flat ``run()``, and bad calls must be refused. Of a graph with state the cases are one sequence
     of calls, which ``builder.verify.probe`` repeats. All in a child process. ``machine``: what runs
-    the library; an emulated one runs less (see ``builder.verify.probe.examine``), and none at all gives a
+    the library; an emulated one runs less (see ``builder.verify.probe.run_examination``), and none at all gives a
     verification without cases whose only warning says so. ``rounding``: of the library's weights, if they are.
     ``variant``: which program of the library is of this graph, if not the first. ``watch``: as ``examine`` has it.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
-    file does not fit the graph; a disagreement is no error here: see ``builder.verify.failure_report.require``.
+    file does not fit the graph; a disagreement is no error here: see ``builder.verify.failure_report.require_passed``.
     """
     if machine.missing:
         unverified = f"the library was built and audited, but NOT RUN: {machine.missing}"
         return Verification(library.name, (), (), (), (unverified,), "")
     with open_expected(graph, spec, rounding) as expected:
-        found = examine(library, graph, expected.cases, machine, variant, watch)
-        return judge(library.name, expected, found, machine, variant)
+        found = examine_library(library, graph, expected.cases, machine, variant, watch)
+        return judge_answers(library.name, expected, found, machine, variant)
 
 
-def judge(
+def judge_answers(
     library: str,
-    expected: Expected,
+    expected: ExpectedAnswers,
     found: Examination,
     machine: Machine = HERE,
     variant: Variant | None = None,
 ) -> Verification:
     """The verification of what was ``found`` when ``library``, a file's name, was run on (some of) the cases."""
     cases = tuple(found.answers)
-    rows, same = _agreements(expected, found.answers)
+    rows, same = _compare_outputs(expected, found.answers)
     warnings = [*expected.warnings]
     warnings += [f"golden input {case} decides nothing: {why}" for case, why in expected.golden.undecided.items()]
-    warnings += _warnings(rows, cases)
-    warnings += _photograph_warnings(expected, rows, list(filter(is_photograph, cases)))
+    warnings += _list_warnings(rows, cases)
+    warnings += _list_photograph_warnings(expected, rows, list(filter(is_photograph, cases)))
     if len(cases) < len(expected.cases):
         warnings.append(f"only {len(cases)} of {len(expected.cases)} golden inputs were run: {machine.name} is slow")
     if expected.rounding and expected.rounding.warning:
@@ -81,20 +81,20 @@ def judge(
     return Verification(library, cases, rows, failures, tuple(warnings), machine.name, same_weights=same)
 
 
-def _agreements(
-    expected: Expected, answers: Answers
+def _compare_outputs(
+    expected: ExpectedAnswers, answers: Answers
 ) -> tuple[tuple[OutputAgreement, ...], tuple[OutputAgreement, ...]]:
     """Against TensorFlow's answers, and against those with the library's own weights where it has others."""
     cases = tuple(answers)
 
-    def rows(theirs: Golden, share: float = 0.0, exact: bool = True) -> Iterator[OutputAgreement]:
+    def rows(theirs: GoldenFile, share: float = 0.0, exact: bool = True) -> Iterator[OutputAgreement]:
         for output in expected.outputs:
             fetch = output.fetch
             if not exact and not fetch.dtype.startswith("float"):
                 continue  # a class's number, say, which other weights may well change
-            tolerance = widened(output.tolerance, share, theirs, cases, fetch)
-            pairs = _pairs(theirs, answers, output.number, fetch)
-            yield agree(output.name, fetch, output.kind, tolerance, pairs, output.sensitivity)
+            tolerance = widen_tolerance(output.tolerance, share, theirs, cases, fetch)
+            pairs = _pair_answers(theirs, answers, output.number, fetch)
+            yield compare_output(output.name, fetch, output.kind, tolerance, pairs, output.sensitivity)
 
     rounding = expected.rounding
     if rounding is None:
@@ -103,9 +103,11 @@ def _agreements(
     return coarse, tuple(rows(expected.same, rounding.same_share)) if expected.same else ()
 
 
-def _pairs(golden: Golden, answers: Answers, number: int, fetch: TensorSpec) -> Iterator[tuple[str, Array, Array]]:
+def _pair_answers(
+    golden: GoldenFile, answers: Answers, number: int, fetch: TensorSpec
+) -> Iterator[tuple[str, Array, Array]]:
     for case, fetches in answers.items():
-        raw, theirs = fetches[number], golden.fetch(case, fetch.name)
+        raw, theirs = fetches[number], golden.read_fetch(case, fetch.name)
         if fetch.dynamic:
             if tuple(fetches[number + 1].view(np.int32)) != theirs.shape:
                 continue  # the next fetch, which says how large this one is, disagrees
@@ -118,7 +120,7 @@ def _pairs(golden: Golden, answers: Answers, number: int, fetch: TensorSpec) -> 
             yield case, raw.view(fetch.dtype).reshape(theirs.shape), theirs
 
 
-def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:
+def _list_warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterator[str]:
     if len(cases) == 1:
         yield "there is only one golden input: one agreeing answer proves little"
         return
@@ -133,8 +135,8 @@ def _warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> Iterat
             )
 
 
-def _photograph_warnings(
-    expected: Expected, rows: Sequence[OutputAgreement], photographs: Sequence[str]
+def _list_photograph_warnings(
+    expected: ExpectedAnswers, rows: Sequence[OutputAgreement], photographs: Sequence[str]
 ) -> Iterator[str]:
     """Warn of outputs that TensorFlow gives nearly the same for all photographs, as it does where scaling is wrong."""
     constant = {row.output for row in rows if row.constant}
@@ -142,7 +144,7 @@ def _photograph_warnings(
         fetch = output.fetch
         if output.name in constant or fetch.dynamic or not fetch.dtype.startswith("float"):
             continue
-        answers = np.stack([expected.golden.fetch(case, fetch.name) for case in photographs])
+        answers = np.stack([expected.golden.read_fetch(case, fetch.name) for case in photographs])
         if np.ptp(answers, axis=0).max(initial=0) < _ALIKE * np.abs(answers).max(initial=0):
             yield (
                 f"output {output.name} is nearly the same for all {len(photographs)} photographs: if images of several "

@@ -14,7 +14,7 @@ from builder.config import ModelSpec, OutputKind, Tolerance
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
 from builder.verify.agreement import allowed_sensitivity
-from builder.verify.golden import Golden
+from builder.verify.golden import GoldenFile
 from builder.verify.rounding import Rounding
 
 
@@ -35,7 +35,7 @@ class ExpectedOutput:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedAnswers:
     """The golden inputs of a graph and TensorFlow's answers to them, open.
 
     ``same``: its answers with the weights rounded as the library's are, where they are, and it can say.
@@ -45,9 +45,9 @@ class Expected:
     feeds: tuple[TensorSpec, ...]
     fetches: tuple[TensorSpec, ...]
     outputs: tuple[ExpectedOutput, ...]
-    golden: Golden
+    golden: GoldenFile
     rounding: Rounding | None = None
-    same: Golden | None = None
+    same: GoldenFile | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -57,13 +57,13 @@ class Expected:
 
     def feeds_of(self, case: str) -> list[Array]:
         """The feeds of ``case`` in the graph's order."""
-        return [self.golden.feed(case, port.name) for port in self.feeds]
+        return [self.golden.read_feed(case, port.name) for port in self.feeds]
 
     def answers_of(self, case: str) -> list[Array]:
         """TensorFlow's answers to ``case`` in the graph's order, with the library's own rounding where known."""
-        return [(self.same or self.golden).fetch(case, port.name) for port in self.fetches]
+        return [(self.same or self.golden).read_fetch(case, port.name) for port in self.fetches]
 
-    def closest(self) -> tuple[ExpectedOutput, ...]:
+    def merge_tolerances(self) -> tuple[ExpectedOutput, ...]:
         """The outputs with one tolerance for all cases, in which everything is that is allowed against ``answers_of``.
 
         Their ``sensitivity`` is 0.
@@ -73,13 +73,13 @@ class Expected:
             share = allowed_sensitivity(output.sensitivity)
             if self.rounding:
                 share += self.rounding.same_share if self.same else self.rounding.share
-            tolerance = widened(output.tolerance, share, self.same or self.golden, self.cases, output.fetch)
+            tolerance = widen_tolerance(output.tolerance, share, self.same or self.golden, self.cases, output.fetch)
             found.append(replace(output, tolerance=tolerance, sensitivity=0.0))
         return tuple(found)
 
 
 @contextmanager
-def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Iterator[Expected]:
+def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Iterator[ExpectedAnswers]:
     """The golden file of ``graph``, checked; ``rounding``: of the weights of the library that is to answer.
 
     Raises VerifyError when a golden file cannot be read or does not fit the graph, and for an output of ``spec`` whose
@@ -87,40 +87,42 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
     """
     feeds = tuple(port.spec for port in graph.feeds)
     fetches = tuple(port.spec for port in graph.fetches)
-    outputs = outputs_of(spec, fetches)
+    outputs = list_outputs(spec, fetches)
     with ExitStack() as stack:
-        golden = stack.enter_context(Golden.open(graph.golden_path))
+        golden = stack.enter_context(GoldenFile.open(graph.golden_path))
         golden.require_fits(feeds, fetches)
-        outputs = tuple(_with_sensitivity(o, golden) if o.tolerance == Tolerance() else o for o in outputs)
+        outputs = tuple(_add_sensitivity(o, golden) if o.tolerance == Tolerance() else o for o in outputs)
         known = rounding.golden if rounding else None
-        same = stack.enter_context(Golden.open(known)) if known else None
-        yield Expected(feeds, fetches, outputs, golden, rounding, same, warnings=graph.warnings)
+        same = stack.enter_context(GoldenFile.open(known)) if known else None
+        yield ExpectedAnswers(feeds, fetches, outputs, golden, rounding, same, warnings=graph.warnings)
 
 
-def _with_sensitivity(output: ExpectedOutput, golden: Golden) -> ExpectedOutput:
+def _add_sensitivity(output: ExpectedOutput, golden: GoldenFile) -> ExpectedOutput:
     name = output.fetch.name
-    tolerance = widened(output.tolerance, golden.rounding(name), golden, golden.cases, output.fetch)
-    return replace(output, sensitivity=golden.sensitivity(name), tolerance=tolerance)
+    tolerance = widen_tolerance(output.tolerance, golden.read_rounding(name), golden, golden.cases, output.fetch)
+    return replace(output, sensitivity=golden.read_sensitivity(name), tolerance=tolerance)
 
 
-def widened(tolerance: Tolerance, share: float, golden: Golden, cases: tuple[str, ...], fetch: TensorSpec) -> Tolerance:
+def widen_tolerance(
+    tolerance: Tolerance, share: float, golden: GoldenFile, cases: tuple[str, ...], fetch: TensorSpec
+) -> Tolerance:
     """``tolerance`` and ``share`` of the largest finite magnitude of TensorFlow's answers to all ``cases``."""
     if not share:
         return tolerance
-    values = (np.abs(golden.fetch(case, fetch.name).astype(np.float64)) for case in cases)
+    values = (np.abs(golden.read_fetch(case, fetch.name).astype(np.float64)) for case in cases)
     largest = max((float(v[np.isfinite(v)].max(initial=0.0)) for v in values), default=0.0)
     return Tolerance(tolerance.absolute + share * largest, tolerance.relative)
 
 
-def outputs_of(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> tuple[ExpectedOutput, ...]:
+def list_outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> tuple[ExpectedOutput, ...]:
     """Each output of the spec, then each fetch that it does not name.
 
     Raises VerifyError for an output whose fetch is not among ``fetches``.
     """
-    return tuple(_outputs(spec, fetches))
+    return tuple(_iterate_outputs(spec, fetches))
 
 
-def _outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> Iterator[ExpectedOutput]:
+def _iterate_outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> Iterator[ExpectedOutput]:
     numbers = {fetch.name: number for number, fetch in enumerate(fetches)}
     used = set()
     for output in spec.outputs:

@@ -10,13 +10,15 @@ from builder.verify.agreement import OutputAgreement
 from builder.verify.verification import UNLIKE_TENSORFLOW, Verification
 
 
-def require(verification: Verification) -> None:
+def require_passed(verification: Verification) -> None:
     """Raises VerifyError naming, for every output that disagrees, the worst element and its case."""
     if verification.passed:
         return
-    lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _disagreement(row)]
+    lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _describe_disagreement(row)]
     same = "with the same rounded weights, "
-    lines += [f"  {same}{text}" for row in verification.same_weights if not row.passed for text in _disagreement(row)]
+    lines += [
+        f"  {same}{text}" for row in verification.same_weights if not row.passed for text in _describe_disagreement(row)
+    ]
     lines += [f"  {verification.library} misbehaves: {text}." for text in verification.failures]
     advice = "Nothing was packed. This is a bug in coldforge: report it with the model's build folder."
     if not all(row.passed for row in (*verification.outputs, *verification.same_weights)):
@@ -42,7 +44,7 @@ def require(verification: Verification) -> None:
     raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
 
 
-def reason(verification: Verification) -> str:
+def explain_failure(verification: Verification) -> str:
     """In a few words, why it did not pass: the output that is furthest off. Empty where it passed."""
     for row in (*verification.same_weights, *verification.outputs):
         if row.beyond and row.worst:
@@ -52,11 +54,11 @@ def reason(verification: Verification) -> str:
     return f"the library misbehaves: {verification.failures[0]}" if verification.failures else ""
 
 
-def _disagreement(row: OutputAgreement) -> Iterator[str]:
+def _describe_disagreement(row: OutputAgreement) -> Iterator[str]:
     name = row.output if row.output == row.fetch else f"{row.output} (fetch {row.fetch})"
     if row.beyond and row.worst:
         worst = row.worst
-        rule = "must be equal" if row.exact else "allowed " + row.rule("|TensorFlow's|")
+        rule = "must be equal" if row.exact else "allowed " + row.describe_rule("|TensorFlow's|")
         yield (
             f"output {name}: {row.beyond:,} of {row.elements:,} elements disagree with TensorFlow ({rule}). "
             f"Worst: case {worst.case}, element {list(worst.index)}: ours {worst.ours!r}, "

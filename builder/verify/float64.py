@@ -14,7 +14,7 @@ _OTHER_NUMBERS = ("Random", "Bitcast", "Multinomial", "NextAfter", "XlaCallModul
 """Parts of the names of ops whose answer in float64 is another one, or that have their type inside."""
 
 
-def in_float64(definition: Any) -> Any | None:
+def convert_to_float64(definition: Any) -> Any | None:
     """``definition``, in place, with float64 wherever it had float32, and complex128 for complex64.
 
     None where that would be another function. TensorFlow may still lack a kernel: then it refuses to load or to run it.

@@ -20,45 +20,45 @@ from builder.base.arrays import Array, save_arrays
 from builder.base.errors import VerifyError
 from builder.base.tf import reference_session, tf
 from builder.config import ModelSpec
-from builder.importers.frameworks.framework_cases import ANSWERED, ASKED, case_of, key_of
+from builder.importers.frameworks.framework_cases import ANSWERED, ASKED, make_case_key, read_case_name
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.loaded import tensor_name
 from builder.importers.samples.golden_inputs import PROBES
 from builder.importers.stablehlo_program import NODE
-from builder.verify.agreement import OutputAgreement, agree
+from builder.verify.agreement import OutputAgreement, compare_output
 from builder.verify.expected_answers import ExpectedOutput, open_expected
-from builder.verify.golden import Golden, GoldenCase
-from builder.verify.unstable_cases import ENOUGH, doubts
+from builder.verify.golden import GoldenCase, GoldenFile
+from builder.verify.unstable_cases import ENOUGH, find_unstable_cases
 
 
-def ask(graph: FrozenGraph, folder: Path) -> None:
+def write_program_inputs(graph: FrozenGraph, folder: Path) -> None:
     """Write ASKED into ``folder``: what enters the program of ``graph`` in each golden case."""
-    definition = graph.definition()
+    definition = graph.read_definition()
     (program,) = (node for node in definition.node if node.name == MODEL_SCOPE + NODE)
     asked: dict[str, Array] = {}
     with (
         tf.Graph().as_default() as loaded,
         reference_session(loaded) as session,
-        Golden.open(graph.golden_path) as golden,
+        GoldenFile.open(graph.golden_path) as golden,
     ):
         tf.import_graph_def(definition, name="")
         entering = [loaded.get_tensor_by_name(tensor_name(name)) for name in program.input[: len(graph.feeds)]]
         for case in golden.cases:
-            found = session.run(entering, {p.tensor: golden.feed(case, p.spec.name) for p in graph.feeds})
-            asked |= {key_of(case, number): value for number, value in enumerate(found)}
+            found = session.run(entering, {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds})
+            asked |= {make_case_key(case, number): value for number, value in enumerate(found)}
     save_arrays(folder / ASKED, asked)
 
 
-def adopt(spec: ModelSpec, graph: FrozenGraph, folder: Path, framework: str) -> None:
+def adopt_answers(spec: ModelSpec, graph: FrozenGraph, folder: Path, framework: str) -> None:
     """Put the answers in ``folder``'s ANSWERED into the golden file of ``graph``.
 
     Without those to inputs on which TensorFlow's run of the program differs by rounding, of which at least ``ENOUGH``
     others have to be left. Raises VerifyError where the two disagree otherwise, or an answer is missing.
     """
-    answered = _read(folder / ANSWERED, framework)
+    answered = _read_answers(folder / ANSWERED, framework)
     with open_expected(graph, spec) as expected:
         golden = expected.golden
-        truth = _through(graph, golden, answered)
+        truth = _compute_fetches(graph, golden, answered)
         missing = [case for case in golden.cases if case not in truth and case not in PROBES]
         if missing:
             raise VerifyError(f"{framework} has no answer to the golden inputs {', '.join(missing)}.")
@@ -66,19 +66,19 @@ def adopt(spec: ModelSpec, graph: FrozenGraph, folder: Path, framework: str) -> 
         for output in expected.outputs:
             undecided |= _find_differing(output, golden, truth, framework)
         cases = {
-            case: GoldenCase({port.name: golden.feed(case, port.name) for port in expected.feeds}, fetches)
+            case: GoldenCase({port.name: golden.read_feed(case, port.name) for port in expected.feeds}, fetches)
             for case, fetches in truth.items()
             if case not in undecided
         }
         sensitivity, rounding = (
             {port.name: share(port.name) for port in expected.fetches if share(port.name)}
-            for share in (golden.sensitivity, golden.rounding)
+            for share in (golden.read_sensitivity, golden.read_rounding)
         )
-    Golden.write(graph.golden_path, cases, sensitivity, undecided, rounding)
+    GoldenFile.write(graph.golden_path, cases, sensitivity, undecided, rounding)
 
 
 def _find_differing(
-    output: ExpectedOutput, golden: Golden, truth: Mapping[str, Mapping[str, Array]], framework: str
+    output: ExpectedOutput, golden: GoldenFile, truth: Mapping[str, Mapping[str, Array]], framework: str
 ) -> dict[str, str]:
     """Find the cases in which TensorFlow's run differs from ``truth``, and say by how much.
 
@@ -87,20 +87,20 @@ def _find_differing(
     name = output.fetch.name
 
     def compare(cases: Iterable[str]) -> OutputAgreement:
-        rows = ((case, golden.fetch(case, name), truth[case][name]) for case in cases)
-        return agree(output.name, output.fetch, output.kind, output.tolerance, rows, output.sensitivity)
+        rows = ((case, golden.read_fetch(case, name), truth[case][name]) for case in cases)
+        return compare_output(output.name, output.fetch, output.kind, output.tolerance, rows, output.sensitivity)
 
     off = {case: found for case in truth if not (found := compare([case])).passed}
-    run = {case: {name: golden.fetch(case, name)} for case in off}
-    if off and (len(truth) - len(off) < ENOUGH or doubts([output], truth, run, "")):
-        raise VerifyError(_disagreement(framework, output.name, compare(truth)))
+    run = {case: {name: golden.read_fetch(case, name)} for case in off}
+    if off and (len(truth) - len(off) < ENOUGH or find_unstable_cases([output], truth, run, "")):
+        raise VerifyError(_describe_disagreement(framework, output.name, compare(truth)))
     return {
         case: f"TensorFlow's run of the program is off {framework}'s own {output.name} by {found.max_absolute:.3g}"
         for case, found in off.items()
     }
 
 
-def _disagreement(framework: str, output: str, found: Any) -> str:
+def _describe_disagreement(framework: str, output: str, found: Any) -> str:
     worst = found.worst
     where = f" (worst: {worst.case} {list(worst.index)}, {worst.ours:.6g} for {worst.theirs:.6g})" if worst else ""
     return (
@@ -109,28 +109,30 @@ def _disagreement(framework: str, output: str, found: Any) -> str:
     )
 
 
-def _read(path: Path, framework: str) -> dict[str, list[Array]]:
+def _read_answers(path: Path, framework: str) -> dict[str, list[Array]]:
     """The answers by case. Raises VerifyError."""
     cases: dict[str, list[Array]] = {}
     try:
         with np.load(path, allow_pickle=False) as file:
             for key in file.files:
-                cases.setdefault(case_of(key), []).append(file[key])
+                cases.setdefault(read_case_name(key), []).append(file[key])
     except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise VerifyError(f"{framework}'s answers cannot be read: {error}") from error
     return cases
 
 
-def _through(graph: FrozenGraph, golden: Golden, answered: dict[str, list[Array]]) -> dict[str, dict[str, Array]]:
+def _compute_fetches(
+    graph: FrozenGraph, golden: GoldenFile, answered: dict[str, list[Array]]
+) -> dict[str, dict[str, Array]]:
     """The fetches of each case that was answered, from the program's results on."""
     truth = {}
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
-        tf.import_graph_def(graph.definition(), name="")
+        tf.import_graph_def(graph.read_definition(), name="")
         results = loaded.get_operation_by_name(MODEL_SCOPE + NODE).outputs
         for case, answers in answered.items():
             if case not in golden.cases or len(answers) != len(results):
                 raise VerifyError(f"The answers to {case} are not those that were asked for.")
-            fed = {p.tensor: golden.feed(case, p.spec.name) for p in graph.feeds}
+            fed = {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds}
             for result, value in zip(results, answers, strict=True):
                 wanted, found = (f"{a.dtype.name}{list(a.shape)}" for a in (result, value))
                 if wanted != found:

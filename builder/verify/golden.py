@@ -34,7 +34,7 @@ class GoldenCase:
 
 
 @dataclass(frozen=True)
-class Golden:
+class GoldenFile:
     """The golden file at ``path``, open: arrays are read when they are asked for. ``cases`` are in the file's order."""
 
     path: Path
@@ -43,7 +43,7 @@ class Golden:
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path) -> Iterator[Golden]:
+    def open(cls, path: Path) -> Iterator[GoldenFile]:
         """Raises VerifyError when the file cannot be read."""
         try:
             arrays = np.load(path, allow_pickle=False)
@@ -80,30 +80,30 @@ class Golden:
         keys = [key for key in self._arrays if key.startswith("undecided/")]
         return {key.partition("/")[2]: str(self._arrays[key]) for key in keys}
 
-    def feed(self, case: str, name: str) -> Array:
+    def read_feed(self, case: str, name: str) -> Array:
         """What the feed ``name`` is given in ``case``: its dtype and shape."""
         return self._arrays[f"feed/{case}/{name}"]
 
-    def fetch(self, case: str, name: str) -> Array:
+    def read_fetch(self, case: str, name: str) -> Array:
         """TensorFlow's answer to ``case`` for the fetch ``name``: its dtype and shape."""
         return self._arrays[f"fetch/{case}/{name}"]
 
-    def sensitivity(self, fetch: str) -> float:
+    def read_sensitivity(self, fetch: str) -> float:
         """How far TensorFlow's answer moves when the weights and the inputs move by one unit in the last place.
 
         As a share of the largest magnitude in the answer; the greatest share of all cases. 0.0 where the file does not
         say: for integers, and answers recorded without it. See ``builder.verify.sensitivity``.
         """
-        return self._share(f"sensitivity/{fetch}")
+        return self._read_share(f"sensitivity/{fetch}")
 
-    def rounding(self, fetch: str) -> float:
+    def read_rounding(self, fetch: str) -> float:
         """How far an answer may be off since the graph itself computes in half precision.
 
         As a share of the largest magnitude over all cases; 0.0 for float32. See ``builder.verify.reference_answers``.
         """
-        return self._share(f"rounding/{fetch}")
+        return self._read_share(f"rounding/{fetch}")
 
-    def _share(self, key: str) -> float:
+    def _read_share(self, key: str) -> float:
         return float(self._arrays[key]) if key in self._arrays else 0.0
 
     def require_fits(self, feeds: Sequence[TensorSpec], fetches: Sequence[TensorSpec]) -> None:
@@ -119,8 +119,8 @@ class Golden:
         if key not in self._arrays:
             raise VerifyError(f"{self.path.name} has no {key}; delete it and build again.")
         array = self._arrays[key]
-        if array.dtype.name != port.dtype or not port.takes(array.shape):
+        if array.dtype.name != port.dtype or not port.accepts_shape(array.shape):
             raise VerifyError(
                 f"{self.path.name}: {key} is {array.dtype.name}{list(array.shape)}, the model's is "
-                f"{port.dtype}{port.says()}; delete it and build again."
+                f"{port.dtype}{port.describe_shape()}; delete it and build again."
             )

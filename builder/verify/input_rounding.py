@@ -10,7 +10,7 @@ from typing import Any
 from builder.base.tf import dtype_name
 from builder.config import WeightType
 from builder.importers.graph import FrozenGraph
-from builder.importers.rewrite import called_by, node_of, reachable
+from builder.importers.rewrite import called_by, find_reachable, node_of
 
 WHOLE = "whole"
 HALVES: tuple[WeightType, ...] = ("bfloat16", "float16")
@@ -42,7 +42,7 @@ def read_types(nodes: Sequence[Any], library: Any) -> dict[str, str]:
     found = {}
     for node in nodes:
         if node.op in ("Const", "Placeholder"):
-            own = set().union(*(readings[name] for name in reachable([node.name], passed_on)))
+            own = set().union(*(readings[name] for name in find_reachable([node.name], passed_on)))
             found[node.name] = _classify_readings(dtype_name(node.attr["dtype"].type), own)
     return {name: kind for name, kind in found.items() if kind}
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from builder.base.arrays import Array
-from builder.base.tf import loaded_graph, reference_session
+from builder.base.tf import load_graph, reference_session
 from builder.importers.graph import FrozenGraph
-from builder.importers.variables_state import assign
+from builder.importers.variables_state import assign_variables
 
 
-def inner_values(
+def compute_inner_values(
     graph: FrozenGraph, definition: Any, feeds: Mapping[str, Array], ops: Collection[str]
 ) -> dict[str, Array]:
     """The first output of each of ``ops`` that is at the top of ``definition`` and has numbers.
 
     ``definition``: the reference of ``graph``, perhaps with other constants. Variables have their first values.
     """
-    loaded = loaded_graph(definition)
+    loaded = load_graph(definition)
     with reference_session(loaded) as session:
-        assign(loaded, session, graph.first_state())
+        assign_variables(loaded, session, graph.first_state())
         known = {op.name: op.outputs[0] for op in loaded.get_operations() if op.name in set(ops) and op.outputs}
         wanted = {name: tensor for name, tensor in known.items() if tensor.dtype.is_floating or tensor.dtype.is_integer}
         found = session.run(wanted, {port.tensor: feeds[port.spec.name] for port in graph.feeds})

@@ -19,13 +19,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from builder.base.sandbox import Kernel, Limits, privileges
-from builder.base.sandbox.confinement import confine
+from builder.base.sandbox import KernelFeatures, ProcessLimits, privileges
+from builder.base.sandbox.confinement import confine_process
 from builder.compiler.abi import CF_ERR_ARGUMENT, CF_ERR_RANGE, CF_OK, status_name
 from builder.compiler.weights_file import FILE as WEIGHTS
-from builder.verify.golden import Golden
+from builder.verify.golden import GoldenFile
 from builder.verify.library.abi_client import LoadedLibrary, Refused
-from builder.verify.library.guarded_buffers import POISONS, Buffer, Bytes, Slot
+from builder.verify.library.guarded_buffers import POISONS, BufferSlot, Bytes, GuardedBuffer
 from builder.verify.library.remote_library import RemoteLibrary
 
 Library = LoadedLibrary | RemoteLibrary
@@ -38,14 +38,14 @@ class Runner(Protocol):
     """Runs a library, or stands for one: ``run`` and ``flat`` of LoadedLibrary."""
 
     def run(
-        self, model: int, feeds: Sequence[Slot], fetches: Sequence[Slot], counts: tuple[int, int]
+        self, model: int, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot], counts: tuple[int, int]
     ) -> tuple[int, str]: ...
 
-    def flat(self, feeds: Sequence[Slot], fetches: Sequence[Slot]) -> int: ...
+    def run_flat(self, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot]) -> int: ...
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelUnderTest:
     """An opened model, and the names and sizes (bytes) of its tensors."""
 
     library: Runner
@@ -54,18 +54,18 @@ class Model:
     fetches: list[dict[str, Any]]
 
 
-def answer(
-    model: Model, flat: bool, case: str, feeds: list[Bytes], poison: int, offset: int
+def run_case(
+    model: ModelUnderTest, flat: bool, case: str, feeds: list[Bytes], poison: int, offset: int
 ) -> tuple[list[Bytes], list[str]]:
     """One inference from buffers ``offset`` bytes off alignment: the fetches' bytes, and what went wrong.
 
     ``flat`` calls run(). Raises Refused when the library says it failed.
     """
-    inputs = [Buffer.of(data, offset) for data in feeds]
-    outputs = [Buffer.of(np.full(f["bytes"], poison, np.uint8), offset) for f in model.fetches]
-    slots = [Slot(b, b.size) for b in inputs], [Slot(b, b.size) for b in outputs]
+    inputs = [GuardedBuffer.from_data(data, offset) for data in feeds]
+    outputs = [GuardedBuffer.from_data(np.full(f["bytes"], poison, np.uint8), offset) for f in model.fetches]
+    slots = [BufferSlot(b, b.size) for b in inputs], [BufferSlot(b, b.size) for b in outputs]
     if flat:
-        status, why = model.library.flat(*slots), ""
+        status, why = model.library.run_flat(*slots), ""
     else:
         status, why = model.library.run(model.opened, *slots, (len(inputs), len(outputs)))
     if status != CF_OK:
@@ -81,7 +81,9 @@ def answer(
     return [buffer.data.copy() for buffer in outputs], problems
 
 
-def differences(model: Model, case: str, how: str, first: list[Bytes], second: list[Bytes]) -> Iterator[str]:
+def find_differences(
+    model: ModelUnderTest, case: str, how: str, first: list[Bytes], second: list[Bytes]
+) -> Iterator[str]:
     for port, a, b in zip(model.fetches, first, second, strict=True):
         changed = a != b
         if not changed.any():
@@ -114,7 +116,7 @@ class BadCall:
         return CF_ERR_RANGE if self.field == "index" else CF_ERR_ARGUMENT
 
 
-def bad_calls(model: Model) -> Iterator[BadCall]:
+def make_bad_calls(model: ModelUnderTest) -> Iterator[BadCall]:
     """Every size off by one both ways, every pointer null, both counts off by one both ways, an index beyond either end
     of each range.
     """
@@ -134,20 +136,20 @@ def bad_calls(model: Model) -> Iterator[BadCall]:
             yield BadCall(text, "index", number, element=element, index=index)
 
 
-def refusal(model: Model, feeds: list[Bytes], call: BadCall) -> str:
+def check_refusal(model: ModelUnderTest, feeds: list[Bytes], call: BadCall) -> str:
     """What is wrong with the library's reaction to ``call``; empty if nothing is."""
     # One byte is spare inside the guard, so a library that does not check writes where it does no harm.
     if call.field == "index":
         feeds = [data.copy() for data in feeds]
         feeds[call.number].view(model.feeds[call.number]["dtype"])[call.element] = call.index
-    inputs = [Buffer.of(data, 0) for data in feeds]
-    outputs = [Buffer.of(np.full(f["bytes"], POISONS[0], np.uint8), 0) for f in model.fetches]
-    slots = [Slot(b, b.size) for b in (*inputs, *outputs)]
+    inputs = [GuardedBuffer.from_data(data, 0) for data in feeds]
+    outputs = [GuardedBuffer.from_data(np.full(f["bytes"], POISONS[0], np.uint8), 0) for f in model.fetches]
+    slots = [BufferSlot(b, b.size) for b in (*inputs, *outputs)]
     wrong = slots[call.number]
     if call.field == "size":
-        slots[call.number] = Slot(wrong.buffer, wrong.size + call.change)
+        slots[call.number] = BufferSlot(wrong.buffer, wrong.size + call.change)
     elif call.field == "data":
-        slots[call.number] = Slot(wrong.buffer, wrong.size, null=True)
+        slots[call.number] = BufferSlot(wrong.buffer, wrong.size, null=True)
     counts = (
         len(inputs) + call.change * (call.field == "feed"),
         len(outputs) + call.change * (call.field == "fetch"),
@@ -164,24 +166,24 @@ def refusal(model: Model, feeds: list[Bytes], call: BadCall) -> str:
     return ""
 
 
-def load(request: dict[str, Any]) -> Library:
+def load_library(request: dict[str, Any]) -> Library:
     """Confine this process, or that of the request's runner, and load the library in it. Raises Refused."""
     runner: list[str] = request["runner"]
     path, parent = Path(request["library"]), os.getpid()
-    limits = Limits(Limits.of_machine().memory)  # who started this process looks at the time
+    limits = ProcessLimits(ProcessLimits.from_machine().memory)  # who started this process looks at the time
     reads = [path, path.with_name(WEIGHTS), Path(request["golden"])]
     if runner:
         programs = [Path(word) for word in (*LOADERS, *runner) if Path(word).is_absolute()]
 
         def become_runner() -> None:
             privileges.die_with_parent(parent)
-            confine(limits, Kernel.here(), reads, [], programs)
+            confine_process(limits, KernelFeatures.from_machine(), reads, [], programs)
 
         library: Library = RemoteLibrary(runner, str(path), become_runner)
     else:
-        confine(limits, Kernel.here(), reads, [Path(request["findings"]).parent])
+        confine_process(limits, KernelFeatures.from_machine(), reads, [Path(request["findings"]).parent])
         library = LoadedLibrary(str(path))
-    version = library.version()
+    version = library.get_abi_version()
     if version != request["abi"]:
         raise Refused(f"its ABI version is {version}, not {request['abi']}")
     return library
@@ -194,7 +196,7 @@ def open_model(library: Library) -> int:
     return opened
 
 
-def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
+def run_examination(request: dict[str, Any], golden: GoldenFile) -> dict[str, Any]:
     """Load, run every case three times, misuse, describe; returns the findings.
 
     An emulated processor is a hundred times slower. There only the first case is run again, and after
@@ -210,16 +212,16 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
         fresh.replace(step_file)  # who reads it meanwhile finds all of one
 
     step("loading it")
-    library = load(request)
+    library = load_library(request)
     step("opening it")
-    model = Model(library, open_model(library), request["feeds"], request["fetches"])
+    model = ModelUnderTest(library, open_model(library), request["feeds"], request["fetches"])
     if request["signature"]:
         library.set_signature(model.opened, request["signature"])
     thorough = not request["runner"]
     cases: list[str] = request["cases"]
 
     def feeds_of(case: str) -> list[Bytes]:
-        arrays = (np.ascontiguousarray(golden.feed(case, port["name"])) for port in model.feeds)
+        arrays = (np.ascontiguousarray(golden.read_feed(case, port["name"])) for port in model.feeds)
         return [array.reshape(-1).view(np.uint8) for array in arrays]
 
     failures: list[str] = []
@@ -229,10 +231,10 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
     ) -> None:
         step(f"running case {case} {how}")
         used = replace(model, opened=opened)
-        outputs, problems = answer(used, flat, case, feeds_of(case), poison, offset)
+        outputs, problems = run_case(used, flat, case, feeds_of(case), poison, offset)
         failures.extend(problems)
         if case in answers:
-            failures.extend(differences(model, case, how, answers[case], outputs))
+            failures.extend(find_differences(model, case, how, answers[case], outputs))
         else:
             answers[case] = outputs
 
@@ -248,7 +250,7 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
             check(case, "twice", POISONS[1])
     if state:
         again = list(answers)
-        library.reset(model.opened)
+        library.reset_state(model.opened)
         for case in again:
             check(case, "after cf_reset from unaligned buffers", POISONS[1], offset=1)
         if isinstance(library, LoadedLibrary):
@@ -259,11 +261,11 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
     if library.has_flat and not request["signature"] and not late():  # run() is of the first one
         check(cases[0], "through the flat run()", POISONS[0], flat=True)
     if state:
-        library.reset(model.opened)
+        library.reset_state(model.opened)
         check(cases[0], "before bad calls", POISONS[0])
-    for call in bad_calls(model):
+    for call in make_bad_calls(model):
         step(f"being called with {call.text}")
-        wrong = refusal(model, feeds_of(cases[0]), call)
+        wrong = check_refusal(model, feeds_of(cases[0]), call)
         if wrong:
             failures.append(f"a call with {call.text} {wrong}")
     if state or not late():  # a refused call leaves the state alone
@@ -275,7 +277,7 @@ def examine(request: dict[str, Any], golden: Golden) -> dict[str, Any]:
         for data in itertools.chain.from_iterable(answers.values()):
             file.write(data.tobytes())
     return {
-        "describe": library.describe(),
+        "describe": library.get_description(),
         "failures": list(dict.fromkeys(failures)),
         "cases": list(answers),
     }
@@ -285,7 +287,7 @@ def _keeps_state(
     library: LoadedLibrary, opened: int, size: int, cases: list[str], check: Callable[..., None]
 ) -> Iterator[str]:
     """Two opened models have states of their own; what cf_get_state gives, cf_set_state brings back."""
-    library.reset(opened)
+    library.reset_state(opened)
     other = open_model(library)
     for case in cases:
         before = library.get_state(other, size)
@@ -304,8 +306,8 @@ def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     privileges.die_with_parent(os.getppid())
     try:
-        with Golden.open(Path(request["golden"])) as golden:
-            findings = examine(request, golden)
+        with GoldenFile.open(Path(request["golden"])) as golden:
+            findings = run_examination(request, golden)
     except Refused as error:
         findings = {"refused": str(error)}
     Path(request["findings"]).write_text(json.dumps(findings), encoding="utf-8")

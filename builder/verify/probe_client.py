@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import EnvironmentSetupError, VerifyError
-from builder.base.escape import terminal
-from builder.base.sandbox import Kernel, Limits
-from builder.base.sandbox.job_limits import out_of_memory
+from builder.base.escape import escape_terminal
+from builder.base.sandbox import KernelFeatures, ProcessLimits
+from builder.base.sandbox.job_limits import explain_out_of_memory
 from builder.base.sandbox.process_output import signal_name
-from builder.base.sandbox.sandbox_client import LOG_SIZE, end_of, kept_variables
+from builder.base.sandbox.sandbox_client import LOG_SIZE, keep_variables, read_end
 from builder.base.untrusted_files import open_regular
 from builder.compiler.abi import ABI_VERSION
 from builder.config import Variant
@@ -56,17 +56,17 @@ class Examination:
     failures: tuple[str, ...] = ()
 
 
-def unwatched(_done: int, _total: int, _what: str) -> None:
+def no_progress(_done: int, _total: int, _what: str) -> None:
     """For whom nobody watches."""
 
 
-def examine(
+def examine_library(
     library: Path,
     graph: FrozenGraph,
     cases: Sequence[str],
     machine: Machine,
     variant: Variant | None = None,
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
 ) -> Examination:
     """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a child process that is confined.
 
@@ -75,7 +75,7 @@ def examine(
     cannot be loaded or opened, fails, hangs or crashes; EnvironmentSetupError where it needs more memory than the
     sandbox has, or the sandbox is less than ``require_demanded`` wants.
     """
-    Kernel.here().require_demanded()
+    KernelFeatures.from_machine().require_demanded()
     with tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
         folder = Path(temporary)
         request = {
@@ -93,17 +93,17 @@ def examine(
             "runner": machine.runner,
             "seconds": EMULATED_SECONDS if machine.runner else TIMEOUT,
         }
-        _run(library.name, request, folder, watch)
+        _run_child(library.name, request, folder, watch)
         try:
             with open_regular(folder, _FINDINGS) as file:
                 found = json.loads(file.read(_LARGEST))
             if "refused" in found:
-                raise VerifyError(f"{library.name} cannot be verified: {terminal(str(found['refused']))}.")
+                raise VerifyError(f"{library.name} cannot be verified: {escape_terminal(str(found['refused']))}.")
             ran, failures, description = found["cases"], found["failures"], found["describe"]
             if ran != list(cases)[: len(ran)] or not all(isinstance(text, str) for text in (description, *failures)):
                 raise ValueError("no findings")
             answers = _read_answers(folder, ran, [p.spec.size for p in graph.fetches])
-            return Examination(answers, description, tuple(map(terminal, failures)))
+            return Examination(answers, description, tuple(map(escape_terminal, failures)))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
             why = "it spoils the process that it runs in"
             raise VerifyError(f"{library.name} left no answers that can be read: {why}.") from error
@@ -122,50 +122,50 @@ def list_ports(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
     return [{"name": s.name, "bytes": s.size, "dtype": s.dtype, "beyond": list(s.indices_beyond())} for s in specs]
 
 
-def _run(library: str, request: Mapping[str, Any], folder: Path, watch: Watch) -> None:
+def _run_child(library: str, request: Mapping[str, Any], folder: Path, watch: Watch) -> None:
     """Have builder/verify/probe.py do ``request``, which leaves its files in ``folder``. Raises VerifyError."""
     path = folder / "request.json"
     path.write_text(json.dumps(request), encoding="utf-8")
     command = [sys.executable, "-P", "-m", "builder.verify.probe", str(path)]
 
     def glance() -> None:
-        answered, what = _step(folder)
+        answered, what = _read_step(folder)
         watch(answered, len(request["cases"]), what)
 
     try:
-        code, said = _watched(command, glance)
+        code, said = _watch_child(command, glance)
     except subprocess.TimeoutExpired as error:
-        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_step(folder)[1]}.") from error
+        raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_read_step(folder)[1]}.") from error
     if code < 0:
         name = signal_name(code)
         advice = {"SIGILL": " This machine lacks an instruction the library uses."}.get(name, "")
         raise VerifyError(
-            f"{library} crashed ({name}) while {_step(folder)[1]}.{advice} Nothing was packed; report it with the "
+            f"{library} crashed ({name}) while {_read_step(folder)[1]}.{advice} Nothing was packed; report it with the "
             "model's build folder."
         )
     if "MemoryError" in said:
-        raise EnvironmentSetupError(out_of_memory(Limits.of_machine()))
+        raise EnvironmentSetupError(explain_out_of_memory(ProcessLimits.from_machine()))
     if code:
         raise VerifyError(
-            f"{library} ended the verifying process (exit code {code}) while {_step(folder)[1]}: "
+            f"{library} ended the verifying process (exit code {code}) while {_read_step(folder)[1]}: "
             f"{said.strip()[-2000:] or 'no message'}"
         )
 
 
-def _watched(command: Sequence[str], glance: Callable[[], None]) -> tuple[int, str]:
+def _watch_child(command: Sequence[str], glance: Callable[[], None]) -> tuple[int, str]:
     """(exit code, standard error) of a child, at which ``glance`` looks while it runs. Raises TimeoutExpired."""
     end = time.monotonic() + TIMEOUT
     with (
         tempfile.TemporaryFile() as log,
         subprocess.Popen(
-            command, env=kept_variables(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
+            command, env=keep_variables(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
         ) as process,
     ):
         try:
             while True:
                 try:
                     code = process.wait(GLANCE)
-                    return code, terminal(end_of(log, LOG_SIZE))
+                    return code, escape_terminal(read_end(log, LOG_SIZE))
                 except subprocess.TimeoutExpired:
                     if time.monotonic() > end:
                         raise
@@ -175,11 +175,11 @@ def _watched(command: Sequence[str], glance: Callable[[], None]) -> tuple[int, s
             raise
 
 
-def _step(folder: Path) -> tuple[int, str]:
+def _read_step(folder: Path) -> tuple[int, str]:
     """(how many golden inputs have an answer, what goes on), as ``builder.verify.probe`` wrote it."""
     try:
         with open_regular(folder, _STEP) as file:
             answered, _, what = file.read(_LONGEST_STEP).decode("utf-8", "replace").partition(" ")
-        return int(answered), terminal(what)
+        return int(answered), escape_terminal(what)
     except (FileNotFoundError, ValueError):
         return 0, "starting"

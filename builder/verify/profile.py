@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from builder.base.arrays import Array
-from builder.base.cache import code_digest, digest, run_cached
+from builder.base.cache import code_digest, compute_digest, run_cached
 from builder.compiler.emit import GeneratedSources
 from builder.compiler.link.program_library import build_library
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
-from builder.verify.golden import Golden
+from builder.verify.golden import GoldenFile
 from builder.verify.library.opened_model import OpenedModel
 
 MIN_ROUNDS, MAX_ROUNDS = 5, 1000
@@ -35,7 +35,7 @@ LIMIT = "COLDFORGE_CPU"
 
 
 @dataclass(frozen=True)
-class Times:
+class StepTimes:
     """For every step of ``walk(program.steps)``: its calls in one run, and the seconds of these calls together."""
 
     calls: tuple[int, ...]
@@ -46,16 +46,18 @@ class Times:
     rounds: int
 
 
-def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path, key: str) -> Path:
+def build_timed_library(
+    program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path, key: str
+) -> Path:
     """A library of ``program`` with the clock in it, in ``folder``; kept for the same ``key``. Raises LinkError."""
 
     make = functools.partial(build_library, program, spec, compiled, zig=cache / "zig", probe="profile")
-    run_cached(folder, digest(code_digest(), key), make)
+    run_cached(folder, compute_digest(code_digest(), key), make)
     return folder / "libmodel.so"
 
 
-class Profiled:
-    """A library made by ``build``, opened; ``isa`` None: for what this machine has, or is limited to.
+class ProfiledLibrary:
+    """A library made by ``build_timed_library``, opened; ``isa`` None: for what this machine has, or is limited to.
 
     ``fetches``: the answers of the last run, as bytes. Raises VerifyError where this machine can't run it.
     """
@@ -63,13 +65,13 @@ class Profiled:
     def __init__(
         self, library: Path, program: Program, graph: FrozenGraph, threads: int = 1, isa: str | None = None
     ) -> None:
-        with _limited_to(isa):
+        with _limit_isa(isa):
             self._model = OpenedModel(library, threads)
         self._model.so.cf_step_times.restype = ctypes.c_void_p
-        self._times = _as_array(self._model.so.cf_step_times(), len(walk(program.steps)))
-        with Golden.open(graph.golden_path) as golden:
-            feeds = [golden.feed(golden.cases[0], port.spec.name) for port in graph.feeds]
-        self._call = self._model.bind(feeds, [port.spec.size for port in graph.fetches])
+        self._times = _as_array(self._model.so.cf_step_times(), len(walk_steps(program.steps)))
+        with GoldenFile.open(graph.golden_path) as golden:
+            feeds = [golden.read_feed(golden.cases[0], port.spec.name) for port in graph.feeds]
+        self._call = self._model.bind_call(feeds, [port.spec.size for port in graph.fetches])
         self.fetches = self._call.fetches
 
     def run(self) -> tuple[Array, Array, float]:
@@ -85,7 +87,7 @@ class Profiled:
 
 
 @contextlib.contextmanager
-def _limited_to(isa: str | None) -> Iterator[None]:
+def _limit_isa(isa: str | None) -> Iterator[None]:
     before = os.environ.get(LIMIT)
     if isa is not None:
         os.environ[LIMIT] = isa
@@ -106,7 +108,9 @@ def host_isas(library: Path) -> tuple[str, ...]:
     return isas[: isas.index(limit) + 1] if limit in isas else isas
 
 
-def measure(libraries: Mapping[str, Profiled], seconds: float, rounds: int = MIN_ROUNDS) -> dict[str, Times]:
+def measure_steps(
+    libraries: Mapping[str, ProfiledLibrary], seconds: float, rounds: int = MIN_ROUNDS
+) -> dict[str, StepTimes]:
     """Run all ``libraries`` in turns, for ``seconds`` together and at least ``rounds`` times.
 
     A first run of each is not counted.
@@ -121,12 +125,12 @@ def measure(libraries: Mapping[str, Profiled], seconds: float, rounds: int = MIN
         first = number % len(names)  # who comes first has another's data in the caches
         for name in (*names[first:], *names[:first]):
             runs[name].append(libraries[name].run())
-    return {name: _summary(found) for name, found in runs.items()}
+    return {name: _summarise_runs(found) for name, found in runs.items()}
 
 
-def _summary(runs: Sequence[tuple[Array, Array, float]]) -> Times:
+def _summarise_runs(runs: Sequence[tuple[Array, Array, float]]) -> StepTimes:
     times = np.array([taken for _, taken, _ in runs])
-    return Times(
+    return StepTimes(
         calls=tuple(int(n) for n in runs[-1][0]),
         fastest=tuple(float(t) for t in times.min(axis=0)),
         median=tuple(float(t) for t in np.median(times, axis=0)),

@@ -17,42 +17,42 @@ from builder.base.arrays import Array
 from builder.base.commands import docs_command
 from builder.base.errors import VerifyError
 from builder.base.escape import describe_error
-from builder.base.tf import reference_session, tensorflow, tf
+from builder.base.tf import import_tensorflow, reference_session, tf
 from builder.config import ModelSpec
 from builder.config.tensor import TensorSpec
 from builder.importers.constant_feeds import propose_values
 from builder.importers.graph import FrozenGraph
-from builder.importers.graph_walk import walk
+from builder.importers.graph_walk import walk_nodes
 from builder.importers.samples.golden_inputs import (
     EDGES,
     ENDS,
     NOT_FINITE,
     PROBES,
-    cases,
-    examples,
-    further_cases,
     is_text,
-    scaled,
+    make_cases,
+    make_further_cases,
+    make_scaled_cases,
+    read_examples,
 )
-from builder.importers.samples.user_samples import golden_samples, is_sample
-from builder.importers.variables_state import assign, read
-from builder.verify.agreement import errors
-from builder.verify.expected_answers import ExpectedOutput, outputs_of
-from builder.verify.float64 import in_float64
-from builder.verify.golden import Golden, GoldenCase
+from builder.importers.samples.user_samples import is_sample, read_golden_samples
+from builder.importers.variables_state import assign_variables, read_variables
+from builder.verify.agreement import measure_errors
+from builder.verify.expected_answers import ExpectedOutput, list_outputs
+from builder.verify.float64 import convert_to_float64
+from builder.verify.golden import GoldenCase, GoldenFile
 from builder.verify.input_rounding import WHOLE, Reading, read_graph
 from builder.verify.rounding import ROUNDING_SHARE
 from builder.verify.sensitivity import (
     FLOATS,
-    joint_sensitivity,
-    moved_zeros,
+    measure_joint_sensitivity,
+    measure_sensitivity,
+    move_zeros,
+    nudge_calls,
     nudge_constants,
-    nudged_calls,
-    sensitivity,
 )
 from builder.verify.ties import UNSTABLE, break_ties
 from builder.verify.unlike_ops import find_unlike_ops
-from builder.verify.unstable_cases import ENOUGH, MOST_ALLOWED, doubts, widest
+from builder.verify.unstable_cases import ENOUGH, MOST_ALLOWED, find_unstable_cases, loosen_to_default
 from builder.verify.verification import UNLIKE_TENSORFLOW
 
 Feeds = Mapping[str, Array]
@@ -63,7 +63,7 @@ SAMPLES = 16
 """How many of the user's own inputs are golden ones at most: each is run several times, by TensorFlow too."""
 
 
-def make(spec: ModelSpec, graph: FrozenGraph) -> None:
+def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Write ``graph.golden_path``: the golden inputs of ``spec`` and TensorFlow's answers, the same bytes every time.
 
     Cases: zeros, extremes, some of seeded random values, photographs where the spec has an image input, what the
@@ -75,34 +75,34 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
     random, for samples that TensorFlow cannot run, and where fewer than ``ENOUGH`` cases are left; UsageError for
     samples that do not fit.
     """
-    reference = graph.reference()
-    random = random_nodes(reference)
+    reference = graph.read_reference()
+    random = find_random_nodes(reference)
     if random:
         raise VerifyError(
             f"The graph draws random numbers ({', '.join(random[:5])}{', ...' if len(random) > 5 else ''}), so its "
-            f"answers cannot be compared with TensorFlow's. {_without_draws(graph)}"
+            f"answers cannot be compared with TensorFlow's. {_advise_against_draws(graph)}"
         )
     feeds = [port.spec for port in graph.feeds]
-    outputs = outputs_of(spec, tuple(port.spec for port in graph.fetches))
+    outputs = list_outputs(spec, tuple(port.spec for port in graph.fetches))
     types, ends = read_graph(graph, reference).feeds, _is_fit_for_ends(graph, reference)
     del reference  # weights are large
     drawn = [replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed for feed in feeds]
-    calls: dict[str, Feeds] = {**dict(_cast_calls(cases(spec, drawn), feeds)), **dict(examples(graph))}
+    calls: dict[str, Feeds] = {**dict(_cast_calls(make_cases(spec, drawn), feeds)), **dict(read_examples(graph))}
     if not ends:
         calls.pop(ENDS, None)
-    calls |= dict(golden_samples(spec, feeds, SAMPLES))
-    others = _of_new_sizes(graph, calls, dict(_cast_calls(scaled(drawn), feeds)))
-    calls, probes, further = calls | others, PROBES | others.keys(), _cast_calls(further_cases(drawn), feeds)
+    calls |= dict(read_golden_samples(spec, feeds, SAMPLES))
+    others = _select_new_sizes(graph, calls, dict(_cast_calls(make_scaled_cases(drawn), feeds)))
+    calls, probes, further = calls | others, PROBES | others.keys(), _cast_calls(make_further_cases(drawn), feeds)
     special = [calls[case] for case in NOT_FINITE if case in calls]
     if special and (unlike := find_unlike_ops(graph, special)):
         warning = f"{UNLIKE_TENSORFLOW} where they reach {', '.join(unlike)}: see {docs_command('ops')}"
         replace(graph, warnings=(*graph.warnings, warning)).save()
     undecided: dict[str, str] = {}
     while True:
-        asked = ask(graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))])
+        asked = answer_calls(graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))])
         found = {case: why for case, why in asked.failed.items() if case not in probes}
-        exact = {} if graph.states else _in_float64(graph, asked.calls)
-        found |= _doubts(asked, graph, outputs, exact)
+        exact = {} if graph.states else _answer_in_float64(graph, asked.calls)
+        found |= _find_undecided(asked, graph, outputs, exact)
         if not found:
             break
         undecided |= found
@@ -110,7 +110,7 @@ def make(spec: ModelSpec, graph: FrozenGraph) -> None:
         calls |= dict(islice(further, len(found)))
     if undecided and len(asked.calls) < ENOUGH:
         raise VerifyError(explain_too_few(undecided, len(asked.calls), feeds))
-    replace(asked, exact=_find_more_exact(asked, outputs, exact)).write(graph.golden_path, undecided)
+    replace(asked, exact=_find_more_exact(asked, outputs, exact)).write_golden(graph.golden_path, undecided)
 
 
 def _cast_calls(calls: Iterable[tuple[str, Feeds]], feeds: Sequence[TensorSpec]) -> Iterator[tuple[str, Feeds]]:
@@ -120,10 +120,10 @@ def _cast_calls(calls: Iterable[tuple[str, Feeds]], feeds: Sequence[TensorSpec])
         yield case, {name: array.astype(types[name], copy=False) for name, array in arrays.items()}
 
 
-def _without_draws(graph: FrozenGraph) -> str:
+def _advise_against_draws(graph: FrozenGraph) -> str:
     """Say how to build a graph that draws random numbers."""
     feeds = {port.spec.name: port.tensor for port in graph.feeds}
-    values = propose_values(graph.reference(), [port.tensor for port in graph.fetches], feeds)
+    values = propose_values(graph.read_reference(), [port.tensor for port in graph.fetches], feeds)
     if values:
         lines = "\n\n".join(f'[[feeds]]\nname = "{n}"\nvalue = {str(value).lower()}' for n, value in values.items())
         return f"For inference, give inputs that seem to be for training their values, in model.toml:\n\n{lines}\n"
@@ -147,10 +147,10 @@ def _is_fit_for_ends(graph: FrozenGraph, definition: Any) -> bool:
         return bool(source.is_floating and target.is_integer)
 
     dynamic = any(port.spec.dynamic for port in graph.fetches)
-    return not dynamic and not any(is_unfit(node) for _, node in walk(definition))
+    return not dynamic and not any(is_unfit(node) for _, node in walk_nodes(definition))
 
 
-def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:
+def _select_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:
     """Those of ``further`` whose answers have sizes that no call before them gives; none where all sizes are fixed.
 
     EDGES do not count: they may yet be left out.
@@ -161,7 +161,7 @@ def _of_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mappi
     both = {case: feeds for case, feeds in {**calls, **further}.items() if case not in EDGES}
     seen: set[tuple[str, tuple[int, ...]]] = set()
     chosen = {}
-    for case, fetches in answers(graph, graph.reference(), both, may_fail=both):
+    for case, fetches in run_reference(graph, graph.read_reference(), both, may_fail=both):
         sizes = {(name, fetches[name].shape) for name in dynamic}
         if case in further and not sizes <= seen:
             chosen[case] = further[case]
@@ -191,7 +191,7 @@ def explain_too_few(undecided: Mapping[str, str], left: int, feeds: Sequence[Ten
 
 
 def _find_more_exact(
-    asked: Asked, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
+    asked: ReferenceAnswers, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
 ) -> dict[str, dict[str, Array]]:
     """Return the answers of float64 that take the place of TensorFlow's own, by case and fetch.
 
@@ -205,7 +205,7 @@ def _find_more_exact(
             own, wide = asked.answers[case][name], fetches[name]
             if own.dtype.name not in FLOATS or own.shape != wide.shape:
                 continue
-            error, allowed = errors(own, wide, widest(output.tolerance))
+            error, allowed = measure_errors(own, wide, loosen_to_default(output.tolerance))
             limit = allowed + MOST_ALLOWED / 2 * float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
             if (error > allowed / 2).any() and (error <= limit).all():
                 found.setdefault(case, {})[name] = wide
@@ -220,7 +220,7 @@ XLA rounds in other places than TensorFlow, between the weights and inputs that 
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReferenceAnswers:
     """TensorFlow's ``answers`` to ``calls``, and those when weights and inputs ``moved`` by one ulp.
 
     By case, each in the order of the calls; without those that TensorFlow could not run, which ``failed`` has, with
@@ -239,7 +239,7 @@ class Asked:
         """The share of the largest magnitude of an answer that a library may be off at most."""
         return ROUNDING_SHARE[self.reading.narrowest] or MOST_ALLOWED
 
-    def write(self, path: Path, undecided: Mapping[str, str] | None = None) -> None:
+    def write_golden(self, path: Path, undecided: Mapping[str, str] | None = None) -> None:
         """As a golden file, which says how sensitive the answers are.
 
         Twice the sensitivity is allowed; of how far float32 is off float64, once. Where the graph rounds to half
@@ -249,34 +249,34 @@ class Asked:
             case: GoldenCase(feeds, {**self.answers[case], **self.exact.get(case, {})})
             for case, feeds in self.calls.items()
         }
-        measure = sensitivity if self.reading.narrowest == "float32" else joint_sensitivity
+        measure = measure_sensitivity if self.reading.narrowest == "float32" else measure_joint_sensitivity
         shares, rounding = measure(self.answers, self.moved), dict[str, float]()
         for name, share in measure(self.answers, self.exact).items():
             shares[name] = shares.get(name, 0.0) + share / 2
-        if measure is joint_sensitivity:
+        if measure is measure_joint_sensitivity:
             shares, rounding = {}, {name: min(_HALF_FACTOR * share, self.share) for name, share in shares.items()}
-        Golden.write(path, found, shares, undecided, rounding)
+        GoldenFile.write(path, found, shares, undecided, rounding)
 
 
-def ask(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> Asked:
+def answer_calls(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> ReferenceAnswers:
     """Have TensorFlow answer ``calls``, by case.
 
     Calls in ``may_fail`` that it cannot run are left out, and those whose answer is larger than a fetch can be.
     Raises VerifyError where it cannot run another, or no call is left.
     """
     failed: dict[str, str] = {}
-    reading = read_graph(graph, graph.reference())
-    fetched = dict(answers(graph, graph.reference(), calls, may_fail, failed))
+    reading = read_graph(graph, graph.read_reference())
+    fetched = dict(run_reference(graph, graph.read_reference(), calls, may_fail, failed))
     if calls and not fetched and not failed:
-        sizes = ", ".join(f"{p.spec.name} {p.spec.says()}" for p in graph.fetches if p.spec.dynamic)
+        sizes = ", ".join(f"{p.spec.name} {p.spec.describe_shape()}" for p in graph.fetches if p.spec.dynamic)
         raise VerifyError(f"Every golden input gives more than `max_size` in model.toml allows ({sizes}): raise it.")
     run = {case: calls[case] for case in fetched}
-    moved = answers(graph, nudge_constants(graph.reference()), nudged_calls(run, reading.feeds), may_fail=run)
-    return Asked(run, fetched, dict(moved), failed, reading)
+    moved = run_reference(graph, nudge_constants(graph.read_reference()), nudge_calls(run, reading.feeds), may_fail=run)
+    return ReferenceAnswers(run, fetched, dict(moved), failed, reading)
 
 
-def _doubts(
-    asked: Asked, graph: FrozenGraph, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
+def _find_undecided(
+    asked: ReferenceAnswers, graph: FrozenGraph, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
 ) -> dict[str, str]:
     """Of the cases ``asked``, those that TensorFlow is undecided on, and why; of a sequence of calls the first.
 
@@ -284,34 +284,36 @@ def _doubts(
     """
 
     def find(moved: Iterable[tuple[str, Fetches]], when: str) -> dict[str, str]:
-        return doubts(outputs, asked.answers, dict(moved), when, asked.share)
+        return find_unstable_cases(outputs, asked.answers, dict(moved), when, asked.share)
 
     found = find(asked.moved.items(), "when weights and inputs move by one unit in the last place")
     if not graph.states:
-        zeros = moved_zeros(asked.calls, asked.reading.feeds)
-        moved = answers(graph, graph.reference(), zeros, may_fail=zeros) if zeros else ()
+        zeros = move_zeros(asked.calls, asked.reading.feeds)
+        moved = run_reference(graph, graph.read_reference(), zeros, may_fail=zeros) if zeros else ()
         found = find(moved, "when zeros of the input move by 1e-7") | found
         found = find(((case, one) for case, one in exact.items() if case in EDGES), "in float64") | found
         for first in (True, False) if UNSTABLE in asked.reading.ops else ():
-            moved = answers(graph, break_ties(graph.reference(), first=first), asked.calls, may_fail=asked.calls)
+            moved = run_reference(
+                graph, break_ties(graph.read_reference(), first=first), asked.calls, may_fail=asked.calls
+            )
             found = find(moved, "when equal scores move apart, whose order an unstable sort decides") | found
     chosen = [case for case in asked.calls if case in found][: 1 if graph.states else None]
     return {case: found[case] for case in chosen}
 
 
-def _in_float64(graph: FrozenGraph, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
+def _answer_in_float64(graph: FrozenGraph, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
     """TensorFlow's answers in float64, of the cases that it can run so."""
-    definition = in_float64(graph.reference())
+    definition = convert_to_float64(graph.read_reference())
     if definition is None:
         return {}
     try:
         with np.errstate(over="ignore"):
-            return dict(answers(graph, definition, calls, may_fail=calls))
+            return dict(run_reference(graph, definition, calls, may_fail=calls))
     except (ValueError, TypeError):  # an op that has no float64
         return {}
 
 
-def answers(
+def run_reference(
     graph: FrozenGraph,
     definition: Any,
     calls: Mapping[str, Feeds],
@@ -326,12 +328,12 @@ def answers(
     Raises VerifyError where it cannot run another.
     """
     try:
-        yield from _answers(graph, definition, calls, may_fail, failed)
+        yield from _run_definition(graph, definition, calls, may_fail, failed)
     finally:
         gc.collect()  # TensorFlow's graphs are cycles, and each holds the weights several times over
 
 
-def _answers(
+def _run_definition(
     graph: FrozenGraph,
     definition: Any,
     calls: Mapping[str, Feeds],
@@ -341,7 +343,7 @@ def _answers(
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
         tf.import_graph_def(definition, name="")
         state = graph.first_state()
-        assign(loaded, session, state)
+        assign_variables(loaded, session, state)
         for case, feeds in calls.items():
             try:
                 found = session.run(
@@ -352,13 +354,13 @@ def _answers(
                 if case in may_fail:  # out of the range of an index, say: TensorFlow has no answer to agree with
                     if failed is not None:
                         failed[case] = _CANNOT_RUN + reason
-                    assign(loaded, session, state)
+                    assign_variables(loaded, session, state)
                     continue
                 raise VerifyError(f"TensorFlow cannot run the graph on {case}: {reason}") from error
-            if _too_large([p.spec for p in graph.fetches], [np.shape(answer) for answer in found]):
-                assign(loaded, session, state)
+            if _is_too_large([p.spec for p in graph.fetches], [np.shape(answer) for answer in found]):
+                assign_variables(loaded, session, state)
                 continue
-            state = read(loaded, session, {p.tensor: p.spec.dtype for p in graph.states})
+            state = read_variables(loaded, session, {p.tensor: p.spec.dtype for p in graph.states})
             pairs = zip(graph.fetches, found, strict=True)
             yield case, {port.spec.name: np.asarray(answer, port.spec.dtype) for port, answer in pairs}
 
@@ -368,31 +370,32 @@ def _read_reason(error: Any) -> str:
     return re.sub(r"^Graph execution error: .*?Node: ('[^']*') ", r"\1: ", describe_error(error.message))
 
 
-def _too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:
+def _is_too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:
     """Whether an answer has more than its fetch takes. Raises VerifyError for another shape than XLA says it has."""
-    wrong = [(spec, shape) for spec, shape in zip(fetches, shapes, strict=True) if not spec.takes(shape)]
+    wrong = [(spec, shape) for spec, shape in zip(fetches, shapes, strict=True) if not spec.accepts_shape(shape)]
     for spec, shape in wrong:
         most = tuple(
             size if at in spec.dynamic else own for at, (size, own) in enumerate(zip(shape, spec.shape, strict=False))
         )
         if shape != most:
             raise VerifyError(
-                f"TensorFlow's {spec.name} has the shape {list(shape)}, and XLA compiles it as {spec.says()}: XLA does "
+                f"TensorFlow's {spec.name} has the shape {list(shape)}, and XLA compiles it "
+                f"as {spec.describe_shape()}: XLA does "
                 "not see that its size depends on the data. Leave this output out."
             )
     return bool(wrong)
 
 
-def random_nodes(definition: Any) -> list[str]:
+def find_random_nodes(definition: Any) -> list[str]:
     """Paths of the nodes that draw from a generator with a state of its own."""
-    tensorflow()
+    import_tensorflow()
     from tensorflow.python.framework import op_def_registry
 
     def draws(op: str) -> bool:
         definition = op_def_registry.get(op)
         return bool(definition and definition.is_stateful and any(word in op for word in _DRAWING))
 
-    return [path for path, node in walk(definition) if draws(node.op)]
+    return [path for path, node in walk_nodes(definition) if draws(node.op)]
 
 
 _DRAWING = ("Random", "Multinomial", "TruncatedNormal", "StatefulUniform", "StatefulStandardNormal")

@@ -37,22 +37,22 @@ def nudge_constants(definition: Any) -> Any:
             if node.op == "Const" and ((tensor := node.attr["value"].tensor).dtype in enums or read_as in HALVES):
                 values = tf.make_ndarray(tensor)
                 if values.size > 1:
-                    tensor.CopyFrom(tf.make_tensor_proto(nudged(values, random, read_as)))
+                    tensor.CopyFrom(tf.make_tensor_proto(nudge_values(values, random, read_as)))
     return definition
 
 
-def nudged_calls(
+def nudge_calls(
     calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Array]]:
     """``calls``, by case and feed, with floating-point inputs moved by one ulp; ``types``: ``Reading.feeds``."""
     random, types = np.random.Generator(np.random.PCG64(_SEED)), types or {}
     return {
-        case: {name: nudged(value, random, types.get(name, "")) for name, value in feeds.items()}
+        case: {name: nudge_values(value, random, types.get(name, "")) for name, value in feeds.items()}
         for case, feeds in calls.items()
     }
 
 
-def moved_zeros(
+def move_zeros(
     calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Array]]:
     """``calls`` with each floating-point input that is 0 throughout as far from 0 as 1 is from its neighbour.
@@ -63,7 +63,7 @@ def moved_zeros(
     found: dict[str, dict[str, Array]] = {}
     for case, feeds in calls.items():
         blank = {
-            n: nudged(np.ones_like(v), random) - 1
+            n: nudge_values(np.ones_like(v), random) - 1
             for n, v in feeds.items()
             if v.dtype.name in FLOATS and v.size and not v.any() and (types or {}).get(n) != WHOLE
         }
@@ -72,7 +72,7 @@ def moved_zeros(
     return found
 
 
-def nudged(values: Array, random: np.random.Generator, read_as: str = "") -> Array:
+def nudge_values(values: Array, random: np.random.Generator, read_as: str = "") -> Array:
     """``values`` with each number the next one up or down; zeros, infinities, and whole numbers, as they are.
 
     ``read_as``: what the graph rounds them to. Of one of HALVES, they move by an ulp of that; WHOLE ones stay.
@@ -87,7 +87,7 @@ def nudged(values: Array, random: np.random.Generator, read_as: str = "") -> Arr
     return moved
 
 
-def sensitivity(
+def measure_sensitivity(
     answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
 ) -> dict[str, float]:
     """The largest change of each floating-point fetch over all cases, as a share of the largest magnitude in its case.
@@ -96,15 +96,15 @@ def sensitivity(
     for nothing, nor does an answer that gets another size.
     """
     pairs = _pair_answers(answers, nudged_answers)
-    return {name: max(_share(*pair) for pair in ones) for name, ones in pairs.items()}
+    return {name: max(_measure_share(*pair) for pair in ones) for name, ones in pairs.items()}
 
 
-def joint_sensitivity(
+def measure_joint_sensitivity(
     answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
 ) -> dict[str, float]:
     """Return the same change as a share of the largest magnitude over all cases: no small answer excuses large ones."""
     pairs = _pair_answers(answers, nudged_answers)
-    return {name: _share(*map(np.concatenate, zip(*ones, strict=True))) for name, ones in pairs.items()}
+    return {name: _measure_share(*map(np.concatenate, zip(*ones, strict=True))) for name, ones in pairs.items()}
 
 
 def _pair_answers(
@@ -120,7 +120,7 @@ def _pair_answers(
     return pairs
 
 
-def _share(values: Array, moved: Array) -> float:
+def _measure_share(values: Array, moved: Array) -> float:
     finite = np.isfinite(values) & np.isfinite(moved)
     before, after = values[finite].astype(np.float64), moved[finite].astype(np.float64)
     largest = float(np.abs(before).max(initial=0.0))

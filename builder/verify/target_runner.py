@@ -9,9 +9,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.cache import digest, run_cached
+from builder.base.cache import compute_digest, run_cached
 from builder.base.project import RUNTIME
-from builder.base.targets import Emulator, Target
+from builder.base.targets import QemuEmulator, Target
 from builder.compiler.link.toolchain import Toolchain, zig_version
 from builder.verify import library
 
@@ -40,7 +40,7 @@ class Machine:
 HERE = Machine("this machine")
 
 
-def machine_for(target: Target, cache: Path) -> Machine:
+def prepare_machine(target: Target, cache: Path) -> Machine:
     """What runs a library for ``target`` here; the runner it may need is built in ``cache``.
 
     Raises LinkError when that fails. Where $QEMU_LD_PREFIX is set, it is the folder of the C library.
@@ -58,12 +58,12 @@ def machine_for(target: Target, cache: Path) -> Machine:
         )
     if not has_c_library(root):
         return Machine("", missing=f"{program} is here, but no C library for {target.name} in {root}; {install}")
-    cpu = _first_known(program, emulator.cpus)
-    name = f"{Path(program).name} {_version(program)} as {cpu}"
+    cpu = _find_first_known(program, emulator.cpus)
+    name = f"{Path(program).name} {_read_version(program)} as {cpu}"
     return Machine(name, (program, "-cpu", cpu, "-L", str(root), str(build_runner(target, cache))))
 
 
-def find_emulator(emulator: Emulator) -> tuple[str | None, Path]:
+def find_emulator(emulator: QemuEmulator) -> tuple[str | None, Path]:
     """The first of the programs that is on PATH, and the folder of the target's C library, which need not be there."""
     program = next(filter(None, map(shutil.which, emulator.programs)), None)
     return program, Path(os.environ.get("QEMU_LD_PREFIX") or emulator.root)
@@ -76,21 +76,21 @@ def has_c_library(root: Path) -> bool:
 def build_runner(target: Target, cache: Path) -> Path:
     """runner.c as a program for ``target``, in ``cache``. Raises LinkError."""
     folder = cache / f"runner-{target.name}"
-    key = digest(RUNNER, LOADER, INCLUDE / "model.h", target.name, zig_version())
+    key = compute_digest(RUNNER, LOADER, INCLUDE / "model.h", target.name, zig_version())
     toolchain = Toolchain(target, cache / "zig")
-    run_cached(folder, key, lambda fresh: toolchain.program([RUNNER], fresh / "runner", [INCLUDE]))
+    run_cached(folder, key, lambda fresh: toolchain.compile_program([RUNNER], fresh / "runner", [INCLUDE]))
     return folder / "runner"
 
 
-def _first_known(program: str, cpus: tuple[str, ...]) -> str:
-    known = _output(program, "-cpu", "help").split()
+def _find_first_known(program: str, cpus: tuple[str, ...]) -> str:
+    known = _run_program(program, "-cpu", "help").split()
     return next((cpu for cpu in cpus if cpu.split(",")[0] in known), cpus[-1])
 
 
-def _version(program: str) -> str:
-    words = _output(program, "--version").split()
+def _read_version(program: str) -> str:
+    words = _run_program(program, "--version").split()
     return words[words.index("version") + 1] if "version" in words[:-1] else "of unknown version"
 
 
-def _output(*command: str) -> str:
+def _run_program(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout

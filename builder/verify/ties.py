@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.base.tf import tf
-from builder.importers.rewrite import stand_in
+from builder.importers.rewrite import replace_by_function
 
 UNSTABLE = "CombinedNonMaxSuppression"
 """TensorFlow's op that sorts by ``std::sort``."""
@@ -23,7 +23,9 @@ def break_ties(definition: Any, *, first: bool) -> Any:
     for number, node in enumerate([node for node in definition.node if node.op == UNSTABLE]):
         apart = definition.node.add(name=f"{node.name}/ties")
         name, scores = f"break_ties_{number}", [node.input[_SCORES]]
-        stand_in(apart, name, definition.library, lambda values: _move_apart(values, first), scores, floats, floats)
+        replace_by_function(
+            apart, name, definition.library, lambda values: _move_apart(values, first), scores, floats, floats
+        )
         node.input[_SCORES] = apart.name
     return definition
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from builder.base.arrays import Array
-from builder.base.tf import loaded_graph, reference_session, tf
+from builder.base.tf import load_graph, reference_session, tf
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
-from builder.importers.variables_state import assign
+from builder.importers.variables_state import assign_variables
 
 _AT_NAN = ("MaxPool3D", "TopKV2", "UnsortedSegmentMax", "UnsortedSegmentMin")
 _AT_INFINITIES_TOO = (
@@ -26,10 +26,10 @@ UNLIKE: Mapping[str, Callable[[Array], Array]] = {
 
 def find_unlike_ops(graph: FrozenGraph, calls: Iterable[Mapping[str, Array]]) -> list[str]:
     """Return the ops of ``UNLIKE``, outside of functions, that such elements reach in ``calls``: name (type)."""
-    loaded, found = loaded_graph(graph.reference()), set[str]()
+    loaded, found = load_graph(graph.read_reference()), set[str]()
     ops = [op for op in loaded.get_operations() if read_type(op) in UNLIKE and op.inputs[0].dtype.is_floating]
     with reference_session(loaded) as session:
-        assign(loaded, session, graph.first_state())
+        assign_variables(loaded, session, graph.first_state())
         for feeds in calls:
             with contextlib.suppress(tf.errors.OpError):  # it has no answer to differ from
                 fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}

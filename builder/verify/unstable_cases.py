@@ -12,7 +12,7 @@ import numpy as np
 
 from builder.base.arrays import Array
 from builder.config import Tolerance
-from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, errors
+from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, measure_errors
 from builder.verify.expected_answers import ExpectedOutput
 
 ENOUGH = 3
@@ -21,7 +21,7 @@ MOST_ALLOWED = allowed_sensitivity(MOST_SENSITIVE)
 """The share of the largest magnitude of an answer that a library may be off, whatever the sensitivity."""
 
 
-def doubts(
+def find_unstable_cases(
     outputs: Sequence[ExpectedOutput],
     answers: Mapping[str, Mapping[str, Array]],
     moved: Mapping[str, Mapping[str, Array]],
@@ -33,11 +33,11 @@ def doubts(
     ``answers`` and ``moved``: arrays by case and fetch; of ``moved`` cases may be missing. ``when``: what moved them.
     ``share``: of the largest magnitude of an answer, what a library may be off.
     """
-    found = {case: _doubt(outputs, answers[case], after, share) for case, after in moved.items()}
+    found = {case: _describe_instability(outputs, answers[case], after, share) for case, after in moved.items()}
     return {case: f"{text} {when}" for case, text in found.items() if text}
 
 
-def _doubt(
+def _describe_instability(
     outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after: Mapping[str, Array], most: float
 ) -> str:
     """In words, where TensorFlow's answer moves furthest beyond what is allowed; empty where it does not."""
@@ -47,8 +47,8 @@ def _doubt(
             sizes = f"{list(before[name].shape)} to {list(after[name].shape)}"
             return f"the size of TensorFlow's own {output.name} goes from {sizes}"
         exact = not output.fetch.dtype.startswith("float")
-        tolerance = Tolerance(0.0, 0.0) if exact else widest(output.tolerance)
-        error, allowed = errors(after[name], before[name], tolerance, 0.0 if exact else most)
+        tolerance = Tolerance(0.0, 0.0) if exact else loosen_to_default(output.tolerance)
+        error, allowed = measure_errors(after[name], before[name], tolerance, 0.0 if exact else most)
         beyond = ~(error <= allowed)
         if beyond.any():
             at = np.unravel_index(int(np.where(beyond, error, -1.0).argmax()), error.shape)
@@ -56,7 +56,7 @@ def _doubt(
     return ""
 
 
-def widest(tolerance: Tolerance) -> Tolerance:
+def loosen_to_default(tolerance: Tolerance) -> Tolerance:
     """What a library may be off at most: a narrower tolerance than the default puts no case in doubt."""
     default = Tolerance()
     return Tolerance(max(tolerance.absolute, default.absolute), max(tolerance.relative, default.relative))

@@ -52,7 +52,7 @@ class Verification:
         }
 
 
-def merged(verifications: Mapping[str, Verification]) -> Verification:
+def merge_verifications(verifications: Mapping[str, Verification]) -> Verification:
     """One of several, by what they are of in words: the first as it is, what the others found with these words."""
     (_, first), *others = verifications.items()
     outputs, same, cases, failures, warnings = (

@@ -22,12 +22,12 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from handler.answer import tensors
-from handler.budget import Limits
-from handler.errors import refusal
+from handler.answer import collect_tensors
+from handler.budget import RequestLimits
+from handler.errors import make_refusal
 from handler.model import Model
 from handler.request import Request
-from handler.server import Call, Server
+from handler.server import Invocation, Server
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "dist" / "minilm" / "layer" / "lib" / "libmodel.so"
@@ -64,9 +64,9 @@ def pieces(model: Model, each: int) -> Iterator[list[str]]:
 
 def ours(server: Server, texts: list[str]) -> Array:
     """float32 [texts, 384]."""
-    call = Call("it", False, lambda: 900_000, lambda result: None, lambda error: refusal(error, "it"))
+    call = Invocation("it", False, lambda: 900_000, lambda result: None, lambda error: make_refusal(error, "it"))
     result = server.infer(Request((), {}, texts=tuple(texts)), call)
-    (found,) = tensors(result.description, result.batches)
+    (found,) = collect_tensors(result.description, result.batches)
     return np.frombuffer(found.data, np.float32).reshape(found.shape).copy()
 
 
@@ -122,7 +122,7 @@ def main() -> None:
     texts = list(pieces(first, options.each))
     exact = [theirs(network, first, given) for given in texts]
     for path, model in models.items():
-        server = Server({"minilm": model}, Limits())
+        server = Server({"minilm": model}, RequestLimits())
         found = [ours(server, given) for given in texts]
         print(f"{path}, {Path(path).stat().st_size / 1e6:.2f} MB")
         for length, one, other in zip(LENGTHS, found, exact, strict=True):

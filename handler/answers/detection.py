@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from ..answer import Item
+from ..answer import ItemOutputs
 from ..description import Detection, Output, Port
 from ..tuples import NamedTuple
 from ..typed import Any
-from .frame import Frame, frame
+from .frame import Frame, make_frame
 
 Box = tuple[float, float, float, float]
 
 
-class Found(NamedTuple):
+class DetectedObject(NamedTuple):
     """An object: row ``number`` of the boxes."""
 
     score: float
@@ -22,32 +22,34 @@ class Found(NamedTuple):
     category: int
 
 
-def answer(output: Output, item: Item) -> list[dict[str, Any]]:
+def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
     """The objects, the best first: label, score and box (left, top, right, bottom) in pixels of the upright picture.
 
     Boxes end where the picture does. What lies outside of it, has no area or is undefined is no object.
     """
     assert output.detection is not None  # the description was checked
-    boxes, _ = item.part(output.fetch)
-    place = frame(item)
+    boxes, _ = item.get_values(output.fetch)
+    place = make_frame(item)
     told: list[dict[str, Any]] = []
-    for found in sorted(_found(output.detection, item, len(boxes) // 4), key=lambda one: (-one.score, one.number)):
+    for found in sorted(
+        _find_objects(output.detection, item, len(boxes) // 4), key=lambda one: (-one.score, one.number)
+    ):
         if len(told) == output.top_k:
             break
         box = tuple(boxes[4 * found.number : 4 * found.number + 4])
-        left, top, right, bottom = edges = [round(edge, 2) for edge in in_picture(box, output.detection, place)]
+        left, top, right, bottom = edges = [round(edge, 2) for edge in convert_box(box, output.detection, place)]
         if left < right and top < bottom:  # not where one is NaN
             score = float(format(found.score, ".9g"))
             told.append({"label": _label(output, found.category), "score": score, "box": edges})
     return told
 
 
-def shortest(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``answer`` has at least."""
+def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
+    """Characters that ``format_answer`` has at least."""
     return len("[]")
 
 
-def in_picture(box: tuple[float, ...], detection: Detection, place: Frame) -> Box:
+def convert_box(box: tuple[float, ...], detection: Detection, place: Frame) -> Box:
     """A model's ``box`` as left, top, right, bottom in pixels of the picture, no larger than it."""
     a, b, c, d = box
     if detection.box_format == "yxyx":
@@ -57,19 +59,19 @@ def in_picture(box: tuple[float, ...], detection: Detection, place: Frame) -> Bo
     elif detection.box_format == "cxcywh":
         a, b, c, d = a - c / 2, b - d / 2, a + c / 2, b + d / 2
     across, down = place.shown if detection.box_units == "relative" else (1, 1)
-    left, top = place.fit.origin(a * across, b * down)
-    right, bottom = place.fit.origin(c * across, d * down)
+    left, top = place.fit.map_to_source(a * across, b * down)
+    right, bottom = place.fit.map_to_source(c * across, d * down)
     width, height = place.size
-    return _within(left, width), _within(top, height), _within(right, width), _within(bottom, height)
+    return _clip_edge(left, width), _clip_edge(top, height), _clip_edge(right, width), _clip_edge(bottom, height)
 
 
-def _found(detection: Detection, item: Item, rows: int) -> Iterator[Found]:
+def _find_objects(detection: Detection, item: ItemOutputs, rows: int) -> Iterator[DetectedObject]:
     """The objects among the ``rows`` whose scores are enough."""
-    scores, _ = item.part(detection.scores)
-    classes = item.part(detection.classes)[0] if detection.classes else None
+    scores, _ = item.get_values(detection.scores)
+    classes = item.get_values(detection.classes)[0] if detection.classes else None
     each = len(scores) // max(1, rows) if classes is None else 1
     if detection.counts:
-        counted = item.part(detection.counts)[0][0]
+        counted = item.get_values(detection.counts)[0][0]
         rows = min(rows, max(0, int(counted))) if math.isfinite(counted) else 0
     for number in range(rows):
         if each > 1:
@@ -80,10 +82,10 @@ def _found(detection: Detection, item: Item, rows: int) -> Iterator[Found]:
             score = scores[number]
             category = int(classes[number]) if classes is not None and math.isfinite(classes[number]) else 0
         if score >= detection.threshold and score < math.inf:
-            yield Found(score, number, category)
+            yield DetectedObject(score, number, category)
 
 
-def _within(value: float, most: int) -> float:
+def _clip_edge(value: float, most: int) -> float:
     return min(max(value, 0.0), float(most)) if math.isfinite(value) else math.nan
 
 

@@ -8,52 +8,52 @@ import struct
 from array import array
 from collections.abc import Mapping
 
-from ..answer import Item, numbers
-from ..answer import shortest as shortest_numbers
+from ..answer import ItemOutputs, convert_numbers
+from ..answer import compute_min_length as shortest_numbers
 from ..description import Output, Port
 from ..typed import Any
 
 FORMATS = ("float32", "float16", "int8", "base64")
 
 
-def answer(output: Output, item: Item) -> Any:
+def format_answer(output: Output, item: ItemOutputs) -> Any:
     """The vector in the output's format.
 
     float32, float16: numbers. int8: whole numbers, of which the largest magnitude is 127: the direction alone. base64:
     float32, little-endian.
     """
     port, _ = item.fetches[output.fetch]
-    data, _ = item.part(output.fetch)
-    values: Any = data if output.dimensions is None else _shortened(data[: output.dimensions], output.normalise)
+    data, _ = item.get_values(output.fetch)
+    values: Any = data if output.dimensions is None else _shorten_vector(data[: output.dimensions], output.normalise)
     if output.format == "base64":
-        return base64(values)
+        return encode_base64(values)
     if output.format == "int8":
-        return _whole(values)
+        return _scale_to_int8(values)
     if output.format == "float16":
-        return [_half(value) for value in values]
-    return numbers(port.dtype, values)
+        return [_round_float16(value) for value in values]
+    return convert_numbers(port.dtype, values)
 
 
-def base64(values: Any) -> str:
+def encode_base64(values: Any) -> str:
     """``values`` as float32, little-endian."""
     return binascii.b2a_base64(array("f", values).tobytes(), newline=False).decode()
 
 
-def shortest(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``answer`` has at least."""
+def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
+    """Characters that ``format_answer`` has at least."""
     count = output.dimensions or ports[output.fetch].shape[-1]
     if output.format == "base64":
         return (4 * count + 2) // 3 * 4
     return shortest_numbers("int8" if output.format == "int8" else "float32", count)
 
 
-def _shortened(values: memoryview, normalise: bool) -> list[float]:
+def _shorten_vector(values: memoryview, normalise: bool) -> list[float]:
     """The first numbers of a vector, of length 1 again where the whole one was."""
     length = math.hypot(*values) if normalise else 1.0
     return [value / length for value in values] if math.isfinite(length) and length else list(values)
 
 
-def _half(value: float) -> float | None:
+def _round_float16(value: float) -> float | None:
     """The nearest float16, in the five digits that tell it from others; None beyond its range."""
     try:
         (rounded,) = struct.unpack("<e", struct.pack("<e", float(value)))
@@ -62,6 +62,6 @@ def _half(value: float) -> float | None:
     return float(format(rounded, ".5g")) if math.isfinite(rounded) else None
 
 
-def _whole(values: Any) -> list[int | None]:
+def _scale_to_int8(values: Any) -> list[int | None]:
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return [round(value / (largest or 1.0) * 127) if math.isfinite(value) else None for value in values]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..answer import Item
-from ..fit import Fit, placement
+from ..answer import ItemOutputs
+from ..fit import Fit, place_image
 from ..tuples import NamedTuple
 
 
@@ -15,7 +15,7 @@ class Frame(NamedTuple):
     fit: Fit
 
 
-def frame(item: Item) -> Frame:
+def make_frame(item: ItemOutputs) -> Frame:
     """Of the item's picture; of a tensor the model's own."""
     image = item.description.image
     assert image is not None  # the description was checked
@@ -23,4 +23,4 @@ def frame(item: Item) -> Frame:
     shown = feed.shape[2], feed.shape[1]
     if item.size is None:
         return Frame(shown, shown, Fit((0, 0, *shown), shown))
-    return Frame(item.size, shown, placement(item.size, image))
+    return Frame(item.size, shown, place_image(item.size, image))

@@ -8,11 +8,11 @@ import math
 import re
 from collections.abc import Mapping
 
-from ..answer import ANSWER_LIMIT, Item
+from ..answer import ANSWER_LIMIT, ItemOutputs
 from ..description import Output, Port
 from ..errors import AnswerTooLargeError
 from ..typed import TYPE_CHECKING, Any
-from .frame import Frame, frame
+from .frame import Frame, make_frame
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,14 +24,14 @@ _ROUNDING = 1e-9  # of a pixel
 _MOST_RUNS = ANSWER_LIMIT // len("0, 0, ")
 
 
-def answer(output: Output, item: Item) -> dict[str, Any]:
+def format_answer(output: Output, item: ItemOutputs) -> dict[str, Any]:
     """The picture's size, and its classes with the share of pixels that each has, the largest first.
 
     png: the class map, in base64. rle: for each class COCO's run lengths, column by column, first of other classes.
     Raises AnswerTooLargeError.
     """
-    data, (height, width) = item.part(output.fetch)
-    found = in_picture(bytes(data), (width, height), frame(item))
+    data, (height, width) = item.get_values(output.fetch)
+    found = restore_class_map(bytes(data), (width, height), make_frame(item))
     area = found.width * found.height
     present = sorted(((count, number) for number, count in enumerate(found.histogram()) if count), reverse=True)
     classes: list[dict[str, Any]] = [
@@ -43,19 +43,19 @@ def answer(output: Output, item: Item) -> dict[str, Any]:
         for one in classes:
             one["rle"] = {"size": [found.height, found.width], "counts": runs[one["class"]]}
         return told
-    return told | {"png": _png(found)}
+    return told | {"png": _encode_png(found)}
 
 
-def shortest(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``answer`` has at least."""
+def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
+    """Characters that ``format_answer`` has at least."""
     return len('{"width": 1, "height": 1, "classes": []}')
 
 
-def in_picture(data: bytes, size: tuple[int, int], place: Frame) -> Image:
+def restore_class_map(data: bytes, size: tuple[int, int], place: Frame) -> Image:
     """The class map ``data`` of ``size`` (width, height) as one of the picture, each pixel of the nearest class."""
     from PIL import Image
 
-    (left, right, *columns), (top, bottom, *rows) = (_seen(place, axis, size[axis]) for axis in (0, 1))
+    (left, right, *columns), (top, bottom, *rows) = (_find_seen_range(place, axis, size[axis]) for axis in (0, 1))
     extent = columns[0], rows[0], columns[1], rows[1]
     seen = Image.frombytes("L", size, data)
     seen = seen.transform((right - left, bottom - top), Image.Transform.EXTENT, extent, Image.Resampling.NEAREST)
@@ -66,12 +66,12 @@ def in_picture(data: bytes, size: tuple[int, int], place: Frame) -> Image:
     return whole
 
 
-def _seen(place: Frame, axis: int, length: int) -> tuple[int, int, float, float]:
+def _find_seen_range(place: Frame, axis: int, length: int) -> tuple[int, int, float, float]:
     """Along an axis, the first pixel of the picture whose middle the model was shown and the end of them; and where
     they begin and end in a map of that ``length``.
     """
     fit = place.fit
-    part, begin = fit.part(place.shown), fit.box[axis]
+    part, begin = fit.find_visible_part(place.shown), fit.box[axis]
     scale = fit.size[axis] / (fit.box[axis + 2] - begin)
     shown = begin + part[axis] / scale, begin + part[axis + 2] / scale
     first, end = math.ceil(shown[0] - 0.5 + _ROUNDING), math.ceil(shown[1] - 0.5 - _ROUNDING)
@@ -107,16 +107,16 @@ def run_lengths(found: Image) -> dict[int, list[int]]:
     return counts
 
 
-def _png(found: Image) -> str:
+def _encode_png(found: Image) -> str:
     from PIL import PngImagePlugin  # noqa: F401 - the function's decoders are imported one by one, and so are encoders
 
-    found.putpalette(_palette())
+    found.putpalette(_make_palette())
     buffer = io.BytesIO()
     found.save(buffer, "PNG", compress_level=1)
     return binascii.b2a_base64(buffer.getvalue(), newline=False).decode()
 
 
-def _palette() -> bytes:
+def _make_palette() -> bytes:
     """The colours of PASCAL VOC, in which each class differs from its neighbours."""
     colours = bytearray()
     for number in range(256):

@@ -6,9 +6,9 @@ import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..answer import Item
+from ..answer import ItemOutputs
 from ..description import Output, Port
-from ..text import Located
+from ..text import LocatedText
 from ..tuples import NamedTuple
 from ..typed import Any
 
@@ -21,7 +21,7 @@ class Word(NamedTuple):
     end: int
 
 
-class Tagged(NamedTuple):
+class TaggedSpan(NamedTuple):
     """What was found in the characters ``start`` to ``end``, with the sum of the scores of so many ``words``."""
 
     label: str
@@ -31,13 +31,13 @@ class Tagged(NamedTuple):
     words: int = 1
 
 
-def answer(output: Output, item: Item) -> list[dict[str, Any]]:
+def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
     """The labels of the words in their order: label, word, start, end and score.
 
     A word has the label and score of its first piece, and what is joined the mean score of its words. Of an item of
     tensors: the label and score of each token.
     """
-    data, shape = item.part(output.fetch)
+    data, shape = item.get_values(output.fetch)
     classes = shape[-1]
 
     def best(token: int) -> tuple[str, float]:
@@ -50,9 +50,9 @@ def answer(output: Output, item: Item) -> list[dict[str, Any]]:
         return [{"label": label, "score": _number(score)} for label, score in map(best, range(shape[0]))]
     text = item.text.text
     found = []
-    for token, start, end in words(item.text):
+    for token, start, end in find_words(item.text):
         label, score = best(token)
-        found.append(Tagged(label, start, end, score))
+        found.append(TaggedSpan(label, start, end, score))
     return [
         {
             "label": one.label,
@@ -61,17 +61,17 @@ def answer(output: Output, item: Item) -> list[dict[str, Any]]:
             "end": one.end,
             "score": _number(one.score / one.words),
         }
-        for one in (joined(found) if output.join else found)
+        for one in (join_words(found) if output.join else found)
         if one.label not in output.ignore
     ]
 
 
-def shortest(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``answer`` has at least."""
+def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
+    """Characters that ``format_answer`` has at least."""
     return len("[]")
 
 
-def words(located: Located) -> Iterator[Word]:
+def find_words(located: LocatedText) -> Iterator[Word]:
     """The words of a text, without the space around them, and with the marks that stand on their last letter.
 
     A word is what the tokenizer took for one, and ends at a space in any case: some take a whole text for one.
@@ -107,12 +107,12 @@ def _with_marks(text: str, end: int) -> int:
     return end
 
 
-def joined(found: Sequence[Tagged]) -> Iterator[Tagged]:
+def join_words(found: Sequence[TaggedSpan]) -> Iterator[TaggedSpan]:
     """Words of one thing together, without the ``B-`` and ``I-`` of their labels.
 
     That is words in a row whose labels differ in no more than these; a ``B-`` begins another thing.
     """
-    thing: Tagged | None = None
+    thing: TaggedSpan | None = None
     for one in found:
         name = one.label[2:] if one.label.startswith(("B-", "I-")) else one.label
         if thing and thing.label == name and not one.label.startswith("B-"):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ..answer import require_room
 from ..protocols import predict
-from ..server import Call, Server
+from ..server import Invocation, Server
 from ..typed import Any
 
 
-def handle(event: object, server: Server, call: Call) -> dict[str, Any]:
+def handle_event(event: object, server: Server, call: Invocation) -> dict[str, Any]:
     try:
-        answer = predict.answer(event, server, call)
+        answer = predict.answer_event(event, server, call)
         require_room(answer)
         return answer
     except Exception as error:
-        return predict.error(call.refuse(error))
+        return predict.format_error(call.refuse(error))

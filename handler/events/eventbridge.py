@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from ..errors import event_from
 from ..protocols import predict
-from ..server import Call, Server
+from ..server import Invocation, Server
 from ..typed import Any
-from ..work import background
-from .messages import tasks
+from ..work import answer_all_tasks
+from .messages import find_tasks
 
 
-def matches(event: dict[str, Any]) -> bool:
+def matches_event(event: dict[str, Any]) -> bool:
     return "source" in event and "detail" in event
 
 
-def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
     """The answers to all that the event asks for. Raises RetryLater where one may succeed later."""
     try:
         with event_from("EventBridge"):
             name = str(event["id"])
-        call = call.correlated(name)
-        found = tasks(event)
+        call = call.with_correlation_id(name)
+        found = find_tasks(event)
     except Exception as error:
-        return predict.error(call.refuse(error))
-    return background(found, name, server, call)
+        return predict.format_error(call.refuse(error))
+    return answer_all_tasks(found, name, server, call)

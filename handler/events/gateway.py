@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from ..errors import MalformedEventError, event_from
 from ..http import HttpRequest, HttpResponse
-from ..protocols import respond
-from ..server import Call, Server
+from ..protocols import respond_to_request
+from ..server import Invocation, Server
 from ..typed import Any
 
 
-def served(
-    event: dict[str, Any], sender: str, parse: Callable[[dict[str, Any]], HttpRequest], server: Server, call: Call
+def serve_event(
+    event: dict[str, Any], sender: str, parse: Callable[[dict[str, Any]], HttpRequest], server: Server, call: Invocation
 ) -> HttpResponse:
     """The protocols' answer to the request that ``parse`` finds in the event; 400 where it finds none."""
     try:
@@ -22,11 +22,11 @@ def served(
     except MalformedEventError as error:
         from ..protocols import predict
 
-        return predict.refuse(call.refuse(error))
-    return respond(request, server, call)
+        return predict.format_refusal(call.refuse(error))
+    return respond_to_request(request, server, call)
 
 
-def body(event: dict[str, Any]) -> bytes:
+def read_body(event: dict[str, Any]) -> bytes:
     """The bytes of the request's body, decoded where the event says it is base64. Raises MalformedEventError."""
     text = event.get("body") or ""
     if not event.get("isBase64Encoded"):
@@ -37,22 +37,22 @@ def body(event: dict[str, Any]) -> bytes:
         raise MalformedEventError("the body is not the base64 that the event says it is") from None
 
 
-def single(headers: Any) -> dict[str, str]:
+def lower_headers(headers: Any) -> dict[str, str]:
     """Headers of one value each, by name in lower case."""
     return {str(name).lower(): str(value) for name, value in (headers or {}).items()}
 
 
-def joined(multiple: Any) -> dict[str, str]:
+def join_values(multiple: Any) -> dict[str, str]:
     """``{"Name": ["a", "b"]}`` as ``{"name": "a, b"}``."""
     return {str(name).lower(): ", ".join(map(str, values)) for name, values in (multiple or {}).items()}
 
 
-def last(multiple: Any) -> dict[str, str]:
+def take_last_values(multiple: Any) -> dict[str, str]:
     """``{"name": ["a", "b"]}`` as ``{"name": "b"}``: the last value counts, as where a service passes only one."""
     return {str(name): str(values[-1]) for name, values in (multiple or {}).items() if values}
 
 
-def routed(route: object, parameters: Any) -> str | None:
+def find_routed_path(route: object, parameters: Any) -> str | None:
     """The path that a route like ``/v2/{proxy+}`` matched, which holds neither stage nor base path; or None."""
     if not isinstance(route, str) or not route.startswith("/"):
         return None
@@ -61,14 +61,14 @@ def routed(route: object, parameters: Any) -> str | None:
     return None if "{" in route else route
 
 
-def without_stage(event: dict[str, Any], path: Any) -> str:
+def remove_stage(event: dict[str, Any], path: Any) -> str:
     """``path`` after the name of the API's stage, where it begins with it."""
     stage = f"/{event['requestContext'].get('stage')}"
     text = str(path)
     return text[len(stage) :] or "/" if text == stage or text.startswith(f"{stage}/") else text
 
 
-def unquoted(text: str) -> str:
+def unquote_text(text: str) -> str:
     if "%" not in text:
         return text
     from urllib.parse import unquote
@@ -76,7 +76,7 @@ def unquoted(text: str) -> str:
     return unquote(text)
 
 
-def text_or_base64(response: HttpResponse) -> tuple[str, bool]:
+def encode_body(response: HttpResponse) -> tuple[str, bool]:
     """The body as events carry it, and whether it is base64."""
     if response.is_text:
         return response.body.decode(), False

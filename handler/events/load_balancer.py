@@ -6,26 +6,26 @@ from http import HTTPStatus
 
 from ..answer import LOAD_BALANCER_LIMIT
 from ..http import HttpRequest, HttpResponse
-from ..server import Call, Server
+from ..server import Invocation, Server
 from ..typed import Any
-from .gateway import body, joined, last, served, single, text_or_base64, unquoted
+from .gateway import encode_body, join_values, lower_headers, read_body, serve_event, take_last_values, unquote_text
 
 
-def matches(event: dict[str, Any]) -> bool:
+def matches_event(event: dict[str, Any]) -> bool:
     context = event["requestContext"]
     return isinstance(context, dict) and "elb" in context
 
 
-def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
     multiple = "multiValueHeaders" in event  # the target group's setting, which the answer has to follow
     headers = _headers(event)
-    call = call.correlated(headers.get("x-amzn-trace-id"))
+    call = call.with_correlation_id(headers.get("x-amzn-trace-id"))
     if headers.get("user-agent", "").startswith("ELB-HealthChecker/"):
         # That the function runs is what is asked: the model was opened when it started, whatever the path.
-        response = HttpResponse.of_json({"status": "healthy"})
+        response = HttpResponse.from_json({"status": "healthy"})
     else:
-        response = served(event, "the load balancer", _request, server, call)
-    text, encoded = text_or_base64(response)
+        response = serve_event(event, "the load balancer", _parse_request, server, call)
+    text, encoded = encode_body(response)
     told: dict[str, Any] = {name: [value] for name, value in response.headers.items()} if multiple else response.headers
     return {
         "statusCode": response.status,
@@ -38,19 +38,25 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
 
 def _headers(event: dict[str, Any]) -> dict[str, str]:
     try:
-        return joined(event["multiValueHeaders"]) if "multiValueHeaders" in event else single(event.get("headers"))
+        return (
+            join_values(event["multiValueHeaders"])
+            if "multiValueHeaders" in event
+            else lower_headers(event.get("headers"))
+        )
     except (AttributeError, TypeError):
         return {}
 
 
-def _request(event: dict[str, Any]) -> HttpRequest:
+def _parse_request(event: dict[str, Any]) -> HttpRequest:
     """Unlike API Gateway it passes the query as it stands in the URL, encoded."""
-    query = last(event.get("multiValueQueryStringParameters")) or event.get("queryStringParameters") or {}
+    query = take_last_values(event.get("multiValueQueryStringParameters")) or event.get("queryStringParameters") or {}
     return HttpRequest(
         method=str(event["httpMethod"]),
-        path=unquoted(str(event["path"])),
-        query={unquoted(name): unquoted(value.replace("+", " ")) for name, value in query.items()},
-        headers=joined(event["multiValueHeaders"]) if "multiValueHeaders" in event else single(event.get("headers")),
-        body=body(event),
+        path=unquote_text(str(event["path"])),
+        query={unquote_text(name): unquote_text(value.replace("+", " ")) for name, value in query.items()},
+        headers=join_values(event["multiValueHeaders"])
+        if "multiValueHeaders" in event
+        else lower_headers(event.get("headers")),
+        body=read_body(event),
         answer_limit=LOAD_BALANCER_LIMIT,
     )

@@ -12,23 +12,23 @@ from .. import storage
 from ..deadline import Deadline
 from ..errors import ObjectNotFoundError, OutOfTimeError, event_from
 from ..protocols import predict
-from ..server import Call, Server
+from ..server import Invocation, Server
 from ..storage import S3Object
 from ..typed import Any
-from ..work import Task, answered, deliver, from_json, place
-from .messages import tasks
+from ..work import Task, answer_task, deliver_answer, locate_task_result, parse_message
+from .messages import find_tasks
 
 ATTEMPTS = "COLDFORGE_QUEUE_ATTEMPTS"
 """The variable that says how often the stack's own FIFO queue gives a message; empty where another queue may."""
 
 
-def matches(event: dict[str, Any]) -> bool:
+def matches_event(event: dict[str, Any]) -> bool:
     records = event["Records"]
     first = records[0] if isinstance(records, list) and records else None
     return isinstance(first, dict) and first.get("eventSource") == "aws:sqs"
 
 
-def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
     deadline = Deadline(call.remaining_ms)
     failures: list[dict[str, str]] = []
     stopped: set[object] = set()  # groups of a FIFO queue: what follows a failure must not overtake it
@@ -42,9 +42,9 @@ def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
                     last = _is_last(record["attributes"])
                 body = record["body"]
             if group not in stopped:
-                done = _one(message_id, body, deadline, server, call.correlated(message_id))
+                done = _answer_message(message_id, body, deadline, server, call.with_correlation_id(message_id))
         except Exception as error:
-            call.correlated(message_id).refuse(error)
+            call.with_correlation_id(message_id).refuse(error)
         if done:
             continue
         if group is not None and not last:
@@ -63,12 +63,12 @@ def _is_last(attributes: dict[str, Any]) -> bool:
     return most.isdecimal() and count.isdecimal() and len(count) < 9 and int(count) >= int(most)
 
 
-def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: Call) -> bool:
+def _answer_message(message_id: str, body: str, deadline: Deadline, server: Server, call: Invocation) -> bool:
     """Whether all that the message asks for is answered. Each task's result is delivered as it comes, whatever becomes
     of the others. Raises HandlerError for a message that cannot be read.
     """
     done = True
-    for task in tasks(from_json(body)):
+    for task in find_tasks(parse_message(body)):
         if isinstance(task, S3Object) and storage.is_result(task):
             call.report("object skipped: it lies among the results", {"object": str(task)})
             continue
@@ -76,8 +76,8 @@ def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: C
         try:
             if not deadline.allows_another():
                 raise OutOfTimeError("the function ran out of time before it had answered all of this message")
-            target = place(task, message_id)  # before anything is read
-            deliver(target, task, answered(task, server, call), call)
+            target = locate_task_result(task, message_id)  # before anything is read
+            deliver_answer(target, task, answer_task(task, server, call), call)
         except Exception as error:
             done = False
             refusal = call.refuse(error)
@@ -85,13 +85,13 @@ def _one(message_id: str, body: str, deadline: Deadline, server: Server, call: C
                 break
             # An object that is gone may have been answered when the message came before.
             if target and not refusal.retryable and not isinstance(error, ObjectNotFoundError):
-                _told(target, task, predict.error(refusal), call)
+                _deliver_error(target, task, predict.format_error(refusal), call)
     return done
 
 
-def _told(target: S3Object, task: Task, answer: dict[str, Any], call: Call) -> None:
+def _deliver_error(target: S3Object, task: Task, answer: dict[str, Any], call: Invocation) -> None:
     """Deliver an error. The message comes again anyway."""
     try:
-        deliver(target, task, answer, call)
+        deliver_answer(target, task, answer, call)
     except Exception as error:
         call.refuse(error)

@@ -12,63 +12,63 @@ With ``Results`` in BatchInput it is a batch of a list, whose answers go to S3: 
 
 from __future__ import annotations
 
-from ..answer import ANSWER_LIMIT, require_room, shortest_answer
+from ..answer import ANSWER_LIMIT, compute_min_answer_length, require_room
 from ..deadline import Deadline
 from ..errors import AnswerTooLargeError, OutOfTimeError, WrongTypeError
 from ..protocols import predict
-from ..server import Call, Server
+from ..server import Invocation, Server
 from ..storage import S3Object
 from ..typed import Any
-from ..work import Task, answered
+from ..work import Task, answer_task
 
 
-def matches(event: dict[str, Any]) -> bool:
+def matches_event(event: dict[str, Any]) -> bool:
     return isinstance(event.get("Items"), list) or ("Bucket" in event and "Key" in event)
 
 
-def handle(event: dict[str, Any], server: Server, call: Call) -> dict[str, Any]:
+def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
     deadline = Deadline(call.remaining_ms)
     if "Items" not in event:
-        return _one(event, deadline, server, call)
+        return _answer_item(event, deadline, server, call)
     common = event.get("BatchInput")
     common = common if isinstance(common, dict) else {}
     if "Results" in common:
         from .. import parts  # a batch of a list has threads and hashes, which nothing else needs
 
-        return parts.handle(event, server, call)
+        return parts.answer_batch(event, server, call)
     results: list[dict[str, Any]] = []
     least = 0
     for item in event["Items"]:
-        results.append(_one(_completed(item, common), deadline, server, call))
-        least += shortest_answer(results[-1])
+        results.append(_answer_item(_add_common_fields(item, common), deadline, server, call))
+        least += compute_min_answer_length(results[-1])
         if least > ANSWER_LIMIT:
             break  # all that is answered is kept here, and is too large already
     try:
         require_room(*results)
     except AnswerTooLargeError as error:
-        results = [predict.error(call.refuse(error))] * len(event["Items"])
+        results = [predict.format_error(call.refuse(error))] * len(event["Items"])
     return {"results": results, "failed": sum("error" in result for result in results)}
 
 
-def _completed(item: object, common: dict[str, Any]) -> object:
+def _add_common_fields(item: object, common: dict[str, Any]) -> object:
     if not isinstance(item, dict):
         return item
     # A bucket is for the items that are objects; beside a picture it would be a field nobody knows.
     return {name: value for name, value in common.items() if name != "Bucket" or "Key" in item} | item
 
 
-def _one(item: object, deadline: Deadline, server: Server, call: Call) -> dict[str, Any]:
+def _answer_item(item: object, deadline: Deadline, server: Server, call: Invocation) -> dict[str, Any]:
     try:
         if not deadline.allows_another():
             raise OutOfTimeError("the function ran out of time before this item")
-        answer = answered(_task(item), server, call, limit=ANSWER_LIMIT)
+        answer = answer_task(_parse_task(item), server, call, limit=ANSWER_LIMIT)
         require_room(answer)
         return answer
     except Exception as error:
-        return predict.error(call.refuse(error))
+        return predict.format_error(call.refuse(error))
 
 
-def _task(item: object) -> Task:
+def _parse_task(item: object) -> Task:
     """Raises WrongTypeError."""
     if not isinstance(item, dict) or "Key" not in item:
         return item  # type: ignore[return-value]  # what is wrong with it, the protocol says

@@ -13,42 +13,42 @@ from ..errors import WrongFieldError
 from ..typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..budget import Limits
+    from ..budget import RequestLimits
     from ..description import Description
     from ..request import File, Request
-    from ..server import Call, Server
+    from ..server import Invocation, Server
 
 _MODULES = {"image": "image", "audio": "recording", "text": "text", "strings": "strings", "examples": "example"}
 """By the field of a Description that says how a model takes the kind."""
 
 
-class Kind:
+class InputKind:
     """A kind of input, of a model that takes it. Whatever a kind does not do is as here."""
 
     example = ""
     """A request that holds it, for messages."""
 
-    def keys(self, description: Description) -> tuple[str, ...]:
+    def list_keys(self, description: Description) -> tuple[str, ...]:
         """Return the fields of a request to ``/predict`` that hold it."""
         return ()
 
-    def schema(self, limits: Limits) -> dict[str, Any]:
+    def make_schema(self, limits: RequestLimits) -> dict[str, Any]:
         """Return the JSON schema of one, as requests hold it."""
         return {"type": "string", "contentEncoding": "base64"}
 
-    def names(self, description: Description) -> tuple[str, ...]:
+    def list_inputs(self, description: Description) -> tuple[str, ...]:
         """Return the inputs of the model that it stands for: a request that holds it holds no tensors of these."""
         return ()
 
-    def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
+    def read_event(self, event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
         """Return the fields of the Request for an ``event`` that has one of the keys. Raises HandlerError."""
         return {}
 
-    def media(self, description: Description) -> tuple[str, ...]:
+    def list_media_types(self, description: Description) -> tuple[str, ...]:
         """Return the content types of a body that is a file of this kind; one that ends with a slash is any such."""
         return ()
 
-    def recognises(self, data: bytes) -> bool:
+    def recognises_file(self, data: bytes) -> bool:
         """Tell a file of this kind by its first bytes."""
         return False
 
@@ -56,7 +56,7 @@ class Kind:
         """Tell whether a file of this kind is all that the model takes."""
         return len(description.feeds) == 1
 
-    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
+    def read_files(self, files: Sequence[File], description: Description, limits: RequestLimits) -> dict[str, Any]:
         """Return the fields of the Request for ``files`` alone. Raises HandlerError."""
         return {}
 
@@ -64,7 +64,7 @@ class Kind:
         """Return the input in whose place other protocols take a list of its elements; empty where they take none."""
         return ""
 
-    def most_elements(self, limits: Limits) -> int:
+    def most_elements(self, limits: RequestLimits) -> int:
         """Return how many elements a request may hold."""
         return limits.items
 
@@ -72,38 +72,40 @@ class Kind:
         """Tell an element, as TensorFlow Serving's JSON has it, from numbers."""
         return False
 
-    def read_elements(self, values: Sequence[Any], description: Description, limits: Limits) -> dict[str, Any]:
+    def read_elements(self, values: Sequence[Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
         """Return the fields of the Request for elements: bytes, or as JSON has them. Raises HandlerError."""
         return {}
 
-    def prepare(self, request: Request, server: Server, call: Call) -> Request:
+    def prepare_request(self, request: Request, server: Server, call: Invocation) -> Request:
         """Return ``request`` with what the kind becomes, as far as that is done for all items. Raises HandlerError."""
         return request
 
-    def lengths(self, request: Request, server: Server) -> list[int]:
+    def measure_lengths(self, request: Request, server: Server) -> list[int]:
         """Return what tells which items are shorter, so that those of a run need the same size; empty for none."""
         return []
 
-    def fill(self, part: Request, server: Server, call: Call) -> Request:
+    def fill_inputs(self, part: Request, server: Server, call: Invocation) -> Request:
         """Return ``part``, which is one run's, with the tensors of its items. Raises HandlerError."""
         return part
 
 
-def kinds(description: Description) -> list[Kind]:
+def load_kinds(description: Description) -> list[InputKind]:
     """Return the kinds that the model takes. Imports their modules."""
     return [
         import_module(f".{module}", __name__).KIND for field, module in _MODULES.items() if getattr(description, field)
     ]
 
 
-def file_kind(description: Description) -> Kind | None:
+def find_file_kind(description: Description) -> InputKind | None:
     """Return the kind whose files the model takes as a request, if there is one."""
-    return next((kind for kind in kinds(description) if kind.media(description)), None)
+    return next((kind for kind in load_kinds(description) if kind.list_media_types(description)), None)
 
 
-def element_kind(description: Description) -> tuple[Kind | None, str]:
+def find_element_kind(description: Description) -> tuple[InputKind | None, str]:
     """Return the kind whose elements other protocols take, and in the place of which input."""
-    return next(((kind, name) for kind in kinds(description) if (name := kind.element_input(description))), (None, ""))
+    return next(
+        ((kind, name) for kind in load_kinds(description) if (name := kind.element_input(description))), (None, "")
+    )
 
 
 def require_files(files: Sequence[File], what: str) -> None:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from ..errors import WrongFieldError, WrongTypeError
-from ..examples import request_of
+from ..examples import make_request
 from ..typed import TYPE_CHECKING, Any
-from . import Kind
+from . import InputKind
 
 if TYPE_CHECKING:
-    from ..budget import Limits
+    from ..budget import RequestLimits
     from ..description import Description
 
 
-class ExampleKind(Kind):
+class ExampleKind(InputKind):
     """``{"examples": […]}``."""
 
-    def keys(self, description: Description) -> tuple[str, ...]:
+    def list_keys(self, description: Description) -> tuple[str, ...]:
         return ("examples",)
 
-    def names(self, description: Description) -> tuple[str, ...]:
-        return tuple(port.name for port in description.taken)
+    def list_inputs(self, description: Description) -> tuple[str, ...]:
+        return tuple(port.name for port in description.caller_inputs)
 
-    def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
+    def read_event(self, event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
         if others := [f'"{key}"' for key in ("inputs", "text", "texts") if key in event]:
             raise WrongFieldError(f'"examples" and {others[0]} exclude each other; send one of them')
         if not isinstance(event["examples"], list):
             raise WrongTypeError('"examples" must be a list of base64 strings')
-        found = request_of(event["examples"], description, limits)
+        found = make_request(event["examples"], description, limits)
         return {"inputs": found.inputs, "strings": found.strings}
 
 

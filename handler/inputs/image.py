@@ -6,88 +6,88 @@ from collections.abc import Sequence
 
 from ..deadline import seconds_left
 from ..errors import TooManyImagesError, WrongFieldError, WrongTypeError
-from ..image import format_of, read
-from ..request import File, Request, encoded_file, source
+from ..image import detect_format, read_image
+from ..request import File, Request, encoded_file, read_source
 from ..typed import TYPE_CHECKING, Any
-from . import Kind, require_files
+from . import InputKind, require_files
 
 if TYPE_CHECKING:
-    from ..budget import Limits
+    from ..budget import RequestLimits
     from ..description import Description
-    from ..server import Call, Server
+    from ..server import Invocation, Server
 
 
-class ImageKind(Kind):
+class ImageKind(InputKind):
     """``{"image": …}`` and ``{"images": […]}``; elsewhere ``{"b64": …}`` and BYTES."""
 
     example = '{"image": "<base64>"}'
 
-    def keys(self, description: Description) -> tuple[str, ...]:
+    def list_keys(self, description: Description) -> tuple[str, ...]:
         return ("image", "images")
 
-    def schema(self, limits: Limits) -> dict[str, Any]:
-        return super().schema(limits) | {"format": "image-base64"}
+    def make_schema(self, limits: RequestLimits) -> dict[str, Any]:
+        return super().make_schema(limits) | {"format": "image-base64"}
 
-    def media(self, description: Description) -> tuple[str, ...]:
+    def list_media_types(self, description: Description) -> tuple[str, ...]:
         return ("image/", "application/octet-stream", "multipart/form-data")
 
-    def recognises(self, data: bytes) -> bool:
-        return format_of(data) is not None
+    def recognises_file(self, data: bytes) -> bool:
+        return detect_format(data) is not None
 
-    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
+    def read_files(self, files: Sequence[File], description: Description, limits: RequestLimits) -> dict[str, Any]:
         require_files(files, "picture")
         _require_count(len(files), "the form", limits)
         if not self.stands_alone(description):
             raise WrongFieldError("this model takes tensors beside the picture; send JSON with both")
         return {"pictures": tuple(files)}
 
-    def names(self, description: Description) -> tuple[str, ...]:
+    def list_inputs(self, description: Description) -> tuple[str, ...]:
         return (self.element_input(description),)
 
-    def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
-        listed = _listed(event, description, limits)
-        return {"pictures": tuple(source(value, where, limits.encoded) for where, value in listed)}
+    def read_event(self, event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
+        listed = _list_files(event, description, limits)
+        return {"pictures": tuple(read_source(value, where, limits.encoded) for where, value in listed)}
 
     def element_input(self, description: Description) -> str:
         return description.image.feed if description.image else ""
 
-    def most_elements(self, limits: Limits) -> int:
+    def most_elements(self, limits: RequestLimits) -> int:
         return limits.images
 
     def is_element(self, value: object) -> bool:
         return isinstance(value, dict) and set(value) == {"b64"}
 
-    def read_elements(self, values: Sequence[Any], description: Description, limits: Limits) -> dict[str, Any]:
+    def read_elements(self, values: Sequence[Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
         where = f'"{self.element_input(description)}"'
         if len(values) > limits.images:
             raise TooManyImagesError(
                 f"{where} has {len(values)} pictures; at most {limits.images} are allowed at a time"
             )
         files = [(value, f"{where}[{index}]") for index, value in enumerate(values)]
-        return {"pictures": tuple(_file(value, place, limits) for value, place in files)}
+        return {"pictures": tuple(_read_file(value, place, limits) for value, place in files)}
 
-    def fill(self, part: Request, server: Server, call: Call) -> Request:
+    def fill_inputs(self, part: Request, server: Server, call: Invocation) -> Request:
         """Decode the files, all of which are here by now."""
-        image, files = server.described(part).image, [file for file in part.pictures if isinstance(file, File)]
+        image, files = server.describe_request(part).image, [file for file in part.pictures if isinstance(file, File)]
         if image is None or not files:
             return part
         limits, left = server.limits, call.remaining_ms
-        found = [read(file.data, file.where, image, limits, seconds_left(left())) for file in files]
+        found = [read_image(file.data, file.where, image, limits, seconds_left(left())) for file in files]
         pixels = b"".join([one.data for one in found])
         return part._replace(inputs=part.inputs | {image.feed: pixels}, image_sizes=tuple(one.size for one in found))
 
 
-def _file(value: object, where: str, limits: Limits) -> File:
+def _read_file(value: object, where: str, limits: RequestLimits) -> File:
     return File(value, where) if isinstance(value, bytes) else encoded_file(value, where, limits.encoded)
 
 
-def _require_count(count: int, where: str, limits: Limits) -> None:
+def _require_count(count: int, where: str, limits: RequestLimits) -> None:
     """Raises TooManyImagesError for more files than one request may hold."""
     if count > limits.images:
         raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
 
 
-def _listed(event: dict[str, Any], description: Description, limits: Limits) -> list[tuple[str, object]]:
+def _list_files(event: dict[str, Any], description: Description, limits: RequestLimits) -> list[tuple[str, object]]:
     """The files, and how messages name each."""
     if "image" in event:
         return [('"image"', event["image"])]

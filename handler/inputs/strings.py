@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from ..budget import TEXTS_TOGETHER, Limits
+from ..budget import TEXTS_TOGETHER, RequestLimits
 from ..deadline import seconds_left
 from ..description import Description, Port, StringInput
 from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongFieldError, WrongShapeError, WrongTypeError
@@ -19,97 +19,99 @@ from ..typed import TYPE_CHECKING, Any
 from .text import TextKind, read_text_file, read_texts
 
 if TYPE_CHECKING:
-    from ..server import Call, Server
-    from ..text import Located
+    from ..server import Invocation, Server
+    from ..text import LocatedText
 
 
 class StringsKind(TextKind):
     """Inputs of strings, by their own names."""
 
-    def keys(self, description: Description) -> tuple[str, ...]:
-        return ("text", "texts") if description.texts_of else ()
+    def list_keys(self, description: Description) -> tuple[str, ...]:
+        return ("text", "texts") if description.text_input else ()
 
-    def media(self, description: Description) -> tuple[str, ...]:
-        return ("text/plain",) if description.texts_of else ()
+    def list_media_types(self, description: Description) -> tuple[str, ...]:
+        return ("text/plain",) if description.text_input else ()
 
-    def read_files(self, files: Sequence[File], description: Description, limits: Limits) -> dict[str, Any]:
-        return {"strings": {description.texts_of: (read_text_file(files, description, limits).encode(),)}}
+    def read_files(self, files: Sequence[File], description: Description, limits: RequestLimits) -> dict[str, Any]:
+        return {"strings": {description.text_input: (read_text_file(files, description, limits).encode(),)}}
 
-    def names(self, description: Description) -> tuple[str, ...]:
-        return (description.texts_of,)
+    def list_inputs(self, description: Description) -> tuple[str, ...]:
+        return (description.text_input,)
 
-    def read(self, event: dict[str, Any], description: Description, limits: Limits) -> dict[str, Any]:
+    def read_event(self, event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
         if "inputs" in event:
             raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
-        found, _ = strings_of({description.texts_of: list(read_texts(event, limits))}, description, limits)
+        found, _ = read_strings({description.text_input: list(read_texts(event, limits))}, description, limits)
         return {"strings": found}
 
     def element_input(self, description: Description) -> str:
         return ""  # strings are given as such
 
-    def prepare(self, request: Request, server: Server, call: Call) -> Request:
+    def prepare_request(self, request: Request, server: Server, call: Invocation) -> Request:
         """Put rows of numbers in the place of the strings."""
         if not request.strings:
             return request
         began = time.perf_counter()
-        description = server.described(request)
-        words = server.model(request.model).words[description.signature]
-        sizes = _sizes(description) if words.pads else [_ports(description)]
+        description = server.describe_request(request)
+        words = server.find_model(request.model).words[description.signature]
+        sizes = _index_all_sizes(description) if words.pads else [_index_ports(description)]
         count = max(map(len, request.strings.values()))
         limits, left = server.limits, lambda: seconds_left(call.remaining_ms())
         limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
-        rows = words.rows(request.strings, sizes[-1], limits, left)
-        located: tuple[Located, ...] = ()
+        rows = words.compute_rows(request.strings, sizes[-1], limits, left)
+        located: tuple[LocatedText, ...] = ()
         if (tokens := words.tokens) is not None:
             most = sizes[-1][tokens.feed].shape[1]
-            located = tokens.located(request.strings[tokens.source], most, limits, left)
+            located = tokens.locate_words(request.strings[tokens.source], most, limits, left)
         # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
-        size = request.size if description.alike else request.size + words.size_for(rows, sizes)
+        size = request.size if description.has_fixed_outputs else request.size + words.choose_size(rows, sizes)
         seconds = {"decode": time.perf_counter() - began}
         return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
 
-    def lengths(self, request: Request, server: Server) -> list[int]:
-        description = server.described(request)
-        words, sizes = server.model(request.model).words[description.signature], _sizes(description)
-        return [words.size_for([row], sizes) for row in request.rows] if words.pads else []
+    def measure_lengths(self, request: Request, server: Server) -> list[int]:
+        description = server.describe_request(request)
+        words, sizes = server.find_model(request.model).words[description.signature], _index_all_sizes(description)
+        return [words.choose_size([row], sizes) for row in request.rows] if words.pads else []
 
-    def fill(self, part: Request, server: Server, call: Call) -> Request:
+    def fill_inputs(self, part: Request, server: Server, call: Invocation) -> Request:
         """Put the rows among the inputs, in the size that they need."""
         if not part.rows:
             return part
-        description = server.described(part)
-        words, size = server.model(part.model).words[description.signature], part.size
-        if words.pads and description.alike:
-            size = words.size_for(part.rows, _sizes(description))
-        found = words.filled(part.rows, _ports(description.of_size(size)))
+        description = server.describe_request(part)
+        words, size = server.find_model(part.model).words[description.signature], part.size
+        if words.pads and description.has_fixed_outputs:
+            size = words.choose_size(part.rows, _index_all_sizes(description))
+        found = words.pad_rows(part.rows, _index_ports(description.select_size(size)))
         return part._replace(inputs=part.inputs | found, size=size)
 
 
-def _sizes(description: Description) -> list[dict[str, Port]]:
+def _index_all_sizes(description: Description) -> list[dict[str, Port]]:
     """The model's feeds in each of its sizes."""
-    return [_ports(sized) for sized in description.in_sizes]
+    return [_index_ports(sized) for sized in description.size_variants]
 
 
-def _ports(description: Description) -> dict[str, Port]:
+def _index_ports(description: Description) -> dict[str, Port]:
     return {port.name: port for port in description.feeds}
 
 
-def strings_of(
-    values: Mapping[str, object], description: Description, limits: Limits
+def read_strings(
+    values: Mapping[str, object], description: Description, limits: RequestLimits
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int]]:
     """The strings of every input of them, and how many items each has. Raises HandlerError."""
     found: dict[str, tuple[bytes, ...]] = {}
     counts: dict[str, int] = {}
     for one in description.strings:
-        flat, counts[one.name] = _flat(values[one.name], one, limits.items if description.batched else one.shape[0])
-        found[one.name] = tuple(_utf8(text, f'"{one.name}"', limits) for text in flat)
+        flat, counts[one.name] = _flatten_strings(
+            values[one.name], one, limits.items if description.batched else one.shape[0]
+        )
+        found[one.name] = tuple(_encode_string(text, f'"{one.name}"', limits) for text in flat)
     whole = sum(len(text) for texts in found.values() for text in texts)
     if whole > (most := limits.characters * TEXTS_TOGETHER):
         raise TooLargeError(f"the strings have {whole:,} bytes; at most {most:,} are allowed at a time")
     return found, counts
 
 
-def _flat(value: object, one: StringInput, most: int) -> tuple[list[object], int]:
+def _flatten_strings(value: object, one: StringInput, most: int) -> tuple[list[object], int]:
     """The strings in lists within lists; a string where an item is one, and a flat list of them where it is [1]."""
     where = f'"{one.name}"'
     item = one.shape[1:]
@@ -131,7 +133,7 @@ def _flat(value: object, one: StringInput, most: int) -> tuple[list[object], int
     return level, len(level) // size
 
 
-def _utf8(value: object, where: str, limits: Limits) -> bytes:
+def _encode_string(value: object, where: str, limits: RequestLimits) -> bytes:
     if not isinstance(value, str):
         raise WrongTypeError(f"{where} must hold strings only")
     if len(value) > limits.characters:

@@ -19,7 +19,7 @@ PREFLIGHT = {
 }
 
 
-def headers(request: HttpRequest) -> dict[str, str]:
+def make_headers(request: HttpRequest) -> dict[str, str]:
     """What lets a browser hand this response to the page that asked for it; nothing for other origins."""
     if ".lambda-url." in request.headers.get("host", ""):
         return {}
@@ -34,9 +34,9 @@ def headers(request: HttpRequest) -> dict[str, str]:
     return {**allow, "access-control-expose-headers": "inference-header-content-length"}
 
 
-def preflight(request: HttpRequest) -> HttpResponse | None:
+def answer_preflight(request: HttpRequest) -> HttpResponse | None:
     """The answer to a browser's question before the request; None for any other request."""
     if request.method != "OPTIONS" or "access-control-request-method" not in request.headers:
         return None
-    allowed = "access-control-allow-origin" in headers(request)
+    allowed = "access-control-allow-origin" in make_headers(request)
     return HttpResponse(204, dict(PREFLIGHT) if allowed else {})

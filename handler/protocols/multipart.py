@@ -13,53 +13,53 @@ _PARAMETER = re.compile(r""";[ \t]*([^\s=;"]+)[ \t]*=[ \t]*("[^"]*"|[^\s;"]*)"""
 
 
 @dataclass(frozen=True)
-class Part:
+class FormPart:
     """One field of the form, file or not."""
 
     name: str
     data: bytes
 
 
-def parts(content_type: str, body: bytes) -> list[Part]:
+def parse_form(content_type: str, body: bytes) -> list[FormPart]:
     """The parts in their order. Raises WrongTypeError for a body that is none, WrongFieldError for too much of one."""
-    boundary = _parameters(content_type).get("boundary", "")
+    boundary = _parse_parameters(content_type).get("boundary", "")
     if not 1 <= len(boundary) <= 70 or not boundary.isascii():
         raise WrongTypeError("the content type must be multipart/form-data with a boundary of 1 to 70 characters")
     # A delimiter begins a line, and the line break before it belongs to it. No part holds it, nor a longer
     # line that begins with it (RFC 2046, 5.1.1): the sender has to choose it so.
     pieces = (b"\r\n" + body).split(b"\r\n--" + boundary.encode(), MAX_PARTS + 2)
-    found: list[Part] = []
+    found: list[FormPart] = []
     for piece in pieces[1:]:  # before the first delimiter is a preamble
         if piece.startswith(b"--"):
             return found
         if len(found) == MAX_PARTS:
             raise WrongFieldError(f"the form has more than {MAX_PARTS} parts")
-        found.append(_part(piece, len(found) + 1))
+        found.append(_parse_part(piece, len(found) + 1))
     raise WrongTypeError("the multipart body has no end; it may have been cut off")
 
 
-def _part(piece: bytes, number: int) -> Part:
+def _parse_part(piece: bytes, number: int) -> FormPart:
     padding, line_end, rest = piece.partition(b"\r\n")
     # Without headers there is no name; with them, an empty line ends them.
     head, blank, data = rest.partition(b"\r\n\r\n")
     if len(head) > MAX_HEAD:
         raise WrongFieldError(f"part {number} of the multipart body has more than {MAX_HEAD:,} bytes of headers")
-    headers = dict(_header(line) for line in head.decode("utf-8", "replace").split("\r\n"))
+    headers = dict(_parse_header(line) for line in head.decode("utf-8", "replace").split("\r\n"))
     disposition = headers.get("content-disposition", "")
-    parameters = _parameters(disposition)
+    parameters = _parse_parameters(disposition)
     if not line_end or padding.strip(b" \t") or not blank or disposition[:9].lower() != "form-data":
         raise WrongTypeError(f"part {number} of the multipart body is not a form's field")
     if "name" not in parameters:
         raise WrongTypeError(f"part {number} of the multipart body has no name")
     if headers.get("content-transfer-encoding", "binary").lower() not in ("binary", "8bit", "7bit"):
         raise WrongTypeError(f"part {number} of the multipart body is encoded; send it as it is")
-    return Part(parameters["name"], data)
+    return FormPart(parameters["name"], data)
 
 
-def _header(line: str) -> tuple[str, str]:
+def _parse_header(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.strip().lower(), value.strip()
 
 
-def _parameters(value: str) -> dict[str, str]:
+def _parse_parameters(value: str) -> dict[str, str]:
     return {name.lower(): text.strip('"') for name, text in _PARAMETER.findall(value)}

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from ..answer import Tensor, require_possible, shortest, tensors
-from ..budget import Limits
-from ..deadline import unlimited
+from ..answer import OutputTensor, collect_tensors, compute_min_length, require_possible
+from ..budget import RequestLimits
+from ..deadline import no_deadline
 from ..description import Description, Port, StringInput
 from ..errors import (
     MethodNotAllowedError,
@@ -27,12 +27,12 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..inputs import element_kind
+from ..inputs import find_element_kind
 from ..request import Request
-from ..server import Call, Server
-from ..tensors import name_single, of_shape, require_finite, require_held, require_items, tensor
+from ..server import Invocation, Server
+from ..tensors import name_single, read_tensor, require_finite, require_items, require_tensor_memory, reshape_port
 from ..typed import Any
-from .paths import model_path
+from .paths import parse_model_path
 
 EXTENSIONS = ["binary_tensor_data", "classification"]
 SERVER_PATHS: tuple[list[str], ...] = ([], ["health", "live"], ["health", "ready"])
@@ -41,82 +41,82 @@ LENGTH = "inference-header-content-length"
 EXAMPLE = '{"inputs": [{"name": …, "shape": […], "datatype": …, "data": […]}]}'
 
 
-def datatype(dtype: str) -> str:
+def name_datatype(dtype: str) -> str:
     """BOOL, UINT8 … INT64, FP32, FP64, BYTES."""
     return {"float32": "FP32", "float64": "FP64", "string": "BYTES"}.get(dtype, dtype.upper())
 
 
-def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     """Everything under ``/v2``. Raises HandlerError."""
     segments = request.path.strip("/").split("/")[1:]
-    path = model_path(segments)
+    path = parse_model_path(segments)
     if (path.rest not in ((), ("ready",), ("infer",))) if path else (segments not in SERVER_PATHS):
         raise NotFoundError(request.path, server.models)
     method = "POST" if path and path.rest == ("infer",) else "GET"
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
     if path is None:
-        return HttpResponse.of_json({segments[1]: True} if segments else _server_metadata(server))
-    description = path.description(server)
+        return HttpResponse.from_json({segments[1]: True} if segments else _server_metadata(server))
+    description = path.find_description(server)
     if path.rest == ("infer",):
-        return _infer(request, description, server, call)
+        return _answer_inference(request, description, server, call)
     ready = {"name": description.name, "ready": True}
-    return HttpResponse.of_json(ready if path.rest else metadata(description))
+    return HttpResponse.from_json(ready if path.rest else describe_model(description))
 
 
-def refuse(refusal: Refusal) -> HttpResponse:
-    return HttpResponse.of_json({"error": refusal.message}, refusal.status)
+def format_refusal(refusal: Refusal) -> HttpResponse:
+    return HttpResponse.from_json({"error": refusal.message}, refusal.status)
 
 
 def _server_metadata(server: Server) -> dict[str, Any]:
-    return {"name": "coldforge", "version": server.description(None).builder, "extensions": EXTENSIONS}
+    return {"name": "coldforge", "version": server.find_description(None).builder, "extensions": EXTENSIONS}
 
 
-def metadata(description: Description) -> dict[str, Any]:
+def describe_model(description: Description) -> dict[str, Any]:
     """A dimension of -1 takes any number of items, or one of several sizes."""
 
     def port(port: Port) -> dict[str, Any]:
-        return {"name": port.name, "datatype": datatype(port.dtype), "shape": description.open(port)}
+        return {"name": port.name, "datatype": name_datatype(port.dtype), "shape": description.find_open_shape(port)}
 
     return {
         "name": description.name,
         "versions": [description.version],
         "platform": "coldforge_libmodel",
-        "inputs": [port(feed) for feed in description.taken],
+        "inputs": [port(feed) for feed in description.caller_inputs],
         "outputs": [port(fetch) for fetch in description.answers],
     }
 
 
-def _infer(request: HttpRequest, description: Description, server: Server, call: Call) -> HttpResponse:
-    event, blob = _split(request, server.limits)
-    signature = _parameters(event).get("signature", "")
+def _answer_inference(request: HttpRequest, description: Description, server: Server, call: Invocation) -> HttpResponse:
+    event, blob = _split_body(request, server.limits)
+    signature = _read_parameters(event).get("signature", "")
     if not isinstance(signature, str):
         raise WrongTypeError('"parameters"."signature" must be a string')
-    description = description.of_signature(signature)
-    wanted = _outputs(event, description)
+    description = description.select_signature(signature)
+    wanted = _choose_outputs(event, description)
 
     def require_answer(count: int, sized: Description) -> None:
-        require_possible(_shortest(wanted, count, sized), request.answer_limit, server.limits)
+        require_possible(_compute_min_length(wanted, count, sized), request.answer_limit, server.limits)
 
     left = server.make_clock(call)
-    result = server.infer(_request(event, blob, description, server.limits, require_answer, left), call)
-    found = {tensor.name: tensor for tensor in tensors(result.description, result.batches)}
+    result = server.run_inference(_parse_request(event, blob, description, server.limits, require_answer, left), call)
+    found = {tensor.name: tensor for tensor in collect_tensors(result.description, result.batches)}
     answers, blobs = [], []
     for name, parameters in wanted:
-        answer, data = _output(found[name], parameters, description)
+        answer, data = _format_output(found[name], parameters, description)
         answers.append(answer)
         blobs.append(data)
     body: dict[str, Any] = {"model_name": description.name, "model_version": description.version, "outputs": answers}
     if "id" in event:
         body["id"] = event["id"]
-    response = HttpResponse.of_json(body)
+    response = HttpResponse.from_json(body)
     if not any("binary_data_size" in answer.get("parameters", {}) for answer in answers):
         return response
     headers = {"content-type": "application/octet-stream", LENGTH: str(len(response.body))}
     return HttpResponse(200, headers, response.body + b"".join(blobs))
 
 
-def _split(request: HttpRequest, limits: Limits) -> tuple[dict[str, Any], memoryview]:
+def _split_body(request: HttpRequest, limits: RequestLimits) -> tuple[dict[str, Any], memoryview]:
     """The JSON object, and the tensors after it."""
     body, length = request.body, request.headers.get(LENGTH)
     end = len(body)
@@ -124,7 +124,7 @@ def _split(request: HttpRequest, limits: Limits) -> tuple[dict[str, Any], memory
         if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length) <= len(body)):
             raise WrongFieldError(f"{LENGTH} must be the length of the JSON in the body, which has {len(body)} bytes")
         end = int(length)
-    event = request._replace(body=body[:end]).json(EXAMPLE, limits)
+    event = request._replace(body=body[:end]).parse_json(EXAMPLE, limits)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
     if not isinstance(event.get("id", ""), str):
@@ -132,7 +132,7 @@ def _split(request: HttpRequest, limits: Limits) -> tuple[dict[str, Any], memory
     return event, memoryview(body)[end:]
 
 
-def _objects(event: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
+def _index_objects(event: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
     """The objects of a list, by their names."""
     values = event.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
@@ -143,96 +143,96 @@ def _objects(event: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
     return named
 
 
-def _parameters(value: dict[str, Any]) -> dict[str, Any]:
+def _read_parameters(value: dict[str, Any]) -> dict[str, Any]:
     parameters = value.get("parameters", {})
     if not isinstance(parameters, dict):
         raise WrongTypeError('"parameters" must be an object')
     return parameters
 
 
-def _request(
+def _parse_request(
     event: dict[str, Any],
     blob: memoryview,
     description: Description,
-    limits: Limits,
+    limits: RequestLimits,
     require_answer: Callable[[int, Description], None],
-    left: Callable[[], float] = unlimited,
+    left: Callable[[], float] = no_deadline,
 ) -> Request:
-    given = name_single(_objects(event, "inputs"), [feed.name for feed in description.taken])
+    given = name_single(_index_objects(event, "inputs"), [feed.name for feed in description.caller_inputs])
     if (examples := description.examples) and [*given] == [examples.name]:
-        return _of_examples(given[examples.name], blob, description, limits, require_answer)
-    kind, media = element_kind(description)
+        return _parse_examples(given[examples.name], blob, description, limits, require_answer)
+    kind, media = find_element_kind(description)
     listed = media if kind and given.get(media, {}).get("datatype") == "BYTES" else ""
-    implied = kind.names(description) if kind and listed else ()
-    names = [feed.name for feed in description.taken if feed.name == listed or feed.name not in implied]
+    implied = kind.list_inputs(description) if kind and listed else ()
+    names = [feed.name for feed in description.caller_inputs if feed.name == listed or feed.name not in implied]
     if set(given) != set(names):
-        need = ", ".join(f'"{feed.name}" ({datatype(feed.dtype)})' for feed in description.taken)
+        need = ", ".join(f'"{feed.name}" ({name_datatype(feed.dtype)})' for feed in description.caller_inputs)
         raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
     if not (description.one_size or listed):
-        description = _sized(given, description)
+        description = _select_size(given, description)
     ports = {feed.name: feed for feed in description.feeds}
-    shapes = {name: _shape(name, value) for name, value in given.items()}
+    shapes = {name: _read_shape(name, value) for name, value in given.items()}
     if kind and listed:
         _require_elements(listed, shapes[listed], kind.most_elements(limits))
     # Counts before anything is made of them: it is cheap to ask for many.
     counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == listed)}
     require_items(counts, description, limits)
     count = max(counts.values(), default=description.batch)
-    require_held([name for name in given if name != listed], count, description, limits)
+    require_tensor_memory([name for name in given if name != listed], count, description, limits)
     require_answer(count, description)
     fields: dict[str, Any] = {"pictures": ()}
     inputs: dict[str, bytes] = {}
     columns: dict[str, object] = {}
     words = {one.name: one for one in description.strings}
     for name, value in given.items():  # in the order of the binary data
-        data, blob = _binary(name, value, blob)
+        data, blob = _take_binary(name, value, blob)
         if name in words:
-            columns[name] = _strings(name, value, data, shapes[name], words[name], limits)
+            columns[name] = _read_strings(name, value, data, shapes[name], words[name], limits)
         elif kind and name == listed:
-            elements = _bytes(name, value, data, shapes[name])
+            elements = _read_elements(name, value, data, shapes[name])
             fields |= kind.read_elements(elements, description, limits)
         else:
-            inputs[name] = _fitted(value, data, shapes[name], ports[name], description, left)
+            inputs[name] = _read_padded_tensor(value, data, shapes[name], ports[name], description, left)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
     if words:
-        from ..inputs.strings import strings_of
+        from ..inputs.strings import read_strings
 
-        fields["strings"], _ = strings_of(columns, description, limits)
+        fields["strings"], _ = read_strings(columns, description, limits)
     size, signature = description.size, description.signature
     return Request(inputs=inputs, model=description.name, size=size, signature=signature, **fields)
 
 
-def _of_examples(
+def _parse_examples(
     value: dict[str, Any],
     blob: memoryview,
     description: Description,
-    limits: Limits,
+    limits: RequestLimits,
     require_answer: Callable[[int, Description], None],
 ) -> Request:
-    from ..examples import request_of
+    from ..examples import make_request
 
     name = value["name"]
     if value.get("datatype") != "BYTES":
         raise WrongTypeError(f'"{name}" must have the datatype BYTES')
-    shape = _shape(name, value)
+    shape = _read_shape(name, value)
     _require_elements(name, shape, limits.items)
-    data, blob = _binary(name, value, blob)
+    data, blob = _take_binary(name, value, blob)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
-    found = _bytes(name, value, data, shape)
-    return request_of(found, description, limits, lambda count: require_answer(count, description))
+    found = _read_elements(name, value, data, shape)
+    return make_request(found, description, limits, lambda count: require_answer(count, description))
 
 
-def _sized(given: dict[str, dict[str, Any]], description: Description) -> Description:
+def _select_size(given: dict[str, dict[str, Any]], description: Description) -> Description:
     """``description`` in the size that the inputs are of; pictures are resized to the first."""
     from ..sizes import choose_size
 
-    tensors = {port.name for port in description.given}  # strings have the same shape in every size
-    return choose_size({n: _shape(n, value) for n, value in given.items() if n in tensors}, description)
+    tensors = {port.name for port in description.tensor_inputs}  # strings have the same shape in every size
+    return choose_size({n: _read_shape(n, value) for n, value in given.items() if n in tensors}, description)
 
 
-def _fitted(
+def _read_padded_tensor(
     value: dict[str, Any],
     data: memoryview | None,
     shape: tuple[int, ...],
@@ -242,18 +242,20 @@ def _fitted(
 ) -> bytes:
     """The tensor of the feed ``port``, filled up where it is smaller and the model says with what."""
     if port.name not in description.pad:
-        return _tensor(value, data, of_shape(port, shape, description))
-    from ..sizes import padded, within
+        return _read_tensor(value, data, reshape_port(port, shape, description))
+    from ..sizes import match_port, pad_tensor
 
     if description.batched:
-        port = of_shape(port, (*shape[:1], *port.shape[1:]), description)
-    given = within(shape, port, description)
-    return padded(_tensor(value, data, of_shape(given, shape, description)), given, port, description, left)
+        port = reshape_port(port, (*shape[:1], *port.shape[1:]), description)
+    given = match_port(shape, port, description)
+    return pad_tensor(
+        _read_tensor(value, data, reshape_port(given, shape, description)), given, port, description, left
+    )
 
 
-def _binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryview | None, memoryview]:
+def _take_binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryview | None, memoryview]:
     """This input's part of the binary data, if it has one, and the rest."""
-    size = _parameters(value).get("binary_data_size")
+    size = _read_parameters(value).get("binary_data_size")
     if size is None:
         return None, blob
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(blob):
@@ -263,22 +265,22 @@ def _binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryv
     return blob[:size], blob[size:]
 
 
-def _shape(name: str, value: dict[str, Any]) -> tuple[int, ...]:
+def _read_shape(name: str, value: dict[str, Any]) -> tuple[int, ...]:
     shape = value.get("shape")
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise WrongTypeError(f'"{name}" must have a shape: a list of whole numbers')
     return tuple(shape)
 
 
-def _tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> bytes:
-    if value.get("datatype") != datatype(port.dtype):
-        raise WrongTypeError(f'"{port.name}" must have the datatype {datatype(port.dtype)}')
+def _read_tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> bytes:
+    if value.get("datatype") != name_datatype(port.dtype):
+        raise WrongTypeError(f'"{port.name}" must have the datatype {name_datatype(port.dtype)}')
     if data is None:
         if "data" not in value:
             raise WrongFieldError(f'"{port.name}" has no data')
         flat = value["data"]
         # A single number is [x] in JSON, whatever its shape.
-        return tensor(flat[0] if port.shape == () and isinstance(flat, list) and len(flat) == 1 else flat, port)
+        return read_tensor(flat[0] if port.shape == () and isinstance(flat, list) and len(flat) == 1 else flat, port)
     if len(data) != port.size:
         raise WrongShapeError(f'"{port.name}" has {len(data)} bytes; its shape and datatype make {port.size}')
     raw = bytes(data)
@@ -296,13 +298,13 @@ def _require_elements(name: str, shape: tuple[int, ...], most: int) -> None:
         raise TooManyImagesError(f'"{name}" has {shape[0]} elements; at most {most} are allowed at a time')
 
 
-def _strings(
+def _read_strings(
     name: str,
     value: dict[str, Any],
     data: memoryview | None,
     shape: tuple[int, ...],
     one: StringInput,
-    limits: Limits,
+    limits: RequestLimits,
 ) -> list[Any]:
     """The items of an input of strings: BYTES, strings in JSON, UTF-8 in binary data. Raises HandlerError."""
     if value.get("datatype") != "BYTES":
@@ -318,7 +320,7 @@ def _strings(
             return flat  # type: ignore[return-value]  # which ``strings_of`` looks at
         found: list[Any] = flat
     else:
-        found = [_string(element, name) for element in _elements(name, data, shape[0] * one.each)]
+        found = [_decode_string(element, name) for element in _split_elements(name, data, shape[0] * one.each)]
     if len(found) != shape[0] * one.each:
         raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many elements')
     for length in reversed(one.shape[1:] if one.each != 1 else ()):
@@ -326,7 +328,7 @@ def _strings(
     return found
 
 
-def _string(data: bytes, name: str) -> str:
+def _decode_string(data: bytes, name: str) -> str:
     """An element of an input of strings, which may be empty. Raises NotTextError."""
     try:
         return data.decode()
@@ -334,10 +336,10 @@ def _string(data: bytes, name: str) -> str:
         raise NotTextError(f'"{name}" is not UTF-8') from None
 
 
-def _bytes(name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...]) -> list[Any]:
+def _read_elements(name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...]) -> list[Any]:
     """The elements of BYTES: as JSON has them, or bytes. Raises HandlerError."""
     if data is not None:
-        files: list[Any] = _elements(name, data, shape[0])
+        files: list[Any] = _split_elements(name, data, shape[0])
     else:
         files = value.get("data")  # type: ignore[assignment]  # as is seen next
         if not isinstance(files, list):
@@ -349,7 +351,7 @@ def _bytes(name: str, value: dict[str, Any], data: memoryview | None, shape: tup
     return files
 
 
-def _elements(name: str, data: memoryview, count: int) -> list[bytes]:
+def _split_elements(name: str, data: memoryview, count: int) -> list[bytes]:
     """BYTES in their binary form: each with its length before it, 4 bytes, little-endian. At most ``count`` + 1."""
     elements: list[bytes] = []
     at = 0
@@ -362,30 +364,30 @@ def _elements(name: str, data: memoryview, count: int) -> list[bytes]:
     return elements
 
 
-def _outputs(event: dict[str, Any], description: Description) -> list[tuple[str, dict[str, Any]]]:
+def _choose_outputs(event: dict[str, Any], description: Description) -> list[tuple[str, dict[str, Any]]]:
     """What is asked for, by name; everything, where nothing is."""
-    default = {"binary_data": _parameters(event).get("binary_data_output", False)}
-    asked = _objects(event, "outputs")
+    default = {"binary_data": _read_parameters(event).get("binary_data_output", False)}
+    asked = _index_objects(event, "outputs")
     names = [fetch.name for fetch in description.answers]
-    for parameters in (default, *map(_parameters, asked.values())):
+    for parameters in (default, *map(_read_parameters, asked.values())):
         if not isinstance(parameters.get("binary_data", False), bool):
             raise WrongTypeError('"binary_data" and "binary_data_output" must be true or false')
     for name, value in asked.items():
-        count = _parameters(value).get("classification", 0)
+        count = _read_parameters(value).get("classification", 0)
         if name not in names:
             raise WrongFieldError(f'there is no output "{name[:64]}"; choose from {", ".join(names)}')
         if type(count) is not int or count < 0:
             raise WrongTypeError('"classification" must be a whole number')
-    return [(name, default | _parameters(asked.get(name, {}))) for name in asked or names]
+    return [(name, default | _read_parameters(asked.get(name, {}))) for name in asked or names]
 
 
-def _shortest(wanted: list[tuple[str, dict[str, Any]]], count: int, description: Description) -> int:
+def _compute_min_length(wanted: list[tuple[str, dict[str, Any]]], count: int, description: Description) -> int:
     """Characters that the outputs ``wanted`` of ``count`` items have at least."""
     ports = {port.name: port for port in description.fetches}
     total = 0
     for name, parameters in wanted:
         port, classes = ports[name], parameters.get("classification", 0)
-        each = port.of_items(description.batch)
+        each = port.begins_with_batch(description.batch)
         least = prod(port.least)
         elements = least * count // description.batch if each else least
         if classes:
@@ -394,33 +396,35 @@ def _shortest(wanted: list[tuple[str, dict[str, Any]]], count: int, description:
         elif parameters["binary_data"]:
             total += elements * port.size // (port.elements or 1) * 4 // 3  # carried as base64
         else:
-            total += shortest(port.dtype, elements)
+            total += compute_min_length(port.dtype, elements)
     return total
 
 
-def _output(tensor: Tensor, parameters: dict[str, Any], description: Description) -> tuple[dict[str, Any], bytes]:
+def _format_output(
+    tensor: OutputTensor, parameters: dict[str, Any], description: Description
+) -> tuple[dict[str, Any], bytes]:
     """An output's JSON, and its binary data."""
-    shape, kind = tensor.shape, datatype(tensor.dtype)
+    shape, kind = tensor.shape, name_datatype(tensor.dtype)
     classes = parameters.get("classification", 0)
     texts: list[str] = []
     if classes:
-        shape, texts = _classes(tensor, classes, description)
+        shape, texts = _rank_classes(tensor, classes, description)
         kind = "BYTES"
     answer: dict[str, Any] = {"name": tensor.name, "datatype": kind, "shape": list(shape)}
     if not parameters["binary_data"]:
-        return answer | {"data": texts if classes else tensor.numbers()}, b""
+        return answer | {"data": texts if classes else tensor.to_numbers()}, b""
     elements = (text.encode() for text in texts)
     data = b"".join(len(e).to_bytes(4, "little") + e for e in elements) if classes else tensor.data.tobytes()
     return answer | {"parameters": {"binary_data_size": len(data)}}, data
 
 
-def _classes(tensor: Tensor, count: int, description: Description) -> tuple[tuple[int, ...], list[str]]:
+def _rank_classes(tensor: OutputTensor, count: int, description: Description) -> tuple[tuple[int, ...], list[str]]:
     """The ``count`` largest of each item as Triton writes them, "value:index:label", and their shape. Where the data
     decides how many rows there are, those of each row."""
     port = next(fetch for fetch in description.fetches if fetch.name == tensor.name)
     labels = next((output.labels for output in description.outputs if output.fetch == port.name), ())
-    items = tensor.shape[:1] if port.of_items(description.batch) else ()
-    values = tensor.numbers()
+    items = tensor.shape[:1] if port.begins_with_batch(description.batch) else ()
+    values = tensor.to_numbers()
     length = len(values) // (items[0] if items else 1)
     if port.dynamic and len(port.shape) - 1 not in port.dynamic:
         items, length = tensor.shape[:-1], tensor.shape[-1]

@@ -6,7 +6,7 @@ one text or of several, which are taken as they are. Errors have OpenAI's form.
 
 from __future__ import annotations
 
-from ..answer import predictions, require_possible, shortest_predictions
+from ..answer import compute_min_predictions_length, make_predictions, require_possible
 from ..description import Description
 from ..errors import (
     MethodNotAllowedError,
@@ -17,9 +17,9 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..options import Options, chosen, options
-from ..request import Request, items, require_together, text, texts
-from ..server import Call, Result, Server
+from ..options import AnswerOptions, apply_options, parse_options
+from ..request import Request, check_text, check_texts, count_items, require_same_run
+from ..server import Invocation, Result, Server
 from ..typed import Any
 
 PATH = "/v1/embeddings"
@@ -28,30 +28,30 @@ FORMATS = {"float": "float32", "base64": "base64"}
 KNOWN = ("input", "model", "dimensions", "encoding_format", "user")
 
 
-def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     """``POST /v1/embeddings``. Raises HandlerError."""
     if request.method != "POST":
         raise MethodNotAllowedError(request.method, request.path, "POST")
-    event = request.json(EXAMPLE, server.limits)
+    event = request.parse_json(EXAMPLE, server.limits)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
-    asked = _request(event, server)
-    asked = server.prepared(asked, call)
-    described = _described(server.described(asked), asked.options)
-    least = shortest_predictions(described, items(asked, described))
+    asked = _parse_request(event, server)
+    asked = server.prepare_request(asked, call)
+    described = _select_embedding(server.describe_request(asked), asked.options)
+    least = compute_min_predictions_length(described, count_items(asked, described))
     require_possible(least, request.answer_limit, server.limits)
-    return HttpResponse.of_json(_told(server.infer(asked, call), asked.options))
+    return HttpResponse.from_json(_format_result(server.run_inference(asked, call), asked.options))
 
 
-def refuse(refusal: Refusal) -> HttpResponse:
+def format_refusal(refusal: Refusal) -> HttpResponse:
     """An error in OpenAI's form."""
     kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
     code = "model_not_found" if refusal.code == "unknown_model" else refusal.code
     error = {"message": refusal.message, "type": kind, "param": None, "code": code}
-    return HttpResponse.of_json({"error": error}, refusal.status)
+    return HttpResponse.from_json({"error": error}, refusal.status)
 
 
-def _request(event: dict[str, Any], server: Server) -> Request:
+def _parse_request(event: dict[str, Any], server: Server) -> Request:
     if unknown := [key for key in event if key not in KNOWN]:
         raise WrongFieldError(f'"{unknown[0][:40]}" is not known here')
     if "input" not in event:
@@ -62,30 +62,30 @@ def _request(event: dict[str, Any], server: Server) -> Request:
     encoding = event.get("encoding_format", "float")
     if not isinstance(encoding, str) or encoding not in FORMATS:
         raise WrongFieldError(f'"encoding_format" must be one of {", ".join(FORMATS)}')
-    wanted = options({"dimensions": event["dimensions"]} if event.get("dimensions") is not None else {})
+    wanted = parse_options({"dimensions": event["dimensions"]} if event.get("dimensions") is not None else {})
     wanted = wanted._replace(format=FORMATS[encoding])
-    description = server.description(name)
-    if not serves(description):
+    description = server.find_description(name)
+    if not is_embedding_model(description):
         raise WrongFieldError("this model is none of embeddings of texts alone")
-    _described(description, wanted)
+    _select_embedding(description, wanted)
     found = Request((), {}, name, options=wanted)
     value = event["input"]
     if not isinstance(value, str | list):
         raise WrongTypeError('"input" must be a string, or a list of strings or of tokens')
     if description.text and isinstance(value, list) and value and not isinstance(value[0], str):
-        return _with_ids(found, value, description, server)
+        return _add_token_ids(found, value, description, server)
     if isinstance(value, str):
-        given: tuple[str, ...] = (text(value, '"input"', server.limits),)
+        given: tuple[str, ...] = (check_text(value, '"input"', server.limits),)
     else:
-        given = require_together(texts(value, '"input"', server.limits), '"input"', description)
-    if taken := description.texts_of:
+        given = require_same_run(check_texts(value, '"input"', server.limits), '"input"', description)
+    if taken := description.text_input:
         return found._replace(strings={taken: tuple(one.encode() for one in given)})
     return found._replace(texts=given)
 
 
-def _with_ids(found: Request, value: list[Any], description: Description, server: Server) -> Request:
+def _add_token_ids(found: Request, value: list[Any], description: Description, server: Server) -> Request:
     """``found`` with ids of tokens: a list of them, or a list of such lists. Raises HandlerError."""
-    from ..text import longest, size_for
+    from ..text import choose_text_size, find_max_length
 
     rows = value if isinstance(value[0], list) else [value]
     allowed = server.limits.items if description.batched else description.batch
@@ -94,7 +94,7 @@ def _with_ids(found: Request, value: list[Any], description: Description, server
     assert description.text is not None
     port = next(port for port in description.feeds if port.name == description.text.ids)
     largest = 2 ** (8 * port.size // port.elements - port.dtype.startswith("int")) - 1
-    most = longest(description)
+    most = find_max_length(description)
     found_ids: list[list[int]] = []
     for row in rows:
         if not isinstance(row, list) or not row or not all(_is_whole(one) and 0 <= one <= largest for one in row):
@@ -103,7 +103,7 @@ def _with_ids(found: Request, value: list[Any], description: Description, server
             raise TextTooLongError(f"a text has {len(row)} tokens; the model takes at most {most:,}")
         found_ids.append([int(one) for one in row])
     ids = tuple(found_ids)
-    return found._replace(ids=ids, size=0 if description.alike else size_for(ids, description))
+    return found._replace(ids=ids, size=0 if description.has_fixed_outputs else choose_text_size(ids, description))
 
 
 def _is_whole(value: object) -> bool:
@@ -111,21 +111,21 @@ def _is_whole(value: object) -> bool:
     return type(value) is int or (isinstance(value, float) and value.is_integer())
 
 
-def serves(description: Description) -> bool:
+def is_embedding_model(description: Description) -> bool:
     """Whether the model makes embeddings of texts alone."""
     return description.text_alone and any(output.kind == "embedding" for output in description.outputs)
 
 
-def _described(description: Description, wanted: Options) -> Description:
+def _select_embedding(description: Description, wanted: AnswerOptions) -> Description:
     """``description`` with its first embedding alone, as ``wanted``. Raises WrongFieldError."""
     first = next(output for output in description.outputs if output.kind == "embedding")
-    return chosen(description._replace(outputs=(first,)), wanted)
+    return apply_options(description._replace(outputs=(first,)), wanted)
 
 
-def _told(result: Result, wanted: Options) -> dict[str, Any]:
-    description = _described(result.description, wanted)
+def _format_result(result: Result, wanted: AnswerOptions) -> dict[str, Any]:
+    description = _select_embedding(result.description, wanted)
     (output,) = description.outputs
-    found = [item[output.name] for data, count in result.batches for item in predictions(description, data, count)]
+    found = [item[output.name] for data, count in result.batches for item in make_predictions(description, data, count)]
     return {
         "object": "list",
         "data": [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(found)],

@@ -6,7 +6,7 @@ import os
 
 from ..errors import MethodNotAllowedError, NotDescribedError, NotFoundError, Refusal
 from ..http import HttpRequest, HttpResponse
-from ..server import Call, Server
+from ..server import Invocation, Server
 from . import predict
 
 _HEADERS = {
@@ -19,12 +19,12 @@ _HEADERS = {
 """By file beside the first model's library."""
 
 
-def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     """Answer with one of the two files. Raises NotFoundError, and NotDescribedError for a bundle without them."""
     name = {"/openapi.json": "openapi.json", "/docs": "docs.html"}.get(request.path)
     if name is None:
         raise NotFoundError(request.path, server.models)
-    path = os.path.join(server.model(None).folder, name)  # noqa: PTH118 - pathlib would be imported for this alone
+    path = os.path.join(server.find_model(None).folder, name)  # noqa: PTH118 - pathlib would be imported for this alone
     if not os.path.isfile(path):  # noqa: PTH113
         raise NotDescribedError(request.path)
     if request.method != "GET":
@@ -33,6 +33,6 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
         return HttpResponse(200, dict(_HEADERS[name]), file.read())
 
 
-def refuse(refusal: Refusal) -> HttpResponse:
+def format_refusal(refusal: Refusal) -> HttpResponse:
     """Answer with an error in the form of ``/predict``."""
-    return predict.refuse(refusal)
+    return predict.format_refusal(refusal)

@@ -17,15 +17,15 @@ class ModelPath:
     version: str | None
     rest: tuple[str, ...]
 
-    def description(self, server: Server) -> Description:
+    def find_description(self, server: Server) -> Description:
         """The description of the model that the path names. Raises UnknownModelError."""
-        description = server.description(self.name)
+        description = server.find_description(self.name)
         if self.version not in (None, description.version):
             raise UnknownModelError(f"{description.name} has only the version {description.version}")
         return description
 
 
-def model_path(segments: list[str]) -> ModelPath | None:
+def parse_model_path(segments: list[str]) -> ModelPath | None:
     """``segments``: of the path, after the protocol's own. None for another path."""
     match segments:
         case ["models", name, "versions", version, *rest] if name and version:

@@ -9,7 +9,7 @@ import json
 from ..description import Description
 from ..errors import Refusal
 from ..http import HttpRequest, HttpResponse
-from ..server import Call, Server
+from ..server import Invocation, Server
 from ..typed import Any
 from . import predict
 
@@ -17,23 +17,25 @@ FILE = __file__.rpartition("/")[0] + "/playground.html"
 PLACE = '<script type="application/json" id="server">[]</script>'
 
 
-def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     with open(FILE, encoding="utf-8") as file:  # noqa: PTH123 - pathlib would be imported for this alone
         page = file.read()
-    models = json.dumps([_about(server.description(name)) for name in server.models]).replace("<", "\\u003c")
+    models = json.dumps([_describe_model(server.find_description(name)) for name in server.models]).replace(
+        "<", "\\u003c"
+    )
     policy = (
-        f"default-src 'none'; script-src {_hash(page, 'script')}; style-src {_hash(page, 'style')}; "
+        f"default-src 'none'; script-src {_hash_element(page, 'script')}; style-src {_hash_element(page, 'style')}; "
         "img-src blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": policy}
     return HttpResponse(200, headers, page.replace(PLACE, PLACE.replace("[]", models)).encode())
 
 
-def refuse(refusal: Refusal) -> HttpResponse:
-    return predict.refuse(refusal)
+def format_refusal(refusal: Refusal) -> HttpResponse:
+    return predict.format_refusal(refusal)
 
 
-def _about(description: Description) -> dict[str, Any]:
+def _describe_model(description: Description) -> dict[str, Any]:
     image = description.image
     return {
         "name": description.name,
@@ -46,7 +48,7 @@ def _about(description: Description) -> dict[str, Any]:
     }
 
 
-def _hash(page: str, tag: str) -> str:
+def _hash_element(page: str, tag: str) -> str:
     """The one inline element of this kind that may work, for the content security policy."""
     inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
     return f"'sha256-{binascii.b2a_base64(hashlib.sha256(inside.encode()).digest(), newline=False).decode()}'"

@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..answer import ANSWER_LIMIT, predictions, require_possible, shortest_predictions
-from ..budget import Limits
-from ..deadline import unlimited
+from ..answer import ANSWER_LIMIT, compute_min_predictions_length, make_predictions, require_possible
+from ..budget import RequestLimits
+from ..deadline import no_deadline
 from ..description import Description, Port
 from ..errors import (
     MethodNotAllowedError,
@@ -45,53 +45,57 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..inputs import Kind, file_kind, kinds
-from ..options import NAMES, Options, chosen, options
-from ..request import File, Request, items
-from ..server import Call, Result, Server
-from ..tensors import ALIAS, description_for, input_bytes, item_count, name_single, of_items
+from ..inputs import InputKind, find_file_kind, load_kinds
+from ..options import NAMES, AnswerOptions, apply_options, parse_options
+from ..request import File, Request, count_items
+from ..server import Invocation, Result, Server
+from ..tensors import ALIAS, choose_description, input_bytes, item_count, name_single, set_item_counts
 from ..typed import Any
 
 FORM = "application/x-www-form-urlencoded"
 """The content type that curl gives to any body unless told otherwise."""
 
 
-def answer(
-    event: object, server: Server, call: Call, *, partial: bool = True, limit: int | None = ANSWER_LIMIT
+def answer_event(
+    event: object, server: Server, call: Invocation, *, partial: bool = True, limit: int | None = ANSWER_LIMIT
 ) -> dict[str, Any]:
     """The answer to ``event``, as above; ``partial``: also where there is time for some of it only.
 
     ``limit``: bytes that are passed on; None where nobody waits for them. Raises HandlerError.
     """
     left = server.make_clock(call)
-    request = parse(event, server.description(_model(event)), server.limits, left)._replace(partial=partial)
-    return answered(request, server, call, limit)
+    request = parse_event(event, server.find_description(_read_model_name(event)), server.limits, left)._replace(
+        partial=partial
+    )
+    return answer_request(request, server, call, limit)
 
 
-def answered(request: Request, server: Server, call: Call, limit: int | None) -> dict[str, Any]:
-    """The answer to ``request``. ``limit``: see ``answer``. Raises HandlerError."""
-    chosen(server.described(request), request.options)  # before a recording is decoded
-    request = server.prepared(request, call)
+def answer_request(request: Request, server: Server, call: Invocation, limit: int | None) -> dict[str, Any]:
+    """The answer to ``request``. ``limit``: see ``answer_event``. Raises HandlerError."""
+    apply_options(server.describe_request(request), request.options)  # before a recording is decoded
+    request = server.prepare_request(request, call)
     _require_possible(request, server, limit)
-    return told(server.infer(request, call), call, request.options)
+    return format_result(server.run_inference(request, call), call, request.options)
 
 
 def _require_possible(request: Request, server: Server, limit: int | None) -> None:
     """Raises AnswerTooLargeError, OverBudgetError, before there is anything to answer with."""
-    description = chosen(server.described(request), request.options)
-    require_possible(shortest_predictions(description, items(request, description)), limit, server.limits)
+    description = apply_options(server.describe_request(request), request.options)
+    require_possible(
+        compute_min_predictions_length(description, count_items(request, description)), limit, server.limits
+    )
 
 
-def told(result: Result, call: Call, options: Options) -> dict[str, Any]:
+def format_result(result: Result, call: Invocation, options: AnswerOptions) -> dict[str, Any]:
     """``result`` as an answer; items that there was no time for are errors in their places."""
-    description = chosen(result.description, options)
+    description = apply_options(result.description, options)
     done: list[Any] = []
     for fetches, count in result.batches:
         own = slice(len(done), len(done) + count)
-        done += predictions(description, fetches, count, result.sizes[own], result.texts[own])
+        done += make_predictions(description, fetches, count, result.sizes[own], result.texts[own])
     if result.left:
         done += [
-            error(call.refuse(OutOfTimeError("the function ran out of time; send the request again")))
+            format_error(call.refuse(OutOfTimeError("the function ran out of time; send the request again")))
         ] * result.left
     if result.spans:
         done = [{"start": start, "end": end} | item for (start, end), item in zip(result.spans, done, strict=True)]
@@ -103,12 +107,12 @@ def told(result: Result, call: Call, options: Options) -> dict[str, Any]:
     }
 
 
-def error(refusal: Refusal) -> dict[str, Any]:
+def format_error(refusal: Refusal) -> dict[str, Any]:
     """The answer to a request that was refused."""
     return {"error": {"code": refusal.code, "message": refusal.message}}
 
 
-def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     """``POST /predict``, or ``/``, where a Function URL has no other path; ``GET /health``. Raises HandlerError."""
     if request.path not in ("/", "/predict", "/health"):
         raise NotFoundError(request.path, server.models)
@@ -116,31 +120,31 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
     if method == "GET":  # the model was opened when the function started
-        return HttpResponse.of_json({"status": "healthy"})
-    wanted = options(request.query)
-    parsed = _parsed(request, server, server.make_clock(call))._replace(partial=True)
-    parsed = parsed._replace(options=wanted.over(parsed.options))
-    return HttpResponse.of_json(answered(parsed, server, call, request.answer_limit))
+        return HttpResponse.from_json({"status": "healthy"})
+    wanted = parse_options(request.query)
+    parsed = _parse_body(request, server, server.make_clock(call))._replace(partial=True)
+    parsed = parsed._replace(options=wanted.with_defaults(parsed.options))
+    return HttpResponse.from_json(answer_request(parsed, server, call, request.answer_limit))
 
 
-def refuse(refusal: Refusal) -> HttpResponse:
-    return HttpResponse.of_json(error(refusal), refusal.status)
+def format_refusal(refusal: Refusal) -> HttpResponse:
+    return HttpResponse.from_json(format_error(refusal), refusal.status)
 
 
-def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> Request:
+def _parse_body(request: HttpRequest, server: Server, left: Callable[[], float]) -> Request:
     """The body, as its content type says. Raises HandlerError."""
     name = request.query.get("model")
-    description, limits = server.description(name), server.limits
+    description, limits = server.find_description(name), server.limits
     content_type = request.headers.get("content-type", "")
     media = content_type.partition(";")[0].strip().lower()
-    kind = file_kind(description)
+    kind = find_file_kind(description)
     if media in ("", FORM):
         media = _recognise_media(request.body, kind) or media
     if media in ("", "application/json"):
-        event = request.json(kind.example if kind else '{"inputs": {}}', limits)
-        name = _model(event) or name
-        return parse(event, server.description(name), limits, left)._replace(model=name)
-    accepted = kind.media(description) if kind else ()
+        event = request.parse_json(kind.example if kind else '{"inputs": {}}', limits)
+        name = _read_model_name(event) or name
+        return parse_event(event, server.find_description(name), limits, left)._replace(model=name)
+    accepted = kind.list_media_types(description) if kind else ()
     if not any(media == one or (one.endswith("/") and media.startswith(one)) for one in accepted):
         listed = ", ".join(["application/json", *(f"{one}*" if one.endswith("/") else one for one in accepted)])
         raise WrongMediaTypeError(
@@ -150,79 +154,85 @@ def _parsed(request: HttpRequest, server: Server, left: Callable[[], float]) -> 
         )
     files = [File(request.body, "the body")]
     if media == "multipart/form-data":
-        from .multipart import parts
+        from .multipart import parse_form
 
-        form = enumerate(parts(content_type, request.body), 1)
+        form = enumerate(parse_form(content_type, request.body), 1)
         files = [File(part.data, f'file {n} ("{part.name[:40]}")') for n, part in form]
-    return of_files(files, description, limits)._replace(model=name)
+    return make_file_request(files, description, limits)._replace(model=name)
 
 
-def _recognise_media(body: bytes, kind: Kind | None) -> str:
+def _recognise_media(body: bytes, kind: InputKind | None) -> str:
     """Tell the media type of ``body`` by its first bytes; empty where they are neither a file's nor those of JSON."""
-    if kind and kind.recognises(body):
+    if kind and kind.recognises_file(body):
         return "application/octet-stream"
     return "application/json" if body[:64].lstrip()[:1] in (b"{", b"[") else ""
 
 
-def of_files(files: list[File], description: Description, limits: Limits) -> Request:
+def make_file_request(files: list[File], description: Description, limits: RequestLimits) -> Request:
     """A request of ``files`` alone, of the kind that the model takes. Raises HandlerError."""
-    kind = file_kind(description)
+    kind = find_file_kind(description)
     assert kind is not None
     return Request(**{"pictures": (), "inputs": {}, **kind.read_files(files, description, limits)})
 
 
-def parse(event: object, description: Description, limits: Limits, left: Callable[[], float] = unlimited) -> Request:
+def parse_event(
+    event: object, description: Description, limits: RequestLimits, left: Callable[[], float] = no_deadline
+) -> Request:
     """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
 
     ``left``: see ``Server.make_clock``. Raises HandlerError.
     """
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
-    description = description.of_signature(_text(event, "signature") or "")
-    taken_kinds = kinds(description)
-    keys = tuple(dict.fromkeys(key for kind in taken_kinds for key in kind.keys(description)))
+    description = description.select_signature(_read_name(event, "signature") or "")
+    taken_kinds = load_kinds(description)
+    keys = tuple(dict.fromkeys(key for kind in taken_kinds for key in kind.list_keys(description)))
     unknown = [key for key in event if key not in (*keys, "inputs", "model", "signature", *NAMES)]
     if unknown or event.keys().isdisjoint((*keys, "inputs")):
         listed = " or ".join(f'"{key}"' for key in keys)
         expected = f"send {listed}" if keys else 'this model takes no image; send "inputs"'
-        found = f"{_shortened(unknown)} not known here; " if unknown else "the request is empty; "
+        found = f"{_list_unknown(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(found + expected)
     for kind in taken_kinds:
-        if len(both := [f'"{key}"' for key in kind.keys(description) if key in event]) > 1:
+        if len(both := [f'"{key}"' for key in kind.list_keys(description) if key in event]) > 1:
             raise WrongFieldError(f"{' and '.join(both)} exclude each other; send one of them")
     fields: dict[str, Any] = {}
     taken: tuple[str, ...] = ()
     for kind in reversed(taken_kinds):  # tf.Examples first: they exclude everything else
-        if not event.keys().isdisjoint(kind.keys(description)):
-            fields |= kind.read(event, description, limits)
-            taken += kind.names(description)
-    values = _named(event.get("inputs", {}), [port for port in description.taken if port.name not in taken])
+        if not event.keys().isdisjoint(kind.list_keys(description)):
+            fields |= kind.read_event(event, description, limits)
+            taken += kind.list_inputs(description)
+    values = _match_inputs(
+        event.get("inputs", {}), [port for port in description.caller_inputs if port.name not in taken]
+    )
     counts: dict[str, int] = {}
     if description.strings and "strings" not in fields:
-        from ..inputs.strings import strings_of
+        from ..inputs.strings import read_strings
 
-        fields["strings"], counts = strings_of(values, description, limits)
+        fields["strings"], counts = read_strings(values, description, limits)
     if not taken:
-        description = description_for({port.name: values[port.name] for port in description.given}, description)
-    ports = [port for port in description.given if port.name in values]
+        description = choose_description(
+            {port.name: values[port.name] for port in description.tensor_inputs}, description
+        )
+    ports = [port for port in description.tensor_inputs if port.name in values]
     if description.batched and not taken:
         counts |= {port.name: item_count(values[port.name], port) for port in ports}
-        ports = of_items(ports, counts, description, limits)
+        ports = set_item_counts(ports, counts, description, limits)
     inputs = {port.name: input_bytes(values[port.name], port, description, left) for port in ports}
     return Request(
         **{"pictures": (), **fields, "inputs": inputs | fields.get("inputs", {})},
-        model=_model(event),
+        model=_read_model_name(event),
         size=description.size,
         signature=description.signature,
-        options=options(event),
+        options=parse_options(event),
     )
 
 
-def _model(event: object) -> str | None:
-    return _text(event, "model")
+def _read_model_name(event: object) -> str | None:
+    return _read_name(event, "model")
 
 
-def _text(event: object, key: str) -> str | None:
+def _read_name(event: object, key: str) -> str | None:
     """The name of one of the bundle's models, or of one of a model's signatures."""
     name = event.get(key) if isinstance(event, dict) else None
     if name is not None and not isinstance(name, str):
@@ -231,7 +241,7 @@ def _text(event: object, key: str) -> str | None:
     return name
 
 
-def _named(value: Any, wanted: list[Port]) -> dict[str, object]:
+def _match_inputs(value: Any, wanted: list[Port]) -> dict[str, object]:
     if not isinstance(value, dict):
         raise WrongTypeError('"inputs" must be an object of tensors by name')
     names = [port.name for port in wanted]
@@ -241,11 +251,11 @@ def _named(value: Any, wanted: list[Port]) -> dict[str, object]:
     if unknown or missing:
         need = ", ".join(f'"{port.name}" ({port.dtype} {list(port.shape)})' for port in wanted) or "nothing"
         need += f', which may be called "{ALIAS}"' if len(names) == 1 else ""
-        found = f"{_shortened(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
+        found = f"{_list_unknown(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
         raise WrongFieldError(f'{found} in "inputs"; needed: {need}')
     return dict(value)
 
 
-def _shortened(names: list[str]) -> str:
+def _list_unknown(names: list[str]) -> str:
     shown = ", ".join(f'"{name[:40]}"' for name in names[:3])
     return f"{shown}{', …' if len(names) > 3 else ''} {'is' if len(names) == 1 else 'are'}"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..answer import Tensor, nested, require_possible, shortest_nested, tensors
-from ..budget import Limits
-from ..deadline import unlimited
+from ..answer import OutputTensor, collect_tensors, compute_min_nested_length, nest_values, require_possible
+from ..budget import RequestLimits
+from ..deadline import no_deadline
 from ..description import Description, Output, Port
 from ..errors import (
     HandlerError,
@@ -24,21 +24,21 @@ from ..errors import (
     WrongTypeError,
 )
 from ..http import HttpRequest, HttpResponse
-from ..inputs import element_kind
+from ..inputs import find_element_kind
 from ..request import Request
-from ..server import Call, Server
-from ..tensors import ALIAS, description_for, input_bytes, name_single, of_items
+from ..server import Invocation, Server
+from ..tensors import ALIAS, choose_description, input_bytes, name_single, set_item_counts
 from ..typed import Any
-from .paths import model_path
+from .paths import parse_model_path
 
 SIGNATURE = "serving_default"
 EXAMPLE = '{"instances": […]} or {"inputs": …}'
 
 
-def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
+def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     """Everything under ``/v1``. Raises HandlerError."""
     before, _, verb = request.path.strip("/").partition(":")
-    path = model_path(before.split("/")[1:])
+    path = parse_model_path(before.split("/")[1:])
     if path is None or path.rest not in ((), ("metadata",)) or (path.rest and verb):
         raise NotFoundError(request.path, server.models)
     if verb not in ("", "predict"):
@@ -46,32 +46,32 @@ def handle(request: HttpRequest, server: Server, call: Call) -> HttpResponse:
     method = "POST" if verb else "GET"
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
-    description = path.description(server)
+    description = path.find_description(server)
     if verb:
-        return HttpResponse.of_json(_predict(request, description, server, call))
-    return HttpResponse.of_json(metadata(description) if path.rest else _status(description))
+        return HttpResponse.from_json(_answer_predict(request, description, server, call))
+    return HttpResponse.from_json(describe_model(description) if path.rest else _describe_status(description))
 
 
-def refuse(refusal: Refusal) -> HttpResponse:
-    return HttpResponse.of_json({"error": refusal.message}, refusal.status)
+def format_refusal(refusal: Refusal) -> HttpResponse:
+    return HttpResponse.from_json({"error": refusal.message}, refusal.status)
 
 
-def _status(description: Description) -> dict[str, Any]:
+def _describe_status(description: Description) -> dict[str, Any]:
     fine = {"error_code": "OK", "error_message": ""}
     return {"model_version_status": [{"version": description.version, "state": "AVAILABLE", "status": fine}]}
 
 
-def metadata(description: Description) -> dict[str, Any]:
+def describe_model(description: Description) -> dict[str, Any]:
     """The model's signatures; a dimension of -1 takes any number of items, or one of several sizes."""
 
     def info(port: Port, one: Description) -> dict[str, Any]:
-        dims = [{"size": str(size), "name": ""} for size in one.open(port)]
-        dtype = "DT_STRING" if port.name in _labels(one) else _dt(port.dtype)
+        dims = [{"size": str(size), "name": ""} for size in one.find_open_shape(port)]
+        dtype = "DT_STRING" if port.name in _find_label_outputs(one) else _name_dtype(port.dtype)
         return {"dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
 
     def signature(one: Description) -> dict[str, Any]:
         return {
-            "inputs": {port.name: info(port, one) for port in one.taken},
+            "inputs": {port.name: info(port, one) for port in one.caller_inputs},
             "outputs": {port.name: info(port, one) for port in one.answers},
             "method_name": "tensorflow/serving/predict",
         }
@@ -83,32 +83,32 @@ def metadata(description: Description) -> dict[str, Any]:
     }
 
 
-def _dt(dtype: str) -> str:
+def _name_dtype(dtype: str) -> str:
     return {"float32": "DT_FLOAT", "float64": "DT_DOUBLE"}.get(dtype, f"DT_{dtype.upper()}")
 
 
-def _predict(request: HttpRequest, description: Description, server: Server, call: Call) -> dict[str, Any]:
-    event = request.json(EXAMPLE, server.limits)
+def _answer_predict(request: HttpRequest, description: Description, server: Server, call: Invocation) -> dict[str, Any]:
+    event = request.parse_json(EXAMPLE, server.limits)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
-    description = _signed(event.get("signature_name", ""), description)
+    description = _select_signature(event.get("signature_name", ""), description)
     if ("instances" in event) == ("inputs" in event):
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
-    if (examples := _examples(event, description)) is not None:
-        found_request = _of_examples(examples, description, server.limits, request.answer_limit)
+    if (examples := _find_examples(event, description)) is not None:
+        found_request = _parse_examples(examples, description, server.limits, request.answer_limit)
     else:
-        columns = _rows(event["instances"], description) if rows else _columns(event["inputs"], description)
+        columns = _read_rows(event["instances"], description) if rows else _read_columns(event["inputs"], description)
         left = server.make_clock(call)
         try:
-            found_request = _request(columns, description, server.limits, request.answer_limit, left)
+            found_request = _parse_request(columns, description, server.limits, request.answer_limit, left)
         except HandlerError as error:  # names the input alone, where one is at fault
             if error.status not in (400, 422):
                 raise
             raise type(error)(f'"{"instances" if rows else "inputs"}": {error.message}') from error.__cause__
-    result = server.infer(found_request, call)
-    names = _labels(result.description)
-    found = {t.name: _values(t, names.get(t.name)) for t in tensors(result.description, result.batches)}
+    result = server.run_inference(found_request, call)
+    names = _find_label_outputs(result.description)
+    found = {t.name: _format_values(t, names.get(t.name)) for t in collect_tensors(result.description, result.batches)}
     if len(found) == 1:
         return {"predictions" if rows else "outputs": next(iter(found.values()))}
     if not rows:
@@ -117,7 +117,7 @@ def _predict(request: HttpRequest, description: Description, server: Server, cal
     return {"predictions": [{name: values[index] for name, values in found.items()} for index in range(count)]}
 
 
-def _signed(name: object, description: Description) -> Description:
+def _select_signature(name: object, description: Description) -> Description:
     """The signature of that name; the usual one, or else the first, where it is empty. Raises HandlerError."""
     if not isinstance(name, str):
         raise WrongTypeError('"signature_name" must be a string')
@@ -125,30 +125,30 @@ def _signed(name: object, description: Description) -> Description:
         if name not in ("", SIGNATURE):
             raise WrongFieldError(f'there is no such signature; use "{SIGNATURE}"')
         return description
-    return description.of_signature(name or usual(description))
+    return description.select_signature(name or choose_signature(description))
 
 
-def usual(description: Description) -> str:
+def choose_signature(description: Description) -> str:
     """The signature of a request that names none: the protocol's own, or else the first."""
     return next((one.signature for one in description.others if one.signature == SIGNATURE), description.signature)
 
 
-def _labels(description: Description) -> dict[str, Output]:
+def _find_label_outputs(description: Description) -> dict[str, Output]:
     """The outputs that are answered in words, by the fetch of their numbers."""
     return {output.fetch: output for output in description.outputs if output.kind == "label"}
 
 
-def _values(tensor: Tensor, output: Output | None) -> Any:
+def _format_values(tensor: OutputTensor, output: Output | None) -> Any:
     """``output``: whose labels the numbers are answered by, as the model itself did it."""
-    numbers: list[Any] = tensor.numbers(strict=False)
+    numbers: list[Any] = tensor.to_numbers(strict=False)
     if output:
-        from ..answers.label import labelled
+        from ..answers.label import find_labels
 
-        numbers = labelled(output, numbers)
-    return nested(numbers, tensor.shape)
+        numbers = find_labels(output, numbers)
+    return nest_values(numbers, tensor.shape)
 
 
-def _examples(event: dict[str, Any], description: Description) -> list[Any] | None:
+def _find_examples(event: dict[str, Any], description: Description) -> list[Any] | None:
     """Serialized tf.Examples, as base64: instances of them, or inputs of their name; None where it has none."""
     if description.examples is None or ("instances" in event and not description.batched):
         return None
@@ -163,27 +163,27 @@ def _examples(event: dict[str, Any], description: Description) -> list[Any] | No
     return [row["b64"] for row in values] if all(map(_is_binary, values)) else None
 
 
-def _of_examples(examples: list[Any], description: Description, limits: Limits, answer_limit: int) -> Request:
-    from ..examples import request_of
+def _parse_examples(examples: list[Any], description: Description, limits: RequestLimits, answer_limit: int) -> Request:
+    from ..examples import make_request
 
-    return request_of(
+    return make_request(
         examples, description, limits, lambda count: _require_answer(count, description, limits, answer_limit)
     )
 
 
-def _require_answer(count: int, description: Description, limits: Limits, answer_limit: int) -> None:
+def _require_answer(count: int, description: Description, limits: RequestLimits, answer_limit: int) -> None:
     """Raises AnswerTooLargeError, OverBudgetError."""
-    least = sum(shortest_nested(port.dtype, port.least) for port in description.answers)
+    least = sum(compute_min_nested_length(port.dtype, port.least) for port in description.answers)
     require_possible(least * count // description.batch, answer_limit, limits)
 
 
-def _rows(instances: object, description: Description) -> dict[str, object]:
+def _read_rows(instances: object, description: Description) -> dict[str, object]:
     """The row format, turned into columns."""
     if not isinstance(instances, list) or not instances:
         raise WrongTypeError('"instances" must be a list of at least one')
     if not description.batched:
         raise WrongFieldError('some tensors of this model do not begin with the batch; send "inputs"')
-    names = _names(instances[0], description)
+    names = _list_needed_inputs(instances[0], description)
     if len(names) == 1:
         instances = [name_single(row, names) for row in instances]
         bare = [row[names[0]] if isinstance(row, dict) and set(row) == {*names} else row for row in instances]
@@ -194,23 +194,23 @@ def _rows(instances: object, description: Description) -> dict[str, object]:
     return {name: [row[name] for row in instances] for name in names}
 
 
-def _names(given: object, description: Description) -> list[str]:
+def _list_needed_inputs(given: object, description: Description) -> list[str]:
     """The inputs that must be ``given``: beside an element of a kind, none that it stands for, but its own."""
-    kind, name = element_kind(description)
+    kind, name = find_element_kind(description)
     value = given.get(name, given.get(ALIAS)) if isinstance(given, dict) else given
-    implied = kind.names(description) if kind and kind.is_element(_first(value)) else ()
-    return [feed.name for feed in description.taken if feed.name == name or feed.name not in implied]
+    implied = kind.list_inputs(description) if kind and kind.is_element(_take_first(value)) else ()
+    return [feed.name for feed in description.caller_inputs if feed.name == name or feed.name not in implied]
 
 
-def _first(value: object) -> object:
+def _take_first(value: object) -> object:
     """The first of a list; a string alone, itself."""
     if isinstance(value, list) and value:
         return value[0]
     return value if isinstance(value, str) else None
 
 
-def _columns(inputs: object, description: Description) -> dict[str, object]:
-    names = _names(inputs, description)
+def _read_columns(inputs: object, description: Description) -> dict[str, object]:
+    names = _list_needed_inputs(inputs, description)
     inputs = name_single(inputs, names)
     if isinstance(inputs, dict) and set(inputs) == {*names}:
         return {name: inputs[name] for name in names}
@@ -219,29 +219,29 @@ def _columns(inputs: object, description: Description) -> dict[str, object]:
     return {names[0]: inputs}
 
 
-def _request(
+def _parse_request(
     columns: dict[str, object],
     description: Description,
-    limits: Limits,
+    limits: RequestLimits,
     answer_limit: int,
-    left: Callable[[], float] = unlimited,
+    left: Callable[[], float] = no_deadline,
 ) -> Request:
     inputs: dict[str, bytes] = {}
     counts: dict[str, int] = {}
     fields: dict[str, Any] = {"pictures": ()}
     if description.strings:
-        from ..inputs.strings import strings_of
+        from ..inputs.strings import read_strings
 
-        fields["strings"], counts = strings_of(columns, description, limits)
-        columns = {port.name: columns[port.name] for port in description.given}
-    kind, name = element_kind(description)
-    if kind and kind.is_element(_first(columns[name])):
+        fields["strings"], counts = read_strings(columns, description, limits)
+        columns = {port.name: columns[port.name] for port in description.tensor_inputs}
+    kind, name = find_element_kind(description)
+    if kind and kind.is_element(_take_first(columns[name])):
         value = columns.pop(name)
-        values = _unwrapped(value if isinstance(value, list) else [value], f'"{name}"')
+        values = _unwrap_base64(value if isinstance(value, list) else [value], f'"{name}"')
         fields |= kind.read_elements(values, description, limits)
         counts[name] = len(values)
     else:
-        description = description_for(columns, description)
+        description = choose_description(columns, description)
     ports = [port for port in description.feeds if port.name in columns]
     if description.batched:
         for port in ports:
@@ -250,7 +250,7 @@ def _request(
                 raise WrongShapeError(f'"{port.name}" must be a list of items')
             counts[port.name] = len(value)
     # Before the numbers are looked at: it is cheap to ask for many.
-    ports = of_items(ports, counts, description, limits)
+    ports = set_item_counts(ports, counts, description, limits)
     _require_answer(max(counts.values(), default=description.batch), description, limits, answer_limit)
     for port in ports:
         inputs[port.name] = input_bytes(columns[port.name], port, description, left)
@@ -258,7 +258,7 @@ def _request(
     return Request(inputs=inputs, model=description.name, size=size, signature=signature, **fields)
 
 
-def _unwrapped(values: list[Any], where: str) -> list[Any]:
+def _unwrap_base64(values: list[Any], where: str) -> list[Any]:
     """Elements without the object that says that they are base64. Raises WrongTypeError where only some have it."""
     if not any(map(_is_binary, values)):
         return values

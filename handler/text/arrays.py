@@ -35,12 +35,12 @@ class Array(NamedTuple):
 Op = Callable[..., Any]
 
 
-def vector(values: Iterable[Any]) -> Array:
+def make_vector(values: Iterable[Any]) -> Array:
     listed = list(values)
     return Array((len(listed),), listed)
 
 
-def require(size: int) -> None:
+def require_elements(size: int) -> None:
     """Raises TextTooLongError for an array that is too large."""
     if size > MOST:
         raise TextTooLongError("the text would become more numbers than the function can hold; send a shorter one")
@@ -68,7 +68,7 @@ def require_numbers(values: Sequence[Any]) -> None:
         raise UnfitTextError("a text becomes a number that the model cannot take")
 
 
-def memory_of(array: Array) -> int:
+def estimate_memory(array: Array) -> int:
     """About how many bytes ``array`` takes. Raises TextTooLongError, UnfitTextError for what no step may go on with."""
     if array.values and isinstance(array.values[0], bytes):
         size = sum(map(len, array.values))
@@ -78,39 +78,39 @@ def memory_of(array: Array) -> int:
     return 40 * len(array.values)
 
 
-def elementwise(
+def apply_elementwise(
     function: Callable[..., Any], *arrays: Array, collect: Callable[[Iterable[Any]], list[Any]] = list
 ) -> Array:
     """``function`` of the arrays' elements, with broadcasting."""
     shape = arrays[0].shape
     if any(array.shape != shape for array in arrays):
-        shape = _common([array.shape for array in arrays])
-        arrays = tuple(Array(shape, broadcast(array, shape)) for array in arrays)
+        shape = _broadcast_shapes([array.shape for array in arrays])
+        arrays = tuple(Array(shape, broadcast_values(array, shape)) for array in arrays)
     return Array(shape, collect(map(function, *(array.values for array in arrays))))
 
 
-def _common(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     rank = max(map(len, shapes))
     rows = zip(*([1] * (rank - len(shape)) + [*shape] for shape in shapes), strict=True)
     return tuple(0 if 0 in sizes else max(sizes) for sizes in rows)
 
 
-def broadcast(array: Array, shape: tuple[int, ...]) -> list[Any]:
+def broadcast_values(array: Array, shape: tuple[int, ...]) -> list[Any]:
     """The values of ``array`` in ``shape``."""
     if array.shape == shape:
         return array.values
-    require(prod(shape))
+    require_elements(prod(shape))
     if len(array.values) == 1:
         return array.values * prod(shape)
     own = [1] * (len(shape) - len(array.shape)) + [*array.shape]
-    return picked(
+    return pick_values(
         array.values, own, [[0] * size if one == 1 else range(size) for one, size in zip(own, shape, strict=True)]
     )
 
 
-def picked(values: list[Any], shape: Sequence[int], axes: Sequence[Sequence[int]]) -> list[Any]:
+def pick_values(values: list[Any], shape: Sequence[int], axes: Sequence[Sequence[int]]) -> list[Any]:
     """Of ``values`` of ``shape``, those at every combination of places along the axes."""
-    require(prod(map(len, axes)))
+    require_elements(prod(map(len, axes)))
     places, step = [0], prod(shape)
     for size, wanted in zip(shape, axes, strict=True):
         step = step // size if size else 0
@@ -118,28 +118,28 @@ def picked(values: list[Any], shape: Sequence[int], axes: Sequence[Sequence[int]
     return [values[place] for place in places]
 
 
-def _binary(function: Callable[[Any, Any], Any]) -> Op:
-    return lambda x, y: elementwise(function, x, y)
+def _make_binary(function: Callable[[Any, Any], Any]) -> Op:
+    return lambda x, y: apply_elementwise(function, x, y)
 
 
-def _unary(function: Callable[[Any], Any]) -> Op:
-    return lambda x: elementwise(function, x)
+def _make_unary(function: Callable[[Any], Any]) -> Op:
+    return lambda x: apply_elementwise(function, x)
 
 
-def cast(x: Array, *, to: str) -> Array:
+def cast_array(x: Array, *, to: str) -> Array:
     """To "int", "bool" or "float"; what is between whole numbers goes towards zero."""
-    return elementwise({"int": int, "bool": bool, "float": float}[to], x)
+    return apply_elementwise({"int": int, "bool": bool, "float": float}[to], x)
 
 
-def shape(x: Array) -> Array:
-    return vector(x.shape)
+def get_shape(x: Array) -> Array:
+    return make_vector(x.shape)
 
 
-def size(x: Array) -> Array:
+def count_elements(x: Array) -> Array:
     return Array((), [len(x.values)])
 
 
-def reshape(x: Array, target: Array) -> Array:
+def reshape_array(x: Array, target: Array) -> Array:
     sizes = [int(value) for value in target.values]
     if -1 in sizes:
         known = prod(value for value in sizes if value != -1)
@@ -152,25 +152,25 @@ def expand_dims(x: Array, dim: Array) -> Array:
     return Array((*x.shape[:at], 1, *x.shape[at:]), x.values)
 
 
-def squeeze(x: Array, *, squeeze_dims: Sequence[int]) -> Array:
+def squeeze_array(x: Array, *, squeeze_dims: Sequence[int]) -> Array:
     rank = len(x.shape)
     gone = {at % rank for at in squeeze_dims} or {at for at, one in enumerate(x.shape) if one == 1}
     return Array(tuple(one for at, one in enumerate(x.shape) if at not in gone), x.values)
 
 
-def pack(*values: Array, axis: int) -> Array:
+def pack_arrays(*values: Array, axis: int) -> Array:
     at = axis % (len(values[0].shape) + 1)
     parts = [Array((*one.shape[:at], 1, *one.shape[at:]), one.values) for one in values]
-    return concat(*parts, Array((), [at]))
+    return concat_arrays(*parts, Array((), [at]))
 
 
-def concat(*given: Array) -> Array:
+def concat_arrays(*given: Array) -> Array:
     """The last of ``given`` is the axis."""
     *parts, axis = given
     at = axis.scalar % len(parts[0].shape)
     outer = prod(parts[0].shape[:at])
     rows = [prod(one.shape[at:]) for one in parts]
-    require(outer * sum(rows))
+    require_elements(outer * sum(rows))
     values = [
         value
         for row in range(outer)
@@ -211,10 +211,10 @@ def strided_slice(
     for one in x.shape[len(axes) :]:
         axes.append(range(one))
         result.append(one)
-    return Array(tuple(result), picked(x.values, x.shape, axes))
+    return Array(tuple(result), pick_values(x.values, x.shape, axes))
 
 
-def gather(params: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -> Array:
+def gather_values(params: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -> Array:
     """Raises IndexError for a place that is not there."""
     at = axis.scalar % max(len(params.shape), 1)
     length = params.shape[at]
@@ -223,11 +223,11 @@ def gather(params: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -
     wanted = [range(one) for one in params.shape]
     axes = [*wanted[:at], indices.values, *wanted[at + 1 :]]
     return Array(
-        (*params.shape[:at], *indices.shape, *params.shape[at + 1 :]), picked(params.values, params.shape, axes)
+        (*params.shape[:at], *indices.shape, *params.shape[at + 1 :]), pick_values(params.values, params.shape, axes)
     )
 
 
-def where(condition: Array) -> Array:
+def find_true(condition: Array) -> Array:
     """The places that are true, [n, rank]."""
     found = [at for at, value in enumerate(condition.values) if value]
     steps = [prod(condition.shape[at + 1 :]) for at in range(len(condition.shape))]
@@ -235,14 +235,14 @@ def where(condition: Array) -> Array:
     return Array((len(found), len(condition.shape)), places)
 
 
-def select(condition: Array, x: Array, y: Array) -> Array:
-    return elementwise(lambda chosen, one, other: one if chosen else other, condition, x, y)
+def select_elements(condition: Array, x: Array, y: Array) -> Array:
+    return apply_elementwise(lambda chosen, one, other: one if chosen else other, condition, x, y)
 
 
-def pad(x: Array, paddings: Array, value: Array | None = None) -> Array:
+def pad_array(x: Array, paddings: Array, value: Array | None = None) -> Array:
     sides = list(zip(paddings.values[::2], paddings.values[1::2], strict=True))
     target = tuple(one + before + after for one, (before, after) in zip(x.shape, sides, strict=True))
-    require(prod(target))
+    require_elements(prod(target))
     filler = value.scalar if value else type(x.values[0])() if x.values else 0
     axes = [[-1] * before + [*range(one)] + [-1] * after for one, (before, after) in zip(x.shape, sides, strict=True)]
     places, step = [0], len(x.values)
@@ -252,45 +252,45 @@ def pad(x: Array, paddings: Array, value: Array | None = None) -> Array:
     return Array(target, [filler if place < 0 else x.values[place] for place in places])
 
 
-def slice_(x: Array, begin: Array, sizes: Array) -> Array:
+def slice_array(x: Array, begin: Array, sizes: Array) -> Array:
     ends = [
         length if one < 0 else first + one
         for length, first, one in zip(x.shape, begin.values, sizes.values, strict=True)
     ]
     axes = [range(length)[first:end] for length, first, end in zip(x.shape, begin.values, ends, strict=True)]
-    return Array(tuple(map(len, axes)), picked(x.values, x.shape, axes))
+    return Array(tuple(map(len, axes)), pick_values(x.values, x.shape, axes))
 
 
-def tile(x: Array, multiples: Array) -> Array:
-    require(prod(x.shape) * prod(multiples.values))
+def tile_array(x: Array, multiples: Array) -> Array:
+    require_elements(prod(x.shape) * prod(multiples.values))
     axes = [[*range(one)] * int(times) for one, times in zip(x.shape, multiples.values, strict=True)]
-    return Array(tuple(map(len, axes)), picked(x.values, x.shape, axes))
+    return Array(tuple(map(len, axes)), pick_values(x.values, x.shape, axes))
 
 
 def broadcast_to(x: Array, target: Array) -> Array:
     sizes = tuple(map(int, target.values))
-    return Array(sizes, broadcast(x, sizes))
+    return Array(sizes, broadcast_values(x, sizes))
 
 
-def fill(dims: Array, value: Array) -> Array:
+def fill_array(dims: Array, value: Array) -> Array:
     return broadcast_to(value, dims)
 
 
-def range_(start: Array, limit: Array, delta: Array) -> Array:
+def make_range(start: Array, limit: Array, delta: Array) -> Array:
     found = range(start.scalar, limit.scalar, delta.scalar)
-    require(len(found))
-    return vector(found)
+    require_elements(len(found))
+    return make_vector(found)
 
 
-def cumsum(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
+def sum_cumulatively(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
     """Of a vector."""
     values = x.values[::-1] if reverse else x.values
     sums = list(accumulate(values, initial=0))
     sums = sums[:-1] if exclusive else sums[1:]
-    return vector(sums[::-1] if reverse else sums)
+    return make_vector(sums[::-1] if reverse else sums)
 
 
-def _reduction(function: Callable[[list[Any]], Any]) -> Op:
+def _make_reduction(function: Callable[[list[Any]], Any]) -> Op:
     def reduce(x: Array, axis: Array, *, keep_dims: bool = False) -> Array:
         rank = len(x.shape)
         gone = {int(at) % rank for at in axis.values}
@@ -308,7 +308,7 @@ def _reduction(function: Callable[[list[Any]], Any]) -> Op:
     return reduce
 
 
-def _product(row: list[Any]) -> Any:
+def _multiply_all(row: list[Any]) -> Any:
     """Multiply whole numbers. Raises UnfitTextError before the product has so many digits that it takes long."""
     product = 1
     for value in row:
@@ -317,11 +317,11 @@ def _product(row: list[Any]) -> Any:
     return product
 
 
-def bincount(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
+def count_bins(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
     """How often each whole number below ``size`` comes, in each row: ``DenseBincount``."""
     length = int(size.scalar)
     rows = values.shape[0] if len(values.shape) == 2 else 1
-    require(rows * length)
+    require_elements(rows * length)
     counts = [0] * (rows * length)
     width = len(values.values) // rows if rows else 0
     weighed = weights.values or repeat(1)
@@ -334,16 +334,20 @@ def bincount(values: Array, size: Array, weights: Array, *, binary_output: bool 
     return Array((rows, length) if len(values.shape) == 2 else (length,), counts)
 
 
-def bincount_v1(values: Array, size: Array, weights: Array) -> Array:
-    return bincount(vector(values.values), size, vector(weights.values))
+def count_flat_bins(values: Array, size: Array, weights: Array) -> Array:
+    return count_bins(make_vector(values.values), size, make_vector(weights.values))
 
 
-def ragged_bincount(splits: Array, values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
+def count_ragged_bins(
+    splits: Array, values: Array, size: Array, weights: Array, *, binary_output: bool = False
+) -> Array:
     length = int(size.scalar)
     ends = splits.values
-    require((len(ends) - 1) * length)
+    require_elements((len(ends) - 1) * length)
     rows = [
-        bincount(vector(values.values[a:b]), size, vector(weights.values[a:b]), binary_output=binary_output).values
+        count_bins(
+            make_vector(values.values[a:b]), size, make_vector(weights.values[a:b]), binary_output=binary_output
+        ).values
         for a, b in pairwise(ends)
     ]
     return Array((len(rows), length), list(chain.from_iterable(rows)))
@@ -353,8 +357,8 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
     count = max(len(one.values) for one in (starts, limits, deltas))
     columns = [one.values * count if len(one.values) == 1 else one.values for one in (starts, limits, deltas)]
     rows = [range(*row) for row in zip(*columns, strict=True)]
-    require(sum(map(len, rows)))
-    return vector(accumulate(map(len, rows), initial=0)), vector(chain.from_iterable(rows))
+    require_elements(sum(map(len, rows)))
+    return make_vector(accumulate(map(len, rows), initial=0)), make_vector(chain.from_iterable(rows))
 
 
 def ragged_to_tensor(
@@ -381,8 +385,8 @@ def ragged_to_tensor(
         longest.append(max(map(len, level), default=0))
         level = list(chain.from_iterable(level))
     sizes = [most if one < 0 else one for one, most in zip(sizes, longest, strict=True)]
-    require(prod(sizes))
-    return Array(tuple(sizes), _filled(rows, sizes, default.scalar))
+    require_elements(prod(sizes))
+    return Array(tuple(sizes), _pad_rows(rows, sizes, default.scalar))
 
 
 def _rows_before(kinds: Sequence[str], given: Sequence[list[Any]], at: int) -> int:
@@ -390,65 +394,65 @@ def _rows_before(kinds: Sequence[str], given: Sequence[list[Any]], at: int) -> i
     return int(given[at - 1][-1]) if kinds[at - 1] == "ROW_SPLITS" else len(given[at - 1])
 
 
-def _filled(rows: list[Any], sizes: Sequence[int], default: Any) -> list[Any]:
+def _pad_rows(rows: list[Any], sizes: Sequence[int], default: Any) -> list[Any]:
     if len(sizes) == 1:
         return (rows[: sizes[0]] + [default] * (sizes[0] - len(rows))) if len(rows) != sizes[0] else rows
-    inner = [_filled(row, sizes[1:], default) for row in rows[: sizes[0]]]
+    inner = [_pad_rows(row, sizes[1:], default) for row in rows[: sizes[0]]]
     empty = [default] * prod(sizes[1:]) * (sizes[0] - len(inner))
     return [*chain.from_iterable(inner), *empty]
 
 
 OPS: Mapping[str, Op] = {
-    "AddV2": _binary(operator.add),
-    "All": _reduction(all),
-    "Any": _reduction(any),
-    "Bincount": bincount_v1,
+    "AddV2": _make_binary(operator.add),
+    "All": _make_reduction(all),
+    "Any": _make_reduction(any),
+    "Bincount": count_flat_bins,
     "BroadcastTo": broadcast_to,
-    "Cast": cast,
-    "ConcatV2": concat,
-    "Cumsum": cumsum,
-    "DenseBincount": bincount,
-    "Equal": _binary(operator.eq),
+    "Cast": cast_array,
+    "ConcatV2": concat_arrays,
+    "Cumsum": sum_cumulatively,
+    "DenseBincount": count_bins,
+    "Equal": _make_binary(operator.eq),
     "ExpandDims": expand_dims,
-    "Fill": fill,
-    "FloorDiv": _binary(operator.floordiv),
-    "FloorMod": _binary(operator.mod),
-    "GatherV2": gather,
-    "Greater": _binary(operator.gt),
-    "GreaterEqual": _binary(operator.ge),
-    "Less": _binary(operator.lt),
-    "LessEqual": _binary(operator.le),
-    "LogicalAnd": _binary(lambda x, y: x and y),
-    "LogicalNot": _unary(operator.not_),
-    "LogicalOr": _binary(lambda x, y: x or y),
-    "Max": _reduction(lambda row: max(row, default=-(1 << 63))),
-    "Maximum": _binary(max),
-    "Min": _reduction(lambda row: min(row, default=(1 << 63) - 1)),
-    "Minimum": _binary(min),
-    "Mul": _binary(operator.mul),
-    "Neg": _unary(operator.neg),
-    "NotEqual": _binary(operator.ne),
-    "OnesLike": _unary(lambda value: 1),
-    "Pack": pack,
-    "Pad": pad,
-    "PadV2": pad,
-    "Prod": _reduction(_product),
-    "RaggedBincount": ragged_bincount,
+    "Fill": fill_array,
+    "FloorDiv": _make_binary(operator.floordiv),
+    "FloorMod": _make_binary(operator.mod),
+    "GatherV2": gather_values,
+    "Greater": _make_binary(operator.gt),
+    "GreaterEqual": _make_binary(operator.ge),
+    "Less": _make_binary(operator.lt),
+    "LessEqual": _make_binary(operator.le),
+    "LogicalAnd": _make_binary(lambda x, y: x and y),
+    "LogicalNot": _make_unary(operator.not_),
+    "LogicalOr": _make_binary(lambda x, y: x or y),
+    "Max": _make_reduction(lambda row: max(row, default=-(1 << 63))),
+    "Maximum": _make_binary(max),
+    "Min": _make_reduction(lambda row: min(row, default=(1 << 63) - 1)),
+    "Minimum": _make_binary(min),
+    "Mul": _make_binary(operator.mul),
+    "Neg": _make_unary(operator.neg),
+    "NotEqual": _make_binary(operator.ne),
+    "OnesLike": _make_unary(lambda value: 1),
+    "Pack": pack_arrays,
+    "Pad": pad_array,
+    "PadV2": pad_array,
+    "Prod": _make_reduction(_multiply_all),
+    "RaggedBincount": count_ragged_bins,
     "RaggedRange": ragged_range,
     "RaggedTensorToTensor": ragged_to_tensor,
-    "Range": range_,
+    "Range": make_range,
     "Rank": lambda x: Array((), [len(x.shape)]),
-    "Reshape": reshape,
-    "Select": select,
-    "SelectV2": select,
-    "Shape": shape,
-    "Size": size,
-    "Slice": slice_,
-    "Squeeze": squeeze,
+    "Reshape": reshape_array,
+    "Select": select_elements,
+    "SelectV2": select_elements,
+    "Shape": get_shape,
+    "Size": count_elements,
+    "Slice": slice_array,
+    "Squeeze": squeeze_array,
     "StridedSlice": strided_slice,
-    "Sub": _binary(operator.sub),
-    "Sum": _reduction(sum),
-    "Tile": tile,
-    "Where": where,
-    "ZerosLike": _unary(lambda value: type(value)()),
+    "Sub": _make_binary(operator.sub),
+    "Sum": _make_reduction(sum),
+    "Tile": tile_array,
+    "Where": find_true,
+    "ZerosLike": _make_unary(lambda value: type(value)()),
 }

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from ..request import Request
 
 
-def by_length(lengths: Sequence[int], description: Description) -> list[int]:
+def sort_by_length(lengths: Sequence[int], description: Description) -> list[int]:
     """The places of texts of such ``lengths``, the shortest first; none where the order makes no difference."""
-    several = description.alike and description.batched and description.sizes
+    several = description.has_fixed_outputs and description.batched and description.sizes
     if not several or len(lengths) <= description.batches[0]:
         return []
     return sorted(range(len(lengths)), key=lengths.__getitem__)
 
 
-def in_order(request: Request, places: Sequence[int], description: Description) -> Request:
+def reorder_items(request: Request, places: Sequence[int], description: Description) -> Request:
     """``request`` with its items as ``places`` has them. In part, its answer would have gaps."""
     inputs = {}
     for port in description.feeds:
@@ -31,7 +31,7 @@ def in_order(request: Request, places: Sequence[int], description: Description) 
     return request._replace(ids=ids, rows=rows, inputs=inputs, partial=False)
 
 
-def restored(
+def restore_order(
     batches: Sequence[tuple[list[memoryview], int]], places: Sequence[int], description: Description
 ) -> tuple[list[memoryview], int]:
     """The answers of all ``batches``, whose items came as ``places`` has them, as those of one run in order."""

@@ -14,8 +14,8 @@ from math import prod
 from ..budget import require_comparisons
 from ..errors import UnfitTextError
 from ..typed import Any
-from .arrays import Array, Op, collect_strings, elementwise, require_bytes, vector
-from .fingerprint import fingerprint64, siphash
+from .arrays import Array, Op, apply_elementwise, collect_strings, make_vector, require_bytes
+from .fingerprint import compute_farmhash, compute_siphash
 
 _A_PATTERN = "one of the model's patterns"
 _NUMBER = re.compile(
@@ -24,17 +24,17 @@ _NUMBER = re.compile(
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 
 
-def _each(function: Callable[[bytes], Any]) -> Callable[[Array], Array]:
+def _map_strings(function: Callable[[bytes], Any]) -> Callable[[Array], Array]:
     return lambda x: Array(x.shape, list(map(function, x.values)))
 
 
-def lower(x: Array, *, encoding: str = "") -> Array:
+def lower_strings(x: Array, *, encoding: str = "") -> Array:
     """Of ASCII alone, as bytes.lower does it, unless the encoding is utf-8."""
-    return _each(_lower_utf8 if encoding == "utf-8" else bytes.lower)(x)
+    return _map_strings(_lower_utf8 if encoding == "utf-8" else bytes.lower)(x)
 
 
-def upper(x: Array, *, encoding: str = "") -> Array:
-    return _each(_upper_utf8 if encoding == "utf-8" else bytes.upper)(x)
+def upper_strings(x: Array, *, encoding: str = "") -> Array:
+    return _map_strings(_upper_utf8 if encoding == "utf-8" else bytes.upper)(x)
 
 
 def _lower_utf8(text: bytes) -> bytes:
@@ -46,25 +46,27 @@ def _upper_utf8(text: bytes) -> bytes:
     return text.partition(b"\0")[0].decode().upper().encode()
 
 
-def compiled(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def compile_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of an op with a ``pattern``, ready to be called with."""
     found = dict(attributes)
     pattern = re.compile(found.pop("pattern"), re.ASCII)
     return found | {"pattern": pattern}
 
 
-def replace(x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, cost: int, slope: int) -> Array:
+def replace_matches(
+    x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, cost: int, slope: int
+) -> Array:
     """``rewrite``: texts, and numbers of groups."""
     require_comparisons(x.values, cost, slope, _A_PATTERN)
-    replaced = written(rewrite)
+    replaced = make_replacement(rewrite)
 
     def one(text: bytes) -> bytes:
         return str(pattern.sub(replaced, text.decode(), count=0 if everywhere else 1)).encode()
 
-    return _each(one)(x)
+    return _map_strings(one)(x)
 
 
-def written(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
+def make_replacement(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
     """Return a function that puts ``rewrite`` in the place of a match. Too much of it raises TextTooLongError."""
     size = 0
 
@@ -78,20 +80,20 @@ def written(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
     return put
 
 
-def full_match(x: Array, *, pattern: Any, cost: int, slope: int) -> Array:
+def match_strings(x: Array, *, pattern: Any, cost: int, slope: int) -> Array:
     require_comparisons(x.values, cost, slope, _A_PATTERN)
-    return _each(lambda text: pattern.fullmatch(text.decode()) is not None)(x)
+    return _map_strings(lambda text: pattern.fullmatch(text.decode()) is not None)(x)
 
 
-def split(x: Array, separator: Array, *, maxsplit: int = -1) -> tuple[Array, Array, Array]:
+def split_strings(x: Array, separator: Array, *, maxsplit: int = -1) -> tuple[Array, Array, Array]:
     """Of a vector: the place of each part, [n, 2]; the parts, [n]; and how many texts, and parts of the longest."""
-    parts = [_split(text, separator.scalar, maxsplit) for text in x.values]
+    parts = [_split_string(text, separator.scalar, maxsplit) for text in x.values]
     places = [number for row, found in enumerate(parts) for at in range(len(found)) for number in (row, at)]
     flat = list(chain.from_iterable(parts))
-    return Array((len(flat), 2), places), vector(flat), vector([len(parts), max(map(len, parts), default=0)])
+    return Array((len(flat), 2), places), make_vector(flat), make_vector([len(parts), max(map(len, parts), default=0)])
 
 
-def _split(text: bytes, separator: bytes, maxsplit: int) -> list[bytes]:
+def _split_string(text: bytes, separator: bytes, maxsplit: int) -> list[bytes]:
     if maxsplit == 0:
         return [text]
     if separator or maxsplit < 0:
@@ -102,7 +104,7 @@ def _split(text: bytes, separator: bytes, maxsplit: int) -> list[bytes]:
     return found
 
 
-def ngrams(
+def make_ngrams(
     data: Array, splits: Array, *,
     separator: bytes, ngram_widths: Sequence[int], left_pad: bytes, right_pad: bytes, pad_width: int,
     preserve_short_sequences: bool,
@@ -115,21 +117,21 @@ def ngrams(
             for width in ngram_widths:
                 padding = width - 1 if pad_width < 0 else min(pad_width, width - 1)
                 padded = [left_pad] * padding + tokens + [right_pad] * padding
-                yield from (_joined(separator, padded[at : at + width]) for at in range(len(padded) - width + 1))
+                yield from (_join_parts(separator, padded[at : at + width]) for at in range(len(padded) - width + 1))
                 count += max(len(padded) - width + 1, 0)
             if preserve_short_sequences and tokens and not count:
                 padding = max(pad_width, 0)
-                yield _joined(separator, [left_pad] * padding + tokens + [right_pad] * padding)
+                yield _join_parts(separator, [left_pad] * padding + tokens + [right_pad] * padding)
                 count = 1
             ends.append(ends[-1] + count)
 
-    return vector(collect_strings(joined())), vector(ends)
+    return make_vector(collect_strings(joined())), make_vector(ends)
 
 
 def unicode_decode(x: Array) -> tuple[Array, Array]:
     """Of a vector: where the code points of each text begin, and the code points."""
     rows = [list(map(ord, text.decode())) for text in x.values]
-    return vector(accumulate(map(len, rows), initial=0)), vector(chain.from_iterable(rows))
+    return make_vector(accumulate(map(len, rows), initial=0)), make_vector(chain.from_iterable(rows))
 
 
 def unicode_decode_with_offsets(x: Array) -> tuple[Array, Array, Array]:
@@ -138,19 +140,19 @@ def unicode_decode_with_offsets(x: Array) -> tuple[Array, Array, Array]:
     for start, end in pairwise(splits.values):
         sizes = [len(chr(point).encode()) for point in points.values[start:end]]
         offsets += list(accumulate(sizes, initial=0))[:-1]
-    return splits, points, vector(offsets)
+    return splits, points, make_vector(offsets)
 
 
 def unicode_encode(points: Array, splits: Array) -> Array:
     ends = splits.values
-    return vector("".join(map(chr, points.values[a:b])).encode() for a, b in pairwise(ends))
+    return make_vector("".join(map(chr, points.values[a:b])).encode() for a, b in pairwise(ends))
 
 
-def length(x: Array, *, unit: str = "BYTE") -> Array:
-    return _each(len if unit == "BYTE" else lambda text: len(text.decode()))(x)
+def measure_strings(x: Array, *, unit: str = "BYTE") -> Array:
+    return _map_strings(len if unit == "BYTE" else lambda text: len(text.decode()))(x)
 
 
-def substr(x: Array, begin: Array, count: Array) -> Array:
+def cut_substrings(x: Array, begin: Array, count: Array) -> Array:
     """Of characters. Raises IndexError for a begin beyond the text."""
 
     def one(text: bytes, start: int, size: int) -> bytes:
@@ -160,14 +162,14 @@ def substr(x: Array, begin: Array, count: Array) -> Array:
         start = start + len(letters) if start < 0 else start
         return letters[start : start + size].encode()
 
-    return elementwise(one, x, begin, count, collect=collect_strings)
+    return apply_elementwise(one, x, begin, count, collect=collect_strings)
 
 
-def join(*texts: Array, separator: bytes = b"") -> Array:
-    return elementwise(lambda *parts: _joined(separator, parts), *texts, collect=collect_strings)
+def join_strings(*texts: Array, separator: bytes = b"") -> Array:
+    return apply_elementwise(lambda *parts: _join_parts(separator, parts), *texts, collect=collect_strings)
 
 
-def _joined(separator: bytes, parts: Sequence[bytes]) -> bytes:
+def _join_parts(separator: bytes, parts: Sequence[bytes]) -> bytes:
     """Raises TextTooLongError before a string is made that is too large."""
     require_bytes(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
@@ -176,7 +178,7 @@ def _joined(separator: bytes, parts: Sequence[bytes]) -> bytes:
 def reduce_join(x: Array, axis: Array, *, separator: bytes = b"", keep_dims: bool = False) -> Array:
     """Over the last axis."""
     width = x.shape[-1]
-    rows = (_joined(separator, x.values[at * width : at * width + width]) for at in range(prod(x.shape[:-1])))
+    rows = (_join_parts(separator, x.values[at * width : at * width + width]) for at in range(prod(x.shape[:-1])))
     return Array((*x.shape[:-1], *([1] if keep_dims else [])), collect_strings(rows))
 
 
@@ -197,25 +199,25 @@ def to_number(x: Array, *, bits: int, whole: bool) -> Array:
             return float(shown)
         raise UnfitTextError(f"a text is no {'whole ' if whole else ''}number that the model can take")
 
-    return _each(one)(x)
+    return _map_strings(one)(x)
 
 
 def hash_fast(x: Array, *, num_buckets: int) -> Array:
-    return _each(lambda text: fingerprint64(text) % num_buckets)(x)
+    return _map_strings(lambda text: compute_farmhash(text) % num_buckets)(x)
 
 
 def hash_strong(x: Array, *, num_buckets: int, key: Sequence[int]) -> Array:
     first, second = key
-    return _each(lambda text: siphash(text, (first, second)) % num_buckets)(x)
+    return _map_strings(lambda text: compute_siphash(text, (first, second)) % num_buckets)(x)
 
 
-def fingerprint(x: Array, method: Array) -> Array:
+def fingerprint_strings(x: Array, method: Array) -> Array:
     """Of a vector: the eight bytes of FarmHash's Fingerprint64 of each string, [n, 8], the lowest first."""
-    values = [byte for text in x.values for byte in fingerprint64(text).to_bytes(8, "little")]
+    values = [byte for text in x.values for byte in compute_farmhash(text).to_bytes(8, "little")]
     return Array((len(x.values), 8), values)
 
 
-def whole_of_bytes(x: Array) -> Array:
+def bitcast_bytes(x: Array) -> Array:
     """``Bitcast`` from bytes [..., 8], the lowest first, to whole numbers of 64 bits with a sign."""
     found = [int.from_bytes(x.values[at : at + 8], "little", signed=True) for at in range(0, len(x.values), 8)]
     return Array(x.shape[:-1], found)
@@ -223,28 +225,28 @@ def whole_of_bytes(x: Array) -> Array:
 
 def look_up(keys: Array, default: Array, *, table: Mapping[Any, Any]) -> Array:
     missing = default.scalar
-    return _each(lambda key: table.get(key, missing))(keys)
+    return _map_strings(lambda key: table.get(key, missing))(keys)
 
 
 OPS: Mapping[str, Op] = {
     "AsString": as_string,
-    "Bitcast": whole_of_bytes,
-    "Fingerprint": fingerprint,
+    "Bitcast": bitcast_bytes,
+    "Fingerprint": fingerprint_strings,
     "LookupTableFindV2": look_up,
     "ReduceJoin": reduce_join,
-    "RegexFullMatch": full_match,
-    "RegexReplace": replace,
-    "StringJoin": join,
-    "StringLength": length,
-    "StringLower": lower,
-    "StringNGrams": ngrams,
-    "StringSplitV2": split,
-    "StringStrip": _each(bytes.strip),
+    "RegexFullMatch": match_strings,
+    "RegexReplace": replace_matches,
+    "StringJoin": join_strings,
+    "StringLength": measure_strings,
+    "StringLower": lower_strings,
+    "StringNGrams": make_ngrams,
+    "StringSplitV2": split_strings,
+    "StringStrip": _map_strings(bytes.strip),
     "StringToHashBucketFast": hash_fast,
     "StringToHashBucketStrong": hash_strong,
     "StringToNumber": to_number,
-    "StringUpper": upper,
-    "Substr": substr,
+    "StringUpper": upper_strings,
+    "Substr": cut_substrings,
     "UnicodeDecode": unicode_decode,
     "UnicodeDecodeWithOffsets": unicode_decode_with_offsets,
     "UnicodeEncode": unicode_encode,

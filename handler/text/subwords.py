@@ -10,7 +10,7 @@ from ..budget import require_comparisons
 from ..errors import UnfitTextError, library_errors
 from ..tuples import NamedTuple
 from ..typed import Any
-from . import Encoding, Place
+from . import Encoding, TokenPlace
 
 LIBRARY = "tokenizers.abi3.so"
 
@@ -26,18 +26,20 @@ class Subwords(NamedTuple):
     slope: int = 0
     slowest: str = ""
 
-    def encode(self, text: str, longest: int) -> Encoding:
+    def encode_text(self, text: str, longest: int) -> Encoding:
         """At most ``longest`` ids. Raises UnfitTextError."""
-        found = self._encoded(text, longest)
+        found = self._run_tokenizer(text, longest)
         return Encoding(found.ids, not found.overflowing)
 
-    def located(self, text: str, longest: int) -> tuple[Encoding, list[Place]]:
+    def locate_tokens(self, text: str, longest: int) -> tuple[Encoding, list[TokenPlace]]:
         """The same, and the place of each."""
-        found = self._encoded(text, longest)
-        places = [Place(word, start, end) for word, (start, end) in zip(found.word_ids, found.offsets, strict=True)]
+        found = self._run_tokenizer(text, longest)
+        places = [
+            TokenPlace(word, start, end) for word, (start, end) in zip(found.word_ids, found.offsets, strict=True)
+        ]
         return Encoding(found.ids, not found.overflowing), places
 
-    def _encoded(self, text: str, longest: int) -> Any:
+    def _run_tokenizer(self, text: str, longest: int) -> Any:
         require_comparisons([text], self.cost, self.slope, f"the tokenizer's pattern {self.slowest}")
         self.tokenizer.enable_truncation(longest)
         try:
@@ -51,7 +53,7 @@ class Subwords(NamedTuple):
             ) from error
 
 
-def load(folder: str) -> Any:
+def load_package(folder: str) -> Any:
     """The library in ``folder``; nothing else of the package is imported: that would take longer. Raises OSError."""
     loader = ExtensionFileLoader("tokenizers", os.path.join(folder, LIBRARY))  # noqa: PTH118 - see ``open_texts``
     spec = spec_from_loader(loader.name, loader)
@@ -64,9 +66,9 @@ def load(folder: str) -> Any:
     return package
 
 
-def read(options: dict[str, Any], data: bytes, folder: str) -> Subwords:
+def read_encoder(options: dict[str, Any], data: bytes, folder: str) -> Subwords:
     """``data``: a tokenizer.json; ``folder``: where the library is. Raises OSError, ValueError."""
-    package = load(folder)
+    package = load_package(folder)
     try:
         with library_errors():
             tokenizer = package.Tokenizer.from_str(data.decode())

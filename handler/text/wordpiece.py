@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from ..tuples import NamedTuple
 from ..typed import Any
-from . import Encoding, Place
+from . import Encoding, TokenPlace
 from .characters import CHINESE, MARKS, PUNCTUATION, REMOVED, WHITESPACE
 
 CHUNK = 8_192
@@ -37,39 +37,39 @@ class WordPiece(NamedTuple):
     widest: int
     share: int = 1
 
-    def encode(self, text: str, longest: int) -> Encoding:
+    def encode_text(self, text: str, longest: int) -> Encoding:
         """At most ``longest`` ids; what is left of the text then is not looked at."""
         room = longest - len(self.before) - len(self.after)
         found: list[int] = []
-        for ids in self._tokens(text):
+        for ids in self._iterate_ids(text):
             found += ids
             if len(found) > room:
                 break
         return Encoding([*self.before, *found[:room], *self.after], len(found) <= room)
 
-    def located(self, text: str, longest: int) -> tuple[Encoding, list[Place]]:
+    def locate_tokens(self, text: str, longest: int) -> tuple[Encoding, list[TokenPlace]]:
         """The same, and the place of each."""
         room = longest - len(self.before) - len(self.after)
         found: list[int] = []
-        places: list[Place] = []
-        for number, (ids, spans) in enumerate(self._located(text)):
+        places: list[TokenPlace] = []
+        for number, (ids, spans) in enumerate(self._locate_words(text)):
             found += ids
-            places += [Place(number, start, end) for start, end in spans]
+            places += [TokenPlace(number, start, end) for start, end in spans]
             if len(found) > room:
                 break
-        before, after = ([Place(None, 0, 0)] * len(around) for around in (self.before, self.after))
+        before, after = ([TokenPlace(None, 0, 0)] * len(around) for around in (self.before, self.after))
         encoding = Encoding([*self.before, *found[:room], *self.after], len(found) <= room)
         return encoding, [*before, *places[:room], *after]
 
-    def _tokens(self, text: str) -> Iterator[list[int]]:
+    def _iterate_ids(self, text: str) -> Iterator[list[int]]:
         at = 0
         for match in self.pattern.finditer(text) if self.pattern else ():
-            yield from map(self._word, self._words(text[at : match.start()]))
+            yield from map(self._encode_word, self._iterate_words(text[at : match.start()]))
             yield [self.special[match[0]]]
             at = match.end()
-        yield from map(self._word, self._words(text[at:] if at else text))
+        yield from map(self._encode_word, self._iterate_words(text[at:] if at else text))
 
-    def _words(self, text: str) -> Iterator[str]:
+    def _iterate_words(self, text: str) -> Iterator[str]:
         rest = ""
         for start in range(0, len(text), CHUNK):
             *words, rest = (rest + text[start : start + CHUNK].translate(self.characters)).split(" ")
@@ -78,22 +78,22 @@ class WordPiece(NamedTuple):
         if rest:
             yield rest
 
-    def _located(self, text: str) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+    def _locate_words(self, text: str) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
         """The ids of each word, and where each of its pieces begins and ends."""
         at = 0
         for match in self.pattern.finditer(text) if self.pattern else ():
-            yield from self._pieces(text[at : match.start()], at)
+            yield from self._locate_pieces(text[at : match.start()], at)
             yield [self.special[match[0]]], [match.span()]
             at = match.end()
-        yield from self._pieces(text[at:], at)
+        yield from self._locate_pieces(text[at:], at)
 
-    def _pieces(self, text: str, first: int) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-        for word, origins in self._origins(text, first):
+    def _locate_pieces(self, text: str, first: int) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+        for word, origins in self._locate_letters(text, first):
             ends: list[int] = []
-            ids = self._word(word, ends)
+            ids = self._encode_word(word, ends)
             yield ids, [(origins[start], origins[end - 1] + 1) for start, end in pairwise([0, *ends])]
 
-    def _origins(self, text: str, first: int) -> Iterator[tuple[str, list[int]]]:
+    def _locate_letters(self, text: str, first: int) -> Iterator[tuple[str, list[int]]]:
         """The words of ``text``, which begins at ``first``; of each character, the place of the one that it was."""
         letters: list[str] = []
         origins: list[int] = []
@@ -110,10 +110,10 @@ class WordPiece(NamedTuple):
         if letters:
             yield "".join(letters), origins
 
-    def _word(self, word: str, ends: list[int] | None = None) -> list[int]:
+    def _encode_word(self, word: str, ends: list[int] | None = None) -> list[int]:
         """The ids of ``word``. ``ends``: takes the end of each piece."""
         if len(word) > self.most:
-            return self._unknown(word, ends)
+            return self._encode_unknown(word, ends)
         ids: list[int] = []
         start, prefix = 0, ""
         while start < len(word):
@@ -122,14 +122,14 @@ class WordPiece(NamedTuple):
                 if known is not None:
                     break
             else:
-                return self._unknown(word, ends)
+                return self._encode_unknown(word, ends)
             ids.append(known)
             if ends is not None:
                 ends.append(end)
             start, prefix = end, self.prefix
         return ids
 
-    def _unknown(self, word: str, ends: list[int] | None) -> list[int]:
+    def _encode_unknown(self, word: str, ends: list[int] | None) -> list[int]:
         if ends is not None:
             ends[:] = [len(word)]
         return [self.unknown]
@@ -145,12 +145,12 @@ class _Characters(dict[int, str]):
         self._accents, self._lowercase = options["accents"], options["lowercase"]
 
     def __missing__(self, code: int) -> str:
-        found = self._of(code)
+        found = self._convert_character(code)
         if len(self) < _KEPT:
             self[code] = found
         return found
 
-    def _of(self, code: int) -> str:
+    def _convert_character(self, code: int) -> str:
         if self._clean and code in REMOVED:
             return ""
         if code in WHITESPACE:
@@ -164,7 +164,7 @@ class _Characters(dict[int, str]):
         return f" {text} " if self._chinese and code in CHINESE else text
 
 
-def read(options: dict[str, Any], data: bytes, folder: str) -> WordPiece:
+def read_encoder(options: dict[str, Any], data: bytes, folder: str) -> WordPiece:
     """``options``: those of the prepared file, which builder/importers/text/wordpiece.py writes; ``data``: a piece in
     each line, in the order of ids.
     """

@@ -26,19 +26,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 
-from ..budget import LARGEST, Limits
+from ..budget import LARGEST, RequestLimits
 from ..deadline import require_time
 from ..errors import HandlerError, StartupError, TextTooLongError, UnfitTextError
 from ..tuples import NamedTuple
 from ..typed import TYPE_CHECKING, Any
 from .arrays import OPS as ARRAY_OPS
-from .arrays import Array, memory_of
+from .arrays import Array, estimate_memory
 from .strings import OPS as STRING_OPS
-from .strings import compiled
+from .strings import compile_attributes
 
 if TYPE_CHECKING:
     from ..description import Port
-    from .traced import Tokens
+    from .traced import WordFinder
 
 FILE = "model.words"
 KIND = "words"
@@ -50,40 +50,40 @@ _OF_BYTES = ("left_pad", "right_pad", "separator")
 """Attributes that are strings of the model, and not words of this program."""
 
 
-class Input(NamedTuple):
+class StringTensor(NamedTuple):
     """A tensor of strings that the model takes. ``shape``: of one item, with its 1 in front."""
 
     name: str
     shape: tuple[int, ...]
 
 
-class Step(NamedTuple):
+class TextStep(NamedTuple):
     """``of``: the numbers of the values that it reads."""
 
     function: Callable[..., Any]
     of: tuple[int, ...]
 
 
-class Words(NamedTuple):
+class StringProgram(NamedTuple):
     """The steps from ``inputs`` to the feeds in ``outputs``, by the number of the value that each gets.
 
     ``pads``: of feeds that are rows of a text's own length, what fills up a shorter one; ``cut``: those of them whose
     longer rows are cut off, and not refused; ``tokens``: what finds words again in a text, where answers are of them.
     """
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[StringTensor, ...]
     constants: tuple[Array, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TextStep, ...]
     outputs: Mapping[str, int]
     checks: tuple[int, ...] = ()
     pads: Mapping[str, float] = {}
     cut: frozenset[str] = frozenset()
-    tokens: Tokens | None = None
+    tokens: WordFinder | None = None
 
-    def arrays(
+    def compute_arrays(
         self,
         item: Sequence[Sequence[bytes]],
-        limits: Limits = LARGEST,
+        limits: RequestLimits = LARGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
     ) -> dict[str, Array]:
         """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
@@ -95,7 +95,7 @@ class Words(NamedTuple):
                 require_time(seconds_left)
                 found = function(*[values[number] for number in of])
                 made = [found] if isinstance(found, Array) else found
-                memory += sum(map(memory_of, made))
+                memory += sum(map(estimate_memory, made))
                 limits.require_memory(memory)
                 values += made
         except IndexError:
@@ -104,11 +104,11 @@ class Words(NamedTuple):
             raise UnfitTextError("a word is none of those that the model knows")
         return {feed: values[number] for feed, number in self.outputs.items()}
 
-    def rows(
+    def compute_rows(
         self,
         given: Mapping[str, Sequence[bytes]],
         ports: Mapping[str, Port],
-        limits: Limits = LARGEST,
+        limits: RequestLimits = LARGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
     ) -> tuple[dict[str, bytes], ...]:
         """Raw bytes of each item by feed, no more than the ``ports`` hold, which are those of the model's largest size.
@@ -127,30 +127,34 @@ class Words(NamedTuple):
             try:
                 if any(len(text) > most for texts in item for text in texts):
                     raise TextTooLongError(f"a text has more than {most:,} bytes, the most that are taken")
-                arrays = self.arrays(item, limits, seconds_left)
-                found.append({feed: self._packed(array, ports[feed]) for feed, array in arrays.items()})
+                arrays = self.compute_arrays(item, limits, seconds_left)
+                found.append({feed: self._pack_row(array, ports[feed]) for feed, array in arrays.items()})
             except HandlerError as error:
                 where = f" (item {number + 1} of {count})" if count > 1 else ""
                 raise type(error)(error.message + where) from error.__cause__
         return tuple(found)
 
-    def size_for(self, rows: Sequence[Mapping[str, bytes]], sizes: Sequence[Mapping[str, Port]]) -> int:
+    def choose_size(self, rows: Sequence[Mapping[str, bytes]], sizes: Sequence[Mapping[str, Port]]) -> int:
         """The first of ``sizes`` that holds all ``rows``: each holds what the one before holds."""
         longest = {feed: max(len(row[feed]) for row in rows) for feed in self.outputs}
-        return next(n for n, ports in enumerate(sizes) if all(longest[feed] <= _each(ports[feed]) for feed in longest))
+        return next(
+            n
+            for n, ports in enumerate(sizes)
+            if all(longest[feed] <= _count_item_bytes(ports[feed]) for feed in longest)
+        )
 
-    def filled(self, rows: Sequence[Mapping[str, bytes]], ports: Mapping[str, Port]) -> dict[str, bytes]:
+    def pad_rows(self, rows: Sequence[Mapping[str, bytes]], ports: Mapping[str, Port]) -> dict[str, bytes]:
         """Raw bytes of the feeds ``ports``, of as many items as there are ``rows``: shorter ones are filled up."""
         return {
-            feed: b"".join(self._filled(row[feed], ports[feed]) if feed in self.pads else row[feed] for row in rows)
+            feed: b"".join(self._pad_row(row[feed], ports[feed]) if feed in self.pads else row[feed] for row in rows)
             for feed in self.outputs
         }
 
-    def _filled(self, row: bytes, port: Port) -> bytes:
+    def _pad_row(self, row: bytes, port: Port) -> bytes:
         element = struct.pack(f"<{port.format}", self.pads[port.name])
-        return row + element * ((_each(port) - len(row)) // len(element))
+        return row + element * ((_count_item_bytes(port) - len(row)) // len(element))
 
-    def _packed(self, array: Array, port: Port) -> bytes:
+    def _pack_row(self, array: Array, port: Port) -> bytes:
         most, values, open_ = port.elements // port.shape[0], array.values, port.name in self.pads
         if port.name in self.cut:
             values = values[:most]
@@ -163,7 +167,7 @@ class Words(NamedTuple):
             raise UnfitTextError("a text becomes a number that the model cannot take") from None
 
 
-def open_words(library: str) -> dict[str, Words]:
+def open_words(library: str) -> dict[str, StringProgram]:
     """What was prepared for the model in the file ``library``, by signature: "" of a model without several.
 
     Raises StartupError.
@@ -173,69 +177,69 @@ def open_words(library: str) -> dict[str, Words]:
         with open(path, "rb") as file:  # noqa: PTH123
             head, *bodies = file.read().splitlines()
         names = dict(json.loads(head)).get("signatures", [""])
-        return {name: read(b"\n".join((head, body))) for name, body in zip(names, bodies, strict=True)}
+        return {name: parse_program(b"\n".join((head, body))) for name, body in zip(names, bodies, strict=True)}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StartupError(
             f"{path} cannot be read ({error}): build the bundle and the function with the same version of coldforge."
         ) from error
 
 
-def read(data: bytes) -> Words:
+def parse_program(data: bytes) -> StringProgram:
     """The steps of a prepared file. Raises ValueError, LookupError, TypeError."""
     head, _, body = data.partition(b"\n")
     if json.loads(head)["kind"] != KIND:
         raise ValueError("it is of another kind")
     recipe = json.loads(body)
-    tables = [_table(one) for one in recipe["tables"]]
-    return Words(
-        tuple(Input(one["name"], tuple(one["shape"])) for one in recipe["inputs"]),
-        tuple(_constant(one) for one in recipe["constants"]),
-        tuple(_step(one, tables) for one in recipe["steps"]),
+    tables = [_parse_table(one) for one in recipe["tables"]]
+    return StringProgram(
+        tuple(StringTensor(one["name"], tuple(one["shape"])) for one in recipe["inputs"]),
+        tuple(_parse_constant(one) for one in recipe["constants"]),
+        tuple(_parse_step(one, tables) for one in recipe["steps"]),
         {one["feed"]: one["value"] for one in recipe["outputs"]},
         tuple(recipe["checks"]),
         {one["feed"]: one["pad"] for one in recipe["outputs"] if "pad" in one},
         frozenset(one["feed"] for one in recipe["outputs"] if one.get("truncate")),
-        _tokens(recipe["tokens"]) if "tokens" in recipe else None,
+        _parse_finder(recipe["tokens"]) if "tokens" in recipe else None,
     )
 
 
-def _tokens(one: dict[str, Any]) -> Tokens:
-    from .traced import read
+def _parse_finder(one: dict[str, Any]) -> WordFinder:
+    from .traced import parse_finder
 
-    return read(one)
+    return parse_finder(one)
 
 
-def _each(port: Port) -> int:
+def _count_item_bytes(port: Port) -> int:
     """Bytes of an item."""
     return port.size // port.shape[0]
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     """Of what may be no UTF-8: the builder wrote such bytes as halves of surrogate pairs."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def _constant(one: dict[str, Any]) -> Array:
-    values = [*map(_bytes, one["strings"])] if "strings" in one else one["numbers"]
+def _parse_constant(one: dict[str, Any]) -> Array:
+    values = [*map(_encode_text, one["strings"])] if "strings" in one else one["numbers"]
     return Array(tuple(one["shape"]), values)
 
 
-def _table(one: dict[str, Any]) -> dict[Any, Any]:
-    keys = map(_bytes, one["keys"]) if one["strings"] else one["keys"]
+def _parse_table(one: dict[str, Any]) -> dict[Any, Any]:
+    keys = map(_encode_text, one["keys"]) if one["strings"] else one["keys"]
     if "first" in one:
         return {key: value for value, key in enumerate(keys, one["first"])}
-    values = map(_bytes, one["values"]) if one["string_values"] else one["values"]
+    values = map(_encode_text, one["values"]) if one["string_values"] else one["values"]
     return dict(zip(keys, values, strict=True))
 
 
-def _step(one: dict[str, Any], tables: Sequence[dict[Any, Any]]) -> Step:
+def _parse_step(one: dict[str, Any], tables: Sequence[dict[Any, Any]]) -> TextStep:
     attributes = {key: value for key, value in one.items() if key not in ("op", "of")}
     for key in _OF_BYTES:
         if key in attributes:
-            attributes[key] = _bytes(attributes[key])
+            attributes[key] = _encode_text(attributes[key])
     if "pattern" in attributes:
-        attributes = compiled(attributes)
+        attributes = compile_attributes(attributes)
     if "table" in attributes:
         attributes["table"] = tables[attributes["table"]]
     function = OPS[one["op"]]
-    return Step(partial(function, **attributes) if attributes else function, tuple(one["of"]))
+    return TextStep(partial(function, **attributes) if attributes else function, tuple(one["of"]))

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.cli import ops_page
 from tests.conformance import results, special
 from tests.conformance.cases import GROUPS
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--missing", action="store_true", help="only cases that have no result yet")
     given = parser.parse_args()
-    tensorflow()
+    import_tensorflow()
     groups = given.groups or every
     if special.GROUP in groups and not (given.only or given.missing):
         results.write_special(special.rows(FOLDER))
@@ -49,7 +49,7 @@ def main() -> int:
         )
         sys.stdout.flush()
     results.PAGE.write_text(results.text(), encoding="utf-8")
-    ops_page.PAGE.write_text(ops_page.page(), encoding="utf-8")
+    ops_page.PAGE.write_text(ops_page.format_ops_page(), encoding="utf-8")
     return 1 if wrong else 0
 
 

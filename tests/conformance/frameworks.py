@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from builder.config import Source
-from builder.importers.frameworks.framework_environment import FRAMEWORKS, environment_of
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
 from tests.conformance.case import Case
 from tests.conftest import ROOT
 
@@ -27,7 +27,7 @@ def jax() -> list[Case]:
 
 
 def _torch(name: str, folder: Path, _: int) -> Source:
-    python = environment_of(FRAMEWORKS["pytorch"], print) / "bin" / "python"
+    python = ensure_environment(FRAMEWORKS["pytorch"], print) / "bin" / "python"
     subprocess.run([python, NETWORKS / "torch_networks.py", folder, name], check=True)
     return Source("pytorch", folder / f"{name}.pt2", trust=True)
 

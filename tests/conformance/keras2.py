@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.config import Source
 from tests.conformance.case import Case
 from tests.conformance.layers import LAYERS, LINE, PICTURE, PLANE, Config, make
@@ -63,6 +63,6 @@ def _save(name: str, config: Config, suffix: str, folder: Path, seed: int) -> So
     keras.utils.set_random_seed(seed)
     path = folder / f"model{suffix}"
     # SpectralNormalization asks for tf.keras, by which it means tf-keras.
-    with mock.patch.object(tensorflow().keras.layers, "InputSpec", keras.layers.InputSpec):
+    with mock.patch.object(import_tensorflow().keras.layers, "InputSpec", keras.layers.InputSpec):
         make(name, *config, keras).save(path)
     return Source("keras" if suffix == ".keras" else "h5", path, trust=suffix == ".h5")

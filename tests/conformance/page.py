@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from builder.base.escape import markdown
+from builder.base.escape import escape_markdown
 from tests.conformance.cases import DAYS
 from tests.conformance.run import Result
 from tests.conformance.special import COLUMNS, Row
@@ -64,7 +64,7 @@ def special_values(rows: Sequence[Row]) -> str:
     parts = [_SPECIAL, f"| op | {' | '.join(COLUMNS)} |\n|---{'|---' * len(COLUMNS)}|\n"]
     for op in dict.fromkeys(row.op for row in rows):
         cells = [outcomes.get((op, value), "") for value in COLUMNS]
-        parts.append(f"| {markdown(op)} | {' | '.join(cells)} |\n")
+        parts.append(f"| {escape_markdown(op)} | {' | '.join(cells)} |\n")
     return "".join(parts)
 
 
@@ -92,9 +92,9 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
     for r in results:
         measured = f"{r.error:.2g} | {r.seconds:.0f} | {r.size / 1e6:.1f} | {r.path}"
         if r.outcome in ("refused", "error"):
-            measured = f"| | | {markdown(_said(r.why))}"
+            measured = f"| | | {escape_markdown(_said(r.why))}"
         elif r.why:
-            measured += f": {markdown(r.why)}"
+            measured += f": {escape_markdown(r.why)}"
         yield f"| {r.name} | {r.outcome} | {measured} |\n"
 
 

@@ -13,12 +13,12 @@ from builder.base.errors import ColdforgeError, PreflightError, SizeLimitError
 from builder.base.progress import Progress
 from builder.base.project import HOME, Project
 from builder.config import ModelSpec, Source
-from builder.pipeline.compile_graph import compiler
-from builder.pipeline.fallbacks import VerifiedLibrary, verified_library
+from builder.pipeline.compile_graph import make_compiler
+from builder.pipeline.fallbacks import VerifiedLibrary, build_verified_library
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.resolve_options import settle
+from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.workspace import Workspace
-from builder.verify.failure_report import reason
+from builder.verify.failure_report import explain_failure
 from tests.conformance.case import Case
 
 Outcome = Literal["agrees", "refused", "error", "disagrees"]
@@ -67,7 +67,7 @@ def run(case: Case, folder: Path) -> Result:
         case.group,
         case.name,
         "agrees" if verification.passed else "disagrees",
-        "the same answer to every input" if alike and verification.passed else reason(verification),
+        "the same answer to every input" if alike and verification.passed else explain_failure(verification),
         time.monotonic() - started,
         size,
         max((row.worst.error / row.worst.allowed for row in verification.outputs if row.worst), default=0.0),
@@ -78,8 +78,8 @@ def run(case: Case, folder: Path) -> Result:
 def _built(case: Case, source: Source, place: Path) -> VerifiedLibrary:
     # As an image, so that the largest fit: whether a layer could hold them is not asked here.
     spec = ModelSpec(place / "model.toml", case.slug[:64], "1", source, packaging="image")
-    ws = Workspace.of(spec, Project(place, HOME), progress=Progress(io.StringIO()))
-    return verified_library(ws, compiler(ws, import_variants(ws)), settle(ws))
+    ws = Workspace.from_spec(spec, Project(place, HOME), progress=Progress(io.StringIO()))
+    return build_verified_library(ws, make_compiler(ws, import_variants(ws)), resolve_spec(ws))
 
 
 def _size(place: Path) -> int:

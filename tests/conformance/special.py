@@ -18,7 +18,7 @@ import tensorflow as tf
 from builder.base.errors import ColdforgeError
 from builder.compiler.abi import CF_OK
 from builder.verify.library.abi_client import LoadedLibrary
-from builder.verify.library.guarded_buffers import Buffer, Slot
+from builder.verify.library.guarded_buffers import BufferSlot, GuardedBuffer
 from tests.conformance.special_ops import KINDS, Array, Kind, Probe, probes
 from tests.support.build import build_library, freeze_function, spec_of
 
@@ -133,9 +133,11 @@ class _Library:
         """The answer of ``probe`` to ``array``; the reason where the library refuses."""
         number = self.numbers[probe.name]
         feeds = [array if at == number else usual for at, usual in enumerate(self.usual)]
-        inputs = [Buffer.of(np.ascontiguousarray(feed).reshape(-1).view(np.uint8), 0) for feed in feeds]
-        outputs = [Buffer.of(np.zeros(spec.elements, spec.dtype).view(np.uint8), 0) for spec in self.fetches]
-        slots = [[Slot(buffer, buffer.size) for buffer in buffers] for buffers in (inputs, outputs)]
+        inputs = [GuardedBuffer.from_data(np.ascontiguousarray(feed).reshape(-1).view(np.uint8), 0) for feed in feeds]
+        outputs = [
+            GuardedBuffer.from_data(np.zeros(spec.elements, spec.dtype).view(np.uint8), 0) for spec in self.fetches
+        ]
+        slots = [[BufferSlot(buffer, buffer.size) for buffer in buffers] for buffers in (inputs, outputs)]
         status, why = self.library.run(self.model, *slots, (len(inputs), len(outputs)))
         if status != CF_OK:
             return why

@@ -22,12 +22,12 @@ import pytest
 from builder.base.cache import file_digest
 from builder.base.project import Project
 from builder.base.targets import DEFAULT
-from builder.config import load
+from builder.config import read_spec
 from builder.package.bundle import Bundle
 from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import docker
+from builder.pipeline.docker.docker_client import run_docker
 from builder.pipeline.docker.docker_run import DockerBuild, bundle_in_docker, scratch_of
-from builder.sources import locate
+from builder.sources import locate_model
 from tests.conftest import active_bundle
 from tests.support.aws import LocalAws, local_aws
 from tests.support.docker import images
@@ -86,14 +86,14 @@ def builder_image(engine: Engine) -> str:
     """The tag of the builder image, on the stand-in base where this run has an engine of its own."""
     if engine.private:
         os.environ.setdefault("COLDFORGE_BASE_IMAGE", images.amazonlinux())
-    return BuilderImage.configured(ROOT / "requirements" / "build.txt").ensure()
+    return BuilderImage.from_environment(ROOT / "requirements" / "build.txt").ensure_built()
 
 
 @pytest.fixture(scope="package")
 def lambda_image(engine: Engine) -> str:
     """Lambda's python3.13 image: AWS's own where the engine has it or can fetch it, or else the stand-in."""
     if not engine.private:
-        docker("pull", images.LAMBDA_TAGS[0])
+        run_docker("pull", images.LAMBDA_TAGS[0])
     tag = images.lambda_runtime()
     if images.is_stand_in(images.LAMBDA_TAGS[1]):  # which has no registry's digest
         os.environ.setdefault("COLDFORGE_LAMBDA_IMAGE", images.LAMBDA_TAGS[1])
@@ -141,9 +141,9 @@ def routes(project: Project, builder_image: str) -> Routes:
     bundle = Bundle.load(project.dist / "emotion")
     host, statement = file_digest(bundle.library), bundle.statement.read_text(encoding="utf-8")
     said: list[str] = []
-    spec = load(project.examples / "emotion" / "model.toml")
+    spec = read_spec(project.examples / "emotion" / "model.toml")
     built = bundle_in_docker(spec, project, said.append)
-    scratch = scratch_of(spec, project, locate(spec, project.cache), DEFAULT)
+    scratch = scratch_of(spec, project, locate_model(spec, project.cache), DEFAULT)
     # Another model of this name, which a test mounts, takes the place of the folder.
     imported = shutil.copytree(scratch / "build" / "emotion" / "import", project.root / "imported")
     return Routes(host, statement, built, imported / "golden.npz", tuple(said))
@@ -159,7 +159,7 @@ def local(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def _bridge_address() -> str:
     """This machine's address on the engine's bridge; the loopback's where it has none, as with Docker Desktop."""
-    subnet = docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Subnet}}").stdout.strip()
+    subnet = run_docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Subnet}}").stdout.strip()
     with socket.socket() as probe, contextlib.suppress(OSError, ValueError):
         address = str(ipaddress.ip_network(subnet)[1])
         probe.bind((address, 0))

@@ -11,20 +11,20 @@ import pytest
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError, VerifyError
 from builder.base.project import Project
-from builder.config import load
+from builder.config import read_spec
 from builder.package.dependencies import build_dependencies
 from builder.pipeline.docker.builder_image import DOCKERFILE, BuilderImage, ca_secret
-from builder.pipeline.docker.docker_client import docker
+from builder.pipeline.docker.docker_client import run_docker
 from builder.pipeline.docker.docker_run import (
     CACHE,
     INSIDE,
     Mount,
     build_mounts,
     bundle_in_docker,
-    owner,
-    sandbox,
+    choose_user,
+    make_sandbox_options,
 )
-from builder.sources import locate
+from builder.sources import locate_model
 from tests.e2e.conftest import Routes
 
 ROOT = Path(__file__).parents[2]
@@ -56,14 +56,14 @@ def test_the_result_is_a_bundle_like_any_other(routes: Routes, project: Project)
 def test_the_statement_names_the_base_and_is_else_that_of_the_host(routes: Routes, project: Project) -> None:
     texts = routes.docker.bundle.statement.read_text(encoding="utf-8"), routes.statement
     inside, outside = (json.loads(text)["predicate"]["buildDefinition"] for text in texts)
-    base = BuilderImage.configured(LOCK).reference.partition("@")[0]
+    base = BuilderImage.from_environment(LOCK).reference.partition("@")[0]
     assert inside["resolvedDependencies"].pop() == {"name": "base image", "uri": f"docker://{base}"}
     assert inside == outside
 
 
 def test_the_same_build_again_is_cached(routes: Routes, project: Project) -> None:
     said: list[str] = []
-    bundle_in_docker(load(project.examples / "emotion" / "model.toml"), project, said.append)
+    bundle_in_docker(read_spec(project.examples / "emotion" / "model.toml"), project, said.append)
     cached = [line.split()[0] for line in said if line.endswith("cached")]
     assert cached == ["import", "compile", "lower", "link", "layer"]
 
@@ -75,7 +75,7 @@ def test_an_error_inside_is_the_same_error_outside(routes: Routes, project: Proj
     strict.write_text(text + "\n[tolerance]\nabsolute = 1e-12\nrelative = 1e-12\n", encoding="utf-8")
     before = file_digest(routes.docker.bundle.archive)
     with pytest.raises(VerifyError, match=r"^libmodel.so does not pass verification") as caught:
-        bundle_in_docker(load(strict), project)
+        bundle_in_docker(read_spec(strict), project)
     assert caught.value.exit_code == 17
     assert file_digest(routes.docker.bundle.archive) == before
 
@@ -118,14 +118,14 @@ print(json.dumps({
 
 
 def test_a_model_can_reach_and_change_nothing(builder_image: str, project: Project, tmp_path: Path) -> None:
-    spec = load(project.examples / "emotion" / "model.toml")
+    spec = read_spec(project.examples / "emotion" / "model.toml")
     _, dependencies = build_dependencies(project)
-    model = locate(spec, project.cache)
+    model = locate_model(spec, project.cache)
     scratch = probe(project)
     mounts = build_mounts(spec, project, model, dependencies, scratch)
     inside = [str(spec.path), str(CACHE / model.relative_to(project.cache))]
-    options = [*sandbox(owner(scratch), mounts, 1 << 30), "--rm", "--entrypoint", "python"]
-    done = docker("run", *options, builder_image, "-c", f"MODELS = {inside}\n{PROBE}")
+    options = [*make_sandbox_options(choose_user(scratch), mounts, 1 << 30), "--rm", "--entrypoint", "python"]
+    done = run_docker("run", *options, builder_image, "-c", f"MODELS = {inside}\n{PROBE}")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "user": os.getuid() or 1000,
@@ -151,7 +151,7 @@ def test_label_files_and_a_local_model_are_mounted_where_model_toml_names_them(
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "all.txt").write_text("cat\ndog\n")
     (tmp_path / "m.keras").touch()
-    spec = load(toml)
+    spec = read_spec(toml)
     mounts = build_mounts(spec, project, tmp_path / "m.keras", project.build, probe(project))
     read = {mount.target for mount in mounts if not mount.writable}
     assert {toml, tmp_path / "m.keras", tmp_path / "labels" / "all.txt"} <= read
@@ -160,28 +160,28 @@ def test_label_files_and_a_local_model_are_mounted_where_model_toml_names_them(
 
 
 def test_a_path_may_hold_a_comma() -> None:
-    assert Mount(Path("/a,b"), Path("/c")).option() == 'type=bind,"source=/a,b",target=/c,readonly'
+    assert Mount(Path("/a,b"), Path("/c")).format_option() == 'type=bind,"source=/a,b",target=/c,readonly'
 
 
 def test_the_tag_follows_the_lock_and_the_base(tmp_path: Path) -> None:
-    image = BuilderImage.configured(LOCK, {})
+    image = BuilderImage.from_environment(LOCK, {})
     assert image.base.endswith("amazonlinux:2023")
     lock = tmp_path / "build.txt"
     lock.write_bytes(LOCK.read_bytes())
-    assert BuilderImage.configured(lock, {}).tag == image.tag
+    assert BuilderImage.from_environment(lock, {}).tag == image.tag
     lock.write_bytes(LOCK.read_bytes() + b"\n")
     pinned = {"COLDFORGE_BASE_DIGEST": "sha256:" + "0" * 64}
-    others = [BuilderImage.configured(lock, {}), BuilderImage.configured(LOCK, pinned)]
-    others.append(BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": "other:1"}))
+    others = [BuilderImage.from_environment(lock, {}), BuilderImage.from_environment(LOCK, pinned)]
+    others.append(BuilderImage.from_environment(LOCK, {"COLDFORGE_BASE_IMAGE": "other:1"}))
     assert len({image.tag, *(other.tag for other in others)}) == 4
     assert image.pinned
     assert not others[2].pinned
 
 
 def test_a_base_that_cannot_be_had_is_named_with_the_next_step(builder_image: str) -> None:
-    image = BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": "registry.invalid/amazonlinux:2023"})
+    image = BuilderImage.from_environment(LOCK, {"COLDFORGE_BASE_IMAGE": "registry.invalid/amazonlinux:2023"})
     with pytest.raises(EnvironmentSetupError, match=r"registry.invalid/amazonlinux:2023 cannot be fetched.*BUILD_IN"):
-        image.ensure()
+        image.ensure_built()
 
 
 def test_no_certificates_stay_in_the_image(builder_image: str) -> None:
@@ -189,5 +189,5 @@ def test_no_certificates_stay_in_the_image(builder_image: str) -> None:
     if not ca_secret():
         pytest.skip("SSL_CERT_FILE is not set: the build was lent no certificates")
     probe = "ls -A /run/secrets 2>/dev/null; env | grep -i -E 'cert|_ca' || true"
-    done = docker("run", "--rm", "--entrypoint", "sh", builder_image, "-c", probe)
+    done = run_docker("run", "--rm", "--entrypoint", "sh", builder_image, "-c", probe)
     assert (done.returncode, done.stdout) == (0, "")

@@ -23,9 +23,9 @@ from botocore.exceptions import ClientError
 
 from builder.cli import main
 from builder.package.bundle import Bundle
-from builder.release.batch.batch_plan import Capacity, Times
-from builder.release.batch.start_batch import Asked, started
-from builder.release.template_check import Loader
+from builder.release.batch.batch_plan import BatchTimes, Capacity
+from builder.release.batch.start_batch import BatchRequest, start_batch
+from builder.release.template_check import TemplateLoader
 from tests.support.album import Album, killed_container
 from tests.support.aws import LocalAws, client_environment
 from tests.support.stacks import packaged
@@ -214,15 +214,15 @@ def test_a_bucket_becomes_a_table_whatever_happens(
     states = deployed.client("stepfunctions")
     states = SimpleNamespace(start_execution=album.vanishing(states.start_execution))
     clients = {"s3": album.s3, "stepfunctions": states}
-    asked = Asked(
+    asked = BatchRequest(
         source="s3://album/in/", to="s3://answers/coldforge/run1", stack=STACK, form=None, bucket=None, limit=None,
         reuse=None, layer=None, per_invocation=album.size // 4, max_concurrency=2, tolerated=10,
         capacity=Capacity(0, 0, 0.0),
     )  # fmt: skip
     said: list[str] = []
-    made = started(
+    made = start_batch(
         asked,
-        lambda: Times({1: 10.0}, 100.0),
+        lambda: BatchTimes({1: 10.0}, 100.0),
         lambda name: clients.get(name) or deployed.client(name),
         said.append,
         dry_run=False,
@@ -310,7 +310,7 @@ def copy_stack(deployed: Deployed, name: str, addons: list[str], parameters: dic
     """One more stack, of what `make deploy` has uploaded: SAM would take seconds to do so again."""
     cloudformation, s3 = deployed.client("cloudformation"), deployed.client("s3")
     body = cloudformation.get_template(StackName=STACK, TemplateStage="Original")["TemplateBody"]
-    uploaded = yaml.load(body, Loader=Loader) if isinstance(body, str) else body
+    uploaded = yaml.load(body, Loader=TemplateLoader) if isinstance(body, str) else body
     template = packaged(addons)
     for logical_id, resource in template["Resources"].items():
         for place in {"CodeUri", "ContentUri"} & resource["Properties"].keys():

@@ -14,7 +14,7 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError
 from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import docker, why_no_engine
+from builder.pipeline.docker.docker_client import run_docker, why_no_engine
 from builder.pipeline.docker.route import Route, choose_route
 from tests.support.docker import engine as engines
 from tests.support.docker import images
@@ -31,7 +31,7 @@ LOCK = ROOT / "requirements" / "build.txt"
 def choose(build_in: str, base: str) -> tuple[Route, list[str]]:
     """The route for an image that is made from ``base``, and what was said about it."""
     lines: list[str] = []
-    image = BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": base})
+    image = BuilderImage.from_environment(LOCK, {"COLDFORGE_BASE_IMAGE": base})
     return choose_route(build_in, [], image, lines.append), lines
 
 
@@ -66,24 +66,24 @@ def test_a_client_without_buildx(engine: Engine, tmp_path: Path, monkeypatch: py
     assert len(lines) == 1
     assert "buildx" in lines[0]
     with pytest.raises(EnvironmentSetupError, match="buildx"):
-        BuilderImage.configured(LOCK, {"COLDFORGE_BASE_IMAGE": "never/made:1"}).ensure()
+        BuilderImage.from_environment(LOCK, {"COLDFORGE_BASE_IMAGE": "never/made:1"}).ensure_built()
 
 
 def test_the_floor_image_has_the_oldest_c_library_above_it(engine: Engine) -> None:
-    done = docker("run", "--rm", images.floor(), "ldd", "--version")
+    done = run_docker("run", "--rm", images.floor(), "ldd", "--version")
     assert "2.36" in done.stdout.splitlines()[0], done.stderr
 
 
 def test_the_lambda_image_is_laid_out_like_lambda(lambda_image: str) -> None:
     probe = "import sys, awslambdaric, boto3; print('%d.%d' % sys.version_info[:2], awslambdaric.__file__)"
     options = ["--rm", "--env", "PYTHONPATH=/var/runtime", "--entrypoint", "/var/lang/bin/python3.13"]
-    done = docker("run", *options, lambda_image, "-c", probe)
+    done = run_docker("run", *options, lambda_image, "-c", probe)
     assert done.stdout.split() == ["3.13", "/var/runtime/awslambdaric/__init__.py"], done.stderr
 
 
 def test_an_image_is_made_once(engine: Engine) -> None:
     def identity() -> str:
-        return docker("image", "inspect", "--format", "{{.Id}}", images.floor()).stdout
+        return run_docker("image", "inspect", "--format", "{{.Id}}", images.floor()).stdout
 
     assert identity() == identity() != ""
 

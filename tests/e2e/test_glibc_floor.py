@@ -7,8 +7,8 @@ import subprocess
 import numpy as np
 
 from builder.importers.graph import FrozenGraph
-from builder.pipeline.docker.docker_client import client
-from builder.verify.golden import Golden
+from builder.pipeline.docker.docker_client import find_docker
+from builder.verify.golden import GoldenFile
 from tests.e2e.conftest import Routes
 from tests.support.docker import images
 
@@ -16,9 +16,9 @@ from tests.support.docker import images
 def test_it_answers_like_tensorflow_on_glibc_2_36(routes: Routes) -> None:
     graph = FrozenGraph.load(routes.golden.parent)
     (feed_port,), (fetch_port,) = graph.feeds, graph.fetches
-    with Golden.open(routes.golden) as golden:
-        case = next(case for case in golden.cases if golden.feed(case, feed_port.spec.name).any())
-        feed, expected = golden.feed(case, feed_port.spec.name), golden.fetch(case, fetch_port.spec.name)
+    with GoldenFile.open(routes.golden) as golden:
+        case = next(case for case in golden.cases if golden.read_feed(case, feed_port.spec.name).any())
+        feed, expected = golden.read_feed(case, feed_port.spec.name), golden.read_fetch(case, fetch_port.spec.name)
     build = (
         f"gcc -std=gnu11 -O1 -Wall -Werror -DFEED={feed.nbytes} -DFETCH={expected.nbytes} -I/bundle /caller.c "
         "-L/bundle/layer/lib -lmodel -o /tmp/caller && exec env LD_LIBRARY_PATH=/bundle/layer/lib /tmp/caller"
@@ -28,7 +28,7 @@ def test_it_answers_like_tensorflow_on_glibc_2_36(routes: Routes) -> None:
     for source, target in mounts:
         options += ["--mount", f"type=bind,source={source},target={target},readonly"]
     done = subprocess.run(
-        [client() or "docker", "run", *options, images.floor(), "sh", "-c", build],
+        [find_docker() or "docker", "run", *options, images.floor(), "sh", "-c", build],
         input=feed.tobytes(),
         capture_output=True,
         check=False,

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from handler.answer import predictions, shortest_predictions
+from handler.answer import compute_min_predictions_length, make_predictions
 from handler.answers.embedding import FORMATS as VECTORS
 from handler.answers.segmentation import FORMATS as MAPS
-from handler.budget import Limits
-from handler.description import Description, parse
-from handler.options import Options, chosen
-from handler.text import Located
+from handler.budget import RequestLimits
+from handler.description import Description, parse_description
+from handler.options import AnswerOptions, apply_options
+from handler.text import LocatedText
 from tests.support import abi_library
 
 KINDS = ("embedding", "detection", "segmentation", "tokens", "label")
@@ -24,7 +24,7 @@ LENGTH, LABELS = 64, ("O", "B-a", "I-a", "B-b", "b")
 HEAD = 8
 
 
-def look(data: bytes, texts: Any, limits: Limits) -> int:
+def look(data: bytes, texts: Any, limits: RequestLimits) -> int:
     """The answer to an item whose fetches hold what follows after eight bytes that choose everything else; how long it
     is. ``texts``: of the function, for ``LENGTH`` tokens. Raises HandlerError.
     """
@@ -38,12 +38,12 @@ def look(data: bytes, texts: Any, limits: Limits) -> int:
         content = content[port.size :] or content
         fetches.append(memoryview(found).cast(port.format))
     sizes = [(width, height)] if how & 64 and description.image else []
-    located: Sequence[Located] = ()
+    located: Sequence[LocatedText] = ()
     if description.text and how & 64:
-        _, located = texts.located([data[HEAD:].decode(errors="replace") or " "], limits, lambda: 10.0)
-    answers = predictions(description, fetches, 1, sizes, located)
+        _, located = texts.locate_texts([data[HEAD:].decode(errors="replace") or " "], limits, lambda: 10.0)
+    answers = make_predictions(description, fetches, 1, sizes, located)
     told = json.dumps(answers, allow_nan=False)
-    assert shortest_predictions(description, 1) <= len(told)
+    assert compute_min_predictions_length(description, 1) <= len(told)
     require_inside(answers[0]["it"], KINDS[kind % len(KINDS)], (width, height) if sizes else (24, 16))
     return len(told)
 
@@ -66,21 +66,21 @@ def described(kind: str, how: int, fit: int, crop: int) -> Description:
     """A model with one output of that kind, as a request wants it."""
     port = abi_library._port
     said: dict[str, Any] = {"name": "it", "fetch": "y", "kind": kind, "labels": LABELS, "top_k": None}
-    feeds, rest, options = [port("x", "uint8", 1, 16, 24, 3)], {}, Options()
+    feeds, rest, options = [port("x", "uint8", 1, 16, 24, 3)], {}, AnswerOptions()
     if kind == "embedding":
         fetches = [port("y", ("float32", "float64", "int64")[how % 3], 1, 8)]
         said |= {"format": "float32", "normalise": bool(how & 8)}
-        options = Options(format=VECTORS[how >> 4 & 3], dimensions=fit % 9 or None)
+        options = AnswerOptions(format=VECTORS[how >> 4 & 3], dimensions=fit % 9 or None)
     elif kind == "detection":
         each = how & 8
         fetches = [port("y", "float32", 1, 6, 4), port("scores", "float32", 1, 6, *((5,) if each else ()))]
         fetches += [port("classes", "float32", 1, 6), port("counts", ("float32", "int32")[how & 1], 1)]
         said |= {"scores": "scores", "classes": "" if each else "classes", "counts": "counts" if how & 2 else ""}
         said |= {"box_format": BOXES[how >> 4 & 3], "box_units": ("relative", "pixels")[how & 1], "threshold": 0.5}
-        options = Options(top_k=crop % 8 or None, threshold=-1e30 if how & 4 else None)
+        options = AnswerOptions(top_k=crop % 8 or None, threshold=-1e30 if how & 4 else None)
     elif kind == "segmentation":
         fetches = [port("y", "uint8", 1, 5, 7)]
-        said["format"], options = "png", Options(format=MAPS[how & 1])
+        said["format"], options = "png", AnswerOptions(format=MAPS[how & 1])
     elif kind == "tokens":
         feeds = [port("x", "int64", 1, LENGTH)]
         fetches = [port("y", "float32", 1, LENGTH, len(LABELS))]
@@ -95,4 +95,4 @@ def described(kind: str, how: int, fit: int, crop: int) -> Description:
     made = abi_library._describe(
         "m", 1, feeds, fetches, image=None if kind == "tokens" else image, outputs=[said], **rest
     )
-    return chosen(parse(json.dumps(made)), options)
+    return apply_options(parse_description(json.dumps(made)), options)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from builder.base.errors import ColdforgeError
 from builder.config import FeedSpec, FetchSpec, Source
-from builder.importers.allowed_ops import IMPORTED, admit
+from builder.importers.allowed_ops import IMPORTED, admit_graph
 from builder.importers.graph_def import open_graph_def
 from builder.importers.rewrite import all_nodes
-from builder.importers.xla_ops import compiled
+from builder.importers.xla_ops import is_compiled
 
 FEEDS, FETCHES = (FeedSpec("x", (1, 4)),), (FetchSpec("y"),)
 WRITTEN = Path("/tmp/coldforge-fuzz-was-here")
@@ -25,11 +25,11 @@ def look(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     try:
         raw = open_graph_def(Source("graph_def", path), path, FEEDS, FETCHES).freeze({"x": (1, 4)})
-        graph, _ = admit(raw.graph_def, list(raw.fetches.values()), raw.feeds)
+        graph, _ = admit_graph(raw.graph_def, list(raw.fetches.values()), raw.feeds)
     except ColdforgeError:
         return
     finally:
         assert not WRITTEN.exists()
     functions = {function.signature.name for function in graph.library.function}
     for node in all_nodes(graph):
-        assert node.op in functions or node.op in IMPORTED or compiled(node.op), node.op
+        assert node.op in functions or node.op in IMPORTED or is_compiled(node.op), node.op

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from handler.budget import FILE_SECONDS, Cost, Limits
+from handler.budget import FILE_SECONDS, FileCost, RequestLimits
 
 T = TypeVar("T")
 
@@ -47,24 +47,24 @@ class OverspentError(AssertionError):
         self.spent = spent
 
 
-class AskedLimits(Limits):
+class AskedLimits(RequestLimits):
     """Limits that remember the costs they were asked about, most of which they refuse. ``asked`` begins with none."""
 
-    asked: list[Cost]
+    asked: list[FileCost]
 
     @classmethod
-    def of(cls, limits: Limits) -> AskedLimits:
+    def of(cls, limits: RequestLimits) -> AskedLimits:
         made = cls(*limits)
         made.asked = []
         return made
 
-    def require(self, cost: Cost, seconds: float) -> None:
-        super().require(cost, seconds)
+    def require_cost(self, cost: FileCost, seconds: float) -> None:
+        super().require_cost(cost, seconds)
         self.asked.append(cost)
 
     def require_memory(self, bytes_needed: int) -> None:
         super().require_memory(bytes_needed)
-        self.asked.append(Cost(bytes_needed, 0))
+        self.asked.append(FileCost(bytes_needed, 0))
 
 
 def allowed(limits: AskedLimits, size: int, floor: Spent = FLOOR) -> Spent:

@@ -20,14 +20,14 @@ from unittest.mock import patch
 
 from botocore.exceptions import ClientError
 
-from builder.config import TextInput
-from builder.importers.text import prepared
+from builder.config import TextSpec
+from builder.importers.text import prepare_tokenizer
 from handler import events, protocols, storage
 from handler.answer import ANSWER_LIMIT
-from handler.answers.tokens import words as words_in
-from handler.audio import windows
-from handler.budget import Limits
-from handler.description import AudioInput, Description, ImageInput, Port, parse
+from handler.answers.tokens import find_words as words_in
+from handler.audio import read_windows
+from handler.budget import RequestLimits
+from handler.description import AudioInput, Description, ImageInput, Port, parse_description
 from handler.errors import (
     HandlerError,
     InferenceError,
@@ -35,21 +35,21 @@ from handler.errors import (
     RetryLater,
     SourceNotAllowedError,
     WrongTypeError,
-    refusal,
+    make_refusal,
 )
 from handler.examples import Feature
-from handler.examples import parsed as parsed_example
+from handler.examples import parse_example as parsed_example
 from handler.http import HttpRequest
-from handler.image import pixels
+from handler.image import read_pixels
 from handler.model import Model
 from handler.protocols import predict
-from handler.remote import fetched
-from handler.request import Reference, Request, source, text_of
-from handler.server import Call, Server
+from handler.remote import fetch_files
+from handler.request import Reference, Request, decode_text, read_source
+from handler.server import Invocation, Server
 from handler.sources import NOWHERE
-from handler.tensors import tensor
-from handler.text import Texts, texts
-from handler.text.words import Words, read
+from handler.tensors import read_tensor
+from handler.text import TextTokenizer, load_tokenizer
+from handler.text.words import StringProgram, parse_program
 from tests.fuzz import answers, recipes
 from tests.fuzz.oracle import BODY_BYTE, FLOOR, AskedLimits, Spent, held
 from tests.support import abi_library, vocabulary
@@ -65,7 +65,7 @@ BATCH: dict[str, Any] = {
 """A batch of a list, but for its items."""
 BUILD = Path(__file__).parents[2] / "build" / "fuzz"
 MEMORY_MB = (128, 512, 1769, 10_240)
-LIMITS = AskedLimits.of(Limits.for_memory(1769))
+LIMITS = AskedLimits.of(RequestLimits.for_memory(1769))
 NOTHING = Spent(0, 0)
 COSTLY_FLOOR = Spent(FLOOR.seconds, FLOOR.bytes + (128 << 20))
 """And a run of one item, which is in no budget: 22 MB of pixels as a picture, as a feed and as a fetch."""
@@ -114,11 +114,11 @@ def costly_image(data: bytes) -> Spent:
 
 
 def resized(file: bytes, target: ImageInput, memory: int) -> Spent:
-    limits = AskedLimits.of(Limits.for_memory(memory))
+    limits = AskedLimits.of(RequestLimits.for_memory(memory))
 
     def decode() -> None:
         with suppress(HandlerError):
-            assert len(pixels(file, "it", target, limits)) == target.size
+            assert len(read_pixels(file, "it", target, limits)) == target.size
 
     return held(decode, limits, len(file))
 
@@ -128,11 +128,11 @@ def audio(data: bytes) -> Spent:
     if not data:
         return NOTHING
     target = AudioInput("sound", (8_000, 16_000, 22_050, 44_100)[data[0] % 4], 800, 400)
-    limits, decoders = AskedLimits.of(Limits.for_memory(MEMORY_MB[data[0] // 64])), sound_decoders()
+    limits, decoders = AskedLimits.of(RequestLimits.for_memory(MEMORY_MB[data[0] // 64])), sound_decoders()
 
     def decode() -> None:
         with suppress(HandlerError):
-            samples, spans = windows(data[1:], "it", target, limits, decoders)
+            samples, spans = read_windows(data[1:], "it", target, limits, decoders)
             assert len(samples) == 4 * target.length * len(spans) > 0
 
     return held(decode, limits, len(data))
@@ -142,13 +142,16 @@ def text(data: bytes) -> Spent:
     """A text's UTF-8, after one byte that chooses whether it is cut off, and how large a function it is."""
     if not data:
         return NOTHING
-    limits, encoder = AskedLimits.of(Limits.for_memory(MEMORY_MB[data[0] // 64])), texts_of(truncate=bool(data[0] & 1))
+    limits, encoder = (
+        AskedLimits.of(RequestLimits.for_memory(MEMORY_MB[data[0] // 64])),
+        texts_of(truncate=bool(data[0] & 1)),
+    )
 
     def encode() -> None:
         with suppress(HandlerError):
-            (ids,) = encoder.encoded([text_of(data[1:], "it", limits)], limits, lambda: 10.0)
+            (ids,) = encoder.encode_texts([decode_text(data[1:], "it", limits)], limits, lambda: 10.0)
             assert 2 <= len(ids) <= encoder.longest
-            again, (located,) = encoder.located([text_of(data[1:], "it", limits)], limits, lambda: 10.0)
+            again, (located,) = encoder.locate_texts([decode_text(data[1:], "it", limits)], limits, lambda: 10.0)
             assert (again, len(located.places)) == ((ids,), len(ids))
             end = 0
             for word in words_in(located):
@@ -164,7 +167,7 @@ def words(data: bytes) -> Spent:
     """
     if not data:
         return NOTHING
-    limits = AskedLimits.of(Limits.for_memory(MEMORY_MB[data[0] // 64]))
+    limits = AskedLimits.of(RequestLimits.for_memory(MEMORY_MB[data[0] // 64]))
     name = [*WORDS][data[0] % len(WORDS)]
     steps, (dtype, size) = words_of(name), WORDS[name]
     lengths = (size, 10 * size, 100 * size) if steps.pads else (size,)
@@ -172,11 +175,11 @@ def words(data: bytes) -> Spent:
 
     def number() -> None:
         with suppress(HandlerError):
-            string = text_of(data[1:], "it", limits).encode()
+            string = decode_text(data[1:], "it", limits).encode()
             given = {one.name: [string] * prod(one.shape) for one in steps.inputs}
             chosen, made = sized(steps, given, sizes, limits=limits)
             if steps.tokens is not None:
-                (located,) = steps.tokens.located([string], size, limits, lambda: 10.0)
+                (located,) = steps.tokens.locate_words([string], size, limits, lambda: 10.0)
                 end = 0
                 for word in words_in(located):
                     assert end <= word.start < word.end <= len(located.text)
@@ -204,7 +207,7 @@ def base64(data: bytes) -> Spent:
     def read() -> None:
         for value in values:
             with suppress(HandlerError):
-                source(value, "it", LIMITS.encoded)
+                read_source(value, "it", LIMITS.encoded)
 
     return held(read, LIMITS, len(data))
 
@@ -216,7 +219,7 @@ def body(data: bytes) -> Spent:
     def parse_all() -> None:
         for description in descriptions():
             with suppress(HandlerError):
-                predict.parse(event, description, LIMITS)
+                predict.parse_event(event, description, LIMITS)
 
     return held(parse_all, LIMITS, len(data))
 
@@ -239,7 +242,7 @@ def tensors(data: bytes) -> Spent:
 
     def read() -> None:
         with suppress(HandlerError):
-            assert len(tensor(value, Port("x", dtype, shape, elements * size))) == elements * size
+            assert len(read_tensor(value, Port("x", dtype, shape, elements * size))) == elements * size
 
     return held(read, LIMITS, len(data))
 
@@ -251,7 +254,7 @@ def address(data: bytes) -> Spent:
     def fetch() -> None:
         for kind in ("s3", "url"):
             try:
-                fetched(Request((Reference(kind, text, "it"),), {}), NOWHERE, LIMITS, 1000)
+                fetch_files(Request((Reference(kind, text, "it"),), {}), NOWHERE, LIMITS, 1000)
                 raise AssertionError("something was fetched")
             except (SourceNotAllowedError, WrongTypeError) as error:
                 told = error.message
@@ -268,7 +271,7 @@ def event(data: bytes) -> Spent:
     def answer_all() -> None:
         for server in servers():
             with suppress(RetryLater):
-                json.dumps(events.answer(value, server, call()), allow_nan=False)
+                json.dumps(events.answer_event(value, server, call()), allow_nan=False)
 
     return held(answer_all, LIMITS, len(data), byte_seconds=BODY_BYTE)
 
@@ -280,7 +283,7 @@ def items(data: bytes) -> Spent:
     def answer() -> None:
         for server in servers():
             with suppress(RetryLater):
-                json.dumps(events.answer({**BATCH, "Items": value}, server, call()), allow_nan=False)
+                json.dumps(events.answer_event({**BATCH, "Items": value}, server, call()), allow_nan=False)
 
     clients = dict.fromkeys((1, 2, 4, 8), Objects())
     with patch.dict(os.environ, COLDFORGE_RESULTS="s3://results/"), patch.dict(storage._clients, clients):
@@ -326,7 +329,7 @@ def answered(there: list[Server], request: HttpRequest, floor: Spent = FLOOR, by
     def respond() -> int:
         size = 0
         for server in there:
-            response = protocols.respond(request, server, call())
+            response = protocols.respond_to_request(request, server, call())
             size += written(response.body)
             assert 200 <= response.status < 600  # 500 is the poisoned pixel: any other failure has been raised
             assert all(c.isprintable() for name, value in response.headers.items() for c in name + value)
@@ -401,16 +404,16 @@ TARGETS: dict[str, Callable[[bytes], Spent]] = {
 }
 
 
-def call() -> Call:
+def call() -> Invocation:
     """One that lets what is not the caller's fault through, to be found."""
 
     def refuse(error: Exception) -> Refusal:
         poisoned = isinstance(error, InferenceError) and "the kernel fell over" in str(error)
         if not isinstance(error, HandlerError) and not poisoned:
             raise error
-        return refusal(error, "request-1")
+        return make_refusal(error, "request-1")
 
-    return Call("request-1", False, lambda: 10_000, lambda _: None, refuse)
+    return Invocation("request-1", False, lambda: 10_000, lambda _: None, refuse)
 
 
 @functools.cache
@@ -420,7 +423,7 @@ def descriptions() -> list[Description]:
         TENSORS,
         abi_library.example_description(),
     ]
-    return [parse(json.dumps(text)) for text in texts]
+    return [parse_description(json.dumps(text)) for text in texts]
 
 
 @functools.cache
@@ -444,15 +447,15 @@ def text_servers() -> list[Server]:
 
 
 @functools.cache
-def texts_of(*, truncate: bool) -> Texts:
-    content = prepared(TextInput(None, vocabulary.write(BUILD), truncate=truncate))
+def texts_of(*, truncate: bool) -> TextTokenizer:
+    content = prepare_tokenizer(TextSpec(None, vocabulary.write(BUILD), truncate=truncate))
     options, data = content.split(b"\n", 1)
-    return texts(json.loads(options), data, 64, "")
+    return load_tokenizer(json.loads(options), data, 64, "")
 
 
 @functools.cache
-def words_of(name: str) -> Words:
-    return read((Path(__file__).parent / "words" / f"{name}.words").read_bytes())
+def words_of(name: str) -> StringProgram:
+    return parse_program((Path(__file__).parent / "words" / f"{name}.words").read_bytes())
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def look(data: bytes) -> None:
             _run(library, model)
             library.cf_close(model)
     with suppress(StartupError):
-        start, size, piece, hashes = weights._header(data[: weights.FIRST], "it", layout.hex())
+        start, size, piece, hashes = weights._parse_header(data[: weights.FIRST], "it", layout.hex())
         assert len(hashes) == len(range(start, start + size, piece))
 
 

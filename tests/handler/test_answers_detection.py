@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from PIL import Image, ImageDraw
 
-from handler.answer import predictions, shortest_predictions
-from handler.answers.detection import in_picture
+from handler.answer import compute_min_predictions_length, make_predictions
+from handler.answers.detection import convert_box
 from handler.answers.frame import Frame
-from handler.budget import Limits
-from handler.description import Description, Detection, ImageInput, parse
+from handler.budget import RequestLimits
+from handler.description import Description, Detection, ImageInput, parse_description
 from handler.errors import StartupError
-from handler.fit import placement
-from handler.image import read
-from handler.options import Options, chosen
+from handler.fit import place_image
+from handler.image import read_image
+from handler.options import AnswerOptions, apply_options
 from tests.support import abi_library
 from tests.support.http import Client
 
@@ -48,7 +48,9 @@ def described(
     output = {"name": "objects", "fetch": "boxes", "kind": "detection", "labels": [], "top_k": None}
     feeds = [abi_library._port("x", "uint8", batch, side, side, 3)]
     outputs = [output | DETECTION | said | own]
-    return parse(json.dumps(abi_library._describe("m", batch, feeds, fetches, image=image, outputs=outputs)))
+    return parse_description(
+        json.dumps(abi_library._describe("m", batch, feeds, fetches, image=image, outputs=outputs))
+    )
 
 
 def floats(*values: float) -> memoryview:
@@ -56,7 +58,7 @@ def floats(*values: float) -> memoryview:
 
 
 def found(description: Description, *fetches: memoryview, size: tuple[int, int] | None = None) -> Any:
-    (answer,) = predictions(description, list(fetches), 1, [size] if size else ())
+    (answer,) = make_predictions(description, list(fetches), 1, [size] if size else ())
     return answer["objects"]
 
 
@@ -77,7 +79,7 @@ def test_a_box_comes_back_to_where_it_was(
     """A part of what the model is shown, carried forward as a picture is resized, and back."""
     width, height = model
     target = ImageInput("x", width, height, "rgb", fit, "bilinear")
-    placed = placement(size, target)
+    placed = place_image(size, target)
     left, top, right, bottom = placed.box
     xs, ys = (sorted(data.draw(st.tuples(st.floats(a, b), st.floats(a, b)))) for a, b in ((left, right), (top, bottom)))
     box = (xs[0], ys[0], xs[1], ys[1])
@@ -86,7 +88,7 @@ def test_a_box_comes_back_to_where_it_was(
     for units in ("pixels", "relative"):
         given_box = tuple(edge / model[i % 2] for i, edge in enumerate(shown)) if units == "relative" else shown
         detection = Detection("scores", "", "", form, units, 0.5)
-        back = in_picture(written(given_box, form), detection, Frame(size, model, placed))
+        back = convert_box(written(given_box, form), detection, Frame(size, model, placed))
         np.testing.assert_allclose(back, box, atol=1e-6 * max(*size, *model))
 
 
@@ -94,9 +96,9 @@ def test_a_box_comes_back_to_where_it_was(
 def test_whatever_a_model_gives_is_within_the_picture_or_nothing(
     box: tuple[float, ...], size: tuple[int, int], fit: str, form: str
 ) -> None:
-    placed = placement(size, ImageInput("x", 50, 40, "rgb", fit, "bilinear"))
+    placed = place_image(size, ImageInput("x", 50, 40, "rgb", fit, "bilinear"))
     for units in ("pixels", "relative"):
-        back = in_picture(box, Detection("scores", "", "", form, units, 0.5), Frame(size, (50, 40), placed))
+        back = convert_box(box, Detection("scores", "", "", form, units, 0.5), Frame(size, (50, 40), placed))
         for edge, most in zip(back, size * 2, strict=True):
             assert math.isnan(edge) or 0 <= edge <= most
 
@@ -118,12 +120,14 @@ def test_what_the_model_sees_is_where_the_answer_says(fit: str, size: tuple[int,
     exif[0x0112] = turn
     (picture.transpose(how) if how is not None else picture).save(buffer, "JPEG", quality=95, exif=exif.tobytes())
     target = ImageInput("x", 120, 80, "rgb", fit, "bilinear", padding=(255,), crop=crop)
-    got = read(buffer.getvalue(), "it", target, Limits())
+    got = read_image(buffer.getvalue(), "it", target, RequestLimits())
     assert got.size == size
     red = np.frombuffer(got.data, np.uint8).reshape(80, 120, 3)[:, :, 1] < 128
     rows, columns = np.nonzero(red.any(1))[0], np.nonzero(red.any(0))[0]
     seen = (float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
-    back = in_picture(seen, Detection("", "", "", "xyxy", "pixels", 0), Frame(size, (120, 80), placement(size, target)))
+    back = convert_box(
+        seen, Detection("", "", "", "xyxy", "pixels", 0), Frame(size, (120, 80), place_image(size, target))
+    )
     pixel = max(width / 120, height / 80)  # of the model's picture
     np.testing.assert_allclose(back, [round(edge) for edge in box], atol=pixel + 1)
 
@@ -149,9 +153,9 @@ def test_top_k_and_threshold_are_the_models_or_the_requests() -> None:
     description = described(4, ("scores", "float32", [1, 4]), top_k=1)
     scores = floats(0.2, 0.75, 0.9, 0.6)
     assert [one["box"][0] for one in found(description, BOXES, scores)] == [20]
-    asked = chosen(description, Options(top_k=3, threshold=0.1))
+    asked = apply_options(description, AnswerOptions(top_k=3, threshold=0.1))
     assert [one["box"][0] for one in found(asked, BOXES, scores)] == [20, 90, 0]
-    assert found(chosen(description, Options(threshold=1.0)), BOXES, scores) == []
+    assert found(apply_options(description, AnswerOptions(threshold=1.0)), BOXES, scores) == []
 
 
 def test_a_score_for_each_class() -> None:
@@ -178,9 +182,13 @@ def test_what_is_undefined_is_no_object() -> None:
 def test_items_of_a_batch_have_pictures_of_their_own() -> None:
     description = described(1, ("scores", "float32", [2, 1]), batch=2)
     boxes, scores = floats(10, 20, 30, 40, 50, 60, 70, 80), floats(1, 1)
-    answers = predictions(description, [boxes, scores], 2, [(100, 100), (50, 200)])
+    answers = make_predictions(description, [boxes, scores], 2, [(100, 100), (50, 200)])
     assert [one["objects"][0]["box"] for one in answers] == [[10, 20, 30, 40], [25, 120, 35, 160]]
-    assert 0 < shortest_predictions(description, 2) <= len(json.dumps(predictions(description, [boxes, scores], 2)))
+    assert (
+        0
+        < compute_min_predictions_length(description, 2)
+        <= len(json.dumps(make_predictions(description, [boxes, scores], 2)))
+    )
 
 
 def test_a_description_that_does_not_fit_is_refused() -> None:

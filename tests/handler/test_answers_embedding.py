@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from handler.answer import predictions, require_room, shortest_predictions
+from handler.answer import compute_min_predictions_length, make_predictions, require_room
 from handler.answers.embedding import FORMATS
-from handler.description import Description, parse
+from handler.description import Description, parse_description
 from handler.errors import AnswerTooLargeError
-from handler.options import Options, chosen
+from handler.options import AnswerOptions, apply_options
 from tests.support import abi_library
 from tests.support.http import Client
 
@@ -34,11 +34,13 @@ def outputs(fetch: str, **said: Any) -> list[dict[str, Any]]:
 
 def described(size: int, batch: int = 1, dtype: str = "float32", **said: Any) -> Description:
     fetch = abi_library._port("y", dtype, batch, size)
-    return parse(json.dumps(abi_library._describe("m", batch, [], [fetch], image=None, outputs=outputs("y", **said))))
+    return parse_description(
+        json.dumps(abi_library._describe("m", batch, [], [fetch], image=None, outputs=outputs("y", **said)))
+    )
 
 
 def written(values: list[float], **said: Any) -> Any:
-    (answer,) = predictions(described(len(values), **said), [memoryview(array("f", values))], 1)
+    (answer,) = make_predictions(described(len(values), **said), [memoryview(array("f", values))], 1)
     return answer["vector"]
 
 
@@ -80,7 +82,7 @@ def test_what_json_has_no_number_for(form: str) -> None:
 def test_a_vector_of_whole_numbers(form: str) -> None:
     """A fuzzer found that those beyond float16 were an internal error."""
     described_so = described(2, dtype="int32", format=form)
-    (answer,) = predictions(described_so, [memoryview(array("i", [1 << 30, -3]))], 1)
+    (answer,) = make_predictions(described_so, [memoryview(array("i", [1 << 30, -3]))], 1)
     found = answer["vector"]
     if form == "base64":
         assert struct.unpack("<2f", base64.b64decode(found)) == (2.0**30, -3.0)
@@ -92,8 +94,8 @@ def test_a_vector_of_whole_numbers(form: str) -> None:
 def test_a_part_is_normalised_again_where_the_whole_is(values: list[float], data: st.DataObject) -> None:
     count = data.draw(st.integers(1, len(values)))
     for normalise in (False, True):
-        description = chosen(described(len(values), normalise=normalise), Options(dimensions=count))
-        (answer,) = predictions(description, [memoryview(array("f", values))], 1)
+        description = apply_options(described(len(values), normalise=normalise), AnswerOptions(dimensions=count))
+        (answer,) = make_predictions(description, [memoryview(array("f", values))], 1)
         part = np.array(values[:count])
         norm = float(np.linalg.norm(part)) if normalise else 1.0
         np.testing.assert_allclose(answer["vector"], part / (norm or 1.0), rtol=1e-6, atol=1e-9)
@@ -102,9 +104,9 @@ def test_a_part_is_normalised_again_where_the_whole_is(values: list[float], data
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("dimensions", [None, 3])
 def test_the_least_that_is_expected_is_no_more_than_it_has(form: str, dimensions: int | None) -> None:
-    description = chosen(described(8, batch=2), Options(dimensions=dimensions, format=form))
-    found = predictions(description, [memoryview(array("f", bytes(64)))], 2)
-    assert 0 < shortest_predictions(description, 2) <= len(json.dumps(found))
+    description = apply_options(described(8, batch=2), AnswerOptions(dimensions=dimensions, format=form))
+    found = make_predictions(description, [memoryview(array("f", bytes(64)))], 2)
+    assert 0 < compute_min_predictions_length(description, 2) <= len(json.dumps(found))
 
 
 def test_text_of_many_bytes_is_no_small_answer() -> None:

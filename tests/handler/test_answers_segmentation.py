@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from handler.answer import predictions, shortest_predictions
+from handler.answer import compute_min_predictions_length, make_predictions
 from handler.answers import segmentation
 from handler.answers.frame import Frame
-from handler.answers.segmentation import UNSEEN, in_picture, run_lengths
-from handler.budget import Limits
-from handler.description import Description, ImageInput, parse
+from handler.answers.segmentation import UNSEEN, restore_class_map, run_lengths
+from handler.budget import RequestLimits
+from handler.description import Description, ImageInput, parse_description
 from handler.errors import AnswerTooLargeError
-from handler.fit import placement
-from handler.image import read
-from handler.options import Options, chosen
+from handler.fit import place_image
+from handler.image import read_image
+from handler.options import AnswerOptions, apply_options
 from tests.support import abi_library
 
 SIDES = st.integers(1, 60)
@@ -38,11 +38,11 @@ def described(
         [abi_library._port("x", "uint8", 1, side, side, 3)],
         [abi_library._port("y", "uint8", 1, height, width)],
     )
-    return parse(json.dumps(abi_library._describe("m", 1, feeds, fetches, image=image, outputs=[output])))
+    return parse_description(json.dumps(abi_library._describe("m", 1, feeds, fetches, image=image, outputs=[output])))
 
 
 def told(description: Description, data: bytes, size: tuple[int, int] | None = None) -> Any:
-    (answer,) = predictions(description, [memoryview(data)], 1, [size] if size else ())
+    (answer,) = make_predictions(description, [memoryview(data)], 1, [size] if size else ())
     return answer["parts"]
 
 
@@ -62,12 +62,12 @@ def test_each_pixel_has_the_class_of_where_the_model_was_shown_it(
 ) -> None:
     """The map's rows and columns are numbered, so that a class says where it was taken from."""
     target = ImageInput("x", *model, "rgb", fit, "bilinear", crop=crop)
-    placed = placement(size, target)
+    placed = place_image(size, target)
     width, height = model[0] * finer, model[1] * finer
     for axis in (0, 1):
         steps = np.arange((width, height)[axis]).astype(np.uint8)
         data = np.tile(steps, (height, 1)) if axis == 0 else np.tile(steps[:, None], (1, width))
-        found = np.array(in_picture(data.tobytes(), (width, height), Frame(size, model, placed)))
+        found = np.array(restore_class_map(data.tobytes(), (width, height), Frame(size, model, placed)))
         assert found.shape == (size[1], size[0])
         unseen, line = (found == UNSEEN).all(axis), found.min(axis)
         begin, end = placed.box[axis], placed.box[axis + 2]
@@ -93,7 +93,7 @@ def test_the_answer_has_classes_with_their_shares() -> None:
     ]
     assert pixels(answer["png"]).tolist() == [[0, 0, 1, 1]] * 3 + [[1] * 4] * 3
     assert told(description, bytes(4))["width"] == 8  # of a tensor, the model's own picture
-    assert 0 < shortest_predictions(description, 1) <= len(json.dumps([{"parts": answer}]))
+    assert 0 < compute_min_predictions_length(description, 1) <= len(json.dumps([{"parts": answer}]))
 
 
 def test_what_cover_cuts_off_was_not_seen() -> None:
@@ -112,9 +112,9 @@ def test_a_map_lies_where_the_model_saw_it(fit: str, crop: float, size: tuple[in
     picture.paste("red", box)
     picture.save(file, "PNG")
     target = ImageInput("x", 120, 80, "rgb", fit, "bilinear", padding=(255,), crop=crop)
-    got = read(file.getvalue(), "it", target, Limits())
+    got = read_image(file.getvalue(), "it", target, RequestLimits())
     red = (np.frombuffer(got.data, np.uint8).reshape(80, 120, 3)[:, :, 1] < 128).astype(np.uint8)
-    back = np.array(in_picture(red.tobytes(), (120, 80), Frame(got.size, (120, 80), placement(size, target))))
+    back = np.array(restore_class_map(red.tobytes(), (120, 80), Frame(got.size, (120, 80), place_image(size, target))))
     rows, columns = (np.nonzero((back == 1).any(axis))[0] for axis in (1, 0))
     pixel = max(width / 120, height / 80)  # of the model's picture
     found = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
@@ -135,7 +135,7 @@ def test_run_lengths_are_cocos(size: tuple[int, int], classes: int, random: Any)
 
 
 def test_a_request_may_ask_for_run_lengths() -> None:
-    answer = told(chosen(described(2, 1), Options(format="rle")), bytes([0, 7]))
+    answer = told(apply_options(described(2, 1), AnswerOptions(format="rle")), bytes([0, 7]))
     assert "png" not in answer
     assert [one["rle"] for one in answer["classes"]] == [
         {"size": [8, 8], "counts": [32, 32]},

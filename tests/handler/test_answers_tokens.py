@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from handler import events
-from handler.answer import predictions, require_room, shortest_predictions
-from handler.answers.tokens import Tagged, joined, words
-from handler.budget import Limits
-from handler.description import Description, parse
+from handler.answer import compute_min_predictions_length, make_predictions, require_room
+from handler.answers.tokens import TaggedSpan, find_words, join_words
+from handler.budget import RequestLimits
+from handler.description import Description, parse_description
 from handler.errors import AnswerTooLargeError, OverBudgetError, StartupError
 from handler.model import Model
 from handler.server import Server
-from handler.text import Located, Place, Texts, open_texts
+from handler.text import LocatedText, TextTokenizer, TokenPlace, open_texts
 from tests.support import abi_library, vocabulary
 from tests.support.http import Client
 from tests.support.vocabulary import PIECES
@@ -41,12 +41,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Client:
-    return Client(Server({"sized": Model(str(folder / "libmodel.so"))}, Limits(characters=2_000, items=20)))
+    return Client(Server({"sized": Model(str(folder / "libmodel.so"))}, RequestLimits(characters=2_000, items=20)))
 
 
 @pytest.fixture(scope="module")
-def texts(folder: Path) -> Texts:
-    return open_texts(str(folder / "libmodel.so"), parse(json.dumps(abi_library.tagged_description())))
+def texts(folder: Path) -> TextTokenizer:
+    return open_texts(str(folder / "libmodel.so"), parse_description(json.dumps(abi_library.tagged_description())))
 
 
 def answers(client: Client, body: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -118,10 +118,10 @@ def test_other_protocols_have_the_scores(client: Client) -> None:
 def told(labels: tuple[str, ...], rows: list[list[float]], text: str, places: list[Any], **changes: Any) -> Any:
     """The answer to ``text`` whose tokens have the scores ``rows``."""
     made = abi_library.tagged_description((len(rows),), len(labels), labels=labels, **changes)
-    description = parse(json.dumps(made))
+    description = parse_description(json.dumps(made))
     scores = memoryview(array("f", [value for row in rows * 2 for value in row]))
-    located = Located(text, [Place(*place) for place in places])
-    (item, _) = predictions(description, [scores], 2, (), (located, located))
+    located = LocatedText(text, [TokenPlace(*place) for place in places])
+    (item, _) = make_predictions(description, [scores], 2, (), (located, located))
     return [(one["label"], one["word"], one["score"]) for one in item["words"]]
 
 
@@ -169,8 +169,8 @@ def test_a_score_that_is_no_number_is_null() -> None:
     ],
 )
 def test_what_is_joined(labels: str, things: str) -> None:
-    given_words = [Tagged(label, at, at + 1, 1.0) for at, label in enumerate(labels.split())]
-    made = list(joined(given_words))
+    given_words = [TaggedSpan(label, at, at + 1, 1.0) for at, label in enumerate(labels.split())]
+    made = list(join_words(given_words))
     assert " ".join(f"{one.label}:{one.start}-{one.end}" for one in made) == things
     assert all(one.score == one.words == one.end - one.start for one in made)
 
@@ -195,8 +195,8 @@ def test_what_is_joined(labels: str, things: str) -> None:
     ],
 )
 def test_words_are_without_the_space_around_them(text: str, places: list[Any], wanted: list[str]) -> None:
-    located = Located(text, [Place(*place) for place in places])
-    assert [text[word.start : word.end] for word in words(located)] == wanted
+    located = LocatedText(text, [TokenPlace(*place) for place in places])
+    assert [text[word.start : word.end] for word in find_words(located)] == wanted
 
 
 @pytest.mark.parametrize(
@@ -209,38 +209,38 @@ def test_words_are_without_the_space_around_them(text: str, places: list[Any], w
     ],
 )
 def test_a_space_that_is_a_piece_is_the_first_of_its_word(text: str, places: list[Any], tokens: list[int]) -> None:
-    located = Located(text, [Place(*place) for place in places])
-    assert [word.token for word in words(located)] == tokens
+    located = LocatedText(text, [TokenPlace(*place) for place in places])
+    assert [word.token for word in find_words(located)] == tokens
 
 
 @given(st.text("a é\u0301\n天", max_size=9), st.data())
 def test_words_never_overlap(text: str, data: st.DataObject) -> None:
     place = st.integers(0, len(text))
     drawn = st.lists(st.tuples(place, place, st.integers(0, 3)), max_size=9).map(sorted)
-    around = [Place(None, 0, 0)]
-    places = [*around, *(Place(number, one, max(one, other)) for one, other, number in data.draw(drawn)), *around]
+    around = [TokenPlace(None, 0, 0)]
+    places = [*around, *(TokenPlace(number, one, max(one, other)) for one, other, number in data.draw(drawn)), *around]
     end = 0
-    for word in words(Located(text, places)):
+    for word in find_words(LocatedText(text, places)):
         assert end <= word.start < word.end <= len(text)
         assert not any(map(str.isspace, (text[word.start], text[word.end - 1])))
         end = word.end
 
 
 @given(st.text(min_size=1, max_size=60), st.integers(2, 9))
-def test_places_go_with_the_ids_and_are_in_the_text(texts: Texts, text: str, longest: int) -> None:
-    encoding, places = texts.encoder.located(text, longest)
-    assert encoding == texts.encoder.encode(text, longest)
+def test_places_go_with_the_ids_and_are_in_the_text(texts: TextTokenizer, text: str, longest: int) -> None:
+    encoding, places = texts.encoder.locate_tokens(text, longest)
+    assert encoding == texts.encoder.encode_text(text, longest)
     assert len(places) == len(encoding.ids)
     starts = [place.start for place in places[1:-1]]
     assert starts == sorted(starts)
     assert all(0 <= start < end <= len(text) for _, start, end in places[1:-1])
 
 
-def test_tokens_are_paid_for_in_memory(texts: Texts) -> None:
-    limits = Limits(memory=100_000)
-    assert texts.located(["a"] * 10, limits, lambda: 1.0)[0] == texts.encoded(["a"] * 10, limits, lambda: 1.0)
+def test_tokens_are_paid_for_in_memory(texts: TextTokenizer) -> None:
+    limits = RequestLimits(memory=100_000)
+    assert texts.locate_texts(["a"] * 10, limits, lambda: 1.0)[0] == texts.encode_texts(["a"] * 10, limits, lambda: 1.0)
     with pytest.raises(OverBudgetError):
-        texts.located(["a " * 10] * 100, limits, lambda: 1.0)
+        texts.locate_texts(["a " * 10] * 100, limits, lambda: 1.0)
 
 
 def test_an_answer_of_long_words_is_measured() -> None:
@@ -256,24 +256,24 @@ def test_events_are_answered_with_words(client: Client, kind: str, capsys: pytes
     body = {"texts": ["good film", "天"]}
     call = client.call()
     if kind == "direct":
-        result = events.answer(body, client.server, call)
+        result = events.answer_event(body, client.server, call)
     elif kind == "step_functions":
-        result = events.answer({"Items": [body]}, client.server, call)["results"][0]
+        result = events.answer_event({"Items": [body]}, client.server, call)["results"][0]
     else:
         reported: list[dict[str, Any]] = []
         call = call._replace(report=lambda _, fields: reported.append(fields))
         record = {"messageId": "1", "eventSource": "aws:sqs", "body": json.dumps(body)}
-        assert events.answer({"Records": [record]}, client.server, call) == {"batchItemFailures": []}
+        assert events.answer_event({"Records": [record]}, client.server, call) == {"batchItemFailures": []}
         result = reported[0]["result"]
     assert [[one["word"] for one in item["words"]] for item in result["predictions"]] == [["good", "film"], ["天"]]
 
 
 def test_no_more_than_nothing_is_promised() -> None:
-    description: Description = parse(json.dumps(abi_library.tagged_description()))
-    assert shortest_predictions(description, 3) == 3 * len("[]")
+    description: Description = parse_description(json.dumps(abi_library.tagged_description()))
+    assert compute_min_predictions_length(description, 3) == 3 * len("[]")
 
 
 @pytest.mark.parametrize("changes", [{"text": None}, {"fetches": [abi_library._port("tags", "float32", 2, 4)]}])
 def test_a_description_without_scores_for_tokens_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(StartupError, match="tags has no scores for each token of a text"):
-        parse(json.dumps(abi_library.tagged_description((4,)) | changes))
+        parse_description(json.dumps(abi_library.tagged_description((4,)) | changes))

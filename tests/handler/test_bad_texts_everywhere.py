@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from tests.support import abi_library, vocabulary
 from tests.support.everywhere import BYTES, TENSORS, WAYS, There, binary, function, predictions
 from tests.support.everywhere import RefusedError as Refused
@@ -39,12 +39,12 @@ def there(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         vocabulary.write_prepared(folder, truncate=False)
     else:
         library = vocabulary.write_counter(folder)
-    with function(library, Limits.for_memory(1769)) as started:
+    with function(library, RequestLimits.for_memory(1769)) as started:
         yield started
 
 
 def knows_words(there: There) -> bool:
-    return there.server.description(None).text is None
+    return there.server.find_description(None).text is None
 
 
 def require_works(there: There, way: str) -> None:
@@ -83,7 +83,7 @@ def test_too_many(there: There, way: str) -> None:
 
 def test_json_that_is_not_utf_8(there: There) -> None:
     """In an event there is none: Lambda hands on characters."""
-    path = f"models/{there.server.description(None).name}"
+    path = f"models/{there.server.find_description(None).name}"
     name = "text" if knows_words(there) else "input_ids"
     tensor = {"name": name, "datatype": "BYTES", "shape": [1], "data": ["@"]}
     bodies = {
@@ -115,7 +115,7 @@ def _damaged(body: object) -> bytes:
 def test_text_in_other_bytes(there: There) -> None:
     """UTF-16, and UTF-8 that is cut off, over long or of half a pair."""
     plain = {"content-type": "text/plain"}
-    name = there.server.description(None).name
+    name = there.server.find_description(None).name
     for data in ("good".encode("utf-16"), "天".encode()[:2], b"\xc0\xaf", b"\xed\xa0\x80", b"a\xf5\x80\x80\x80"):
         body, headers = binary("text" if knows_words(there) else "input_ids", [GOOD, data])
         sent: tuple[Callable[[], Any], ...] = (

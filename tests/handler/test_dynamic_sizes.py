@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from builder.package.openapi import document
-from handler.answer import predictions
-from handler.budget import Limits
-from handler.description import Description, parse
+from builder.package.openapi import make_document
+from handler.answer import make_predictions
+from handler.budget import RequestLimits
+from handler.description import Description, parse_description
 from handler.errors import StartupError
 from handler.model import Model
 from handler.server import Server
@@ -24,7 +24,7 @@ NOTHING, SOME, ALL = ([0, 2], []), ([1, 2], [[1, 2]]), ([3, 2], [[1, 2], [3, 4],
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    return Client(Server({"rows": Model(str(build(tmp_path_factory.mktemp("dynamic"))))}, Limits()))
+    return Client(Server({"rows": Model(str(build(tmp_path_factory.mktemp("dynamic"))))}, RequestLimits()))
 
 
 def inputs(rows: list[int], flags: list[int]) -> dict[str, Any]:
@@ -100,18 +100,18 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Description:
     """The same model, each of whose rows has a score for each of two classes."""
     folder = tmp_path_factory.mktemp("labelled")
     build(folder)
-    return parse(json.dumps(json.loads((folder / "model.json").read_text()) | {"outputs": [LABELLED]}))
+    return parse_description(json.dumps(json.loads((folder / "model.json").read_text()) | {"outputs": [LABELLED]}))
 
 
 @pytest.mark.parametrize(("rows", "expected"), [NOTHING, SOME, ALL])
 def test_classes_of_each_row_that_is_there(labelled: Description, rows: list[int], expected: Any) -> None:
     found = (array("h", [1, 2, 3, 4, 5, 6]), array("i", rows), array("b", [0] * 4).tobytes(), array("i", [0, 0]))
-    (answer,) = predictions(labelled, list(map(memoryview, found)), 1)
+    (answer,) = make_predictions(labelled, list(map(memoryview, found)), 1)
     assert answer == {"kinds": [[{"label": "even", "probability": row[1]}] for row in expected]}
 
 
 def test_openapi_says_that_each_row_has_classes(labelled: Description) -> None:
-    text = json.dumps(document([labelled], Limits()))
+    text = json.dumps(make_document([labelled], RequestLimits()))
     classes = {"type": "array", "items": {"$ref": "#/components/schemas/Class"}}
     assert json.dumps({"kinds": {"type": "array", "items": classes}}) in text
 
@@ -119,7 +119,7 @@ def test_openapi_says_that_each_row_has_classes(labelled: Description) -> None:
 def test_the_shape_is_no_output_of_its_own(client: Client) -> None:
     status, answer = client.post("/v2/models/rows/infer", v2([1, 2], outputs=[{"name": "rows_shape"}]))
     assert (status, answer) == (400, {"error": 'there is no output "rows_shape"; choose from rows, flags'})
-    assert "rows_shape" not in json.dumps(document([client.server.description(None)], Limits()))
+    assert "rows_shape" not in json.dumps(make_document([client.server.find_description(None)], RequestLimits()))
 
 
 @pytest.mark.parametrize("path", ["/predict", "/v1/models/rows:predict"])
@@ -137,7 +137,7 @@ def test_more_than_is_taken_is_the_model_s_own_error(client: Client, path: str) 
 def test_a_description_that_says_nowhere_how_large(tmp_path: Path, change: dict[str, Any]) -> None:
     build(tmp_path)
     described = json.loads((tmp_path / "model.json").read_text())
-    assert [port.name for port in parse(json.dumps(described)).answers] == ["rows", "flags"]
+    assert [port.name for port in parse_description(json.dumps(described)).answers] == ["rows", "flags"]
     described["fetches"][1] |= change
     with pytest.raises(StartupError, match="nothing says how large rows is"):
-        parse(json.dumps(described))
+        parse_description(json.dumps(described))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from handler.answers.embedding import FORMATS
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from tests.support import abi_library, vocabulary
 from tests.support.everywhere import OWN, TENSORS, There, floats, function
 from tests.support.vocabulary import ids
@@ -33,7 +33,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     description = abi_library.sentence_description(size=size, normalise=normalise, formats=ORDER)
     library = abi_library.build(folder, description)
     vocabulary.write_prepared(folder)
-    with function(library, Limits()) as there:
+    with function(library, RequestLimits()) as there:
         yield there, size, normalise
 
 

@@ -187,7 +187,7 @@ def test_a_single_input_may_be_called_input(function: Function, name: str) -> No
     body = {"model": "echo", "inputs": {name: ROWS}}
     same = [{"out_float32": row} for row in ROWS]
     assert function.post("/predict", body)[1]["predictions"] == same
-    direct = events.answer(body, function.client.server, function.client.call())
+    direct = events.answer_event(body, function.client.server, function.client.call())
     assert direct["predictions"] == same
     assert function.post(V1, {"inputs": {name: ROWS}}) == (200, {"outputs": ROWS})
     assert function.post(V1, {"instances": [{name: row} for row in ROWS]}) == (200, {"predictions": ROWS})

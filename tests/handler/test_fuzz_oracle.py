@@ -11,12 +11,12 @@ import pytest
 from PIL import Image, ImageOps
 
 from handler import protocols
-from handler.budget import Cost, Limits
+from handler.budget import FileCost, RequestLimits
 from handler.description import ImageInput
 from handler.errors import HandlerError
 from handler.http import HttpRequest
-from handler.image import pixels
-from handler.resize import resize
+from handler.image import read_pixels
+from handler.resize import resize_image
 from handler.server import Server
 from tests.conftest import ROOT
 from tests.fuzz import recipes
@@ -34,7 +34,7 @@ MB = 1 << 20
 class Unbudgeted(AskedLimits):
     """Limits that let everything pass, as there were none."""
 
-    def require(self, cost: Cost, seconds: float) -> None:
+    def require_cost(self, cost: FileCost, seconds: float) -> None:
         pass
 
     def require_memory(self, bytes_needed: int) -> None:
@@ -45,7 +45,7 @@ def decoded_as_before(file: bytes, method: str = "bilinear") -> None:
     """As Pillow does it, without a look at the file first."""
     with Image.open(io.BytesIO(file)) as picture:
         upright = ImageOps.exif_transpose(picture)
-    resize(upright.convert("RGB"), (64, 64), method, True)
+    resize_image(upright.convert("RGB"), (64, 64), method, True)
 
 
 PICTURES: dict[str, Callable[[], None]] = {
@@ -59,7 +59,7 @@ PICTURES: dict[str, Callable[[], None]] = {
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_decoder_without_a_budget_is_flagged(name: str) -> None:
     with pytest.raises(OverspentError, match="the budget allows"):
-        held(PICTURES[name], AskedLimits.of(Limits.for_memory(1769)), 0, LITTLE)
+        held(PICTURES[name], AskedLimits.of(RequestLimits.for_memory(1769)), 0, LITTLE)
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def test_a_decoder_without_a_budget_is_flagged(name: str) -> None:
     ids=["pad", "lists"],
 )
 def test_a_body_without_a_budget_is_flagged(path: str, body: bytes) -> None:
-    limits = Unbudgeted.of(Limits.for_memory(1769))
+    limits = Unbudgeted.of(RequestLimits.for_memory(1769))
     server = Server(costly_server().models, limits)
     request = HttpRequest("POST", path, {}, {}, body)
     with pytest.raises(OverspentError, match="the budget allows"):
-        held(lambda: len(protocols.respond(request, server, call()).body), limits, len(body), LITTLE_MEMORY)
+        held(lambda: len(protocols.respond_to_request(request, server, call()).body), limits, len(body), LITTLE_MEMORY)
 
 
 def test_what_the_budget_knows_of_is_not_flagged() -> None:
-    limits = AskedLimits.of(Limits.for_memory(1769))
+    limits = AskedLimits.of(RequestLimits.for_memory(1769))
     target = ImageInput("image", 224, 224, "rgb", "stretch", "area")
-    held(lambda: len(pixels(hostile.png((3_000, 2_000)), "it", target, limits)), limits, 0, LITTLE)
+    held(lambda: len(read_pixels(hostile.png((3_000, 2_000)), "it", target, limits)), limits, 0, LITTLE)
     assert [round(cost.bytes / 1e6) >= 150 for cost in limits.asked] == [True]
 
 
@@ -120,7 +120,7 @@ MADE = {
 def test_recipes_make_the_costly_pictures(name: str) -> None:
     file, target, memory = recipes.picture((CORPUS / "costly_image" / name).read_bytes())
     try:
-        pixels(file, "it", target, Limits.for_memory(memory))
+        read_pixels(file, "it", target, RequestLimits.for_memory(memory))
         told = "read"
     except HandlerError as error:
         told = error.code
@@ -140,5 +140,5 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_recipes_make_the_costly_bodies(name: str) -> None:
     path, body, headers = recipes.request((CORPUS / "costly_body" / name).read_bytes())
-    response = protocols.respond(HttpRequest("POST", path, {}, headers, body), costly_server(), call())
+    response = protocols.respond_to_request(HttpRequest("POST", path, {}, headers, body), costly_server(), call())
     assert REFUSED[name] in response.body

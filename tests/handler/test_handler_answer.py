@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from handler.answer import ANSWER_LIMIT, LOAD_BALANCER_LIMIT
-from handler.events.gateway import text_or_base64
+from handler.events.gateway import encode_body
 from handler.http import HttpResponse
 from tests.conftest import ROOT
 from tests.support import abi_library
@@ -113,12 +113,12 @@ values = st.recursive(
 
 @given(values)
 def test_what_a_response_takes_in_an_event_is_known(value: object) -> None:
-    response = HttpResponse.of_json(value)
-    text, _ = text_or_base64(response)
+    response = HttpResponse.from_json(value)
+    text, _ = encode_body(response)
     assert response.carried == len(json.dumps(text)) - 2
 
 
 @given(st.binary())
 def test_what_bytes_take_in_an_event_is_known(data: bytes) -> None:
     response = HttpResponse(200, {"content-type": "application/octet-stream"}, data)
-    assert response.carried == len(text_or_base64(response)[0])
+    assert response.carried == len(encode_body(response)[0])

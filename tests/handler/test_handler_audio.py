@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from handler import errors
-from handler.audio import Windows, count_windows, open_decoders, windows
-from handler.budget import Limits
+from handler.audio import Windows, count_windows, open_decoders, read_windows
+from handler.budget import RequestLimits
 from handler.description import AudioInput
 from handler.errors import HandlerError
-from handler.recording import survey
+from handler.recording import read_audio_header
 from tests.support import abi_library, sounds
 from tests.support.http import Client
 from tests.support.instrumented import DECODERS, OBJECTS
@@ -35,7 +35,7 @@ WHOLE = AudioInput("sound", RATE, 4_000, 4_000)
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     folder = tmp_path_factory.mktemp("audio")
     sound = abi_library.sound_description(batch=2, length=LENGTH, hop=HOP, rate=RATE)
-    return Client.of(folder, sound, limits=Limits(items=50, recorded_seconds=60))
+    return Client.of(folder, sound, limits=RequestLimits(items=50, recorded_seconds=60))
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +43,11 @@ def decoders(request: pytest.FixtureRequest) -> Any:
     """Those of a model, or those that test_sanitizers.py has watched."""
     if OBJECTS in os.environ:
         return open_decoders(str(Path(os.environ[OBJECTS]) / DECODERS))
-    return request.getfixturevalue("client").server.model(None).decoders
+    return request.getfixturevalue("client").server.find_model(None).decoders
 
 
-def heard(decoders: Any, data: bytes, target: AudioInput = WHOLE, limits: Limits | None = None) -> Windows:
-    return windows(data, "it", target, limits or Limits(), decoders)
+def heard(decoders: Any, data: bytes, target: AudioInput = WHOLE, limits: RequestLimits | None = None) -> Windows:
+    return read_windows(data, "it", target, limits or RequestLimits(), decoders)
 
 
 def whole(decoders: Any, data: bytes) -> Any:
@@ -203,7 +203,7 @@ def mp3(offset: int, value: bytes) -> bytes:
 )  # fmt: skip
 def test_what_is_refused(decoders: Any, data: bytes, error: type[HandlerError], says: str) -> None:
     with pytest.raises(error, match=f"^it .*{says}"):
-        heard(decoders, data, limits=Limits(recorded_seconds=60))
+        heard(decoders, data, limits=RequestLimits(recorded_seconds=60))
 
 
 def test_a_stream_of_unknown_length_goes_on_to_its_end(decoders: Any) -> None:
@@ -215,13 +215,13 @@ def test_a_stream_of_unknown_length_goes_on_to_its_end(decoders: Any) -> None:
 def test_limits_hold_before_anything_is_decoded(decoders: Any) -> None:
     data = sounds.wav("u8", noise(1_000), RATE)
     with pytest.raises(errors.TooLargeError, match="has 1,056 bytes; at most 1,000 are allowed"):
-        heard(decoders, data, limits=Limits(recording=1_000))
+        heard(decoders, data, limits=RequestLimits(recording=1_000))
     with pytest.raises(errors.RecordingTooLongError, match="has 249 windows; at most 100 are allowed"):
-        heard(decoders, data, TARGET, Limits(items=100))
+        heard(decoders, data, TARGET, RequestLimits(items=100))
     with pytest.raises(errors.OverBudgetError, match="would take about"):
-        heard(decoders, data, limits=Limits(memory=10_000))
+        heard(decoders, data, limits=RequestLimits(memory=10_000))
     with pytest.raises(errors.OutOfTimeError):
-        windows(data, "it", WHOLE, Limits(), decoders, seconds=1e-9)
+        read_windows(data, "it", WHOLE, RequestLimits(), decoders, seconds=1e-9)
 
 
 def test_a_few_bytes_of_flac_that_become_an_hour_are_refused_at_once(decoders: Any) -> None:
@@ -232,7 +232,7 @@ def test_a_few_bytes_of_flac_that_become_an_hour_are_refused_at_once(decoders: A
     head[8:12] = b"\xff\xff\xff\xff"  # blocks of 65,535 samples
     head[21:26] = bytes([head[21] & 0xF0, 0, 0, 0, 0])
     frames = b"".join(silent_frame(number) for number in range(2_000))
-    limits = Limits(samples=800_000, recorded_seconds=100_000)
+    limits = RequestLimits(samples=800_000, recorded_seconds=100_000)
     with pytest.raises(errors.OverBudgetError):
         heard(decoders, bytes(head) + frames, limits=limits)
     head[21:26] = bytes([head[21] & 0xF0, 0, 0, 0x10, 0])
@@ -245,9 +245,9 @@ def test_small_mp3_frames_that_become_hours_are_refused_at_once(decoders: Any) -
     with pytest.raises(errors.RecordingTooLongError):
         heard(decoders, frame * 200_000)
     with pytest.raises(errors.OverBudgetError):
-        heard(decoders, frame * 20_000, limits=Limits(samples=100_000))
+        heard(decoders, frame * 20_000, limits=RequestLimits(samples=100_000))
     with pytest.raises(errors.OverBudgetError):
-        heard(decoders, frame * 20_000, limits=Limits(memory=10_000_000))
+        heard(decoders, frame * 20_000, limits=RequestLimits(memory=10_000_000))
 
 
 def silent_frame(number: int) -> bytes:
@@ -282,7 +282,7 @@ def test_any_damage_is_a_typed_error_or_sound(decoders: Any, seed: bytes, change
     for at, value in changes:
         data[at : at + len(value) // 2] = value
     try:
-        samples, spans = heard(decoders, bytes(data), TARGET, Limits(recorded_seconds=60))
+        samples, spans = heard(decoders, bytes(data), TARGET, RequestLimits(recorded_seconds=60))
     except HandlerError:
         return
     assert len(samples) == 4 * LENGTH * len(spans)
@@ -290,7 +290,7 @@ def test_any_damage_is_a_typed_error_or_sound(decoders: Any, seed: bytes, change
 
 
 def test_the_survey_reads_no_samples() -> None:
-    found = survey(sounds.flac("stereo24.flac")[0])
+    found = read_audio_header(sounds.flac("stereo24.flac")[0])
     assert (found.format, found.rate, found.channels, found.frames) == ("FLAC", 44_100, 2, 900)
 
 
@@ -388,10 +388,10 @@ def test_other_bodies_are_refused(client: Client) -> None:
 def test_windows_that_there_is_no_time_for_are_named(client: Client) -> None:
     left = itertools.chain([15_000] * 2, itertools.repeat(0))
     call = client.call()._replace(remaining_ms=lambda: next(left))
-    request = client.server.prepared(_request(client), call)._replace(partial=True)
+    request = client.server.prepare_request(_request(client), call)._replace(partial=True)
     from handler.protocols import predict
 
-    answer = predict.told(client.server.infer(request, call), call, request.options)
+    answer = predict.format_result(client.server.run_inference(request, call), call, request.options)
     assert [(p["start"], p["end"]) for p in answer["predictions"]] == SPANS
     assert answer["predictions"][-1]["error"]["code"] == "out_of_time"
 
@@ -400,13 +400,13 @@ def _request(client: Client) -> Any:
     from handler.protocols import predict
 
     event = {"audio": base64.b64encode(FILE).decode()}
-    return predict.parse(event, client.server.description(None), client.server.limits)
+    return predict.parse_event(event, client.server.find_description(None), client.server.limits)
 
 
 def test_a_description_that_does_not_fit_stops_the_function(tmp_path: Path) -> None:
-    from handler.description import parse
+    from handler.description import parse_description
 
     described = abi_library.sound_description()
     described["audio"]["length"] = 9
     with pytest.raises(errors.StartupError, match="does not hold 2 windows of 9 samples"):
-        parse(json.dumps(described))
+        parse_description(json.dumps(described))

@@ -17,22 +17,22 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from handler.answer import nested, predictions, shortest_nested, shortest_predictions
-from handler.budget import Limits
-from handler.description import Description, Port, parse
+from handler.answer import compute_min_nested_length, compute_min_predictions_length, make_predictions, nest_values
+from handler.budget import RequestLimits
+from handler.description import Description, Port, parse_description
 from handler.errors import NotJsonError, OverBudgetError
-from handler.events import answer
+from handler.events import answer_event
 from handler.http import HttpRequest
 from handler.model import Model
-from handler.protocols import respond
+from handler.protocols import respond_to_request
 from handler.request import Request
 from handler.server import Server
-from handler.sizes import padded
+from handler.sizes import pad_tensor
 from tests.support import abi_library
 from tests.support import hostile_pictures as hostile
 from tests.support.http import Client
 
-LIMITS = Limits.for_memory(1769)
+LIMITS = RequestLimits.for_memory(1769)
 MB = 1 << 20
 ECHO = abi_library.echo_description(batch=2)
 SIDE = 2_700  # of a picture of 22 MB
@@ -136,9 +136,9 @@ def test_inputs_are_not_filled_up_without_the_time_for_it(
     call = client.call()._replace(remaining_ms=lambda: next(times))
     sent = body(2)
     if path == "direct":
-        assert answer(sent, client.server, call)["error"]["code"] == "out_of_time"
+        assert answer_event(sent, client.server, call)["error"]["code"] == "out_of_time"
     else:
-        response = respond(HttpRequest("POST", path, {}, {}, json.dumps(sent).encode()), client.server, call)
+        response = respond_to_request(HttpRequest("POST", path, {}, {}, json.dumps(sent).encode()), client.server, call)
         assert response.status == 503
     assert runs == []
 
@@ -150,7 +150,7 @@ def test_filling_up_takes_twice_the_memory_at_most(shape: tuple[int, ...]) -> No
     port, smaller = (Port("x", "uint8", s, prod(s)) for s in (most, shape))
     description = Description("m", "1", 1, (port,), (), None, (), pad={"x": 7})
     data = bytes(smaller.size)
-    filled, memory = peak(lambda: padded(data, smaller, port, description))
+    filled, memory = peak(lambda: pad_tensor(data, smaller, port, description))
     assert filled.count(7) == port.size - smaller.size
     assert memory < 2 * port.size + MB
 
@@ -185,7 +185,7 @@ def test_what_is_held_together_has_to_fit(client: Client, runs: list[int]) -> No
     for memory, fits in ((7_000_000, False), (8_000_000, True)):
         server = Server(client.server.models, LIMITS._replace(memory=memory))
         with nullcontext() if fits else pytest.raises(OverBudgetError):
-            server.infer(request, client.call())
+            server.run_inference(request, client.call())
     assert len(runs) == 4
 
 
@@ -254,7 +254,7 @@ def test_elements_beyond_the_count_are_not_taken_out(client: Client, runs: list[
 @pytest.mark.parametrize("path", ["/predict", "/v1/models/echo:predict", "/v2/models/echo/infer"])
 def test_json_that_is_larger_in_memory_than_there_is(client: Client, path: str) -> None:
     """2,000,000 empty lists are 6 MB, and 144 MB once they are parsed."""
-    small = Client(Server(client.server.models, Limits.for_memory(128)))
+    small = Client(Server(client.server.models, RequestLimits.for_memory(128)))
     sent = b'{"inputs": [' + b",".join([b"[]"] * 2_000_000) + b"]}"
     (status, code), most = peak(lambda: _status(small, path, sent))
     assert (status, code) == (413, True)
@@ -274,7 +274,7 @@ def test_parsing_leaves_the_garbage_collector_as_it_was(paused: bool, text: byte
         if paused:
             gc.disable()
         with suppress(NotJsonError):
-            HttpRequest("POST", "/", {}, {}, text).json("{}", LIMITS)
+            HttpRequest("POST", "/", {}, {}, text).parse_json("{}", LIMITS)
         assert gc.isenabled() is not paused
     finally:
         gc.enable()
@@ -284,16 +284,16 @@ def test_parsing_leaves_the_garbage_collector_as_it_was(paused: bool, text: byte
 @pytest.mark.parametrize(("dtype", "zero"), [("float32", 0.0), ("int64", 0)])
 def test_the_brackets_of_lists_within_lists_count(dtype: str, zero: float, shape: tuple[int, ...]) -> None:
     """Two seconds went into numbers of three channels, whose answer was then too long by its brackets."""
-    assert shortest_nested(dtype, shape) == len(json.dumps(nested([zero] * prod(shape), shape)))
+    assert compute_min_nested_length(dtype, shape) == len(json.dumps(nest_values([zero] * prod(shape), shape)))
 
 
 def test_the_least_that_is_expected_of_an_answer_is_no_more_than_it_has() -> None:
     """Else an answer that could be passed on would be refused."""
     for text in (abi_library.picture_description(batch=2), abi_library.tensor_description(), ECHO):
-        description = parse(json.dumps(text))
+        description = parse_description(json.dumps(text))
         fetches = [memoryview(bytes(port.size)).cast(port.format) for port in description.fetches]
-        found = predictions(description, fetches, 2)
-        assert 0 < shortest_predictions(description, 2) <= len(json.dumps(found))
+        found = make_predictions(description, fetches, 2)
+        assert 0 < compute_min_predictions_length(description, 2) <= len(json.dumps(found))
 
 
 def event_of(*items: Any) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def event_of(*items: Any) -> dict[str, Any]:
 def test_a_batch_of_large_answers_stops_when_they_are_too_large(tmp_path: Path, runs: list[int]) -> None:
     description = abi_library.picture_description(width=600, height=600, mode="rgb")
     there = Client.of(tmp_path, description, limits=LIMITS)
-    told = answer(event_of(*[{"image": gif()}] * 20), there.server, there.call())
+    told = answer_event(event_of(*[{"image": gif()}] * 20), there.server, there.call())
     assert [result["error"]["code"] for result in told["results"]] == ["answer_too_large"] * 20
     assert told["failed"] == 20
     assert len(runs) == 2  # of 3.2 MB at least, each
@@ -317,6 +317,6 @@ def test_a_record_over_budget_fails_alone(tmp_path: Path, runs: list[int]) -> No
         {"messageId": f"m{at}", "eventSource": "aws:sqs", "body": json.dumps({"image": text})}
         for at, text in enumerate(bodies)
     ]
-    told = answer({"Records": records}, there.server, there.call())
+    told = answer_event({"Records": records}, there.server, there.call())
     assert told == {"batchItemFailures": [{"itemIdentifier": f"m{at}"} for at in (1, 2, 3)]}
     assert len(runs) == 2

@@ -13,15 +13,15 @@ import pytest
 from PIL import Image, ImageFile
 
 from handler import errors
-from handler.budget import FILE_SECONDS, MAX_SIDE, Limits, image_cost
+from handler.budget import FILE_SECONDS, MAX_SIDE, RequestLimits, image_cost
 from handler.description import ImageInput
-from handler.exif import orientation
-from handler.fit import placement
-from handler.image import pixels
+from handler.exif import read_orientation
+from handler.fit import place_image
+from handler.image import read_pixels
 from tests.conftest import ROOT
 from tests.support import hostile_pictures as hostile
 
-LIMITS = Limits.for_memory(1769)
+LIMITS = RequestLimits.for_memory(1769)
 METHODS = [("nearest", True), ("area", True)]
 METHODS += [(method, smooth) for method in ("bilinear", "bicubic", "lanczos") for smooth in (True, False)]
 
@@ -30,9 +30,9 @@ def target(resize: str = "bilinear", antialias: bool = True, mode: str = "rgb", 
     return ImageInput("image", side, side, mode, "stretch", resize, antialias=antialias)
 
 
-def code(data: bytes, to: ImageInput, limits: Limits = LIMITS) -> str:
+def code(data: bytes, to: ImageInput, limits: RequestLimits = LIMITS) -> str:
     try:
-        return "read" if len(pixels(data, "it", to, limits)) == to.size else "short"
+        return "read" if len(read_pixels(data, "it", to, limits)) == to.size else "short"
     except errors.HandlerError as error:
         return error.code
 
@@ -77,15 +77,15 @@ def test_refusing_takes_no_memory() -> None:
 
 @pytest.mark.parametrize("memory", [128, 1769])
 def test_an_image_of_the_most_pixels_is_taken_whatever_its_shape(memory: int) -> None:
-    limits = Limits.for_memory(memory)
+    limits = RequestLimits.for_memory(memory)
     for ratio in (1, 4 / 3, 8, 1 / 8):
         height = int((limits.pixels / ratio) ** 0.5)
-        limits.require(image_cost((int(height * ratio), height), (224, 224), limits), FILE_SECONDS)
+        limits.require_cost(image_cost((int(height * ratio), height), (224, 224), limits), FILE_SECONDS)
 
 
 @pytest.mark.parametrize(("name", "size"), [("lanczos", (1_349, hostile.SIDE)), ("area", (hostile.SIDE, 1_349))])
 def test_the_most_pixels_are_as_many_as_the_memory_is_for(name: str, size: tuple[int, int], loaded: list[str]) -> None:
-    assert code(hostile.png(size), target(name), Limits.for_memory(512)) == "too_many_pixels"
+    assert code(hostile.png(size), target(name), RequestLimits.for_memory(512)) == "too_many_pixels"
     assert loaded == []
 
 
@@ -93,9 +93,9 @@ def test_an_image_of_one_row_is_not_stretched_into_millions(loaded: list[str]) -
     """As many as its short side would become, where the model sees a square of that."""
     short = target()._replace(fit="short")
     assert code(hostile.png((hostile.SIDE, 100)), short) == "over_budget"
-    assert code(hostile.png((hostile.SIDE, 1)), target(side=8), Limits(memory=1_000_000)) == "over_budget"
+    assert code(hostile.png((hostile.SIDE, 1)), target(side=8), RequestLimits(memory=1_000_000)) == "over_budget"
     assert loaded == []
-    assert placement((MAX_SIDE, 300), short).size[0] < MAX_SIDE
+    assert place_image((MAX_SIDE, 300), short).size[0] < MAX_SIDE
 
 
 @pytest.mark.parametrize("scans", [10, 100, 101])
@@ -108,38 +108,38 @@ def test_scans_of_a_jpeg_are_counted(scans: int) -> None:
 def test_an_image_over_the_memory_is_refused(loaded: list[str]) -> None:
     data = hostile.png((400, 300))
     with pytest.raises(errors.OverBudgetError):
-        pixels(data, "it", target("area"), Limits(memory=1_000_000))
+        read_pixels(data, "it", target("area"), RequestLimits(memory=1_000_000))
     assert loaded == []
 
 
 @pytest.mark.parametrize("memory", [128, 1769, 10_240])
 def test_an_image_that_there_is_no_time_for_may_come_again(memory: int, loaded: list[str]) -> None:
     """A function with less memory has less of a processor, and calculates as much longer."""
-    data, limits = hostile.png((1_000, 1_000)), Limits.for_memory(memory)
+    data, limits = hostile.png((1_000, 1_000)), RequestLimits.for_memory(memory)
     needed = FILE_SECONDS * 1_000_000 / limits.pixels
     with pytest.raises(errors.OutOfTimeError):
-        pixels(data, "it", target(), limits, seconds=0.9 * needed)
+        read_pixels(data, "it", target(), limits, seconds=0.9 * needed)
     assert loaded == []
-    assert len(pixels(data, "it", target(), limits, seconds=1.1 * needed)) == target().size
+    assert len(read_pixels(data, "it", target(), limits, seconds=1.1 * needed)) == target().size
 
 
 WITHIN = """
 import resource, sys
-from handler.budget import Limits, image_cost
-from handler.image import pixels
+from handler.budget import RequestLimits, image_cost
+from handler.image import read_pixels
 from tests.handler.test_handler_budget import METHODS, target
 from tests.support import hostile_pictures as hostile
 from PIL import Image, ImageMath, PngImagePlugin
 shapes = (2_000, 1_500), (30_000, 100), (100, 30_000)
 files = {shape: hostile.png(shape) for shape in shapes}
-pixels(hostile.png((8, 8)), "it", target("area"), Limits())
+read_pixels(hostile.png((8, 8)), "it", target("area"), RequestLimits())
 def size():
     return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmSize")) << 10
 for shape in shapes:
     for resize, antialias in METHODS:
-        room = image_cost(shape, (224, 224), Limits()).bytes + (8 << 20)
+        room = image_cost(shape, (224, 224), RequestLimits()).bytes + (8 << 20)
         resource.setrlimit(resource.RLIMIT_AS, (int(size() + room), resource.RLIM_INFINITY))
-        pixels(files[shape], "it", target(resize, antialias), Limits())
+        read_pixels(files[shape], "it", target(resize, antialias), RequestLimits())
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 """
 
@@ -163,7 +163,7 @@ def test_the_orientation_is_pillows(value: int, order: str) -> None:
     tags.endian = order
     tags[0x010F], tags[0x0112] = "a camera", value
     data = tags.tobytes()
-    assert orientation(data) == orientation(data.removeprefix(b"Exif\0\0")) == value
+    assert read_orientation(data) == read_orientation(data.removeprefix(b"Exif\0\0")) == value
 
 
 @pytest.mark.parametrize(
@@ -181,21 +181,23 @@ def test_the_orientation_is_pillows(value: int, order: str) -> None:
     ],
 )
 def test_exif_that_cannot_be_read_is_none(data: bytes) -> None:
-    assert orientation(data) == 1
+    assert read_orientation(data) == 1
     assert code(hostile.with_segments(hostile.segment(0xE1, data)), target()) == "read"
     assert code(hostile.png((8, 8), extra=hostile.chunk(b"eXIf", data.removeprefix(b"Exif\0\0"))), target()) == "read"
 
 
 def test_xmp_says_it_where_exif_does_not() -> None:
     xmp = b'<rdf:Description tiff:Orientation="6"/>'
-    assert orientation(b"", xmp) == orientation(b"", b"<tiff:Orientation>6</tiff:Orientation>") == 6
+    assert read_orientation(b"", xmp) == read_orientation(b"", b"<tiff:Orientation>6</tiff:Orientation>") == 6
     dot = Image.new("RGB", (2, 1))
     dot.putpixel((0, 0), (255, 255, 255))
     buffer = io.BytesIO()
     dot.save(buffer, "PNG")
     extra = hostile.chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp)
     data = buffer.getvalue()
-    upright = pixels(data[:33] + extra + data[33:], "it", ImageInput("i", 1, 2, "grey", "stretch", "nearest"), LIMITS)
+    upright = read_pixels(
+        data[:33] + extra + data[33:], "it", ImageInput("i", 1, 2, "grey", "stretch", "nearest"), LIMITS
+    )
     assert upright == b"\xff\0"
 
 
@@ -206,7 +208,9 @@ def test_xmp_in_a_jpeg() -> None:
     picture.save(buffer, "JPEG")
     data = buffer.getvalue()
     turned = data[:2] + hostile.segment(0xE1, xmp) + data[2:]
-    found = [np.frombuffer(pixels(d, "it", target(side=8), LIMITS), np.uint8).reshape(8, 8, 3) for d in (data, turned)]
+    found = [
+        np.frombuffer(read_pixels(d, "it", target(side=8), LIMITS), np.uint8).reshape(8, 8, 3) for d in (data, turned)
+    ]
     assert found[0][0, 0, 0] > 250 > 5 > found[0][0, 7, 0]
     np.testing.assert_array_equal(np.rot90(found[0], -1), found[1])
 
@@ -242,4 +246,4 @@ def test_exif_in_a_text_of_imagemagicks() -> None:
         hostile.chunk(b"tEXt", b"Raw profile type exif\0" + text),
         hostile.chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(text)),
     ):
-        assert pixels(data[:33] + extra + data[33:], "it", to, LIMITS) == b"\xff\0"
+        assert read_pixels(data[:33] + extra + data[33:], "it", to, LIMITS) == b"\xff\0"

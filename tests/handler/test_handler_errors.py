@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from builder.cli.errors_page import PAGE, page
+from builder.cli.errors_page import PAGE, format_errors_page
 from handler import errors
-from handler.errors import HandlerError, event_from, refusal
+from handler.errors import HandlerError, event_from, make_refusal
 
 CATALOGUE = HandlerError.__subclasses__()
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m builder.cli.errors_page`"
+    assert PAGE.read_text(encoding="utf-8") == format_errors_page(), "run `python -m builder.cli.errors_page`"
 
 
 def test_every_error_has_a_code_of_its_own_and_a_meaning() -> None:
@@ -21,7 +21,7 @@ def test_every_error_has_a_code_of_its_own_and_a_meaning() -> None:
     for error in CATALOGUE:
         assert "code" in vars(error)
         assert error.__doc__
-        assert f"`{error.code}` | {error.status} |" in page()
+        assert f"`{error.code}` | {error.status} |" in format_errors_page()
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_every_error_has_a_code_of_its_own_and_a_meaning() -> None:
     ],
 )
 def test_statuses(error: type[HandlerError], status: int) -> None:
-    told = refusal(error("why"), "request-1")
+    told = make_refusal(error("why"), "request-1")
     assert (told.status, told.code, told.message, told.retryable) == (status, error.code, "why", status == 503)
 
 
 def test_any_other_error_is_opaque() -> None:
-    told = refusal(OSError(2, "no such file", "/opt/lib/libmodel.so"), "request-1")
+    told = make_refusal(OSError(2, "no such file", "/opt/lib/libmodel.so"), "request-1")
     assert (told.status, told.code, told.retryable) == (500, "internal", True)
     assert told.message == "the function failed; its log has more under request request-1"
 

@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handler import storage, work
-from handler.budget import Limits
-from handler.errors import HandlerError, NotTextError, RetryLater, refusal
+from handler.budget import RequestLimits
+from handler.errors import HandlerError, NotTextError, RetryLater, make_refusal
 from handler.events import KINDS
 from handler.inputs import image
 from handler.model import Model
-from handler.server import Call, Server
+from handler.server import Invocation, Server
 from tests.conftest import ROOT
 from tests.support import abi_library, s3, vocabulary
 
@@ -151,7 +151,7 @@ def test_a_path_without_its_stage_is_what_counts(app: ModuleType, name: str, cha
 
 
 def parsed(name: str, event: dict[str, Any]) -> Any:
-    return importlib.import_module(f"handler.events.{name}")._request(event)
+    return importlib.import_module(f"handler.events.{name}")._parse_request(event)
 
 
 def test_what_the_protocols_see_of_each_event() -> None:
@@ -198,12 +198,12 @@ def test_who_should_try_again_is_told_when(app: ModuleType, name: str) -> None:
 
 
 def test_what_is_not_text_is_carried_as_base64() -> None:
-    from handler.events.gateway import text_or_base64
+    from handler.events.gateway import encode_body
     from handler.http import HttpResponse
 
-    assert text_or_base64(HttpResponse(200, {"content-type": "application/octet-stream"}, b"\xff\0")) == ("/wA=", True)
-    assert text_or_base64(HttpResponse(200, {"content-type": "text/html"}, "ä".encode())) == ("ä", False)
-    assert text_or_base64(HttpResponse(204, {})) == ("", False)
+    assert encode_body(HttpResponse(200, {"content-type": "application/octet-stream"}, b"\xff\0")) == ("/wA=", True)
+    assert encode_body(HttpResponse(200, {"content-type": "text/html"}, "ä".encode())) == ("ä", False)
+    assert encode_body(HttpResponse(204, {})) == ("", False)
 
 
 def test_sqs_gives_back_only_what_failed(app: ModuleType) -> None:
@@ -221,19 +221,19 @@ class PanicError(BaseException):
 def test_a_library_s_panic_fails_alone(app: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     event, count = fixture("sqs"), itertools.count()
     ids = [record["messageId"] for record in event["Records"]]
-    read = image.read
+    read = image.read_image
 
     def panicking(*options: Any) -> Any:
         if next(count) == 0:
             raise PanicError
         return read(*options)
 
-    monkeypatch.setattr("handler.inputs.image.read", panicking)
+    monkeypatch.setattr("handler.inputs.image.read_image", panicking)
     assert call(app, event) == {"batchItemFailures": [{"itemIdentifier": name} for name in ids[:2]]}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("*.json")))
-@pytest.mark.parametrize("place", ["handler.inputs.image.read", "handler.storage.s3"])
+@pytest.mark.parametrize("place", ["handler.inputs.image.read_image", "handler.storage.get_client"])
 def test_no_event_lets_a_library_s_panic_out(
     app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch, name: str, place: str
 ) -> None:
@@ -252,7 +252,7 @@ def test_what_ends_the_process_ends_it(
     def ending(*_: Any) -> None:
         raise ends
 
-    monkeypatch.setattr("handler.inputs.image.read", ending)
+    monkeypatch.setattr("handler.inputs.image.read_image", ending)
     with pytest.raises(ends):
         call(app, fixture("sqs"))
 
@@ -508,7 +508,7 @@ def test_a_version_is_read_as_that_version(app: ModuleType, bucket: s3.Bucket) -
     call(app, event)
     assert storage.S3Object("pictures", KEY, "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e") in importlib.import_module(
         "handler.events.messages"
-    ).tasks(event)
+    ).find_tasks(event)
 
 
 def test_a_wrong_object_is_an_answer_too(app: ModuleType, bucket: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -619,33 +619,33 @@ def test_without_time_an_object_is_left_for_later(app: ModuleType, bucket: s3.Bu
 
 def test_an_object_is_a_request_where_the_model_takes_no_picture(bucket: s3.Bucket, tmp_path: Path) -> None:
     model = Model(str(abi_library.build(tmp_path, abi_library.tensor_description())))
-    server = Server({"product": model}, Limits())
-    asking = Call("r", False, lambda: 15_000, lambda result: None, lambda error: refusal(error, "r"))
+    server = Server({"product": model}, RequestLimits())
+    asking = Invocation("r", False, lambda: 15_000, lambda result: None, lambda error: make_refusal(error, "r"))
     request = {"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}}
     bucket.objects = {"tensors/good.json": json.dumps(request).encode(), "tensors/face.jpg": FACE}
-    answer = work.answered(storage.S3Object("tensors", "good.json"), server, asking)
+    answer = work.answer_task(storage.S3Object("tensors", "good.json"), server, asking)
     assert [prediction["product"] for prediction in answer["predictions"]] == [[2, 4, 6], [-4, -5, -6]]
     with pytest.raises(HandlerError):
-        work.answered(storage.S3Object("tensors", "face.jpg"), server, asking)
+        work.answer_task(storage.S3Object("tensors", "face.jpg"), server, asking)
 
 
 def test_an_object_is_a_text_where_the_model_takes_one(bucket: s3.Bucket, tmp_path: Path) -> None:
     library = abi_library.build(tmp_path, abi_library.text_description())
     vocabulary.write_prepared(tmp_path)
-    server = Server({"sized": Model(str(library))}, Limits())
-    asking = Call("r", False, lambda: 15_000, lambda result: None, lambda error: refusal(error, "r"))
+    server = Server({"sized": Model(str(library))}, RequestLimits())
+    asking = Invocation("r", False, lambda: 15_000, lambda result: None, lambda error: make_refusal(error, "r"))
     bucket.objects = {
         "texts/a.txt": b"good film",
         "texts/b.json": b'{"texts": ["bad", "good film"]}',
         "texts/c": b"\xff",
     }
-    (one,) = work.answered(storage.S3Object("texts", "a.txt"), server, asking)["predictions"]
+    (one,) = work.answer_task(storage.S3Object("texts", "a.txt"), server, asking)["predictions"]
     assert one["_ids"] == vocabulary.ids("good", "film")
-    assert work.answered(storage.S3Object("texts", "b.json"), server, asking)["predictions"][1] == one
+    assert work.answer_task(storage.S3Object("texts", "b.json"), server, asking)["predictions"][1] == one
     with pytest.raises(NotTextError, match=r"s3://texts/c is not UTF-8"):
-        work.answered(storage.S3Object("texts", "c"), server, asking)
+        work.answer_task(storage.S3Object("texts", "c"), server, asking)
     tasks: list[work.Task] = [{"text": "good film"}, {"text": ""}, {"texts": ["bad"]}]
-    first, second, third = work.background(tasks, "1", server, asking)["results"]
+    first, second, third = work.answer_all_tasks(tasks, "1", server, asking)["results"]
     assert first["predictions"] == [one]
     assert second["error"]["code"] == "wrong_field"
     assert len(third["predictions"]) == 1

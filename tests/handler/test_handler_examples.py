@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from builder.importers.strings.example_protos import proto_of, random_protos
+from builder.importers.strings.example_protos import encode_proto, random_protos
 from builder.package import openapi
-from handler.budget import Limits
-from handler.description import Description, parse
+from handler.budget import RequestLimits
+from handler.description import Description, parse_description
 from handler.errors import HandlerError, NotTextError, StartupError, TooLargeError, WrongExampleError
-from handler.examples import Feature, parsed, request_of
+from handler.examples import Feature, make_request, parse_example
 from handler.protocols.open_inference import LENGTH
 from tests.support import abi_library
 from tests.support.http import Client
@@ -36,7 +36,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
 
 
 def example(level: Sequence[float] = (0.5, -1), day: Sequence[int] | None = None) -> bytes:
-    return proto_of([("level", "float32", level), *([("day", "int64", day)] if day is not None else [])])
+    return encode_proto([("level", "float32", level), *([("day", "int64", day)] if day is not None else [])])
 
 
 def coded(data: bytes) -> str:
@@ -81,7 +81,7 @@ def test_open_inference(client: Client, shape: list[int]) -> None:
 
 def test_the_inputs_are_the_features(client: Client) -> None:
     assert [port["name"] for port in client.get("/v2/models/echo")["inputs"]] == ["level", "day"]
-    document = json.dumps(openapi.document([client.server.description(None)], Limits()))
+    document = json.dumps(openapi.make_document([client.server.find_description(None)], RequestLimits()))
     assert '"examples"' in document
 
 
@@ -111,7 +111,7 @@ def test_examples_and_inputs_exclude_each_other(client: Client) -> None:
 
 
 def test_a_message_names_the_example_and_the_feature(client: Client) -> None:
-    wrong = proto_of([("level", "int64", [1, 2])])
+    wrong = encode_proto([("level", "int64", [1, 2])])
     _, answer = client.post("/predict", {"examples": [coded(example()), coded(wrong)]})
     assert answer["error"]["message"] == (
         '"examples"[1]: the feature "level" is int64_list; the model takes float_list'
@@ -119,12 +119,12 @@ def test_a_message_names_the_example_and_the_feature(client: Client) -> None:
 
 
 def test_what_may_be_missing_has_its_default() -> None:
-    assert parsed(example(), FEATURES) == [struct.pack("<2f", 0.5, -1), struct.pack("<q", 7), (b"a", b"b", b"c")]
+    assert parse_example(example(), FEATURES) == [struct.pack("<2f", 0.5, -1), struct.pack("<q", 7), (b"a", b"b", b"c")]
 
 
 def test_the_last_of_a_key_counts_unless_it_is_empty() -> None:
-    twice = proto_of([("level", "float32", [1, 2]), ("level", "float32", [3, 4]), ("level", "float32", None)])
-    assert parsed(twice, FEATURES)[0] == struct.pack("<2f", 3, 4)
+    twice = encode_proto([("level", "float32", [1, 2]), ("level", "float32", [3, 4]), ("level", "float32", None)])
+    assert parse_example(twice, FEATURES)[0] == struct.pack("<2f", 3, 4)
 
 
 def of_level(feature: bytes) -> bytes:
@@ -135,17 +135,17 @@ def of_level(feature: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("proto", "message"),
     [
-        (proto_of([]), "missing"),
+        (encode_proto([]), "missing"),
         (b"", "missing"),
-        (proto_of([("level", "float32", [])]), "must have 2 values, not 0"),
-        (proto_of([("level", "float32", [1])]), "must have 2 values, not 1"),
-        (proto_of([("level", "float32", [1, 2, 3])]), "must have 2 values, not more"),
-        (proto_of([("level", "float32", [1, 2, 3])], packed=False), "must have 2 values, not more"),
-        (proto_of([("level", "string", [b"", b""])]), "is bytes_list"),
+        (encode_proto([("level", "float32", [])]), "must have 2 values, not 0"),
+        (encode_proto([("level", "float32", [1])]), "must have 2 values, not 1"),
+        (encode_proto([("level", "float32", [1, 2, 3])]), "must have 2 values, not more"),
+        (encode_proto([("level", "float32", [1, 2, 3])], packed=False), "must have 2 values, not more"),
+        (encode_proto([("level", "string", [b"", b""])]), "is bytes_list"),
         (example(day=[1, 2]), '"day" must have 1 value, not more'),
         (example(day=[300, 300]), '"day" must have 1 value, not more'),
         (
-            proto_of([("level", "float32", [1, 2]), ("tags", "string", [b"x"] * 4)]),
+            encode_proto([("level", "float32", [1, 2]), ("tags", "string", [b"x"] * 4)]),
             '"tags" must have 3 values, not more',
         ),
         (of_level(b"\x12\x05\x0a\x03abc"), '"level" is damaged'),
@@ -165,16 +165,18 @@ def of_level(feature: bytes) -> bytes:
 )
 def test_what_is_no_such_example_is_refused(proto: bytes, message: str) -> None:
     with pytest.raises(WrongExampleError, match=message):
-        parsed(proto, FEATURES)
+        parse_example(proto, FEATURES)
 
 
 def test_any_way_of_writing_numbers() -> None:
     ints = (Feature("n", "int64", 4),)
     values = [0, -1, 2**63 - 1, 300]
     for packed in (True, False):
-        assert parsed(proto_of([("n", "int64", values)], packed=packed), ints) == [struct.pack("<4q", *values)]
+        assert parse_example(encode_proto([("n", "int64", values)], packed=packed), ints) == [
+            struct.pack("<4q", *values)
+        ]
     for proto in random_protos(FEATURES, 50):
-        assert [len(value) for value in parsed(proto, FEATURES)] == [8, 8, 3]
+        assert [len(value) for value in parse_example(proto, FEATURES)] == [8, 8, 3]
 
 
 def described(**changes: Any) -> Description:
@@ -182,30 +184,30 @@ def described(**changes: Any) -> Description:
     description["strings"] = [{"name": "tags", "shape": [2, 3], "feeds": ["ids"]}]
     description["feeds"].append({"name": "ids", "dtype": "int64", "shape": [2, 3], "bytes": 48})
     description["examples"]["features"].append({"key": "tags", "name": "tags", "default": ["a", "b", "ä"]} | changes)
-    return parse(json.dumps(description))
+    return parse_description(json.dumps(description))
 
 
 def test_strings_stand_beside_numbers_until_they_are_some() -> None:
-    request = request_of([example(), proto_of([("level", "float32", [1, 2]), ("tags", "string", [b"x", b"", b"z"])])],
-                         described(), Limits())  # fmt: skip
+    second = encode_proto([("level", "float32", [1, 2]), ("tags", "string", [b"x", b"", b"z"])])
+    request = make_request([example(), second], described(), RequestLimits())
     assert request.strings == {"tags": (b"a", b"b", "ä".encode(), b"x", b"", b"z")}
     assert request.inputs["day"] == struct.pack("<2q", 7, 7)
 
 
 @pytest.mark.parametrize(
     ("text", "limits", "error"),
-    [(b"\xff", Limits(), NotTextError), (b"abcd", Limits(characters=3), TooLargeError)],
+    [(b"\xff", RequestLimits(), NotTextError), (b"abcd", RequestLimits(characters=3), TooLargeError)],
 )
-def test_strings_that_the_function_does_not_take(text: bytes, limits: Limits, error: type[HandlerError]) -> None:
-    proto = proto_of([("level", "float32", [1, 2]), ("tags", "string", [text, b"", b""])])
+def test_strings_that_the_function_does_not_take(text: bytes, limits: RequestLimits, error: type[HandlerError]) -> None:
+    proto = encode_proto([("level", "float32", [1, 2]), ("tags", "string", [text, b"", b""])])
     with pytest.raises(error, match='the feature "tags"'):
-        request_of([proto], described(), limits)
+        make_request([proto], described(), limits)
 
 
 def test_strings_that_are_too_many_together() -> None:
-    proto = proto_of([("level", "float32", [1, 2]), ("tags", "string", [b"abc"] * 3)])
+    proto = encode_proto([("level", "float32", [1, 2]), ("tags", "string", [b"abc"] * 3)])
     with pytest.raises(TooLargeError, match="the strings have 18 bytes"):
-        request_of([proto] * 2, described(), Limits(characters=3))
+        make_request([proto] * 2, described(), RequestLimits(characters=3))
 
 
 def test_a_description_of_other_inputs_stops_the_function() -> None:
@@ -215,5 +217,5 @@ def test_a_description_of_other_inputs_stops_the_function() -> None:
 
 def test_more_than_there_is_memory_for() -> None:
     with pytest.raises(HandlerError) as refused:
-        request_of([b""] * 400, described(), Limits(memory=10_000))
+        make_request([b""] * 400, described(), RequestLimits(memory=10_000))
     assert refused.value.code == "over_budget"

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from handler import errors
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.description import ImageInput
-from handler.image import pixels
+from handler.image import read_pixels
 from handler.request import encoded_file
 
 PHOTOS = Path(__file__).parents[1] / "data"
-LIMITS = Limits()
+LIMITS = RequestLimits()
 FITS = ("stretch", "cover", "contain", "square", "short", "short_rounded")
 
 
@@ -42,9 +42,9 @@ def encoded(picture: Image.Image, form: str, **options: Any) -> str:
     return text(buffer.getvalue())
 
 
-def read(value: object, to: ImageInput, limits: Limits = LIMITS) -> bytes:
+def read(value: object, to: ImageInput, limits: RequestLimits = LIMITS) -> bytes:
     source = encoded_file(value, '"image"', limits.encoded)
-    return pixels(source.data, source.where, to, limits)
+    return read_pixels(source.data, source.where, to, limits)
 
 
 RED, GREEN = (255, 0, 0), (0, 128, 0)
@@ -308,7 +308,7 @@ def test_every_cut_is_a_typed_error_or_a_picture(form: str) -> None:
     assert codes <= {"read", "truncated_image", "damaged_image", "not_an_image", "too_many_pixels"}
 
 
-def outcome(data: bytes, limits: Limits) -> str:
+def outcome(data: bytes, limits: RequestLimits) -> str:
     """ "read", or the code of the typed error; anything else passes through and fails the test."""
     try:
         raw = read(text(data), target(), limits)
@@ -323,14 +323,14 @@ def test_damage_never_escapes(form: str, data: st.DataObject) -> None:
     original = bytearray(base64.b64decode(encoded(Image.linear_gradient("L").resize((16, 16)), form)))
     for _ in range(data.draw(st.integers(1, 4))):
         original[data.draw(st.integers(0, len(original) - 1))] = data.draw(st.integers(0, 255))
-    assert outcome(bytes(original), Limits(pixels=1_000_000)) != "short"
+    assert outcome(bytes(original), RequestLimits(pixels=1_000_000)) != "short"
 
 
 def test_too_many_bytes() -> None:
     with pytest.raises(errors.TooLargeError, match="at most 100"):
-        read(text(bytes(101)), target(), Limits(encoded=100))
+        read(text(bytes(101)), target(), RequestLimits(encoded=100))
     with pytest.raises(errors.TooLargeError, match="larger than 100"):
-        read("A" * 1000, target(), Limits(encoded=100))
+        read("A" * 1000, target(), RequestLimits(encoded=100))
 
 
 @pytest.mark.parametrize(
@@ -340,24 +340,24 @@ def test_too_many_bytes() -> None:
 def test_too_many_pixels(form: str, options: dict[str, Any]) -> None:
     value = encoded(Image.new("RGB", (40, 30)), form, **options)
     with pytest.raises(errors.TooManyPixelsError, match="40 × 30"):
-        read(value, target(), Limits(pixels=1199))
-    assert read(value, target(), Limits(pixels=1200)) == bytes(36)
+        read(value, target(), RequestLimits(pixels=1199))
+    assert read(value, target(), RequestLimits(pixels=1200)) == bytes(36)
 
 
 def test_little_memory_takes_smaller_pictures() -> None:
-    assert Limits.for_memory(128).pixels == 3_200_000
-    assert Limits.for_memory(1769).pixels == 44_225_000
-    assert Limits.for_memory(10_240) == Limits()
+    assert RequestLimits.for_memory(128).pixels == 3_200_000
+    assert RequestLimits.for_memory(1769).pixels == 44_225_000
+    assert RequestLimits.for_memory(10_240) == RequestLimits()
 
 
 def test_formats_may_be_left_out() -> None:
     picture = Image.new("RGB", (4, 3), RED)
-    limits = Limits.for_memory(1769, "jpeg, PNG")
+    limits = RequestLimits.for_memory(1769, "jpeg, PNG")
     assert read(encoded(picture, "PNG"), target(), limits) == picture.tobytes()
     with pytest.raises(errors.NotAnImageError, match="send JPEG or PNG"):
         read(encoded(picture, "GIF"), target(), limits)
     with pytest.raises(errors.StartupError, match="TIFF, which is not one of JPEG"):
-        Limits.for_memory(1769, "TIFF")
+        RequestLimits.for_memory(1769, "TIFF")
 
 
 @pytest.mark.parametrize("form", ["GIF", "WEBP", "PNG"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.later import deferred
+from handler.later import defer_imports
 
 FILES = {
     "whole_package/__init__.py": "from .heavy import Heavy",
@@ -37,7 +37,7 @@ def ours() -> set[str]:
 
 
 def test_a_module_is_imported_when_something_of_it_is_used() -> None:
-    with deferred({"whole_package.heavy": {}, "heavy_module": {}}, package="whole_package"):
+    with defer_imports({"whole_package.heavy": {}, "heavy_module": {}}, package="whole_package"):
         light = importlib.import_module("whole_package.light")
     assert ours() == {"whole_package.light"}
     assert light.made() == (3, 7, 42)
@@ -47,46 +47,46 @@ def test_a_module_is_imported_when_something_of_it_is_used() -> None:
 
 def test_a_package_has_what_was_deferred_below_it() -> None:
     """As it has what is imported: whoever imports a module of it may name another one."""
-    with deferred({"whole_package.heavy": {}}, package="whole_package"):
+    with defer_imports({"whole_package.heavy": {}}, package="whole_package"):
         importlib.import_module("whole_package.light")
     package = importlib.import_module("whole_package")
     assert package.heavy.number == 7
     sys.modules.pop("whole_package.heavy")
     (plain := sys.modules["whole_package"]).__dict__.pop("heavy")
-    with deferred({"whole_package.heavy": {}}):
+    with defer_imports({"whole_package.heavy": {}}):
         pass
     assert plain.heavy.Heavy(4).value == 4
     assert isinstance(plain.heavy.Heavy(4), sys.modules["whole_package.heavy"].Heavy)
 
 
 def test_what_is_given_is_used_and_nothing_imported() -> None:
-    with deferred({"heavy_module": {"answer": lambda: "given"}}, package="whole_package"):
+    with defer_imports({"heavy_module": {"answer": lambda: "given"}}, package="whole_package"):
         assert importlib.import_module("whole_package.at_once").now == "given"
     assert ours() == {"whole_package.at_once"}
     assert importlib.import_module("heavy_module").answer() == 42
 
 
 def test_what_is_used_at_once_is_imported_at_once() -> None:
-    with deferred({"heavy_module": {}}, package="whole_package"):
+    with defer_imports({"heavy_module": {}}, package="whole_package"):
         assert importlib.import_module("whole_package.at_once").now == 42
     assert "heavy_module" in ours()
 
 
 def test_a_module_that_is_there_already_is_used_as_it_is() -> None:
     there = importlib.import_module("heavy_module")
-    with deferred({"heavy_module": {"answer": lambda: "given"}}, package="whole_package"):
+    with defer_imports({"heavy_module": {"answer": lambda: "given"}}, package="whole_package"):
         assert importlib.import_module("whole_package.at_once").now == 42
     assert sys.modules["heavy_module"] is there
 
 
 def test_nothing_stays_after_an_import_that_fails() -> None:
-    with pytest.raises(ModuleNotFoundError), deferred({"heavy_module": {}}, package="whole_package"):
+    with pytest.raises(ModuleNotFoundError), defer_imports({"heavy_module": {}}, package="whole_package"):
         importlib.import_module("whole_package.missing")
     assert ours() == set()
 
 
 def test_a_name_that_the_true_module_lacks_is_an_attribute_error() -> None:
-    with deferred({"heavy_module": {}}):
+    with defer_imports({"heavy_module": {}}):
         held = importlib.import_module("heavy_module")
     with pytest.raises(AttributeError, match="nothing_such"):
         held.nothing_such  # noqa: B018

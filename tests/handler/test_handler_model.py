@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from handler import _abi_build
-from handler.description import parse
-from handler.errors import InferenceError, OutOfTimeError, StartupError, refusal
-from handler.image import Limits
+from handler.description import parse_description
+from handler.errors import InferenceError, OutOfTimeError, StartupError, make_refusal
+from handler.image import RequestLimits
 from handler.model import DEFAULT_LIBRARY, Model, Models, open_models
 from handler.request import File, Request
-from handler.server import Call, Server
+from handler.server import Invocation, Server
 from tests.support import abi_library, hostile_pictures
 
 
@@ -33,7 +33,7 @@ def tensors(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def test_the_committed_module_is_what_the_header_gives() -> None:
     for module, header in _abi_build.HEADERS.items():
-        assert module.read_text() == _abi_build.generate(header)
+        assert module.read_text() == _abi_build.generate_module(header)
 
 
 def test_the_description_is_read(pictures: Model) -> None:
@@ -86,12 +86,14 @@ def test_threads_may_share_a_model(pictures: Model) -> None:
 def test_no_run_of_another_request_comes_between_those_of_one(tmp_path: Path) -> None:
     """A request of three items lets another one begin before its second item. The model counts its runs."""
     model = Model(str(abi_library.build(tmp_path, abi_library.counter_description())))
-    server = Server({"counter": model}, Limits())
+    server = Server({"counter": model}, RequestLimits())
     seen: dict[int, list[int]] = {}
 
     def ask(items: int, remaining_ms: Callable[[], int]) -> None:
-        call = Call("request", False, remaining_ms, lambda result: None, lambda error: refusal(error, "request"))
-        batches = server.infer(Request((), {"x": bytes(4 * items)}), call).batches
+        call = Invocation(
+            "request", False, remaining_ms, lambda result: None, lambda error: make_refusal(error, "request")
+        )
+        batches = server.run_inference(Request((), {"x": bytes(4 * items)}), call).batches
         seen[items] = [fetches[0][0] for fetches, _ in batches]
 
     other = threading.Thread(target=ask, args=(2, lambda: 15_000))
@@ -129,17 +131,17 @@ def test_models_beside_the_first_are_opened_when_they_are_asked_for(tmp_path: Pa
 def test_no_time_for_the_next_picture(tmp_path: Path) -> None:
     """What is done is the answer to who takes a part of it, and refused to others."""
     model = Model(str(abi_library.build(tmp_path, abi_library.picture_description())))
-    server, left = Server({"brightness": model}, Limits()), iter([15_000, 15_000, 15_000])
-    call = Call("r", False, lambda: next(left, 201), lambda result: None, lambda error: refusal(error, "r"))
+    server, left = Server({"brightness": model}, RequestLimits()), iter([15_000, 15_000, 15_000])
+    call = Invocation("r", False, lambda: next(left, 201), lambda result: None, lambda error: make_refusal(error, "r"))
     small, large = (File(hostile_pictures.png(size), "it") for size in ((8, 8), (2_000, 2_000)))
     request = Request((small, large), {}, "brightness", partial=True)
-    assert len(server.infer(request, call).batches) == 1
+    assert len(server.run_inference(request, call).batches) == 1
     left = iter([15_000, 15_000, 15_000])
     with pytest.raises(OutOfTimeError):
-        server.infer(request._replace(partial=False), call)
+        server.run_inference(request._replace(partial=False), call)
     left = iter([15_000])
     with pytest.raises(OutOfTimeError):
-        server.infer(request._replace(pictures=(large,)), call)
+        server.run_inference(request._replace(pictures=(large,)), call)
 
 
 def test_a_closed_model_says_so(tmp_path: Path) -> None:
@@ -211,4 +213,4 @@ def test_a_library_that_cannot_be_opened(tmp_path: Path, options: dict[str, int]
 )
 def test_a_description_of_another_kind(text: str) -> None:
     with pytest.raises(StartupError, match="same version"):
-        parse(text)
+        parse_description(text)

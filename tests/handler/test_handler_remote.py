@@ -21,18 +21,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handler import errors, remote, storage
-from handler.budget import Limits
-from handler.description import Description, parse
-from handler.protocols.predict import parse as parse_request
-from handler.remote import fetched, is_public
+from handler.budget import RequestLimits
+from handler.description import Description, parse_description
+from handler.protocols.predict import parse_event as parse_request
+from handler.remote import fetch_files, is_public
 from handler.request import File, Reference, Request
 from handler.sources import Sources
 from tests.support import abi_library, needs, s3
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
 FILE = b"not a picture, but nobody looks here"
-LIMITS = Limits(encoded=100_000)
-MODEL: Description = parse(json.dumps(abi_library.picture_description()))
+LIMITS = RequestLimits(encoded=100_000)
+MODEL: Description = parse_description(json.dumps(abi_library.picture_description()))
 LATER_MS = 15_000
 
 Answer = Callable[[ssl.SSLSocket], None]
@@ -51,14 +51,14 @@ class Host:
 
     @property
     def sources(self) -> Sources:
-        return Sources.configured({"COLDFORGE_URL_SOURCES": f"localhost:{self.port}, 127.0.0.0/8"})
+        return Sources.from_environment({"COLDFORGE_URL_SOURCES": f"localhost:{self.port}, 127.0.0.0/8"})
 
-    def get(self, limits: Limits = LIMITS, remaining_ms: int = LATER_MS) -> bytes:
+    def get(self, limits: RequestLimits = LIMITS, remaining_ms: int = LATER_MS) -> bytes:
         return got(self.url(), self.sources, limits, remaining_ms)
 
 
-def got(url: str, sources: Sources, limits: Limits = LIMITS, remaining_ms: int = LATER_MS) -> bytes:
-    request = fetched(Request((Reference("url", url, '"image"'),), {}), sources, limits, remaining_ms)
+def got(url: str, sources: Sources, limits: RequestLimits = LIMITS, remaining_ms: int = LATER_MS) -> bytes:
+    request = fetch_files(Request((Reference("url", url, '"image"'),), {}), sources, limits, remaining_ms)
     (picture,) = request.pictures
     assert isinstance(picture, File)
     return picture.data
@@ -79,7 +79,7 @@ def ok(data: bytes) -> Answer:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
-    remote._trust.cache_clear()
+    remote._make_ssl_context.cache_clear()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem")
     listener = socket.create_server(("127.0.0.1", 0))
@@ -105,7 +105,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     thread.start()
     yield served
     listener.close()
-    remote._trust.cache_clear()
+    remote._make_ssl_context.cache_clear()
 
 
 def test_a_picture_is_fetched_over_https(host: Host) -> None:
@@ -125,13 +125,13 @@ def test_several_keep_their_order_beside_those_that_are_here(host: Host) -> None
     images = [{"url": host.url(f"/{i}")} for i in range(5)]
     event = {"images": [*images[:2], base64.b64encode(FILE).decode(), *images[2:]]}
     request = parse_request(event, MODEL, LIMITS)
-    done = fetched(request, host.sources, LIMITS, LATER_MS)
+    done = fetch_files(request, host.sources, LIMITS, LATER_MS)
     assert [p.data for p in done.pictures if isinstance(p, File)] == [b"/0", b"/1", FILE, b"/2", b"/3", b"/4"]
 
 
 def test_a_server_with_another_certificate_is_not_believed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
-    remote._trust.cache_clear()
+    remote._make_ssl_context.cache_clear()
     with pytest.raises(errors.SourceUnavailableError, match=r'^"image" names a file that cannot be fetched$'):
         host.get()
     assert host.asked == []
@@ -160,7 +160,7 @@ def test_many_pictures_together_have_a_limit(host: Host) -> None:
     host.answer = ok(bytes(90_000))
     references = tuple(Reference("url", host.url(), f"image {i}") for i in range(6))
     with pytest.raises(errors.TooLargeError, match="together"):
-        fetched(Request(references, {}), host.sources, LIMITS, LATER_MS)
+        fetch_files(Request(references, {}), host.sources, LIMITS, LATER_MS)
 
 
 def drip(*head: bytes) -> Answer:
@@ -256,7 +256,7 @@ def test_half_a_picture_is_an_error(host: Host) -> None:
 
 def test_a_host_that_leads_inside_is_refused(host: Host) -> None:
     """Listed by name, but its address is this machine's own."""
-    listed = Sources.configured({"COLDFORGE_URL_SOURCES": f"localhost:{host.port}"})
+    listed = Sources.from_environment({"COLDFORGE_URL_SOURCES": f"localhost:{host.port}"})
     with pytest.raises(errors.SourceNotAllowedError):
         got(host.url(), listed)
     assert host.asked == []
@@ -312,7 +312,7 @@ def test_hosts_that_are_not_listed(url: str) -> None:
 
 
 def test_a_star_stands_for_subdomains_only() -> None:
-    sources = Sources.configured({"COLDFORGE_URL_SOURCES": "*.example.com,a.org:8443"})
+    sources = Sources.from_environment({"COLDFORGE_URL_SOURCES": "*.example.com,a.org:8443"})
     assert sources.allow_host("a.example.com", 443)
     assert sources.allow_host("a.b.example.com", 443)
     assert sources.allow_host("a.org", 8443)
@@ -323,7 +323,7 @@ def test_a_star_stands_for_subdomains_only() -> None:
 def test_without_being_told_nothing_is_fetched() -> None:
     for kind, address in (("s3", "s3://bucket/key"), ("url", "https://localhost/a")):
         with pytest.raises(errors.SourceNotAllowedError, match=r'"image" names .* may not read'):
-            fetched(Request((Reference(kind, address, '"image"'),), {}), Sources(), LIMITS, LATER_MS)
+            fetch_files(Request((Reference(kind, address, '"image"'),), {}), Sources(), LIMITS, LATER_MS)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_without_being_told_nothing_is_fetched() -> None:
 )
 def test_what_is_no_object(address: str) -> None:
     with pytest.raises(errors.WrongTypeError, match="s3://bucket/key"):
-        fetched(Request((Reference("s3", address, "it"),), {}), Sources(s3=("",)), LIMITS, LATER_MS)
+        fetch_files(Request((Reference("s3", address, "it"),), {}), Sources(s3=("",)), LIMITS, LATER_MS)
 
 
 @pytest.fixture
@@ -343,9 +343,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Bucket]:
         yield served
 
 
-def objects(*keys: str, limits: Limits = LIMITS) -> list[bytes]:
+def objects(*keys: str, limits: RequestLimits = LIMITS) -> list[bytes]:
     references = tuple(Reference("s3", f"s3://photos/{key}", f"image {key}") for key in keys)
-    pictures = fetched(Request(references, {}), Sources(s3=("photos/",)), limits, LATER_MS).pictures
+    pictures = fetch_files(Request(references, {}), Sources(s3=("photos/",)), limits, LATER_MS).pictures
     return [picture.data for picture in pictures if isinstance(picture, File)]
 
 
@@ -377,13 +377,13 @@ def test_too_large_an_object_is_not_read_to_the_end(bucket: s3.Bucket) -> None:
 
 @pytest.mark.parametrize("seconds", [0, 2.9, 3, 5.9, 6, 15, 20, 900])
 def test_a_silent_s3_does_not_use_up_the_call(bucket: s3.Bucket, seconds: float) -> None:
-    config = storage.s3(seconds).meta.config
+    config = storage.get_client(seconds).meta.config
     assert config.retries["total_max_attempts"] * config.read_timeout <= max(seconds, storage.ATTEMPTS)
     assert config.connect_timeout == config.read_timeout
 
 
 def test_objects_below_a_prefix() -> None:
-    sources = Sources.configured({"COLDFORGE_S3_SOURCES": " photos/in/ , other/ "})
+    sources = Sources.from_environment({"COLDFORGE_S3_SOURCES": " photos/in/ , other/ "})
     assert sources.allow_object("photos", "in/a.jpg")
     assert sources.allow_object("other", "x")
     for bucket, key in (("photos", "inside/a"), ("photos", "a"), ("photos2", "in/a"), ("other2", "x")):
@@ -406,7 +406,7 @@ def test_objects_below_a_prefix() -> None:
 )
 def test_wrong_settings_stop_the_start(name: str, value: str) -> None:
     with pytest.raises(errors.StartupError, match=name):
-        Sources.configured({name: value})
+        Sources.from_environment({name: value})
 
 
 @pytest.mark.parametrize(
@@ -431,4 +431,4 @@ def test_no_message_repeats_an_address(host: Host) -> None:
 def test_any_address_is_a_typed_error(address: str) -> None:
     for kind in ("s3", "url"):
         with pytest.raises(errors.HandlerError):
-            fetched(Request((Reference(kind, address, "it"),), {}), Sources(), LIMITS, LATER_MS)
+            fetch_files(Request((Reference(kind, address, "it"),), {}), Sources(), LIMITS, LATER_MS)

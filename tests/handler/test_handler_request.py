@@ -16,23 +16,23 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from handler import errors
-from handler.answer import predictions
-from handler.budget import Limits
-from handler.description import FORMATS, Description, Port, parse
-from handler.errors import refusal
+from handler.answer import make_predictions
+from handler.budget import RequestLimits
+from handler.description import FORMATS, Description, Port, parse_description
+from handler.errors import make_refusal
 from handler.inputs.image import KIND
-from handler.protocols.predict import parse as parse_request
-from handler.request import Request, feeds, items, parts
-from handler.server import Call, Server
-from handler.tensors import tensor
+from handler.protocols.predict import parse_event as parse_request
+from handler.request import Request, count_items, make_feeds, split_request
+from handler.server import Invocation, Server
+from handler.tensors import read_tensor
 from tests.support import abi_library
 
-LIMITS = Limits(images=5)
-TENSORS = parse(json.dumps(abi_library.tensor_description()))
+LIMITS = RequestLimits(images=5)
+TENSORS = parse_description(json.dumps(abi_library.tensor_description()))
 
 
 def model(**options: Any) -> Description:
-    return parse(json.dumps(abi_library.picture_description(width=1, height=1, **options)))
+    return parse_description(json.dumps(abi_library.picture_description(width=1, height=1, **options)))
 
 
 def dot(level: int) -> str:
@@ -43,15 +43,17 @@ def dot(level: int) -> str:
 
 def filled(part: Request, description: Description) -> Request:
     model: Any = SimpleNamespace(description=description)
-    call = Call("request-1", False, lambda: 60_000, lambda result: None, lambda error: refusal(error, "request-1"))
-    return KIND.fill(part, Server({description.name: model}, LIMITS), call)
+    call = Invocation(
+        "request-1", False, lambda: 60_000, lambda result: None, lambda error: make_refusal(error, "request-1")
+    )
+    return KIND.fill_inputs(part, Server({description.name: model}, LIMITS), call)
 
 
 def runs_of(event: object, description: Description) -> list[tuple[list[bytes], int]]:
     request = parse_request(event, description, LIMITS)
     return [
-        (feeds(filled(part, description).inputs, description), items(part, description))
-        for part in parts(request, description)
+        (make_feeds(filled(part, description).inputs, description), count_items(part, description))
+        for part in split_request(request, description)
     ]
 
 
@@ -101,7 +103,7 @@ def test_a_model_without_pictures() -> None:
         parse_request({"image": dot(1)}, TENSORS, LIMITS)
 
 
-ECHO = parse(json.dumps(abi_library.echo_description(batch=2)))
+ECHO = parse_description(json.dumps(abi_library.echo_description(batch=2)))
 """Feeds [2, 2] of every dtype, and the same fetches: everything begins with the batch."""
 
 
@@ -167,7 +169,7 @@ def test_more_items_than_are_taken() -> None:
 )
 def test_wrong_tensors(value: object, dtype: str, error: type[Exception]) -> None:
     with pytest.raises(error, match='"x"'):
-        tensor(value, Port("x", dtype, (2, 2), 0))
+        read_tensor(value, Port("x", dtype, (2, 2), 0))
 
 
 @pytest.mark.parametrize(
@@ -175,19 +177,23 @@ def test_wrong_tensors(value: object, dtype: str, error: type[Exception]) -> Non
 )
 def test_every_dtype_nested_or_flat(dtype: str) -> None:
     port = Port("x", dtype, (2, 2), 0)
-    assert tensor([[0, 1], [1, 0]], port) == tensor([0, 1, 1, 0], port) == struct.pack(f"4{port.format}", 0, 1, 1, 0)
+    assert (
+        read_tensor([[0, 1], [1, 0]], port)
+        == read_tensor([0, 1, 1, 0], port)
+        == struct.pack(f"4{port.format}", 0, 1, 1, 0)
+    )
 
 
 def test_whole_numbers_with_a_point() -> None:
-    assert tensor([1.0, 2, -0.0], Port("x", "int8", (3,), 3)) == b"\1\2\0"
-    assert tensor([1.0, False], Port("x", "bool", (2,), 2)) == b"\1\0"
+    assert read_tensor([1.0, 2, -0.0], Port("x", "int8", (3,), 3)) == b"\1\2\0"
+    assert read_tensor([1.0, False], Port("x", "bool", (2,), 2)) == b"\1\0"
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "float64"])
 def test_raw_bytes_are_the_same_as_numbers(dtype: str) -> None:
     numbers = struct.pack(f"<4{FORMATS[dtype]}", 0, 1, 1, 0)
     port = Port("x", dtype, (2, 2), len(numbers))
-    assert tensor({"b64": base64.b64encode(numbers).decode()}, port) == tensor([0, 1, 1, 0], port) == numbers
+    assert read_tensor({"b64": base64.b64encode(numbers).decode()}, port) == read_tensor([0, 1, 1, 0], port) == numbers
 
 
 @pytest.mark.parametrize(
@@ -205,11 +211,11 @@ def test_raw_bytes_are_the_same_as_numbers(dtype: str) -> None:
 )
 def test_wrong_raw_bytes(value: object, dtype: str, error: type[Exception]) -> None:
     with pytest.raises(error, match='"x"'):
-        tensor(value, Port("x", dtype, (2, 2), 4))
+        read_tensor(value, Port("x", dtype, (2, 2), 4))
 
 
 def test_a_scalar_tensor() -> None:
-    assert tensor(3, Port("x", "int32", (), 4)) == struct.pack("i", 3)
+    assert read_tensor(3, Port("x", "int32", (), 4)) == struct.pack("i", 3)
 
 
 def described(
@@ -222,7 +228,7 @@ def described(
 ) -> Description:
     fetch = abi_library._port("y", dtype, *shape)
     output = {"name": "out", "fetch": "y", "kind": kind, "labels": labels or [], "top_k": top_k}
-    return parse(json.dumps(abi_library._describe("m", batch, [], [fetch], image=None, outputs=[output])))
+    return parse_description(json.dumps(abi_library._describe("m", batch, [], [fetch], image=None, outputs=[output])))
 
 
 def floats(*values: float) -> memoryview:
@@ -231,7 +237,7 @@ def floats(*values: float) -> memoryview:
 
 def test_classes_come_best_first_and_equal_ones_in_order() -> None:
     description = described("classification", [1, 4], labels=["a", "b", "c", "d"], top_k=3)
-    (answer,) = predictions(description, [floats(0.25, 0.125, 0.25, 0.375)], 1)
+    (answer,) = make_predictions(description, [floats(0.25, 0.125, 0.25, 0.375)], 1)
     assert answer == {
         "out": [
             {"label": "d", "probability": 0.375},
@@ -242,17 +248,17 @@ def test_classes_come_best_first_and_equal_ones_in_order() -> None:
 
 
 def test_classes_without_labels_are_numbered() -> None:
-    (answer,) = predictions(described("classification", [1, 2]), [floats(0, 1)], 1)
+    (answer,) = make_predictions(described("classification", [1, 2]), [floats(0, 1)], 1)
     assert [c["label"] for c in answer["out"]] == ["1", "0"]
 
 
 def test_undefined_numbers_are_null_and_last() -> None:
-    (answer,) = predictions(described("classification", [1, 3]), [floats(float("nan"), -1, float("inf"))], 1)
+    (answer,) = make_predictions(described("classification", [1, 3]), [floats(float("nan"), -1, float("inf"))], 1)
     assert [c["probability"] for c in answer["out"]] == [-1, None, None]
 
 
 def test_items_of_a_batch_are_kept_apart_and_padding_is_dropped() -> None:
-    assert predictions(described("regression", [3, 2], batch=3), [floats(1, 2, 3, 4, 5, 6)], 2) == [
+    assert make_predictions(described("regression", [3, 2], batch=3), [floats(1, 2, 3, 4, 5, 6)], 2) == [
         {"out": [1, 2]},
         {"out": [3, 4]},
     ]
@@ -269,16 +275,16 @@ def test_items_of_a_batch_are_kept_apart_and_padding_is_dropped() -> None:
     ],
 )
 def test_raw_results_are_nested(shape: list[int], expected: Any) -> None:
-    assert predictions(described("raw", shape), [floats(1, 2, 3, 4)], 1) == [{"out": expected}]
+    assert make_predictions(described("raw", shape), [floats(1, 2, 3, 4)], 1) == [{"out": expected}]
 
 
 def test_a_scalar_result_is_a_number_and_an_empty_one_a_list() -> None:
-    assert predictions(described("raw", []), [floats(5)], 1) == [{"out": 5}]
-    assert predictions(described("raw", [1]), [floats(5)], 1) == [{"out": 5}]
-    assert predictions(described("raw", [1, 2, 0]), [floats()], 1) == [{"out": [[], []]}]
+    assert make_predictions(described("raw", []), [floats(5)], 1) == [{"out": 5}]
+    assert make_predictions(described("raw", [1]), [floats(5)], 1) == [{"out": 5}]
+    assert make_predictions(described("raw", [1, 2, 0]), [floats()], 1) == [{"out": [[], []]}]
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 def test_no_bit_of_a_float_is_lost(values: list[float]) -> None:
-    (answer,) = predictions(described("regression", [1, len(values)]), [floats(*values)], 1)
+    (answer,) = make_predictions(described("regression", [1, len(values)]), [floats(*values)], 1)
     assert array("f", json.loads(json.dumps(answer["out"]))).tobytes() == array("f", values).tobytes()

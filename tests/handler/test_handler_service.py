@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.deadline import CAUTION, RESERVE_MS, Deadline
-from handler.errors import OutOfTimeError, Refusal, refusal
+from handler.errors import OutOfTimeError, Refusal, make_refusal
 from handler.inputs import image
 from handler.model import Model
 from handler.protocols import predict
 from handler.request import File, Request
-from handler.server import Call, Result, Server
+from handler.server import Invocation, Result, Server
 from tests.conftest import ROOT
 from tests.support import abi_library, measured
 
@@ -36,7 +36,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(library: Path) -> Server:
     model = Model(str(library))
-    return Server({model.description.name: model}, Limits())
+    return Server({model.description.name: model}, RequestLimits())
 
 
 def dot(level: int) -> bytes:
@@ -66,12 +66,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def call(clock: Clock, refused: list[Exception] | None = None) -> Call:
+def call(clock: Clock, refused: list[Exception] | None = None) -> Invocation:
     def refuse(error: Exception) -> Refusal:
         (refused if refused is not None else []).append(error)
-        return refusal(error, "request-1")
+        return make_refusal(error, "request-1")
 
-    return Call("request-1", False, clock.remaining_ms, lambda result: None, refuse)
+    return Invocation("request-1", False, clock.remaining_ms, lambda result: None, refuse)
 
 
 def test_the_margin_grows_with_the_slowest_item(clock: Clock) -> None:
@@ -106,7 +106,7 @@ def slow(monkeypatch: pytest.MonkeyPatch, clock: Clock, milliseconds: float) -> 
 
 def infer(server: Server, clock: Clock, count: int, *, partial: bool) -> Result:
     pictures = tuple(File(dot(level), f"picture {level}") for level in range(20, 20 + count))
-    return server.infer(Request(pictures, {}, partial=partial), call(clock))
+    return server.run_inference(Request(pictures, {}, partial=partial), call(clock))
 
 
 def test_a_request_stops_between_batches_and_says_what_is_left(
@@ -132,7 +132,7 @@ def test_our_protocol_marks_what_is_left(server: Server, clock: Clock, monkeypat
     slow(monkeypatch, clock, 3_000)
     refused: list[Exception] = []
     images = [base64.b64encode(dot(level)).decode() for level in range(20, 27)]
-    answer = predict.answer({"images": images}, server, call(clock, refused))
+    answer = predict.answer_event({"images": images}, server, call(clock, refused))
     assert [p.get("level") for p in answer["predictions"]] == [[20.0], [21.0], [22.0], [23.0], None, None, None]
     assert [p["error"]["code"] for p in answer["predictions"][4:]] == ["out_of_time"] * 3
     assert len(refused) == 1
@@ -140,22 +140,22 @@ def test_our_protocol_marks_what_is_left(server: Server, clock: Clock, monkeypat
 
 def test_pictures_are_decoded_when_their_batch_comes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    decode, run = image.read, Model.run
-    monkeypatch.setattr(image, "read", lambda *a: (order.append("decode"), decode(*a))[1])
+    decode, run = image.read_image, Model.run
+    monkeypatch.setattr(image, "read_image", lambda *a: (order.append("decode"), decode(*a))[1])
     monkeypatch.setattr(Model, "run", lambda *a: (order.append("run"), run(*a))[1])
     infer(server, Clock(10_000), 3, partial=False)
     assert order == ["decode", "decode", "run", "decode", "run"]
 
 
 def test_a_queue_and_a_map_stop_in_time(server: Server, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    from handler.events import answer
+    from handler.events import answer_event
 
     slow(monkeypatch, clock, 3_000)
     event = EVENTS["sqs"] | {"Records": [EVENTS["sqs"]["Records"][0] | {"messageId": str(i)} for i in range(5)]}
-    failures = answer(event, server, call(clock))["batchItemFailures"]
+    failures = answer_event(event, server, call(clock))["batchItemFailures"]
     assert [failure["itemIdentifier"] for failure in failures] == ["2", "3", "4"]
     clock.left = 10_000
-    results = answer({"Items": [EVENTS["direct"]] * 5}, server, call(clock))
+    results = answer_event({"Items": [EVENTS["direct"]] * 5}, server, call(clock))
     assert [r.get("error", {}).get("code") for r in results["results"]] == [None, None, *["out_of_time"] * 3]
     assert results["failed"] == 3
 

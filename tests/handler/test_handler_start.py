@@ -20,7 +20,7 @@ import pytest
 from aws_lambda_powertools.logging.formatter import RESERVED_FORMATTER_CUSTOM_KEYS, LambdaPowertoolsFormatter
 from PIL import Image
 
-from handler.powertools import _parameters
+from handler.powertools import _list_parameters
 from tests.conftest import ROOT
 from tests.support import abi_library, measured
 
@@ -238,14 +238,14 @@ print(json.dumps(["predictions" in answer, "aws_lambda_powertools.tracing" in sy
 
 
 def test_the_parameters_of_the_formatter_are_those_that_inspect_finds() -> None:
-    assert _parameters(LambdaPowertoolsFormatter).args == inspect.getfullargspec(LambdaPowertoolsFormatter).args
+    assert _list_parameters(LambdaPowertoolsFormatter).args == inspect.getfullargspec(LambdaPowertoolsFormatter).args
     assert inspect.getfullargspec(LambdaPowertoolsFormatter).args[1:] == RESERVED_FORMATTER_CUSTOM_KEYS
 
 
 def test_boto3_is_signed_where_it_is_used(library: Path) -> None:
     code = """
-from handler.powertools import sign
-sign()
+from handler.powertools import announce_powertools
+announce_powertools()
 import botocore
 print(json.dumps([one.__module__ for one in botocore._INITIALIZERS]))"""
     assert started(library, code) == ["aws_lambda_powertools.shared.user_agent"]

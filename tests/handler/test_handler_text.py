@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.errors import StartupError
 from handler.model import Model
 from handler.request import Request
@@ -20,7 +20,7 @@ from tests.support import abi_library, vocabulary
 from tests.support.http import Client
 from tests.support.vocabulary import ids
 
-LIMITS = Limits(characters=2_000, items=20)
+LIMITS = RequestLimits(characters=2_000, items=20)
 
 
 def client_of(folder: Path, truncate: bool = True, **options: Any) -> Client:
@@ -142,7 +142,7 @@ def test_any_texts_are_answered_one_by_one_as_together(client: Client, texts: li
 def test_tokens_are_counted(client: Client) -> None:
     server = client.server
     request = Request((), {}, texts=("good film", "bad"))
-    assert server.infer(request, client.call()).tokens == 4 + 3
+    assert server.run_inference(request, client.call()).tokens == 4 + 3
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.importers.strings.regex import translated
-from builder.importers.strings.string_ops import together
-from handler.answers.tokens import words as words_in
-from handler.budget import Limits
+from builder.importers.strings.regex import translate_pattern
+from builder.importers.strings.string_ops import join_recipes
+from handler.answers.tokens import find_words as words_in
+from handler.budget import RequestLimits
 from handler.description import Port
 from handler.errors import OutOfTimeError, OverBudgetError, StartupError, TextTooLongError, UnfitTextError
 from handler.text import traced
-from handler.text.arrays import MOST, Array, elementwise, pad, ragged_to_tensor, strided_slice, vector
-from handler.text.words import FILE, Words, open_words, read
+from handler.text.arrays import MOST, Array, apply_elementwise, make_vector, pad_array, ragged_to_tensor, strided_slice
+from handler.text.words import FILE, StringProgram, open_words, parse_program
 from tests.support.words import sized, tensors
 
 IDS = {"ids": Port("ids", "int64", (1, 3), 24)}
@@ -49,7 +49,7 @@ def recipe(
     return json.dumps({"kind": "words"}).encode() + b"\n" + json.dumps(found).encode()
 
 
-def look_up() -> Words:
+def look_up() -> StringProgram:
     """A vocabulary of two words in three strings."""
     table = {"strings": True, "keys": ["the", "\udcff"], "first": 7}
     default = {"shape": [], "numbers": [-1]}
@@ -57,7 +57,7 @@ def look_up() -> Words:
         {"op": "StringLower", "of": [0]},
         {"op": "LookupTableFindV2", "of": [2, 1], "table": 0},
     ]
-    return read(recipe(steps, 3, [default], [table], (1, 3)))
+    return parse_program(recipe(steps, 3, [default], [table], (1, 3)))
 
 
 def test_strings_become_the_bytes_of_a_feed() -> None:
@@ -65,13 +65,13 @@ def test_strings_become_the_bytes_of_a_feed() -> None:
     assert struct.unpack("<6q", found["ids"]) == (7, 8, -1, 7, -1, 7)
 
 
-def of_any_length(*, truncate: bool = False) -> Words:
+def of_any_length(*, truncate: bool = False) -> StringProgram:
     """The number of each character of a text, and 9 behind the last."""
     made = json.loads(recipe([{"op": "UnicodeDecode", "of": [0]}, {"op": "ExpandDims", "of": [3, 1]}], 4, [
         {"shape": [], "numbers": [0]}
     ], shape=()).partition(b"\n")[2])  # fmt: skip
     made["outputs"][0] |= {"pad": 9} | ({"truncate": True} if truncate else {})
-    return read(b'{"kind": "words"}\n' + json.dumps(made).encode())
+    return parse_program(b'{"kind": "words"}\n' + json.dumps(made).encode())
 
 
 SIZES = [{"ids": Port("ids", "int32", (2, length), 8 * length)} for length in (2, 3, 5)]
@@ -103,7 +103,7 @@ def replaced(pattern: str, *rewrite: str | int, everywhere: bool = True) -> dict
     }  # fmt: skip
 
 
-wide = translated("(?:[a-z]{500}){200}!")
+wide = translate_pattern("(?:[a-z]{500}){200}!")
 TRACED = (
     {"op": "StringLower"},
     {"op": "StringLower", "encoding": "utf-8"},
@@ -120,11 +120,11 @@ LETTERS = st.sampled_from("aA. ,'\t\nßİΣ\u0130\u00a0\0日é😀")
 @given(st.text(LETTERS, max_size=40), st.lists(st.sampled_from(TRACED), max_size=4))
 def test_each_word_comes_from_somewhere(text: str, steps: list[dict[str, Any]]) -> None:
     """The steps with places make as many characters and words as those without, from left to right."""
-    made = read(recipe([step | {"of": [at]} for at, step in enumerate(steps)], len(steps)))
-    (final,) = made.arrays([[text.encode()]])["ids"].values
+    made = parse_program(recipe([step | {"of": [at]} for at, step in enumerate(steps)], len(steps)))
+    (final,) = made.compute_arrays([[text.encode()]])["ids"].values
     for split, count in (("UnicodeDecode", len(final.decode())), ("StringSplitV2", len(final.split()))):
-        tokens = traced.read({"source": "text", "feed": "ids", "steps": steps, "split": split})
-        places = tokens.places(text, 1000)
+        tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": split})
+        places = tokens.find_places(text, 1000)
         assert len(places) == count
         assert all(0 <= place.start < place.end <= len(text) for place in places)
         assert all(a.start <= b.start and a.end <= b.end for a, b in pairwise(places))
@@ -132,19 +132,19 @@ def test_each_word_comes_from_somewhere(text: str, steps: list[dict[str, Any]]) 
 
 def test_words_as_they_stand_in_the_text() -> None:
     steps = [TRACED[1], replaced("[^a-zä ]")]
-    tokens = traced.read({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
+    tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
     text = "  (Ä), İa don't\tstop  — X."
-    (found,) = tokens.located([text.encode()], 3, Limits(), lambda: 1.0)
+    (found,) = tokens.locate_words([text.encode()], 3, RequestLimits(), lambda: 1.0)
     assert [text[place.start : place.end] for place in found.places] == ["Ä", "İa", "don't\tstop"]
     assert [text[word.start : word.end] for word in words_in(found)] == ["Ä", "İa", "don't\tstop"]
 
 
 def test_places_have_limits() -> None:
-    tokens = traced.read({"source": "text", "feed": "ids", "steps": [], "split": "StringSplitV2"})
+    tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": [], "split": "StringSplitV2"})
     with pytest.raises(OutOfTimeError):
-        tokens.located([b"a"], 3, Limits(), lambda: 0.0)
+        tokens.locate_words([b"a"], 3, RequestLimits(), lambda: 0.0)
     with pytest.raises(OverBudgetError):
-        tokens.located([b"a " * 100_000], 10**6, Limits(memory=2**20), lambda: 1.0)
+        tokens.locate_words([b"a " * 100_000], 10**6, RequestLimits(memory=2**20), lambda: 1.0)
 
 
 def test_a_file_beside_the_library(tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_a_file_beside_the_library(tmp_path: Path) -> None:
 
 def test_a_file_of_several_signatures(tmp_path: Path) -> None:
     other = recipe([{"op": "StringLength", "of": [0]}], 1)
-    (tmp_path / FILE).write_bytes(together({"serving_default": recipe([], 0), "lengths": other}))
+    (tmp_path / FILE).write_bytes(join_recipes({"serving_default": recipe([], 0), "lengths": other}))
     found = open_words(str(tmp_path / "libmodel.so"))
     assert [*found] == ["serving_default", "lengths"]
-    assert found["lengths"].arrays([[b"three"]])["ids"].values == [5]
+    assert found["lengths"].compute_arrays([[b"three"]])["ids"].values == [5]
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_no_file() -> None:
         open_words("/nowhere/libmodel.so")
 
 
-def to_numbers(whole: bool) -> Words:
-    return read(recipe([{"op": "StringToNumber", "of": [0], "bits": 32, "whole": whole}], 1, shape=(1, 3)))
+def to_numbers(whole: bool) -> StringProgram:
+    return parse_program(recipe([{"op": "StringToNumber", "of": [0], "bits": 32, "whole": whole}], 1, shape=(1, 3)))
 
 
 NO_NUMBERS = (b"", b"seven", b"1.5", b"1e3", b"2147483648", "٣".encode(), b"1" * 5000, b"0x10", b"1_0")
@@ -215,7 +215,7 @@ def test_a_text_that_is_too_long() -> None:
 def test_a_pattern_whose_time_grows_with_the_square() -> None:
     step = replaced("<[^>]+>", "") | {"of": [0], "cost": 3, "slope": 2}
     length = {"op": "StringLength", "of": [1]}
-    words = read(recipe([step, length], 2))
+    words = parse_program(recipe([step, length], 2))
     one = {"ids": Port("ids", "int64", (1,), 8)}
     assert struct.unpack("<q", tensors(words, {"text": [b"<" * 20_000]}, one)["ids"]) == (20_000,)
     with pytest.raises(TextTooLongError):
@@ -229,11 +229,11 @@ def test_time_that_is_over() -> None:
 
 def test_time_that_is_over_between_two_steps() -> None:
     steps = [{"op": "StringUpper"}] * 5
-    words = read(recipe([step | {"of": [at]} for at, step in enumerate(steps)], 5))
-    tokens = traced.read({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
+    words = parse_program(recipe([step | {"of": [at]} for at, step in enumerate(steps)], 5))
+    tokens = traced.parse_finder({"source": "text", "feed": "ids", "steps": steps, "split": "StringSplitV2"})
     for run in (
-        lambda clock: words.arrays([[b"a"]], seconds_left=clock),
-        lambda clock: tokens.places("a", 3, seconds_left=clock),
+        lambda clock: words.compute_arrays([[b"a"]], seconds_left=clock),
+        lambda clock: tokens.find_places("a", 3, seconds_left=clock),
     ):
         left = iter([1.0] * 4 + [0.0])
         with pytest.raises(OutOfTimeError):
@@ -301,12 +301,12 @@ GROWING: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("case", GROWING)
 def test_steps_that_make_too_much_of_a_text_are_stopped(case: str) -> None:
     steps, constants = GROWING[case]
-    words = read(recipe(steps, 0, constants))
-    limits = Limits(memory=50_000_000)
+    words = parse_program(recipe(steps, 0, constants))
+    limits = RequestLimits(memory=50_000_000)
     tracemalloc.start()
     try:
         with pytest.raises(UnfitTextError if case in ("squares", "a product") else (OverBudgetError, TextTooLongError)):
-            words.arrays([[LONG]], limits)
+            words.compute_arrays([[LONG]], limits)
         assert tracemalloc.get_traced_memory()[1] < 2 * limits.memory
     finally:
         tracemalloc.stop()
@@ -315,33 +315,37 @@ def test_steps_that_make_too_much_of_a_text_are_stopped(case: str) -> None:
 def test_other_numbers_than_the_feed_holds() -> None:
     step = {"op": "UnicodeDecode", "of": [0]}
     with pytest.raises(TextTooLongError, match="becomes 4 numbers; the model takes 3"):
-        tensors(read(recipe([step], 2)), {"text": [b"abcd"]}, IDS)
+        tensors(parse_program(recipe([step], 2)), {"text": [b"abcd"]}, IDS)
 
 
 def test_what_is_not_there_is_an_unfit_text() -> None:
     steps = [{"op": "Substr", "of": [0, 1, 2]}]
     constants = [{"shape": [], "numbers": [5]}, {"shape": [], "numbers": [1]}]
     with pytest.raises(UnfitTextError):
-        tensors(read(recipe(steps, 3, constants)), {"text": [b"abc"]}, IDS)
+        tensors(parse_program(recipe(steps, 3, constants)), {"text": [b"abc"]}, IDS)
 
 
 def test_an_array_that_is_too_large_is_never_made() -> None:
     wide = Array((1, MOST), [0] * MOST)
     with pytest.raises(TextTooLongError):
-        elementwise(int, wide, Array((2, 1), [1, 2]))
+        apply_elementwise(int, wide, Array((2, 1), [1, 2]))
     with pytest.raises(TextTooLongError):
         ragged_to_tensor(
-            vector([-1, MOST]), vector([1]), Array((), [0]), vector([0, 1, 1]), row_partition_types=["ROW_SPLITS"]
+            make_vector([-1, MOST]),
+            make_vector([1]),
+            Array((), [0]),
+            make_vector([0, 1, 1]),
+            row_partition_types=["ROW_SPLITS"],
         )
     with pytest.raises(TextTooLongError):
-        pad(vector([1]), vector([0, MOST]))
+        pad_array(make_vector([1]), make_vector([0, MOST]))
 
 
 def test_a_slice_of_every_kind() -> None:
     x = Array((2, 3), [1, 2, 3, 4, 5, 6])
 
     def cut(begin: list[int], end: list[int], strides: list[int], **masks: int) -> Array:
-        return strided_slice(x, vector(begin), vector(end), vector(strides), **masks)
+        return strided_slice(x, make_vector(begin), make_vector(end), make_vector(strides), **masks)
 
     assert cut([0, 2], [0, -4], [1, -1], begin_mask=1, end_mask=3) == Array((2, 3), [3, 2, 1, 6, 5, 4])
     assert cut([0, 1], [0, 2], [1, 1], ellipsis_mask=1, shrink_axis_mask=2) == Array((2,), [2, 5])

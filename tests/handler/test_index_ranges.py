@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.support.http import Client
@@ -27,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def client(library: str) -> Client:
-    return Client(Server({"rows": Model(library)}, Limits()))
+    return Client(Server({"rows": Model(library)}, RequestLimits()))
 
 
 def arrays(dtype: str = "int32", item: int = 0, column: int = 0) -> dict[str, np.ndarray]:
@@ -101,6 +101,6 @@ def test_an_input_that_is_filled_up(library: str) -> None:
     model.description = model.description._replace(pad={"int16": 0.0})
     lists = {name: array.tolist() for name, array in arrays("int16", 3).items()}
     lists["int16"] = [row[:2] for row in lists["int16"]]
-    status, answer = Client(Server({"rows": model}, Limits())).post("/predict", {"inputs": lists})
+    status, answer = Client(Server({"rows": model}, RequestLimits())).post("/predict", {"inputs": lists})
     assert status == 422
     assert '"int16": element [3, 0] ' in answer["error"]["message"]

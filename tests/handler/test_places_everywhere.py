@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from handler.answers.segmentation import UNSEEN
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from tests.support import abi_library
 from tests.support.everywhere import Answers, There, encoded, function, predictions
 
@@ -29,7 +29,7 @@ TURNS = {1: None, 3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90, 8
 def there(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
     """A function that finds what is dark, in a part of the picture."""
     description = abi_library.finder_description(fit=request.param, crop=CROP)
-    with function(abi_library.build(tmp_path_factory.mktemp("finder"), description), Limits()) as started:
+    with function(abi_library.build(tmp_path_factory.mktemp("finder"), description), RequestLimits()) as started:
         yield started
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from handler.description import FORMATS
 from handler.http import HttpResponse
-from handler.protocols.open_inference import datatype
+from handler.protocols.open_inference import name_datatype
 from tests.support import abi_library
 from tests.support.http import Client
 
@@ -121,9 +121,9 @@ def test_every_dtype_both_ways(client: Client, dtype: str, items: int, data: st.
         raw = struct.pack(f"<{count}{code}", *values)
     others = [d for d in abi_library.DTYPES if d != dtype]
     head = {"shape": [items, 2]}
-    zeros = [{"name": f"in_{d}", "datatype": datatype(d), "data": [0] * count, **head} for d in others]
+    zeros = [{"name": f"in_{d}", "datatype": name_datatype(d), "data": [0] * count, **head} for d in others]
     out = {"name": f"out_{dtype}"}
-    mine = {"name": f"in_{dtype}", "datatype": datatype(dtype), **head}
+    mine = {"name": f"in_{dtype}", "datatype": name_datatype(dtype), **head}
     # JSON in, binary out
     body = {"inputs": [*zeros, mine | {"data": list(values)}], "outputs": [out | {"parameters": {"binary_data": True}}]}
     sent = json.dumps(body).encode()
@@ -131,7 +131,7 @@ def test_every_dtype_both_ways(client: Client, dtype: str, items: int, data: st.
     answer, blob = split(response)
     assert blob == raw
     assert answer["outputs"] == [
-        {"name": out["name"], "datatype": datatype(dtype), "shape": [items, 2],
+        {"name": out["name"], "datatype": name_datatype(dtype), "shape": [items, 2],
          "parameters": {"binary_data_size": len(raw)}}
     ]  # fmt: skip
     # binary in, JSON out
@@ -306,7 +306,9 @@ def test_bytes_that_end_inside_an_element(client: Client) -> None:
 
 
 def test_a_bool_is_0_or_1(client: Client) -> None:
-    inputs = [{"name": f"in_{d}", "shape": [1, 2], "datatype": datatype(d), "data": [0, 1]} for d in abi_library.DTYPES]
+    inputs = [
+        {"name": f"in_{d}", "shape": [1, 2], "datatype": name_datatype(d), "data": [0, 1]} for d in abi_library.DTYPES
+    ]
     del inputs[0]["data"]
     inputs[0]["parameters"] = {"binary_data_size": 2}
     head = json.dumps({"inputs": inputs}).encode()
@@ -320,7 +322,12 @@ def test_a_bool_is_0_or_1(client: Client) -> None:
 def test_inputs_of_different_numbers_of_items(client: Client) -> None:
     items = {"bool": 2}
     inputs = [
-        {"name": f"in_{d}", "shape": [items.get(d, 1), 2], "datatype": datatype(d), "data": [0, 1] * items.get(d, 1)}
+        {
+            "name": f"in_{d}",
+            "shape": [items.get(d, 1), 2],
+            "datatype": name_datatype(d),
+            "data": [0, 1] * items.get(d, 1),
+        }
         for d in abi_library.DTYPES
     ]
     status, answer = client.post("/v2/models/echo/infer", {"inputs": inputs})

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.support import abi_library, vocabulary
@@ -24,7 +24,7 @@ from tests.support.vocabulary import ids
 PATH = "/v1/embeddings"
 
 
-def embedder(folder: Path, limits: Limits = Limits(characters=2_000, items=20)) -> Client:  # noqa: B008
+def embedder(folder: Path, limits: RequestLimits = RequestLimits(characters=2_000, items=20)) -> Client:  # noqa: B008
     """The model whose embedding of a text are the ids of its tokens; and one that takes no text."""
     description = abi_library.text_description()
     description["outputs"] = [
@@ -123,7 +123,7 @@ def test_the_functions_own_failure_is_the_servers(client: Client, monkeypatch: p
     def fail(*arguments: object) -> None:
         raise RuntimeError("inside")
 
-    monkeypatch.setattr(Server, "infer", fail)
+    monkeypatch.setattr(Server, "run_inference", fail)
     status, answer = client.post(PATH, {"input": "a"})
     assert (status, answer["error"]["type"], answer["error"]["code"]) == (500, "server_error", "internal")
     assert "inside" not in answer["error"]["message"]
@@ -135,7 +135,7 @@ def test_the_functions_own_failure_is_the_servers(client: Client, monkeypatch: p
 def words(tmp_path_factory: pytest.TempPathFactory) -> Client:
     """A model without a tokenizer: its embedding of a text is the number of its bytes."""
     library = vocabulary.write_counter(tmp_path_factory.mktemp("words"))
-    return Client(Server({"sized": Model(str(library))}, Limits(characters=2_000, items=20)))
+    return Client(Server({"sized": Model(str(library))}, RequestLimits(characters=2_000, items=20)))
 
 
 def test_a_model_that_takes_words_embeds_them(words: Client) -> None:

@@ -12,13 +12,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from PIL import Image
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.support import abi_library, vocabulary
 from tests.support.http import Client
 
-LIMITS = Limits(images=3, items=5)
+LIMITS = RequestLimits(images=3, items=5)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_strings_are_answered_as_the_description_says(words: Client, name: str, 
 @pytest.mark.parametrize(("path", "file"), [("/openapi.json", "openapi.json"), ("/docs", "docs.html")])
 def test_a_bundle_of_an_older_build_lacks_the_description_alone(path: str, file: str, tmp_path: Path) -> None:
     client = Client.of(tmp_path, abi_library.echo_description(batch=2))
-    (Path(client.server.model(None).folder) / file).unlink()
+    (Path(client.server.find_model(None).folder) / file).unlink()
     answer = client.send("GET", path)
     assert (answer.status, json.loads(answer.body)["error"]["code"]) == (404, "not_described")
     assert client.send("GET", "/health").status == 200

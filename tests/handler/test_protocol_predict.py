@@ -18,9 +18,9 @@ from PIL import Image
 from urllib3 import encode_multipart_formdata
 from urllib3.fields import RequestField
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.errors import HandlerError, WrongFieldError, WrongTypeError
-from handler.protocols.multipart import parts
+from handler.protocols.multipart import parse_form
 from tests.conftest import ROOT
 from tests.support import abi_library
 from tests.support.http import Client
@@ -30,7 +30,7 @@ from tests.support.http import Client
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     folder = tmp_path_factory.mktemp("predict")
     pictures, tensors = abi_library.picture_description(batch=2), abi_library.tensor_description()
-    return Client.of(folder, pictures, tensors, limits=Limits(images=4))
+    return Client.of(folder, pictures, tensors, limits=RequestLimits(images=4))
 
 
 def flat(level: int, form: str = "PNG") -> bytes:
@@ -268,7 +268,7 @@ def test_forms_are_read_as_they_were_written(fields: list[tuple[str, str | None,
         field.make_multipart()
         made.append(field)
     body, _ = encode_multipart_formdata(made, BOUNDARY)
-    found = parts(f'multipart/form-data; boundary="{BOUNDARY}"', body)
+    found = parse_form(f'multipart/form-data; boundary="{BOUNDARY}"', body)
     assert [part.data for part in found] == [data for _, _, data in fields]
     assert [part.name for part in found] == [name.replace('"', "%22") for name, _, _ in fields]
 
@@ -279,18 +279,22 @@ def test_a_form_of_anything_is_a_form_or_refused(noise: bytes, boundary: str) ->
     head = b'--b\r\nContent-Disposition: form-data; name="'
     for body in (noise, b"--b" + noise, b"--b\r\n" + noise + b"\r\n--b--", head + noise):
         with suppress(WrongTypeError, WrongFieldError):
-            assert all(type(part.data) is bytes for part in parts(f"multipart/form-data; boundary={boundary}", body))
+            assert all(
+                type(part.data) is bytes for part in parse_form(f"multipart/form-data; boundary={boundary}", body)
+            )
 
 
 def test_preamble_epilogue_and_padding() -> None:
     head = b"--b \t\r\nX: y\r\ncontent-disposition: form-data; filename=a; name=x\r\n\r\n"
-    (part,) = parts("multipart/form-data; boundary=b", b"hello\r\n" + head + b"1\r\n--b--\r\nbye\r\n--b")
+    (part,) = parse_form("multipart/form-data; boundary=b", b"hello\r\n" + head + b"1\r\n--b--\r\nbye\r\n--b")
     assert (part.name, part.data) == ("x", b"1")
 
 
 def test_a_form_of_too_many_parts() -> None:
     with pytest.raises(HandlerError, match="more than 256"):
-        parts("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n' * 300)
+        parse_form(
+            "multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n' * 300
+        )
 
 
 def test_a_protocol_is_imported_with_its_first_request() -> None:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.importers.strings.example_protos import proto_of
+from builder.importers.strings.example_protos import encode_proto
 from handler.description import Port
 from handler.errors import UnfitInputError
 from handler.protocols.open_inference import LENGTH
-from handler.tensors import require_finite, tensor
+from handler.tensors import read_tensor, require_finite
 from tests.support import abi_library
 from tests.support.http import Client
 
@@ -87,7 +87,7 @@ def test_an_input_that_takes_them_gets_them_and_its_neighbour_does_not(client: C
 
 def test_examples_are_refused_by_the_features_name(tmp_path_factory: pytest.TempPathFactory) -> None:
     closed, opened = abi_library.example_description(), abi_library.example_description() | {"nan": ["level"]}
-    data = [base64.b64encode(proto_of([("level", "float32", level)])).decode() for level in ([1, 2], [3, math.nan])]
+    data = [base64.b64encode(encode_proto([("level", "float32", level)])).decode() for level in ([1, 2], [3, math.nan])]
     status, answer = Client.of(tmp_path_factory.mktemp("no"), closed).post("/predict", {"examples": data})
     assert (status, answer["error"]["code"]) == (422, "unfit_input")
     assert '"examples"[1]: the feature "level": element 1 ' in answer["error"]["message"]
@@ -104,7 +104,7 @@ def test_every_number_that_is_not_finite_is_seen_and_no_other(dtype: str, data: 
     raw = struct.pack(f"<{len(numbers)}{port.format}", *numbers)
     first = next((number for number, value in enumerate(numbers) if not math.isfinite(value)), None)
     if first is None:
-        assert require_finite(raw, port, "x") == tensor(list(numbers), port) == raw
+        assert require_finite(raw, port, "x") == read_tensor(list(numbers), port) == raw
     else:
         with pytest.raises(UnfitInputError, match=f"x: element {first} "):
             require_finite(raw, port, "x")

@@ -17,32 +17,32 @@ from builder.base.progress import Progress
 from builder.base.project import Project
 from builder.base.targets import TARGETS, host_target
 from builder.cli import main
-from builder.compiler.lower import Lowered, Options, cascade, lower
-from builder.compiler.lower.compress import Rules
-from builder.compiler.lower.decisions import decisions
+from builder.compiler.lower import LoweredProgram, LoweringOptions, cascade, lower_graph
+from builder.compiler.lower.compress import WeightRules
+from builder.compiler.lower.decisions import list_decisions
 from builder.compiler.lower.packing import INTEGER
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.pool_step import PoolStep
 from builder.compiler.xla.tfcompile import CompiledGraph
-from builder.config import load
+from builder.config import read_spec
 from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
-from builder.pipeline.choose_weights import choose
-from builder.pipeline.measuring_inputs import golden_inputs
-from builder.pipeline.resolve_options import settle
-from builder.pipeline.resolve_strings import completed
+from builder.pipeline.choose_weights import choose_weight_type
+from builder.pipeline.measuring_inputs import load_golden_inputs
+from builder.pipeline.resolve_options import resolve_spec
+from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.verify.compare_answers import verify
+from builder.verify.compare_answers import verify_library
 from builder.verify.library.opened_model import OpenedModel
 from builder.verify.quantise import rounded_weights
 from builder.verify.quantise.answer_accuracy import run_once
-from builder.verify.quantise.calibrate import measure
-from builder.verify.quantise.choice import Choice, Ratio, Timing, Tried
+from builder.verify.quantise.calibrate import measure_ranges
+from builder.verify.quantise.choice import PrecisionChoice, Ratio, Timing, TriedPrecision
 from builder.verify.quantise.number_types import SMALLEST_FIRST
-from builder.verify.quantise.observe import build as build_observed
-from builder.verify.quantise.observe import input_of, picture, watch
+from builder.verify.quantise.observe import build_observable as build_observed
+from builder.verify.quantise.observe import observe_steps, view_image, view_input
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.integration.test_batches import convolutions
@@ -120,9 +120,9 @@ class Built:
     """A library of integer sums, of a graph of the zoo; and one that can be observed, with floats between layers."""
 
     graph: FrozenGraph
-    lowered: Lowered
+    lowered: LoweredProgram
     library: Path
-    floats: Lowered
+    floats: LoweredProgram
     observed: Path
     verification: Verification
 
@@ -145,37 +145,37 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
 
 
 def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
-    spec, rules = spec_of(case.name, case.absolute, case.relative), Rules("int8")
+    spec, rules = spec_of(case.name, case.absolute, case.relative), WeightRules("int8")
     compiled, metadata = CompiledGraph(graph.folder, TARGET, "", "", 0.0), graph.folder / "graph_metadata.o"
-    floats = lower(metadata, graph, CACHE, options=Options(weights=rules, whole=True))
-    steps = {n: s for n, s in enumerate(walk(floats.program.steps)) if isinstance(s, LayerStep)}
+    floats = lower_graph(metadata, graph, CACHE, options=LoweringOptions(weights=rules, whole=True))
+    steps = {n: s for n, s in enumerate(walk_steps(floats.program.steps)) if isinstance(s, LayerStep)}
     steps = {n: s for n, s in steps.items() if s.weight_type == "int8" and s.geometry.groups == 1}
     (folder / "floats").mkdir()
     (folder / "bytes").mkdir()
     library = build_observed(floats.program, spec, compiled, folder / "floats", CACHE)
-    quantisations, kept = measure(library, floats, graph, golden_inputs(spec, graph), steps)
+    quantisations, kept = measure_ranges(library, floats, graph, load_golden_inputs(spec, graph), steps)
     assert not kept
     assert quantisations.keys() == {step.layer for step in steps.values()}
-    options = Options(weights=rules, quantisations=quantisations)
+    options = LoweringOptions(weights=rules, quantisations=quantisations)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cascade, "CALL_NS", 0.0)  # as many layers in cascades as can be
-        lowered = lower(metadata, graph, CACHE, options=options)
+        lowered = lower_graph(metadata, graph, CACHE, options=options)
     library = build_observed(lowered.program, spec, compiled, folder / "bytes", CACHE)
-    between = lower(metadata, graph, CACHE, options=replace(options, whole=True))
+    between = lower_graph(metadata, graph, CACHE, options=replace(options, whole=True))
     (folder / "between").mkdir()
     observed = build_observed(between.program, spec, compiled, folder / "between", CACHE)
     same = folder / "bytes"
-    rounded_weights.save(same / "restored.npz", lowered.restored, lowered.rounded)
-    rounded_weights.make(graph, same / "restored.npz", same)
-    rounding = rounded_weights.load(same, {"int8"})
+    rounded_weights.save_rounded(same / "restored.npz", lowered.restored, lowered.rounded)
+    rounded_weights.make_rounded_answers(graph, same / "restored.npz", same)
+    rounding = rounded_weights.load_rounding(same, {"int8"})
     assert rounding.golden is not None
-    return Built(graph, lowered, library, between, observed, verify(library, graph, spec, rounding=rounding))
+    return Built(graph, lowered, library, between, observed, verify_library(library, graph, spec, rounding=rounding))
 
 
 def output_of(step: LayerStep, arena: np.ndarray) -> np.ndarray:
     """What ``step`` wrote: [batch, height, width, channels]."""
     assert step.output is not None
-    return picture(step.output, step.geometry.out_shape, arena)
+    return view_image(step.output, step.geometry.out_shape, arena)
 
 
 NAMES = ("dense_wide", "mlp_batch_64", "wide_resnet", "wired", "pooled", "inverted")
@@ -186,7 +186,7 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
     """In the program itself: what each layer wrote is NumPy's answer to the bytes of what it read."""
     made = built(name)
     program, graph = made.floats.program, made.graph
-    steps = walk(program.steps)
+    steps = walk_steps(program.steps)
     wanted = {n: s for n, s in enumerate(steps) if isinstance(s, LayerStep) and s.algorithm in INTEGER}
     assert wanted
     expected: dict[int, np.ndarray] = {}
@@ -200,10 +200,10 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
         if (step := wanted.get(number)) is not None:
             view = step.epilogue.residual
             shape = step.geometry.out_shape
-            residual = None if view is None else picture(view, shape, arena)
-            expected[number] = integer.layer(step, program, input_of(step, arena), residual)
+            residual = None if view is None else view_image(view, shape, arena)
+            expected[number] = integer.layer(step, program, view_input(step, arena), residual)
 
-    watch(made.observed, program, graph, golden_inputs(spec_of(name), graph).runs, look)
+    observe_steps(made.observed, program, graph, load_golden_inputs(spec_of(name), graph).runs, look)
     assert expected.keys() == wanted.keys()
     # A byte that is off by one is off by a part in 255 * 127 of one product. Where no bytes are multiplied, Winograd's
     # sums are off by the rounding of its transforms.
@@ -212,7 +212,7 @@ def test_every_layer_sums_the_whole_numbers_of_its_bytes(name: str, built: Calla
 
 
 def test_a_maximum_of_bytes_where_nothing_else_is_wanted_of_it(built: Callable[[str], Built]) -> None:
-    pools = [step for step in walk(built("pooled").lowered.program.steps) if isinstance(step, PoolStep)]
+    pools = [step for step in walk_steps(built("pooled").lowered.program.steps) if isinstance(step, PoolStep)]
     assert [step.rounded is not None for step in pools] == [True, False]
 
 
@@ -220,10 +220,10 @@ def test_a_maximum_of_bytes_where_nothing_else_is_wanted_of_it(built: Callable[[
 def test_bytes_between_layers_change_no_bit(name: str, stored: int, built: Callable[[str], Built]) -> None:
     """``stored``: layers that store bytes for others."""
     made = built(name)
-    steps = [step for step in walk(made.lowered.program.steps) if isinstance(step, LayerStep)]
+    steps = [step for step in walk_steps(made.lowered.program.steps) if isinstance(step, LayerStep)]
     assert sum(step.rounded is not None for step in steps) == stored
     assert any(step.input_rounded for step in steps) == (stored > 0)
-    for feeds in golden_inputs(spec_of(name), made.graph).runs:
+    for feeds in load_golden_inputs(spec_of(name), made.graph).runs:
         with OpenedModel(made.library) as ours, OpenedModel(made.observed) as floats:
             for one, other in zip(run_once(ours, made.graph, feeds), run_once(floats, made.graph, feeds), strict=True):
                 np.testing.assert_array_equal(one, other)
@@ -236,14 +236,14 @@ def test_cascades_of_bytes_change_no_bit(built: Callable[[str], Built]) -> None:
     assert len(cascades) == 2
     assert {layer.algorithm for step in cascades for layer in step.layers} == {"direct", "integer", "depthwise"}
     assert any(layer.output is None for step in cascades for layer in step.layers[:-1])  # a rolling buffer of bytes
-    decided = decisions(made.lowered.program, made.lowered.notes)
+    decided = list_decisions(made.lowered.program, made.lowered.notes)
     found = [decided.index(d) for d in decided if d.kind == "cascade"]
     for at, step in zip(found, cascades, strict=True):
         assert decided[at].packing == {"rows": step.rows}
         assert [d.step for d in decided[at + 1 : at + 1 + len(step.layers)]] == [layer.name for layer in step.layers]
     assert made.lowered.program.arena_touched < made.floats.program.arena_size // 2
     assert not any(isinstance(step, CascadeStep) for step in made.floats.program.steps)
-    (feeds, *_) = golden_inputs(spec_of("inverted"), made.graph).runs
+    (feeds, *_) = load_golden_inputs(spec_of("inverted"), made.graph).runs
     with OpenedModel(made.observed) as whole:
         expected = run_once(whole, made.graph, feeds)
     for threads in (1, 2, 5):
@@ -269,10 +269,10 @@ def test_a_wrong_range_does_not_pass(built: Callable[[str], Built], tmp_path: Pa
         replace(one, quantisation=one.quantisation and replace(one.quantisation, scale=one.quantisation.scale / 2))
         for one in made.lowered.rounded
     ]
-    rounded_weights.save(tmp_path / "wrong.npz", made.lowered.restored, wrong)
-    rounded_weights.make(made.graph, tmp_path / "wrong.npz", tmp_path)
-    verification = verify(
-        made.library, made.graph, spec_of("wide_resnet"), rounding=rounded_weights.load(tmp_path, {"int8"})
+    rounded_weights.save_rounded(tmp_path / "wrong.npz", made.lowered.restored, wrong)
+    rounded_weights.make_rounded_answers(made.graph, tmp_path / "wrong.npz", tmp_path)
+    verification = verify_library(
+        made.library, made.graph, spec_of("wide_resnet"), rounding=rounded_weights.load_rounding(tmp_path, {"int8"})
     )
     assert not all(row.passed for row in verification.same_weights)
     assert not verification.too_coarse
@@ -467,7 +467,7 @@ def test_auto_measures_accuracy_and_time_and_takes_what_holds_in_both(
     assert main(["bundle", str(spec), "--in", "host"]) == 0
     said = capsys.readouterr().err
     manifest = json.loads(Bundle.load(project.dist / "digits").manifest.read_text())
-    found = Choice.of_dict(manifest["auto"])
+    found = PrecisionChoice.from_dict(manifest["auto"])
     assert found.inputs == "1,000 pictures of held_out.npz"
     assert tuple(one.kind for one in found.tried) == SMALLEST_FIRST[: len(found.tried)]
     assert all(0.95 < one.agreement <= 1 for one in found.tried)
@@ -475,7 +475,7 @@ def test_auto_measures_accuracy_and_time_and_takes_what_holds_in_both(
     timing = found.tried[0].timing
     assert timing
     alone = [ratio for ratio in timing.ratios if ratio.threads == 1]
-    assert [*(ratio.isa for ratio in alone), *timing.lacking] == TARGET.isas(fused=True, integer=True)
+    assert [*(ratio.isa for ratio in alone), *timing.lacking] == TARGET.list_isas(fused=True, integer=True)
     assert all(ratio.time > 0 for ratio in timing.ratios)
     layers = manifest["lowering"]["weights"]["layers"]
     assert {layer["type"] for layer in layers} == {found.chosen.weights}
@@ -486,7 +486,7 @@ def test_auto_measures_accuracy_and_time_and_takes_what_holds_in_both(
     assert TIMED in said
     assert TIMED not in again
     for output in (said, again):
-        assert "".join(f"  {line}\n" for line in found.lines()) in output
+        assert "".join(f"  {line}\n" for line in found.describe_choice()) in output
 
 
 def test_times_of_an_earlier_build_decide_as_they_did(
@@ -501,22 +501,22 @@ def test_times_of_an_earlier_build_decide_as_they_did(
         assert main(command) == 0
         assert TIMED not in capsys.readouterr().err
 
-    ws = completed(Workspace.of(load(spec), project, progress=Progress(quiet=True)))
+    ws = complete_workspace(Workspace.from_spec(read_spec(spec), project, progress=Progress(quiet=True)))
 
-    def measured(time: float) -> Choice:
+    def measured(time: float) -> PrecisionChoice:
         timing = Timing((Ratio("x86-64-v3", 1, time),))
-        return Choice(0.99, "", tuple(Tried(kind, 1.0, timing) for kind in SMALLEST_FIRST))
+        return PrecisionChoice(0.99, "", tuple(TriedPrecision(kind, 1.0, timing) for kind in SMALLEST_FIRST))
 
-    assert settle(ws, measured(1.5)).spec.weights.type == "float32"
-    assert not settle(ws, measured(1.5)).spec.calibrated
-    assert settle(ws, measured(0.5)).spec.weights.type == "int8"
-    assert settle(ws, measured(0.5)).spec.calibrated
+    assert resolve_spec(ws, measured(1.5)).spec.weights.type == "float32"
+    assert not resolve_spec(ws, measured(1.5)).spec.calibrated
+    assert resolve_spec(ws, measured(0.5)).spec.weights.type == "int8"
+    assert resolve_spec(ws, measured(0.5)).spec.calibrated
 
 
 def test_accuracy_alone_decides_for_a_processor_that_is_not_here(project: Project, digits: Bundle) -> None:
     there = next(target for target in TARGETS if target != host_target())
-    ws = completed(Workspace.of(load(write_auto(project)), project, there, Progress(quiet=True)))
-    found = choose(ws)
+    ws = complete_workspace(Workspace.from_spec(read_spec(write_auto(project)), project, there, Progress(quiet=True)))
+    found = choose_weight_type(ws)
     assert found.untimed == f"this machine does not run libraries for {there.name}"
     assert [(one.kind, one.timing) for one in found.tried] == [(SMALLEST_FIRST[0], None)]
     assert found.chosen == SMALLEST_FIRST[0]

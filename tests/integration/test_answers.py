@@ -15,17 +15,17 @@ from PIL import Image, ImageDraw
 
 from builder.base.errors import ImportModelError, VerifyError
 from builder.base.targets import X86_64
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.cli import main
-from builder.config import Tolerance, load
+from builder.config import Tolerance, read_spec
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.postprocess import Ending, class_map
+from builder.importers.postprocess import Ending, compute_class_map
 from builder.release.selftest.programs import build_programs, run_program
-from builder.verify.agreement import agree
-from builder.verify.golden import Golden, GoldenCase
+from builder.verify.agreement import compare_output
+from builder.verify.golden import GoldenCase, GoldenFile
 from builder.verify.target_runner import HERE
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.conftest import ROOT
@@ -98,7 +98,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a picture ``x`` [1, 32, 32, 3]: a vector of its mean colour; for each colour the box of what has much of it
     and little of the others, and by how many tens of pixels that is more than 20.
     """
-    root, tf = tmp_path_factory.mktemp("scene"), tensorflow()
+    root, tf = tmp_path_factory.mktemp("scene"), import_tensorflow()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [1, SIDE, SIDE, 3], name="x")
         tf.identity(tf.reduce_mean(x, [1, 2]) @ tf.constant(MATRIX), name="vector")
@@ -125,7 +125,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(bundle: Path) -> Client:
     library = bundle / "dist" / "scene" / "layer" / "lib" / "libmodel.so"
-    return Client(Server({"scene": Model(str(library))}, Limits()))
+    return Client(Server({"scene": Model(str(library))}, RequestLimits()))
 
 
 def png(picture: Image.Image) -> str:
@@ -216,7 +216,7 @@ SCORES = np.random.default_rng(2).normal(size=(2, 4, 5, 3)).astype(np.float32)
     ],
 )
 def test_the_best_class_of_each_pixel(value: Any, wanted: Ending, expected: Any) -> None:
-    found = class_map(tensorflow().constant(value), wanted, "y").numpy()
+    found = compute_class_map(import_tensorflow().constant(value), wanted, "y").numpy()
     assert found.dtype == np.uint8
     np.testing.assert_array_equal(found, expected)
 
@@ -234,22 +234,22 @@ def test_the_best_class_of_each_pixel(value: Any, wanted: Ending, expected: Any)
 )
 def test_what_is_no_class_map(value: Any, labels: int, says: str) -> None:
     with pytest.raises(ImportModelError, match=says):
-        class_map(tensorflow().constant(value), Ending(segmentation=True, labels=labels), "y")
+        compute_class_map(import_tensorflow().constant(value), Ending(segmentation=True, labels=labels), "y")
 
 
 def test_the_selftest_allows_as_many_pixels_as_the_build(bundle: Path, tmp_path: Path) -> None:
     """Of 1,024 pixels one may have another class than TensorFlow's, and of any other output no element."""
-    spec, library = load(bundle / "model.toml"), bundle / "dist" / "scene" / "layer" / "lib" / "libmodel.so"
+    spec, library = read_spec(bundle / "model.toml"), bundle / "dist" / "scene" / "layer" / "lib" / "libmodel.so"
     graph = FrozenGraph.load(bundle / "build" / "scene" / "import")
     (tmp_path / "ports.json").write_bytes(graph.ports_path.read_bytes())
-    with Golden.open(graph.golden_path) as golden:
+    with GoldenFile.open(graph.golden_path) as golden:
         feeds, fetches = ([port.spec.name for port in ports] for ports in (graph.feeds, graph.fetches))
         case = golden.cases[-1]
-        case_feeds = {name: golden.feed(case, name) for name in feeds}
-        answers = {name: golden.fetch(case, name).copy() for name in fetches}
+        case_feeds = {name: golden.read_feed(case, name) for name in feeds}
+        answers = {name: golden.read_fetch(case, name).copy() for name in fetches}
     for off, says in ((1, "in 1 of at most 1 elements of a case, agrees"), (2, "2 of 1024 elements disagree")):
         answers["colours"].flat[off] += 7
-        Golden.write(tmp_path / "golden.npz", {case: GoldenCase(case_feeds, answers)})
+        GoldenFile.write(tmp_path / "golden.npz", {case: GoldenCase(case_feeds, answers)})
         build_programs(spec, FrozenGraph.load(tmp_path), X86_64, CACHE, tmp_path)
         with nullcontext() if off == 1 else pytest.raises(VerifyError, match=says):
             assert says in run_program(tmp_path / "test", HERE, str(library))
@@ -262,5 +262,5 @@ def test_a_pixel_of_a_thousand_may_have_another_class(pixels: int, passes: bool)
     ours = theirs.copy()
     ours[0, 3, :pixels] = 7
     fetch = TensorSpec("y", "uint8", theirs.shape)
-    assert agree("y", fetch, "segmentation", Tolerance(), [("case", ours, theirs)]).passed is passes
-    assert agree("y", fetch, "raw", Tolerance(), [("case", ours, theirs)]).passed is (pixels == 0)
+    assert compare_output("y", fetch, "segmentation", Tolerance(), [("case", ours, theirs)]).passed is passes
+    assert compare_output("y", fetch, "raw", Tolerance(), [("case", ours, theirs)]).passed is (pixels == 0)

@@ -13,19 +13,19 @@ import pytest
 from builder.base.errors import VerifyError
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64
-from builder.compiler.audit import audit
-from builder.compiler.audit.policy import target_of
+from builder.compiler.audit import audit_file
+from builder.compiler.audit.policy import find_target
 from builder.compiler.link.toolchain import Toolchain
-from builder.compiler.lower import Options, lower
-from builder.compiler.lower.compress import Rules
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower import LoweringOptions, lower_graph
+from builder.compiler.lower.compress import WeightRules
+from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
-from builder.verify.compare_answers import verify
-from builder.verify.failure_report import require
-from builder.verify.library.guarded_buffers import Buffer, Slot
+from builder.verify.compare_answers import verify_library
+from builder.verify.failure_report import require_passed
+from builder.verify.library.guarded_buffers import BufferSlot, GuardedBuffer
 from builder.verify.library.remote_library import RemoteLibrary
 from builder.verify.target_runner import Machine
 from tests.conftest import ROOT, make_bundle
@@ -73,15 +73,15 @@ def check_bundle(folder: Path, machine: Machine) -> None:
     assert verified["run_by"] == machine.name
     assert len(verified["cases"]) >= 2
     assert all(0 < row["max_absolute"] < 1e-5 for row in verified["outputs"])
-    assert target_of(folder / "layer" / "lib" / "libmodel.so") == ARM64
+    assert find_target(folder / "layer" / "lib" / "libmodel.so") == ARM64
 
 
 @pytest.mark.xdist_group("checkout")
 def test_emotion(machine: Machine) -> None:
     check_bundle(make_bundle("emotion", "arm64").folder, machine)
-    libraries = [p for p in (ROOT / "build" / "dependencies-arm64").rglob("*.so*") if target_of(p)]
+    libraries = [p for p in (ROOT / "build" / "dependencies-arm64").rglob("*.so*") if find_target(p)]
     assert len(libraries) >= 5
-    assert {target_of(p) for p in libraries} == {ARM64}
+    assert {find_target(p) for p in libraries} == {ARM64}
 
 
 @pytest.mark.xdist_group("checkout")
@@ -90,7 +90,7 @@ def test_both_targets_at_once_lie_side_by_side(machine: Machine) -> None:
     check_bundle(ROOT / "dist" / "digits-arm64", machine)
     assert manifest(ROOT / "dist" / "digits")["target"]["arch"] == "x86_64"
     content = {name: ROOT / "layers" / "model" / name / "lib" / "libmodel.so" for name in ("content", "content-arm64")}
-    assert {name: target_of(path) for name, path in content.items()} == {"content": X86_64, "content-arm64": ARM64}
+    assert {name: find_target(path) for name, path in content.items()} == {"content": X86_64, "content-arm64": ARM64}
     # One packing of the weights serves both.
     blobs = [(ROOT / "build" / "digits" / name / "weights.bin").read_bytes() for name in ("lower", "lower-arm64")]
     assert blobs[0] == blobs[1]
@@ -108,7 +108,7 @@ def built(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)  # tfcompile writes into the current folder
     graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
     spec = spec_of(case.name, case.absolute, case.relative)
-    options = Options(allow_winograd=case.name not in WITHOUT_WINOGRAD)
+    options = LoweringOptions(allow_winograd=case.name not in WITHOUT_WINOGRAD)
     library = build_library(graph, spec, tmp_path, options=options, target=ARM64).path
     write_golden(graph, [case.sample(i) for i in range(2)])
     return library, graph, spec
@@ -121,25 +121,25 @@ def zoo() -> list[Any]:
 @pytest.mark.parametrize("case", zoo())
 def test_agrees_with_tensorflow(case: Case, machine: Machine, built: Any) -> None:
     library, graph, spec = built
-    assert audit(library, ARM64).violations == ()
+    assert audit_file(library, ARM64).violations == ()
     if case.random:
         with pytest.raises(VerifyError, match="random"):
-            require(verify(library, graph, spec, machine))
+            require_passed(verify_library(library, graph, spec, machine))
         return
-    require(verify(library, graph, spec, machine))
+    require_passed(verify_library(library, graph, spec, machine))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.name == "embeddings"], ids=lambda c: c.name)
 def test_rows_of_small_tables(case: Case, machine: Machine, built: Any, tmp_path: Path) -> None:
     """NEON's way to make floats of float16 and int8."""
     _, graph, spec = built
-    options = Options(weights=Rules("int8", (("model/GatherV2_1", "float16"),)))
-    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=options)
+    options = LoweringOptions(weights=WeightRules("int8", (("model/GatherV2_1", "float16"),)))
+    lowered = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE, options=options)
     assert {s.weight_type for s in lowered.program.steps if isinstance(s, GatherStep)} == {"int8", "float16"}
     folder = tmp_path / "small"
     folder.mkdir()
     library = build_library(graph, spec, folder, options=options, target=ARM64).path
-    require(verify(library, graph, spec, machine, rounding_of(lowered, graph, folder)))
+    require_passed(verify_library(library, graph, spec, machine, rounding_of(lowered, graph, folder)))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.name == "mlp"], ids=lambda c: c.name)
@@ -148,10 +148,10 @@ def test_an_older_processor_is_told_so(case: Case, machine: Machine, built: Any)
     old = list(machine.runner)
     old[old.index("-cpu") + 1] = "cortex-a53"
     with pytest.raises(VerifyError, match="CF_ERR_CPU: this CPU lacks LSE atomics, which the model was compiled for"):
-        verify(*built, Machine("an older one", tuple(old)))
+        verify_library(*built, Machine("an older one", tuple(old)))
     newer = [*machine.runner]
     newer[newer.index("-cpu") + 1] = "max"
-    require(verify(*built, Machine("the newest", tuple(newer))))
+    require_passed(verify_library(*built, Machine("the newest", tuple(newer))))
 
 
 LEVEL = """
@@ -178,7 +178,7 @@ def test_the_level_of_a_processor(machine: Machine, tmp_path: Path) -> None:
         pytest.skip("no other processors are emulated here")
     (tmp_path / "level.c").write_text(LEVEL)
     sources = [tmp_path / "level.c", RUNTIME / "platform" / "cpu_arm64.c"]
-    Toolchain(ARM64, CACHE / "zig").program(sources, tmp_path / "level", [RUNTIME])
+    Toolchain(ARM64, CACHE / "zig").compile_program(sources, tmp_path / "level", [RUNTIME])
     found = {}
     for cpu in ("cortex-a53", "neoverse-n1", "max,sve=off", "max"):
         command = [*on(cpu, machine)[:-1], str(tmp_path / "level")]
@@ -195,13 +195,13 @@ def test_bytes_have_the_same_sums_by_every_instruction(
     case = next(c for c in (*CASES, *OWN) if c.name == name)
     graph = freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)
     compile_here(graph, graph.folder.resolve(), ARM64)
-    weights = Rules("int8")
-    floats = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=weights))
+    weights = WeightRules("int8")
+    floats = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE, options=LoweringOptions(weights=weights))
     by = {LayerStep: Quantisation(0.03, 100), RecurrentStep: STATE_ROUNDING}
-    steps = [s for s in walk(floats.program.steps) if isinstance(s, LayerStep | RecurrentStep)]
+    steps = [s for s in walk_steps(floats.program.steps) if isinstance(s, LayerStep | RecurrentStep)]
     quantisations = {s.layer: by[type(s)] for s in steps if s.weight_type == "int8"}
     assert len(quantisations) == rounded
-    options = Options(weights=weights, quantisations=quantisations)
+    options = LoweringOptions(weights=weights, quantisations=quantisations)
     (tmp_path / "bytes").mkdir()
     spec = spec_of(case.name, case.absolute, case.relative)
     library = build_library(graph, spec, tmp_path / "bytes", options=options, target=ARM64).path
@@ -209,7 +209,7 @@ def test_bytes_have_the_same_sums_by_every_instruction(
     answers = []
     for cpu in ("neoverse-n1", "max,sve=off"):
         opened = RemoteLibrary(on(cpu, machine), str(library))
-        fetches = [_slot(bytes(fetch["bytes"])) for fetch in json.loads(opened.describe())["fetches"]]
+        fetches = [_slot(bytes(fetch["bytes"])) for fetch in json.loads(opened.get_description())["fetches"]]
         status, model, why = opened.open()
         assert status == 0, why
         assert opened.run(model, [feed], fetches, (1, len(fetches)))[0] == 0
@@ -222,9 +222,9 @@ def _floats(data: bytes) -> Any:
     return np.frombuffer(data, np.float32)
 
 
-def _slot(data: bytes) -> Slot:
-    buffer = Buffer.of(np.frombuffer(data, np.uint8), 0)
-    return Slot(buffer, buffer.size)
+def _slot(data: bytes) -> BufferSlot:
+    buffer = GuardedBuffer.from_data(np.frombuffer(data, np.uint8), 0)
+    return BufferSlot(buffer, buffer.size)
 
 
 def test_every_quick_case_exists() -> None:

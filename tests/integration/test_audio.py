@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
-from builder.config import AudioInput
-from handler.budget import Limits
-from handler.errors import Refusal, refusal
+from builder.config import AudioSpec
+from handler.budget import RequestLimits
+from handler.errors import Refusal, make_refusal
 from handler.model import Model
 from handler.protocols import predict
 from handler.request import File
-from handler.server import Call, Server
+from handler.server import Invocation, Server
 from tests.support import sounds
 from tests.support.build import build_library
 from tests.support.models import freeze, save_keras, spec_for
@@ -32,12 +32,12 @@ def answer(library: Path, data: bytes) -> list[dict[str, Any]]:
     """What the function answers to a recording."""
 
     def refuse(error: Exception) -> Refusal:
-        return refusal(error, "request-1")
+        return make_refusal(error, "request-1")
 
-    model, call = Model(str(library)), Call("request-1", False, lambda: 60_000, lambda result: None, refuse)
-    server = Server({model.description.name: model}, Limits())
-    request = predict.of_files([File(data, "it")], model.description, server.limits)
-    found: list[dict[str, Any]] = predict.answered(request, server, call, None)["predictions"]
+    model, call = Model(str(library)), Invocation("request-1", False, lambda: 60_000, lambda result: None, refuse)
+    server = Server({model.description.name: model}, RequestLimits())
+    request = predict.make_file_request([File(data, "it")], model.description, server.limits)
+    found: list[dict[str, Any]] = predict.answer_request(request, server, call, None)["predictions"]
     return found
 
 
@@ -70,7 +70,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     y = keras.layers.Dense(3, activation="softmax", name="word")(keras.layers.GlobalAveragePooling2D()(y))
     model = keras.Model(x, y)
     folder = tmp_path_factory.mktemp("network")
-    audio = AudioInput(None, RATE, LENGTH, HOP, normalise="standard")
+    audio = AudioSpec(None, RATE, LENGTH, HOP, normalise="standard")
     path = save_keras(model, folder / "model.keras")
     graph = freeze(path, folder / "graph", audio=audio, batch=BATCH)
     library = build_library(graph, spec_for(path, audio=audio, batch=BATCH), _made(folder / "library"))
@@ -118,7 +118,7 @@ def test_a_waveform_without_a_batch(tmp_path: Path) -> None:
 
     module = Network()
     tf.saved_model.save(module, str(tmp_path / "saved"), signatures=module.frames.get_concrete_function())
-    audio = AudioInput("waveform", RATE, LENGTH, normalise="peak", scale=32_768.0)
+    audio = AudioSpec("waveform", RATE, LENGTH, normalise="peak", scale=32_768.0)
     graph = freeze(tmp_path / "saved", tmp_path / "graph", audio=audio)
     spec = spec_for(tmp_path / "saved", audio=audio)
     library = build_library(graph, spec, _made(tmp_path / "library")).path
@@ -135,4 +135,4 @@ def test_a_length_that_is_not_the_model_s(network: tuple[Any, Path], tmp_path: P
     model, _ = network
     path = save_keras(model, tmp_path / "model.keras")
     with pytest.raises(ImportModelError, match=r"says 500 samples in batches of 1, .* input 'sound' is .*, 400"):
-        freeze(path, tmp_path / "graph", audio=AudioInput(None, RATE, 500))
+        freeze(path, tmp_path / "graph", audio=AudioSpec(None, RATE, 500))

@@ -16,7 +16,7 @@ import pytest
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64
 from builder.cli import main
-from builder.config import load
+from builder.config import read_spec
 from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
 from builder.release.selftest.programs import SOURCES as SELFTEST
@@ -91,7 +91,9 @@ def test_the_copy_is_chosen_where_it_runs(emulated: Emulated, cpu: str, has: boo
 @pytest.mark.parametrize(("cpu", "wide"), [("corei7_haswell_4770", False), ("corei7_skylake_x", True)])
 def test_a_whole_model(emulated: Emulated, digits: Bundle, package: Path, cpu: str, wide: bool, tmp_path: Path) -> None:
     """Its own test program, with libmodel.a: it finds out what the processor has and agrees with TensorFlow."""
-    build_programs(load(SPEC), FrozenGraph.load(ROOT / "build" / "digits" / "import"), X86_64, BUILD_CACHE, tmp_path)
+    build_programs(
+        read_spec(SPEC), FrozenGraph.load(ROOT / "build" / "digits" / "import"), X86_64, BUILD_CACHE, tmp_path
+    )
     test, library = tmp_path / "digits_test", package / "libmodel.a"
     link_program(
         [tmp_path / "cases.S", SELFTEST / "test.c", library], test, [tmp_path, BOCHS, SELFTEST, RUNTIME / "abi"], CACHE

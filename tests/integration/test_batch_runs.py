@@ -20,14 +20,14 @@ from builder.base.aws import make_client
 from builder.base.errors import BatchError, UsageError
 from builder.cli import main
 from builder.release.batch import batch_jobs
-from builder.release.batch.answer_rows import rows
-from builder.release.batch.batch_items import items
-from builder.release.batch.batch_manifest import listed
+from builder.release.batch.answer_rows import read_rows
+from builder.release.batch.batch_items import read_items
+from builder.release.batch.batch_manifest import write_listing
 from builder.release.batch.batch_plan import Capacity
-from builder.release.batch.batch_run import Run
-from builder.release.batch.deployed_stack import Deployed
-from builder.release.batch.s3_location import Place
-from builder.release.batch.start_batch import resumed
+from builder.release.batch.batch_run import BatchRun
+from builder.release.batch.deployed_stack import BatchStack
+from builder.release.batch.s3_location import S3Location
+from builder.release.batch.start_batch import resume_batch
 from tests.conftest import ROOT
 from tests.support.aws import client_environment, local_aws
 from tests.support.results import printed
@@ -77,21 +77,21 @@ def s3(machines: dict[str, str]) -> Any:
     return objects
 
 
-def begun(name: str, machines: dict[str, str], s3: Any) -> Run:
-    place = Place("answers", f"coldforge/{name}")
-    run = Run(place, "s3://inputs/", machines[name], 5, 0, 1, {"max_concurrency": 2, "tolerated": 10})
-    listing = listed({"Bucket": "inputs", "Key": f"{row}.jpg"} for row in range(5))
+def begun(name: str, machines: dict[str, str], s3: Any) -> BatchRun:
+    place = S3Location("answers", f"coldforge/{name}")
+    run = BatchRun(place, "s3://inputs/", machines[name], 5, 0, 1, {"max_concurrency": 2, "tolerated": 10})
+    listing = write_listing({"Bucket": "inputs", "Key": f"{row}.jpg"} for row in range(5))
     try:
-        return batch_jobs.begin(run, listing, 2, s3, make_client("stepfunctions"))
+        return batch_jobs.start_attempt(run, listing, 2, s3, make_client("stepfunctions"))
     finally:
         listing.close()
 
 
 def test_a_prefix_is_listed_in_order_and_without_folders(s3: Any) -> None:
-    assert [one["Key"] for one in items("s3://inputs/a/", s3)] == ["a/1 ü.jpg", "a/2.jpg"]
-    assert len(next(items("s3://inputs/b", s3))["ETag"]) == 32
+    assert [one["Key"] for one in read_items("s3://inputs/a/", s3)] == ["a/1 ü.jpg", "a/2.jpg"]
+    assert len(next(read_items("s3://inputs/b", s3))["ETag"]) == 32
     with pytest.raises(BatchError, match="listing s3://none/ failed"):
-        list(items("s3://none/", s3))
+        list(read_items("s3://none/", s3))
 
 
 def test_a_run_that_ends(machines: dict[str, str], s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,9 +118,9 @@ def test_a_run_is_stopped_and_what_it_did_stays(
         patch.setattr("time.sleep", interrupted)
         assert main(["batch", "watch", str(run.place)]) == 0
     assert "it goes on" in capsys.readouterr().err
-    assert batch_jobs.status(run, make_client("stepfunctions")).running
+    assert batch_jobs.query_status(run, make_client("stepfunctions")).running
     with pytest.raises(BatchError, match="is running"):
-        resumed(run, "", lambda: None, make_client, print, per_invocation=None, all_failed=False, dry_run=False)  # type: ignore[arg-type,return-value]
+        resume_batch(run, "", lambda: None, make_client, print, per_invocation=None, all_failed=False, dry_run=False)  # type: ignore[arg-type,return-value]
     assert main(["batch", "stop", str(run.place), "--json"]) == 0
     assert printed("batch stop", capsys.readouterr().out)["state"] == "ABORTED"
 
@@ -132,7 +132,7 @@ def test_a_run_that_fails_says_why(machines: dict[str, str], s3: Any, capsys: py
     assert "failed: 0 of 5 items, 0 of 3 batches, 3 batches failed" in said.out
     assert "Lambda.Unknown: killed" in said.out
     assert "batch resume" in said.err
-    assert [one["Row"] for one in batch_jobs.unanswered(rows(run, s3), all_failed=False)] == [0, 1, 2, 3, 4]
+    assert [one["Row"] for one in batch_jobs.select_unanswered(read_rows(run, s3), all_failed=False)] == [0, 1, 2, 3, 4]
 
 
 def test_a_redrive_asks_aws_for_the_same_execution(machines: dict[str, str], s3: Any) -> None:
@@ -142,7 +142,7 @@ def test_a_redrive_asks_aws_for_the_same_execution(machines: dict[str, str], s3:
         aws.add_response("describe_execution", {"status": "FAILED", "redriveStatus": "REDRIVABLE"} | EXECUTION)
         aws.add_response("list_map_runs", {"mapRuns": []})
         aws.add_response("redrive_execution", {"redriveDate": TODAY}, {"executionArn": run.last.execution})
-        batch_jobs.redrive(run, states)
+        batch_jobs.redrive_run(run, states)
         aws.assert_no_pending_responses()
 
 
@@ -155,11 +155,11 @@ def test_a_table_of_a_run_without_answers(machines: dict[str, str], s3: Any, tmp
 def test_another_stack_or_place_is_refused(
     machines: dict[str, str], s3: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = Deployed("", Place("answers", "coldforge/"), Capacity(1769, 15, 1e-5))
-    there.require_below(Place("answers", "coldforge/run1"))
-    for wrong in (Place("other", "coldforge/run1"), Place("answers", "cold"), Place("answers", "")):
+    there = BatchStack("", S3Location("answers", "coldforge/"), Capacity(1769, 15, 1e-5))
+    there.require_writable(S3Location("answers", "coldforge/run1"))
+    for wrong in (S3Location("other", "coldforge/run1"), S3Location("answers", "cold"), S3Location("answers", "")):
         with pytest.raises(UsageError, match="is not below s3://answers/coldforge/"):
-            there.require_below(wrong)
+            there.require_writable(wrong)
     command = ["batch", "start", "s3://inputs/", "--to", "s3://answers/coldforge/new", "--stack", "none", "--ms", "1"]
     assert main(command) == BatchError.exit_code
     assert "looking for the stack none failed" in capsys.readouterr().err
@@ -168,8 +168,8 @@ def test_another_stack_or_place_is_refused(
 
 
 def test_lines_for_a_person() -> None:
-    found = batch_jobs.Status("RUNNING", 0, 10, 4, 1, 2, 3, 1000, 400, 100, 50.0, 10.0, False, None)
+    found = batch_jobs.BatchStatus("RUNNING", 0, 10, 4, 1, 2, 3, 1000, 400, 100, 50.0, 10.0, False, None)
     said = "running: 400 of 1,000 items, 4 of 10 batches, 1 batches failed, 2 running, 3 pending, 50 items/s, 10 s left"
-    assert batch_jobs.render(found) == said
+    assert batch_jobs.describe_status(found) == said
     ended = replace(found, state="FAILED", error="E: why")
-    assert batch_jobs.render(ended).endswith("50 items/s\nE: why")
+    assert batch_jobs.describe_status(ended).endswith("50 items/s\nE: why")

@@ -121,7 +121,7 @@ def test_a_batch_in_parts_has_the_answers_of_single_inputs(project: Project) -> 
     found = []
     for threads in (1, 2, 3):
         with OpenedModel(bundle.library, threads) as model:
-            call = model.bind([x], [16 * 16 * 4])
+            call = model.bind_call([x], [16 * 16 * 4])
             call()
             found.append(np.copy(call.fetches[0]).view(np.float32))
     np.testing.assert_array_equal(found, [found[0]] * 3)

@@ -9,7 +9,7 @@ import pytest
 from builder import __version__
 from builder.base.errors import UsageError
 from builder.cli import main
-from builder.measure.bench import Benchmark, Spread, one_line, render
+from builder.measure.bench import Benchmark, Spread, format_benchmark, format_one_line
 from builder.package.bundle import Bundle
 from tests.support.results import printed
 
@@ -63,11 +63,13 @@ def test_a_cost_follows_from_the_times_measured_here(digits: Bundle, capsys: pyt
 
 
 def test_percentiles_are_of_the_times() -> None:
-    spread = Spread.of([float(n) for n in range(101)])
+    spread = Spread.from_times([float(n) for n in range(101)])
     assert (spread.runs, spread.min, spread.p50, spread.p90, spread.p99) == (101, 0, 50, 90, 99)
     found = Benchmark("m", "2", "0.1.0", "x86_64", "a processor", 1, spread, None)
-    assert one_line(found) == ("m 2 · coldforge 0.1.0 · a processor, 1 thread · library 50/90/99 ms (p50/p90/p99)")
-    assert "library, warm  50.000  90.000  99.000    0.000   101" in render(found)
+    assert format_one_line(found) == (
+        "m 2 · coldforge 0.1.0 · a processor, 1 thread · library 50/90/99 ms (p50/p90/p99)"
+    )
+    assert "library, warm  50.000  90.000  99.000    0.000   101" in format_benchmark(found)
 
 
 def test_without_a_bundle_the_command_to_make_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -27,15 +27,15 @@ from PIL import Image
 from builder.base.project import cache_folder
 from builder.base.targets import X86_64
 from builder.compiler.audit.elf_facts import read_facts
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.link.link_library_file import PUBLIC
 from builder.compiler.link.static_archive import link_archive
-from builder.compiler.link.symbols import global_symbols
+from builder.compiler.link.symbols import list_global_symbols
 from builder.compiler.link.toolchain import Toolchain
 from builder.importers.graph import FrozenGraph
-from builder.release.bindings.describe import Description, camel, describe
-from builder.release.wasm.node_runner import node
-from builder.verify.golden import Golden
+from builder.release.bindings.describe import BindingDescription, parse_description, to_camel_case
+from builder.release.wasm.node_runner import find_node
+from builder.verify.golden import GoldenFile
 from tests.conftest import ROOT, make_bundle
 from tests.support import needs
 from tests.support.every_step import EVERY_STEP, SPEC
@@ -53,7 +53,7 @@ class Model:
     """An example that was built, one of its golden inputs as a picture, and TensorFlow's answers to it."""
 
     name: str
-    description: Description
+    description: BindingDescription
     picture: Path
     raw: Path
     answers: Mapping[str, Any]
@@ -63,14 +63,14 @@ class Model:
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     name: str = request.param
     bundle = make_bundle(name)
-    if node():
+    if find_node():
         run(["make", "--silent", "wasm", f"MODEL={name}"], ROOT)
-    description = describe(bundle.description.read_text())
+    description = parse_description(bundle.description.read_text())
     graph, folder = FrozenGraph.load(ROOT / "build" / name / "import"), tmp_path_factory.mktemp(name)
     (feed,) = graph.feeds
-    with Golden.open(graph.golden_path) as golden:
-        pixels = golden.feed("photo-face", feed.spec.name)
-        answers = {p.spec.name: golden.fetch("photo-face", p.spec.name).reshape(-1) for p in graph.fetches}
+    with GoldenFile.open(graph.golden_path) as golden:
+        pixels = golden.read_feed("photo-face", feed.spec.name)
+        answers = {p.spec.name: golden.read_fetch("photo-face", p.spec.name).reshape(-1) for p in graph.fetches}
     _, height, width, channels = pixels.shape
     head = f"P{5 if channels == 1 else 6}\n# a face\n{width} {height}\n255\n".encode()
     picture, raw = folder / "photo.ppm", folder / "photo.raw"
@@ -177,7 +177,7 @@ def test_the_static_library_shows_nothing_but_the_abi(model: Model, tmp_path: Pa
     archive = package(model.name, "c", "--static") / "libmodel.a"
     run([sys.executable, "-m", "ziglang", "ar", "x", archive], tmp_path)
     (member,) = tmp_path.iterdir()
-    symbols = global_symbols(member.read_bytes())
+    symbols = list_global_symbols(member.read_bytes())
     assert set(symbols.defined) == set(PUBLIC)
     library = read_facts(archive.with_name("libmodel.so"))
     # Whatever the compiler's own library would have to bring is in it already. Only the shared one asks for glibc's
@@ -198,14 +198,14 @@ def test_the_static_library_brings_what_a_linker_may_lack(tmp_path: Path) -> Non
         "void graph_less(char *r, void *a, void *b, void *c, void *d, void *e) { *r = a == b && c == d && !e; }\n"
     )
     cache = cache_folder() / "zig"
-    Toolchain(X86_64, cache).compile(kernels, tmp_path / "kernels.o", flags=("-Wno-unused-parameter",))
+    Toolchain(X86_64, cache).compile_source(kernels, tmp_path / "kernels.o", flags=("-Wno-unused-parameter",))
     (tmp_path / "sources").mkdir()
     (tmp_path / "link").mkdir()
-    sources = emit(EVERY_STEP, SPEC, X86_64, tmp_path / "sources")
+    sources = emit_sources(EVERY_STEP, SPEC, X86_64, tmp_path / "sources")
     archive = link_archive(sources, [tmp_path / "kernels.o"], X86_64, tmp_path / "link", cache)
     (tmp_path / "out").mkdir()
     run([sys.executable, "-m", "ziglang", "ar", "x", archive], tmp_path / "out")
-    symbols = global_symbols((tmp_path / "out" / "model.o").read_bytes())
+    symbols = list_global_symbols((tmp_path / "out" / "model.o").read_bytes())
     assert set(symbols.defined) == set(PUBLIC)
     assert not [name for name in symbols.undefined if name.startswith("__u")]
     assert "memcpy" in symbols.undefined
@@ -313,8 +313,8 @@ def test_go_runs_webassembly_behind_the_interface(model: Model, tmp_path: Path) 
     shutil.rmtree(folder / "cmd")
     names = {"module": f"coldforge.model/{(name := model.description.package.replace('_', ''))}", "package": name}
     listed = {
-        "feeds": ", ".join(f"feeds.{camel(f.identifier)}" for f in model.description.feeds),
-        "fetches": ", ".join(f"fetches.{camel(f.identifier)}" for f in model.description.fetches),
+        "feeds": ", ".join(f"feeds.{to_camel_case(f.identifier)}" for f in model.description.feeds),
+        "fetches": ", ".join(f"fetches.{to_camel_case(f.identifier)}" for f in model.description.fetches),
     }
     (folder / "cmd" / "hosted").mkdir(parents=True)
     main = Template((HOSTED / "main.go.in").read_text()).substitute(names, **listed)

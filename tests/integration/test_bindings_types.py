@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from builder.base.project import cache_folder
-from builder.release.bindings import Parts, generate
+from builder.release.bindings import BindingSources, generate_binding
 from tests.support import abi_library, dynamic_model, needs
 
 pytestmark = pytest.mark.integration
@@ -61,8 +61,8 @@ def make(language: str, description: dict[str, Any], folder: Path, **options: in
     library = abi_library.build(folder / "library", description, **options)
     (folder / "model.json").write_text(json.dumps(description))
     (folder / "NOTICE").write_text("Nobody's.\n")
-    parts = Parts(folder / "model.json", library.with_name("model.h"), library, folder / "NOTICE")
-    generate(language, parts, folder / language)
+    parts = BindingSources(folder / "model.json", library.with_name("model.h"), library, folder / "NOTICE")
+    generate_binding(language, parts, folder / language)
     return BUILDERS[language](folder / language)
 
 
@@ -124,8 +124,8 @@ def test_what_the_data_decides(language: str, tmp_path: Path) -> None:
     """None of it, some, all; and more than is taken, in the library's own words."""
     library = dynamic_model.build(tmp_path)
     (tmp_path / "NOTICE").write_text("Nobody's.\n")
-    parts = Parts(tmp_path / "model.json", tmp_path / "model.h", library, tmp_path / "NOTICE")
-    generate(language, parts, tmp_path / language)
+    parts = BindingSources(tmp_path / "model.json", tmp_path / "model.h", library, tmp_path / "NOTICE")
+    generate_binding(language, parts, tmp_path / language)
     command = BUILDERS[language](tmp_path / language)
 
     def files(rows: tuple[int, int], flags: tuple[int, int]) -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base.cache import digest, file_digest
+from builder.base.cache import compute_digest, file_digest
 from builder.base.project import Project
 from builder.cli import main
 from tests.support.models import empty_project, save_keras
@@ -53,7 +53,7 @@ def test_the_same_inputs_give_the_same_bundle_and_others_are_named(
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     assert main(["bundle", "--in", "host", "one.toml", "two.toml"]) == 0
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
-    built = digest(project.dist, project.layers)
+    built = compute_digest(project.dist, project.layers)
     capsys.readouterr()
 
     assert main(["reproduce", "dist/one-two", "--json"]) == 0
@@ -78,5 +78,5 @@ def test_the_same_inputs_give_the_same_bundle_and_others_are_named(
     assert main(["reproduce", "dist/one"]) == 2
     assert "built from one.toml, which is not in this checkout: say where it is with --model" in capsys.readouterr().err
 
-    assert digest(project.dist, project.layers) == built  # what was there stays as it was
+    assert compute_digest(project.dist, project.layers) == built  # what was there stays as it was
     assert not list(project.build.glob("reproduced*"))

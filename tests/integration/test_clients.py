@@ -20,7 +20,7 @@ import tritonclient.http as triton
 from PIL import Image
 
 from builder.measure.local import http_server, run_event
-from builder.measure.local.origins import Allowed
+from builder.measure.local.origins import AllowedOrigins
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support import abi_library, local_server, pages
@@ -48,8 +48,8 @@ def bundle_served(bundle: Bundle, *origins: str) -> Iterator[str]:
     """Serve a bundle as `coldforge serve --cors ORIGINS` does."""
     environment = {"COLDFORGE_CORS_ORIGINS": ",".join(origins), "COLDFORGE_PLAYGROUND": "on"}
     with (
-        run_event.emulator(ROOT / "dist" / bundle.folder.name / "layer", environment=environment) as running,
-        http_server.serving(running.invoke, allowed=Allowed(origins=origins)) as url,
+        run_event.prepare_emulator(ROOT / "dist" / bundle.folder.name / "layer", environment=environment) as running,
+        http_server.serve_function(running.invoke, allowed=AllowedOrigins(origins=origins)) as url,
     ):
         yield url
 

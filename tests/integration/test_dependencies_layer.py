@@ -18,7 +18,7 @@ import PIL
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.project import cache_folder
 from builder.base.targets import ARM64, NAMES, TARGETS, X86_64, Target
 from builder.compiler.link.toolchain import Toolchain, run_compiler
@@ -162,7 +162,7 @@ def test_a_stand_in_loads_and_its_functions_fail(layer: Path, target: Target, tm
     """In a C program on the target's processor, with every symbol bound at once."""
     source, program = tmp_path / "caller.c", tmp_path / "caller"
     source.write_text(CALLER)
-    Toolchain(target, cache_folder() / "zig").program([source], program, [])
+    Toolchain(target, cache_folder() / "zig").compile_program([source], program, [])
     calls = []
     for stem, zero, text in (
         ("libtiff", "TIFFClientOpen", "TIFFGetVersion"),
@@ -197,7 +197,7 @@ def test_a_stripped_extension_loads(layer: Path, target: Target, tmp_path: Path)
     assert len(names) > 100
     source, program = tmp_path / "loader.c", tmp_path / "loader"
     source.write_text(LOADER)
-    Toolchain(target, cache_folder() / "zig").program([source], program, [])
+    Toolchain(target, cache_folder() / "zig").compile_program([source], program, [])
     (tmp_path / "names.c").write_text("".join(f"long {name}[2];\n" for name in names))
     # Pillow needs zlib as well, of which the emulator has none.
     making = ["-target", target.triple, "-shared", "-fPIC", "-Wl,-soname,libz.so.1", "names.c", "-o", "names.so"]
@@ -236,4 +236,4 @@ def test_each_record_lists_what_is_there(layer: Path) -> None:
 def test_the_same_wheels_give_the_same_bytes_from_another_place(layer: Path, target: Target) -> None:
     if target == ARM64:
         pytest.skip("the other target's build shows it")
-    assert digest(have_dependencies() / "python") == digest(layer)
+    assert compute_digest(have_dependencies() / "python") == compute_digest(layer)

@@ -12,9 +12,9 @@ import pytest
 
 from builder.base.errors import BundleError, UsageError
 from builder.cli import main
-from builder.measure.diff.bundle_difference import compare
-from builder.measure.diff.bundle_facts import Facts
-from builder.measure.diff.diff_markdown import render
+from builder.measure.diff.bundle_difference import compare_facts
+from builder.measure.diff.bundle_facts import BundleFacts
+from builder.measure.diff.diff_markdown import format_difference
 from builder.measure.html_report.diff_page import diff_page
 from builder.package.bundle import Bundle
 from tests.support.results import printed
@@ -67,7 +67,7 @@ def test_what_was_changed_is_said(digits: Bundle, other: Path, capsys: pytest.Ca
     assert main(["diff", "digits", str(other), "--json"]) == 0
     found = printed("diff", capsys.readouterr().out)
     assert found["same_library"] is False
-    before, after = Facts.read(digits.folder), Facts.read(other)
+    before, after = BundleFacts.from_folder(digits.folder), BundleFacts.from_folder(other)
     names = [step.name for step in before.steps]
     steps = {change["what"]: change for change in found["steps"]}
     assert set(steps) == {names[0], names[1], HOSTILE}
@@ -90,8 +90,8 @@ def test_what_was_changed_is_said(digits: Bundle, other: Path, capsys: pytest.Ca
 
 
 def test_a_hostile_name_is_a_cell_of_text(digits: Bundle, other: Path) -> None:
-    found = compare(Facts.read(digits.folder), Facts.read(other))
-    text = render(found)
+    found = compare_facts(BundleFacts.from_folder(digits.folder), BundleFacts.from_folder(other))
+    text = format_difference(found)
     tables = [line for line in text.splitlines() if line.startswith("|")]
     (line,) = (line for line in tables if "onerror" in line)
     assert line.count("|") - line.count("\\|") == 4  # the borders of three cells

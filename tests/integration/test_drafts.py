@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import tensorflow
-from builder.config import ImageInput, Source
-from builder.importers.draft import draft
+from builder.base.tf import import_tensorflow
+from builder.config import ImageSpec, Source
+from builder.importers.draft import draft_spec
 from builder.importers.image_families import add_preprocessing, find_family
 from builder.importers.input_scaling import InputScaling
-from builder.importers.model_description import describe
+from builder.importers.model_description import describe_model
 from builder.importers.ports import ModelPorts
 from builder.importers.preprocess import image_to_input
 from tests.support import needs
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 keras: Any = needs.needs_module("keras")
 L: Any = keras.layers
 A: Any = keras.applications
@@ -43,27 +43,27 @@ def classifier(front: Callable[[Any], Any], side: int | None = SIDE, channels: i
     return keras.Model(image, L.Dense(4, activation="softmax", name="scores")(x))
 
 
-def drafted(model: Any, path: Path) -> tuple[ImageInput, InputScaling]:
+def drafted(model: Any, path: Path) -> tuple[ImageSpec, InputScaling]:
     """The draft's [image], and what was found in the graph."""
     model.save(path)
     return of_file(path)
 
 
-def of_file(path: Path) -> tuple[ImageInput, InputScaling]:
+def of_file(path: Path) -> tuple[ImageSpec, InputScaling]:
     read: list[ModelPorts] = []
 
     def look(source: Source, path: Path) -> ModelPorts:
-        read.append(describe(source, path, thorough=True))
+        read.append(describe_model(source, path, thorough=True))
         return read[-1]
 
-    image = draft(path, look).image
+    image = draft_spec(path, look).image
     assert image is not None
     assert read[0].facts is not None
     (scaling,) = read[0].facts.scalings
     return image, scaling
 
 
-def given(image: ImageInput) -> Array:
+def given(image: ImageSpec) -> Array:
     """What the model is given for PIXELS, by the code that is compiled in."""
     answer: Array = image_to_input(tf.constant(PIXELS), image, tf.float32, LEVELS.shape).numpy()
     return answer
@@ -143,7 +143,7 @@ def test_a_map_across_channels_or_of_several_branches_is_none(tmp_path: Path) ->
     for name, front in mixed.items():
         path = tmp_path / f"{name}.keras"
         classifier(front).save(path)
-        facts = describe(Source("keras", path), path, thorough=True).facts
+        facts = describe_model(Source("keras", path), path, thorough=True).facts
         assert facts is not None
         assert [one.scales for one in facts.scalings] in ([], [False] if name == "clipped" else [True]), name
 
@@ -151,7 +151,7 @@ def test_a_map_across_channels_or_of_several_branches_is_none(tmp_path: Path) ->
 def test_a_saved_model_tells(tmp_path: Path) -> None:
     path = tmp_path / "1"
     classifier(A.resnet50.preprocess_input).export(path, verbose=False)
-    facts = describe(Source("saved_model", path), path, thorough=True).facts
+    facts = describe_model(Source("saved_model", path), path, thorough=True).facts
     assert facts is not None
     (scaling,) = facts.scalings
     np.testing.assert_allclose(applied(scaling), A.resnet50.preprocess_input(LEVELS.copy()), rtol=1e-5, atol=1e-3)
@@ -197,7 +197,7 @@ def test_each_family_without_preprocessing_gets_its_own() -> None:
             layers = [layer.name for layer in getattr(A, name)(**options, name="mine").layers]
         for nodes in ([f"mine/{layer}/x" for layer in layers], [f"model/mine_1/{layer}_1/x" for layer in layers]):
             family = find_family(nodes)
-            image = ImageInput(None, SIDE, SIDE, "rgb")
+            image = ImageSpec(None, SIDE, SIDE, "rgb")
             off = (
                 np.abs(given(add_preprocessing(image, family)) - module.preprocess_input(LEVELS.copy()))
                 if family
@@ -245,7 +245,7 @@ def more_than_10_000() -> Any:
 def test_an_open_length_is_one_that_runs(make: Callable[[], Any], length: int, tmp_path: Path) -> None:
     path = tmp_path / "m.keras"
     make().save(path)
-    (feed,) = draft(path, describe).feeds  # as `inspect` reads it, too
+    (feed,) = draft_spec(path, describe_model).feeds  # as `inspect` reads it, too
     assert feed.shape is not None
     assert feed.shape[1] == length
 
@@ -267,7 +267,7 @@ def test_the_op_that_an_output_ends_in_decides_what_it_is(tmp_path: Path) -> Non
     model.save(tmp_path / "m.keras")
     model.export(tmp_path / "m", verbose=False)
     for path in (tmp_path / "m.keras", tmp_path / "m"):
-        spec = draft(path, lambda source, path: describe(source, path, thorough=True))
+        spec = draft_spec(path, lambda source, path: describe_model(source, path, thorough=True))
         assert {one.name: (one.kind, one.activation) for one in spec.outputs} == {
             "classes": ("classification", "none"),
             "log_classes": ("classification", "softmax"),

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.cli import main
-from builder.verify.golden import Golden
-from handler.budget import Limits
+from builder.verify.golden import GoldenFile
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.support.http import Client
@@ -55,7 +55,7 @@ fetch = "sum"
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows of ``x`` [6, 3] that begin with a positive number, of which four are taken at most, and their sum."""
-    root, tf = tmp_path_factory.mktemp("rows"), tensorflow()
+    root, tf = tmp_path_factory.mktemp("rows"), import_tensorflow()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [6, 3], name="x")
         kept = tf.identity(tf.boolean_mask(x, x[:, 0] > 0), name="y")
@@ -76,9 +76,11 @@ def inputs(kept: list[int]) -> np.ndarray[Any, Any]:
 
 
 def test_golden_inputs_give_nothing_some_and_all_that_is_taken(bundle: Path) -> None:
-    with Golden.open(bundle / "build" / "rows" / "import" / "golden.npz") as golden:
-        sizes = {golden.fetch(case, "rows").shape[0] for case in golden.cases}
-        assert all(tuple(golden.fetch(c, "rows_shape")) == golden.fetch(c, "rows").shape for c in golden.cases)
+    with GoldenFile.open(bundle / "build" / "rows" / "import" / "golden.npz") as golden:
+        sizes = {golden.read_fetch(case, "rows").shape[0] for case in golden.cases}
+        assert all(
+            tuple(golden.read_fetch(c, "rows_shape")) == golden.read_fetch(c, "rows").shape for c in golden.cases
+        )
     assert 0 in sizes
     assert len(sizes) > 1
     assert max(sizes) <= 4  # others are the library's to refuse
@@ -138,4 +140,4 @@ def test_more_rows_than_are_taken(bundle: Path) -> None:
 
 def opened(bundle: Path) -> Client:
     library = bundle / "dist" / "rows" / "layer" / "lib" / "libmodel.so"
-    return Client(Server({"rows": Model(str(library))}, Limits()))
+    return Client(Server({"rows": Model(str(library))}, RequestLimits()))

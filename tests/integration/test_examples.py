@@ -13,22 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import tensorflow
-from builder.config import FeedSpec, load
-from builder.importers.images.complete_config import find
+from builder.base.tf import import_tensorflow
+from builder.config import FeedSpec, read_spec
+from builder.importers.images.complete_config import complete_spec
 from builder.importers.model_import import import_model, open_model
-from builder.importers.strings.example_frontend import require_alike
-from builder.importers.strings.example_protos import proto_of, random_protos
+from builder.importers.strings.example_frontend import require_equal_answers
+from builder.importers.strings.example_protos import encode_proto, random_protos
 from builder.importers.strings.tf_examples import without_examples
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.description import Port
 from handler.errors import WrongExampleError
-from handler.examples import Feature, Value, parsed
+from handler.examples import Feature, Value, parse_example
 from handler.model import Model
 from handler.server import Server
-from handler.text.words import read
+from handler.text.words import parse_program
 from tests.support import example_models as models
 from tests.support.http import Client
 from tests.support.models import empty_project, run_graph, spec_for
@@ -36,7 +36,7 @@ from tests.support.words import tensors
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 FEATURES = (
     Feature("level", "float32", 2, np.array([1, 2], np.float32).tobytes()),
     Feature("days", "int64", 2),
@@ -69,7 +69,7 @@ def wanted(proto: bytes) -> list[Value] | None:
 
 def found(proto: bytes) -> list[Value] | None:
     try:
-        return parsed(proto, FEATURES)
+        return parse_example(proto, FEATURES)
     except WrongExampleError:
         return None
 
@@ -88,7 +88,7 @@ RIGHT = [("level", "float32", [3.0, 4.0]), ("days", "int64", [1, -1]), ("tags", 
 @given(ENTRIES, st.booleans(), st.booleans())
 @settings(deadline=None, max_examples=150)
 def test_reads_what_tensorflow_reads_and_refuses_what_it_refuses(entries: Any, packed: bool, turned: bool) -> None:
-    for proto in (proto_of(entries, packed=packed, turned=turned), proto_of([*RIGHT, *entries], packed=packed)):
+    for proto in (encode_proto(entries, packed=packed, turned=turned), encode_proto([*RIGHT, *entries], packed=packed)):
         assert found(proto) == wanted(proto)
 
 
@@ -166,7 +166,7 @@ def test_what_is_refused_says_what_it_is(tmp_path: Path, case: str) -> None:
     path = models.save(model, tmp_path / "saved")
     spec = spec_for(path, batch=2)
     with pytest.raises(Exception, match=message):
-        import_model(find(open_model(spec, path), spec).spec, path, tmp_path / "graph")
+        import_model(complete_spec(open_model(spec, path), spec).spec, path, tmp_path / "graph")
 
 
 def test_a_feature_that_no_answer_depends_on_is_left_out(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_feature_that_no_answer_depends_on_is_left_out(tmp_path: Path) -> None
 
     path = models.save(model, tmp_path / "saved")
     spec = spec_for(path, batch=2)
-    found = find(open_model(spec, path), spec)
+    found = complete_spec(open_model(spec, path), spec)
     graph = import_model(found.spec, path, tmp_path / "graph")
     assert [port.spec.name for port in graph.feeds] == ["x"]
     assert [port.spec.name for port in graph.fetches] == ["y"]
@@ -220,9 +220,9 @@ def test_a_vocabulary_in_a_file(tmp_path: Path) -> None:
     path = models.save(models.Words(tmp_path / "colours.txt"), tmp_path / "saved")
     (tmp_path / "colours.txt").unlink()
     spec = spec_for(path, batch=3)
-    graph = import_model(find(open_model(spec, path), spec).spec, path, tmp_path / "graph")
-    words = read(graph.words_path.read_bytes())
-    found = [words.arrays([[text], [b"a", b"b"]])["colour"].values for text in (b"Blue", b"red")]
+    graph = import_model(complete_spec(open_model(spec, path), spec).spec, path, tmp_path / "graph")
+    words = parse_program(graph.words_path.read_bytes())
+    found = [words.compute_arrays([[text], [b"a", b"b"]])["colour"].values for text in (b"Blue", b"red")]
     assert found == [[2], [0]]
 
 
@@ -237,12 +237,14 @@ def test_a_text_of_any_length_in_an_example(tmp_path: Path) -> None:
 
     path = models.save(counted, tmp_path / "saved")
     spec = spec_for(path, batch=2, feeds=(FeedSpec("text", lengths=(4,), truncate=True),))
-    graph = import_model(find(open_model(spec, path), spec).spec, path, tmp_path / "graph")
+    graph = import_model(complete_spec(open_model(spec, path), spec).spec, path, tmp_path / "graph")
     ports = {p.spec.name: Port(p.spec.name, p.spec.dtype, p.spec.shape, p.spec.size) for p in graph.feeds}
-    made = tensors(read(graph.words_path.read_bytes()), {"text": [b"a b", b"a b c d e f"]}, {"text": ports["text"]})
+    made = tensors(
+        parse_program(graph.words_path.read_bytes()), {"text": [b"a b", b"a b c d e f"]}, {"text": ports["text"]}
+    )
     feeds = {"text": np.frombuffer(made["text"], np.int64).reshape(2, 4), "x": np.array([1, 2], np.float32)}
     protos = [
-        proto_of([("text", "string", [text]), ("x", "float32", [x])]) for text, x in ((b"a b", 1), (b"a b c d", 2))
+        encode_proto([("text", "string", [text]), ("x", "float32", [x])]) for text, x in ((b"a b", 1), (b"a b c d", 2))
     ]
     np.testing.assert_allclose(run_graph(graph, feeds)["y"], counted(tf.constant(protos))["y"])
 
@@ -252,15 +254,15 @@ def test_a_function_that_reads_something_else_is_not_packed(tmp_path: Path, monk
     spec = spec_for(path, batch=2)
     _, examples = without_examples(open_model(spec, path), spec)
     assert examples
-    require_alike(examples, None, ["scores"])
+    require_equal_answers(examples, None, ["scores"])
 
     def another(data: bytes, features: Any) -> list[Any]:
-        age, *others = parsed(data, features)
+        age, *others = parse_example(data, features)
         return [age[::-1], *others]
 
-    monkeypatch.setattr("handler.examples.parsed", another)
+    monkeypatch.setattr("handler.examples.parse_example", another)
     with pytest.raises(ImportModelError, match="something else of the feature 'age'"):
-        require_alike(examples, None, ["scores"])
+        require_equal_answers(examples, None, ["scores"])
 
 
 SPEC = """\
@@ -281,9 +283,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Client]:
         words = models.Words()
         models.save(words, folder / "saved", shades=words.shades)
         (folder / "model.toml").write_text(SPEC, encoding="utf-8")
-        bundle = build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
+        bundle = build_bundle(Workspace.from_spec(read_spec(folder / "model.toml"), project)).bundle
     model = Model(str(bundle.library))
-    return folder / "saved", Client(Server({"people": model}, Limits()))
+    return folder / "saved", Client(Server({"people": model}, RequestLimits()))
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -305,7 +307,7 @@ def written(row: dict[str, Any]) -> bytes:
         flat = np.ravel(value).tolist()
         return [one.encode() if isinstance(one, str) else one for one in flat]
 
-    return proto_of([(key, models.WORDS[key].dtype.name, values(value)) for key, value in row.items()])
+    return encode_proto([(key, models.WORDS[key].dtype.name, values(value)) for key, value in row.items()])
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])

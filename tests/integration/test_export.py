@@ -13,18 +13,18 @@ import safetensors.numpy
 
 from builder.base.errors import UsageError
 from builder.base.project import Project
-from builder.base.tf import reference_session, tensorflow
+from builder.base.tf import import_tensorflow, reference_session
 from builder.cli import main
-from builder.config import ImageInput, ModelSpec, OutputSpec, load
+from builder.config import ImageSpec, ModelSpec, OutputSpec, read_spec
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import import_model
 from builder.pipeline.workspace import Workspace
 from builder.release.export import export_model, exported_spec
-from builder.sources import locate
-from builder.verify.compare_answers import verify
+from builder.sources import locate_model
+from builder.verify.compare_answers import verify_library
 from builder.verify.expected_answers import open_expected
-from builder.verify.failure_report import require
-from builder.verify.reference_answers import make
+from builder.verify.failure_report import require_passed
+from builder.verify.reference_answers import make_golden_file
 from tests.conftest import ROOT
 from tests.support.build import build_library
 from tests.support.models import save_keras, spec_for
@@ -33,11 +33,11 @@ pytestmark = pytest.mark.integration
 
 
 def exported(spec: ModelSpec, root: Path) -> Path:
-    return export_model(Workspace.of(spec, Project(root))).folder
+    return export_model(Workspace.from_spec(spec, Project(root))).folder
 
 
 def small_network() -> Any:
-    tensorflow()
+    import_tensorflow()
     import keras
 
     return keras.Sequential(
@@ -54,7 +54,7 @@ def small_network() -> Any:
 
 def small_spec(path: Path) -> ModelSpec:
     """Everything that is compiled into the graph: BGR, mean, scale, softmax."""
-    image = ImageInput(None, 12, 12, channel_order="bgr", mean=(1.0, 2.0, 3.0), scale=(1 / 127.5,))
+    image = ImageSpec(None, 12, 12, channel_order="bgr", mean=(1.0, 2.0, 3.0), scale=(1 / 127.5,))
     outputs = (OutputSpec("kind", None, "classification", ("a", "b", "c", "d"), "softmax", 2),)
     return spec_for(path, image=image, outputs=outputs)
 
@@ -68,7 +68,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelSpec, Path]:
 
 def answers(graph_def: Any, graph: FrozenGraph, spec: ModelSpec) -> list[tuple[Any, Any]]:
     """(plain TensorFlow's answers to the golden feeds, the golden answers)."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     found = []
     with (
         open_expected(graph, spec) as expected,
@@ -122,7 +122,7 @@ def run_the_documents_code(model: Any, folder: Path) -> None:
 
 
 def nested_network() -> Any:
-    tensorflow()
+    import_tensorflow()
     import keras
 
     inner = [keras.Sequential([keras.layers.Dense(3, name="d", activation="tanh")], name=n) for n in ("one", "two")]
@@ -147,7 +147,7 @@ def test_models_in_models_have_names_of_their_own(tmp_path: Path) -> None:
 
 def test_the_graph_loads_in_plain_tensorflow_with_weights_from_the_file(small: tuple[ModelSpec, Path]) -> None:
     """Every weight zeroed in graph.pb, then filled from the file by the manifest's names: the same bits."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     spec, folder = small
     graph_def = tf.compat.v1.GraphDef.FromString((folder / "graph.pb").read_bytes())
     graph = import_folder(folder)
@@ -167,21 +167,21 @@ def test_the_graph_loads_in_plain_tensorflow_with_weights_from_the_file(small: t
 def test_coldforge_builds_what_it_exported(small: tuple[ModelSpec, Path], tmp_path: Path) -> None:
     """The exported model.toml gives the library that the model itself gives, to the byte."""
     spec, folder = small
-    again = load(folder / "model.toml")
+    again = read_spec(folder / "model.toml")
     assert again.outputs[0].labels == ("a", "b", "c", "d")
     assert (again.name, again.batch, again.tolerance) == (spec.name, spec.batch, spec.tolerance)
     before = import_folder(folder)
-    graph = import_model(again, locate(again, tmp_path), tmp_path / "import")
+    graph = import_model(again, locate_model(again, tmp_path), tmp_path / "import")
     assert [p.spec for p in graph.feeds] == [p.spec for p in before.feeds]
     assert [p.spec for p in graph.fetches] == [p.spec for p in before.fetches]
     graph.golden_path.write_bytes(before.golden_path.read_bytes())
     library = build_library(graph, again, tmp_path / "import").path
-    require(verify(library, graph, again))
+    require_passed(verify_library(library, graph, again))
     shutil.copytree(before.folder, tmp_path / "before")
     original = build_library(FrozenGraph.load(tmp_path / "before"), spec, tmp_path / "before").path
     assert library.read_bytes() == original.read_bytes()
     # And exporting the export loses nothing.
-    make(again, graph)
+    make_golden_file(again, graph)
     twice = exported(again, tmp_path)
     assert (twice / "weights.safetensors").stat().st_size > 0
     first, second = (safetensors.numpy.load_file(f / "weights.safetensors") for f in (folder, twice))
@@ -190,7 +190,7 @@ def test_coldforge_builds_what_it_exported(small: tuple[ModelSpec, Path], tmp_pa
 
 
 def test_a_saved_models_variables_are_named(tmp_path: Path) -> None:
-    tf = tensorflow()
+    tf = import_tensorflow()
 
     class Line(tf.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -211,14 +211,14 @@ def test_a_saved_models_variables_are_named(tmp_path: Path) -> None:
 
 
 def test_ports_that_c_would_not_allow_keep_their_fetches_names(tmp_path: Path) -> None:
-    tensorflow()
+    import_tensorflow()
     import keras
 
     x = keras.Input((3,), name="the-input")
     model = keras.Model(x, keras.layers.Dense(2, name="the-output")(x))
     spec = spec_for(save_keras(model, tmp_path / "odd.keras"))
-    again = load(exported(spec, tmp_path) / "model.toml")
-    graph = import_model(again, locate(again, tmp_path), tmp_path / "import")
+    again = read_spec(exported(spec, tmp_path) / "model.toml")
+    graph = import_model(again, locate_model(again, tmp_path), tmp_path / "import")
     assert [p.spec.name for p in graph.fetches] == ["the-output"]
     assert [p.spec.name for p in graph.feeds] == ["the_input"]
 
@@ -228,9 +228,9 @@ def test_a_folder_of_the_users_is_not_written_over(small: tuple[ModelSpec, Path]
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="exists and is not an export"):
-        export_model(Workspace.of(spec, Project(folder.parents[1])), tmp_path / "precious")
+        export_model(Workspace.from_spec(spec, Project(folder.parents[1])), tmp_path / "precious")
     for _ in range(2):  # its own it may
-        export_model(Workspace.of(spec, Project(folder.parents[1])), tmp_path / "out")
+        export_model(Workspace.from_spec(spec, Project(folder.parents[1])), tmp_path / "out")
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "mine"
 
 
@@ -240,7 +240,7 @@ def test_the_spec_says_no_more_what_the_graph_does(small: tuple[ModelSpec, Path]
     assert made.image is not None
     assert (made.image.channel_order, made.image.mean, made.image.scale) == ("rgb", (0.0,), (1.0,))
     assert made.outputs[0].activation == "none"
-    assert load(folder / "model.toml") == made
+    assert read_spec(folder / "model.toml") == made
 
 
 @pytest.mark.usefixtures("digits")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import reference_session, tensorflow
+from builder.base.tf import import_tensorflow, reference_session
 from builder.importers.folding import LARGEST, fold_constants
 from builder.importers.rewrite import all_nodes
 
@@ -19,7 +19,7 @@ VALUES = np.linspace(0.1, 3.0, 50, dtype="float32")
 
 def folded(build: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     """A graph of ``build(tf, x)``, x float32 [50], as it is and folded."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [50], name="x")
         tf.identity(build(tf, x), name="y")
@@ -28,7 +28,7 @@ def folded(build: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
 
 
 def answer(definition: Any) -> Any:
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
         with reference_session(graph) as session:
@@ -79,7 +79,7 @@ def test_anything_else_stays(build: Callable[[Any, Any], Any]) -> None:
 
 def test_nothing_is_computed_past_a_feed() -> None:
     """A feed may stand where the graph has a constant."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         tf.exp(tf.constant(VALUES, name="c"), name="y")
         definition = graph.as_graph_def()

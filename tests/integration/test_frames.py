@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from builder.package.bundle import Bundle
-from handler.budget import Limits
-from handler.image import pixels
+from handler.budget import RequestLimits
+from handler.image import read_pixels
 from handler.model import Model
 from tests.conftest import ROOT, make_bundle
 from tests.support import needs
@@ -59,7 +59,7 @@ def expected(bundle: Bundle) -> Columns:
     image, found = model.description.image, {}
     assert image is not None
     for name in PICTURES:
-        decoded = pixels((ROOT / "tests" / "data" / name).read_bytes(), name, image, Limits())
+        decoded = read_pixels((ROOT / "tests" / "data" / name).read_bytes(), name, image, RequestLimits())
         found[name] = [np.array(fetch) for fetch in model.run([decoded])]
     assert [port.name for port in model.description.fetches] == ["gender", "age"]
     model.close()

@@ -16,7 +16,7 @@ import pytest
 
 from builder.base.errors import ImportModelError
 from builder.cli import main
-from builder.importers.frameworks.framework_environment import FRAMEWORKS, environment_of
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support.models import empty_project
@@ -48,7 +48,7 @@ def test_a_network_of_flax(jax_models: Path, name: str, tmp_path: Path, monkeypa
 @pytest.fixture(scope="module")
 def jax_functions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``jax_functions`` writes."""
-    python = environment_of(FRAMEWORKS["jax"], print) / "bin" / "python"
+    python = ensure_environment(FRAMEWORKS["jax"], print) / "bin" / "python"
     folder = tmp_path_factory.mktemp("jax")
     subprocess.run([python, NETWORKS / "jax_functions.py", folder], check=True, timeout=600)
     return folder
@@ -69,7 +69,7 @@ def test_a_program_that_calls_what_is_outside_of_it(jax_functions: Path, capsys:
 @pytest.fixture(scope="module")
 def torch_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with what ``torch_networks`` writes of its small networks."""
-    python = environment_of(FRAMEWORKS["pytorch"], print) / "bin" / "python"
+    python = ensure_environment(FRAMEWORKS["pytorch"], print) / "bin" / "python"
     folder = tmp_path_factory.mktemp("torch")
     subprocess.run([python, NETWORKS / "torch_networks.py", folder, *SMALL], check=True, timeout=600)
     return folder
@@ -91,7 +91,7 @@ def test_a_network_of_pytorch(torch_models: Path, name: str, tmp_path: Path, mon
     ids=["operators that torchax lacks", "indices of tables"],
 )
 def test_cases_agree_with_pytorch(script: str, printed_last: str) -> None:
-    python = environment_of(FRAMEWORKS["pytorch"], print) / "bin" / "python"
+    python = ensure_environment(FRAMEWORKS["pytorch"], print) / "bin" / "python"
     variables = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
     command = [python, NETWORKS / script]
     done = subprocess.run(

@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from builder.base.errors import VerifyError
-from builder.base.tf import tensorflow
-from builder.config import ImageInput
+from builder.base.tf import import_tensorflow
+from builder.config import ImageSpec
 from builder.importers.graph import FrozenGraph
-from builder.verify.agreement import agree
+from builder.verify.agreement import compare_output
 from builder.verify.expected_answers import open_expected
-from builder.verify.golden import Golden
-from builder.verify.reference_answers import make
+from builder.verify.golden import GoldenFile
+from builder.verify.reference_answers import make_golden_file
 from tests.support.models import run_graph, save_graph, spec_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.quick]
 
-tf = tensorflow()
+tf = import_tensorflow()
 
 
 def golden(graph: FrozenGraph, **options: Any) -> dict[str, np.ndarray]:
-    make(spec_for(graph.graph_path, **options), graph)
+    make_golden_file(spec_for(graph.graph_path, **options), graph)
     with np.load(graph.golden_path, allow_pickle=False) as file:
         return dict(file)
 
@@ -81,7 +81,7 @@ def test_every_dtype(tmp_path: Path, dtype: str) -> None:
 def test_an_image_input_gets_photographs(tmp_path: Path, mode: Any, channels: int) -> None:
     shape = (2, 20, 24, channels)
     graph = save_graph(lambda x: tf.reduce_mean(tf.cast(x, "float32"), [1, 2]), {"x": ("uint8", shape)}, tmp_path)
-    arrays = golden(graph, batch=2, image=ImageInput(None, width=24, height=20, mode=mode))
+    arrays = golden(graph, batch=2, image=ImageSpec(None, width=24, height=20, mode=mode))
     photos = [name for name in names(arrays) if name.startswith("photo")]
     assert photos == ["photo-astronaut", "photo-coffee", "photo-face"]
     for case in photos:
@@ -108,11 +108,11 @@ def test_how_far_an_ulp_moves_the_answer_is_recorded(tmp_path: Path) -> None:
         return {"sure": sure, "unsure": tf.sin(1000.0 * sure), "class": tf.argmax(sure, -1)}
 
     graph = save_graph(both, {"x": ("float32", (1, 8))}, tmp_path)
-    make(spec_for(graph.graph_path), graph)
-    with Golden.open(graph.golden_path) as file:
-        assert 1e-9 < file.sensitivity("sure") < 1e-5
-        assert 1e-5 < file.sensitivity("unsure") < 1e-1
-        assert file.sensitivity("class") == 0.0
+    make_golden_file(spec_for(graph.graph_path), graph)
+    with GoldenFile.open(graph.golden_path) as file:
+        assert 1e-9 < file.read_sensitivity("sure") < 1e-5
+        assert 1e-5 < file.read_sensitivity("unsure") < 1e-1
+        assert file.read_sensitivity("class") == 0.0
 
 
 def test_the_weights_of_loops_and_branches_are_moved_too(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_the_weights_of_loops_and_branches_are_moved_too(tmp_path: Path) -> None
         return tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, tf.matmul(a, weights)), [0, x])[1]
 
     graph = save_graph(lambda x: loop(tf.cast(x, "float32")), {"x": ("uint8", (1, 4))}, tmp_path)
-    make(spec_for(graph.graph_path), graph)
-    with Golden.open(graph.golden_path) as file:
-        assert file.sensitivity("y") > 0
+    make_golden_file(spec_for(graph.graph_path), graph)
+    with GoldenFile.open(graph.golden_path) as file:
+        assert file.read_sensitivity("y") > 0
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -256,17 +256,17 @@ def test_float64_answers_where_float32_is_off(tmp_path: Path) -> None:
     """The mean of equal numbers is that number, TensorFlow's is not; a wrong answer is still one."""
     graph = save_graph(long_mean, {"x": ("float32", (1, 224, 224, 2))}, tmp_path)
     spec = spec_for(graph.graph_path)
-    make(spec, graph)
+    make_golden_file(spec, graph)
     own = run_graph(graph, {"x": np.zeros((1, 224, 224, 2), np.float32)})["y"]
     true = np.full((1, 2), 1.7, np.float32)
     assert abs(own - true).max() > 2e-4
     with open_expected(graph, spec) as expected:
-        (output,), wanted = expected.outputs, expected.golden.fetch("zeros", "y")
+        (output,), wanted = expected.outputs, expected.golden.read_fetch("zeros", "y")
     np.testing.assert_array_equal(wanted, true)
 
     def passes(answer: np.ndarray) -> bool:
         rows = [("zeros", answer, wanted)]
-        return agree("y", output.fetch, "raw", output.tolerance, rows, output.sensitivity).passed
+        return compare_output("y", output.fetch, "raw", output.tolerance, rows, output.sensitivity).passed
 
     assert passes(true)
     assert passes(own)
@@ -324,9 +324,9 @@ def test_mixed_precision_is_as_unsure_as_its_type(tmp_path: Path, dtype: str, le
     shares = {}
     for function in (mixed, stored, loop):
         graph = save_graph(function, feeds, tmp_path / function.__name__)
-        make(spec_for(graph.graph_path), graph)
-        with Golden.open(graph.golden_path) as file:
-            shares[function.__name__] = file.rounding("y")
+        make_golden_file(spec_for(graph.graph_path), graph)
+        with GoldenFile.open(graph.golden_path) as file:
+            shares[function.__name__] = file.read_rounding("y")
     assert least < shares["mixed"] <= most
     assert least < shares["loop"] <= most
     assert shares["stored"] == 0.0

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.importers.allowed_ops import UnsupportedOpsError
 from tests.support import needs
 from tests.support.models import freeze, run_graph, save_keras
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 keras: Any = needs.needs_module("keras")
 L: Any = keras.layers
 S: Any = tf.strings
@@ -65,7 +65,7 @@ def both(hashed: Callable[[Any], Any], x: Any, folder: Path) -> tuple[Any, Any]:
     serve = tf.function(lambda x: {"y": hashed(x)}, input_signature=[tf.TensorSpec([len(x)], x.dtype, name="x")])
     tf.saved_model.save(module, str(folder / "m"), {"serving_default": serve})
     graph = freeze(folder / "m", folder / "out")
-    assert not {node.op for node in graph.reference().node} & {"AsString", "StringToHashBucketFast"}
+    assert not {node.op for node in graph.read_reference().node} & {"AsString", "StringToHashBucketFast"}
     return run_graph(graph, {"x": x})["y"], hashed(tf.constant(x)).numpy()
 
 

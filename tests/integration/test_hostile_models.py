@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from builder.base.errors import ColdforgeError, ImportModelError
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.cli import main
 from builder.config import FeedSpec, FetchSpec
 from builder.importers.allowed_ops import UnsupportedOpsError
-from builder.importers.model_description import describe
-from builder.importers.rewrites.custom_steps import NMS, step
-from builder.pipeline.import_model import preflight
+from builder.importers.model_description import describe_model
+from builder.importers.rewrites.custom_steps import NMS, call_runtime_step
+from builder.pipeline.import_model import check_preflight
 from tests.fuzz.model_file import look
 from tests.fuzz.targets import CORPUS
 from tests.support import hostile, hostile_keras
@@ -29,7 +29,7 @@ from tests.support.results import printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.quick]
 
-PACKAGES = {"Keras 3": lambda: tensorflow().keras, "Keras 2": tf_keras}
+PACKAGES = {"Keras 3": lambda: import_tensorflow().keras, "Keras 2": tf_keras}
 """What writes a ``.keras`` file that is then changed."""
 
 OP_LAYERS = "tf_keras.src.layers.core.tf_op_layer"
@@ -44,8 +44,8 @@ def written(tmp_path: Path) -> Path:
 
 
 def load_as_tensorflow_does(folder: Path) -> None:
-    v1 = tensorflow().compat.v1
-    with tensorflow().Graph().as_default(), v1.Session() as session:
+    v1 = import_tensorflow().compat.v1
+    with import_tensorflow().Graph().as_default(), v1.Session() as session:
         v1.saved_model.load(session, ["serve"], str(folder))
 
 
@@ -109,14 +109,14 @@ class TestGraphDef:
         def build(x: Any) -> Any:
             config = {"overlap": 0.5, "score": 0.0, "decay": 0.0, "overlaps": False}
             shapes = [("int32", [1]), ("float32", [1]), ("int32", [])]
-            return step(NMS, config, [x, x[:, 0]], shapes)[1]
+            return call_runtime_step(NMS, config, [x, x[:, 0]], shapes)[1]
 
         model = hostile.graph_def(tmp_path / "g.pb", build)
         with pytest.raises(UnsupportedOpsError, match="XlaCustomCallV2 x1: it would reach outside the model"):
             freeze(model, tmp_path / "out", **PORTS)
 
     def test_a_loop_of_tensorflow_1_runs_without_what_waits_for_it(self, written: Path, tmp_path: Path) -> None:
-        tf, model = tensorflow(), hostile.loop_of_tensorflow_1(tmp_path / "g.pb", written)
+        tf, model = import_tensorflow(), hostile.loop_of_tensorflow_1(tmp_path / "g.pb", written)
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             tf.import_graph_def(tf.compat.v1.GraphDef.FromString(model.read_bytes()), name="")
             session.run("y:0", {"x:0": np.ones((1, 4))})
@@ -136,14 +136,14 @@ class TestGraphDef:
         assert not (tmp_path / "out").exists()
         assert "77" not in str(error.value)
         assert "ReadFile" in error.value.ops.unsupported[0].nodes[0]
-        found = preflight(spec_for(model, **PORTS), error.value.ops)
+        found = check_preflight(spec_for(model, **PORTS), error.value.ops)
         assert {u.op for u in found.unsupported} == {"ReadFile", "StringLength"}
         assert main(["inspect", str(model), "--json"]) == 12
         ops = {row["op"] for row in printed("inspect", capsys.readouterr().out)["unsupported"]}
         assert ops == {"ReadFile", "StringLength"}
 
     def test_a_feed_behind_what_is_not_allowed(self, tmp_path: Path) -> None:
-        tf = tensorflow()
+        tf = import_tensorflow()
 
         def build(x: Any) -> Any:
             text = tf.io.read_file("/etc/passwd")
@@ -157,14 +157,14 @@ class TestGraphDef:
         np.testing.assert_array_equal(run_graph(graph, {"pixels": x, "x": x})["y"], x * 3)
 
     def test_init_proposes_what_can_be_compiled(self, tmp_path: Path) -> None:
-        tf = tensorflow()
+        tf = import_tensorflow()
 
         def build(x: Any) -> Any:
             tf.io.decode_jpeg(tf.io.read_file("/etc/passwd"), name="picture")
             return x
 
         model = hostile.graph_def(tmp_path / "g.pb", build)
-        assert [port.name for port in describe(spec_for(model).source, model).fetches] == ["y"]
+        assert [port.name for port in describe_model(spec_for(model).source, model).fetches] == ["y"]
 
     def test_a_function_that_is_called_like_an_op(self, tmp_path: Path) -> None:
         model = hostile.graph_def(tmp_path / "g.pb", lambda x: x, hostile.function_called_like_an_op)

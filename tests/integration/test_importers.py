@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.cli import main
-from builder.config import FeedSpec, FetchSpec, ImageInput, OutputSpec
+from builder.config import FeedSpec, FetchSpec, ImageSpec, OutputSpec
 from builder.config.tensor import TensorSpec, c_identifier
 from builder.importers.graph import FrozenGraph
-from builder.importers.loaded import distinct
-from builder.importers.model_description import describe
+from builder.importers.loaded import make_names_unique
+from builder.importers.model_description import describe_model
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.shapes import pin_shapes
 from tests.support import keras2, needs
@@ -29,7 +29,7 @@ from tests.support.results import printed
 
 pytestmark = [pytest.mark.integration, pytest.mark.quick]
 
-tf = tensorflow()
+tf = import_tensorflow()
 keras: Any = needs.needs_module("keras")
 L: Any = keras.layers
 
@@ -85,7 +85,7 @@ class TestKeras:
         with pytest.raises(ImportModelError, match="trust = true"):
             freeze(models / "mlp.h5", tmp_path)
         with pytest.raises(ImportModelError, match="trust = true"):
-            describe(spec_for(models / "mlp.h5").source, models / "mlp.h5")
+            describe_model(spec_for(models / "mlp.h5").source, models / "mlp.h5")
         trusted = freeze(models / "mlp.h5", tmp_path / "h5", trust=True)
         same = freeze(models / "mlp.keras", tmp_path / "keras")
         x = random(1, 5)
@@ -155,7 +155,7 @@ class TestKeras:
 
 @given(st.lists(st.text("ab:/._A2", min_size=1, max_size=4), max_size=8))
 def test_names_are_distinct_as_c_identifiers(names: list[str]) -> None:
-    result = distinct(names)
+    result = make_names_unique(names)
     assert len({c_identifier(name).lower() for name in result}) == len(names)
     assert all(new.startswith(old) for old, new in zip(names, result, strict=True))
     assert all(re.fullmatch(r"[A-Za-z_]\w*", c_identifier(name), re.ASCII) for name in result)
@@ -220,7 +220,7 @@ class TestShapes:
 
 class TestImage:
     def test_pixels_go_in_and_the_graph_normalises(self, models: Path, tmp_path: Path) -> None:
-        image = ImageInput(None, 8, 8, channel_order="bgr", mean=(10.0, 20.0, 30.0), scale=(1 / 127.5,))
+        image = ImageSpec(None, 8, 8, channel_order="bgr", mean=(10.0, 20.0, 30.0), scale=(1 / 127.5,))
         graph = freeze(models / "cnn.keras", tmp_path, batch=2, image=image)
         assert graph.feeds[0].spec.dtype == "uint8"
         pixels = np.random.default_rng(2).integers(0, 256, (2, 8, 8, 3), dtype=np.uint8)
@@ -232,14 +232,14 @@ class TestImage:
 
     def test_dynamic_height_and_width_come_from_the_image(self, tmp_path: Path) -> None:
         path = save_keras(cnn(None, 1), tmp_path / "m.keras")
-        graph = freeze(path, tmp_path / "out", image=ImageInput("picture", width=12, height=10, mode="grey"))
+        graph = freeze(path, tmp_path / "out", image=ImageSpec("picture", width=12, height=10, mode="grey"))
         assert graph.feeds[0].spec.shape == (1, 10, 12, 1)
 
     @pytest.mark.parametrize("shape", [(8, 8), (64,), (8, 8, 1)])
     def test_grey_models_may_take_no_channel_or_flat_pixels(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
         model = keras.Sequential([keras.Input(shape, name="x"), L.Flatten(), L.Dense(2, name="y")])
         path = save_keras(model, tmp_path / "m.keras")
-        graph = freeze(path, tmp_path / "out", image=ImageInput(None, 8, 8, mode="grey", scale=(1 / 255,)))
+        graph = freeze(path, tmp_path / "out", image=ImageSpec(None, 8, 8, mode="grey", scale=(1 / 255,)))
         assert graph.feeds[0].spec.shape == (1, 8, 8, 1)
         pixels = np.arange(64, dtype=np.uint8).reshape(1, 8, 8, 1)
         expected = model.predict(pixels.reshape(1, *shape) / np.float32(255), verbose=0)
@@ -247,9 +247,9 @@ class TestImage:
 
     def test_a_size_that_is_not_the_models(self, models: Path, tmp_path: Path) -> None:
         with pytest.raises(ImportModelError, match=r"(?s)9 x 8 pixels.*is \[\?, 8, 8, 3\].*width = 8, height = 8"):
-            freeze(models / "cnn.keras", tmp_path, image=ImageInput(None, width=9, height=8))
+            freeze(models / "cnn.keras", tmp_path, image=ImageSpec(None, width=9, height=8))
         with pytest.raises(ImportModelError, match='mode = "rgb"'):
-            freeze(models / "cnn.keras", tmp_path, image=ImageInput(None, 8, 8, mode="grey"))
+            freeze(models / "cnn.keras", tmp_path, image=ImageSpec(None, 8, 8, mode="grey"))
 
     def test_activations_are_in_the_graph(self, models: Path, tmp_path: Path) -> None:
         raw = freeze(models / "cnn.keras", tmp_path / "raw")
@@ -309,7 +309,7 @@ class TestSavedModel:
 
     def test_two_signatures(self, tmp_path: Path) -> None:
         save_two_signatures(tmp_path / "m")
-        ports = describe(spec_for(tmp_path / "m", signature="row").source, tmp_path / "m")
+        ports = describe_model(spec_for(tmp_path / "m", signature="row").source, tmp_path / "m")
         assert ports.signatures == ("product", "row")
         assert (ports.feeds[0].dtype, ports.feeds[0].shape) == ("int64", (None,))
         with pytest.raises(ImportModelError, match='It has product, row: set `signature = "product"`'):
@@ -419,7 +419,7 @@ class TestGraphDef:
         with pytest.raises(ImportModelError) as error:
             freeze(frozen_pb, tmp_path / "out", feeds=(FeedSpec("images", (1, 3)),))
         assert '[[fetches]]\nname = "softmax"' in str(error.value)
-        ports = describe(spec_for(frozen_pb).source, frozen_pb)
+        ports = describe_model(spec_for(frozen_pb).source, frozen_pb)
         assert [p.name for p in ports.feeds] == ["images"]
         assert "softmax" in [p.name for p in ports.fetches]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from tests.conftest import ROOT
 from tests.support.graphs import SMALL_GRAPH
 from tests.support.installed import OFFLINE, Installed, clean, install
@@ -91,4 +91,4 @@ def test_messages_name_the_command_that_is_there(installed: Installed, tmp_path:
 def contents(folder: Path) -> dict[str, str]:
     """Digests of all files but bytecode, which Python writes of any package."""
     files = (p for p in sorted(folder.rglob("*")) if p.is_file() and p.suffix != ".pyc")
-    return {p.relative_to(folder).as_posix(): digest(p) for p in files}
+    return {p.relative_to(folder).as_posix(): compute_digest(p) for p in files}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base.cache import digest, file_digest
+from builder.base.cache import compute_digest, file_digest
 from builder.base.errors import DiskError
 from tests.conftest import ROOT, have_dependencies
 from tests.support import faults, needs
@@ -85,7 +85,7 @@ class Checkout:
         assert json.loads((self.delivered / "model.json").read_text())["model"].items() <= manifest["model"].items()
         for name, entry in manifest["files"].items():
             assert file_digest(self.delivered / name) == entry["sha256"], name
-        assert digest(self.root / "layers" / "model" / "content") == digest(self.delivered / "layer")
+        assert compute_digest(self.root / "layers" / "model" / "content") == compute_digest(self.delivered / "layer")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_build_that_is_killed_while_programs_run_for_it(checkout: Checkout) ->
     """TensorFlow in its sandbox, and clang: for a moment they work for a builder that is no longer there."""
     if not checkout.delivered.exists():
         assert checkout.bundle(1)[0] == 0
-    before = digest(checkout.delivered)
+    before = compute_digest(checkout.delivered)
     for stage in ("import", "link"):
         process = checkout.start(3)
         while not list((checkout.root / "build" / "small").glob(f"{stage}.tmp-*")):
@@ -130,7 +130,7 @@ def test_a_build_that_is_killed_while_programs_run_for_it(checkout: Checkout) ->
             time.sleep(0.001)
         process.kill()
         process.communicate()
-        assert digest(checkout.delivered) == before
+        assert compute_digest(checkout.delivered) == before
     assert checkout.bundle(3)[0] == 0
     checkout.require_whole("3")
     assert checkout.rubbish() == []
@@ -154,14 +154,14 @@ def test_a_full_disk_leaves_the_last_bundle_and_the_next_build_is_right(checkout
 
 def failed_for_space(checkout: Checkout, kilobytes: int) -> str:
     """The stage at which version 2 fails, with that much space left. All is as before then."""
-    before, ballast = digest(checkout.delivered), checkout.root / "ballast"
+    before, ballast = compute_digest(checkout.delivered), checkout.root / "ballast"
     ballast.write_bytes(bytes(shutil.disk_usage(checkout.root).free - (kilobytes << 10)))
     code, said = checkout.bundle(2)
     ballast.unlink()
     assert code == DiskError.exit_code, said
     assert re.search(rf"^coldforge: no space is left for {re.escape(str(checkout.root))}", said, re.M), said
     assert "Traceback" not in said
-    assert digest(checkout.delivered) == before
+    assert compute_digest(checkout.delivered) == before
     assert checkout.rubbish() == []
     (stage,) = re.findall(r"^  (\w+) .* — failed$", said, re.M)
     return str(stage)

@@ -12,17 +12,17 @@ import pytest
 
 from builder.base.arrays import save_arrays
 from builder.base.errors import ImportModelError, VerifyError
-from builder.base.tf import tensorflow
-from builder.config import ImageInput, ModelSpec, OutputSpec
+from builder.base.tf import import_tensorflow
+from builder.config import ImageSpec, ModelSpec, OutputSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import freeze_model
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.stablehlo import STABLEHLO
-from builder.importers.stablehlo_program import Program, open_program
+from builder.importers.stablehlo_program import StableHloProgram, open_program
 from builder.pipeline import preflight
-from builder.pipeline.preflight import render
+from builder.pipeline.preflight import format_preflight
 from builder.verify import framework_answers, reference_answers
-from builder.verify.golden import Golden
+from builder.verify.golden import GoldenFile
 from tests.conftest import ROOT
 from tests.support.models import freeze, run_graph, spec_for
 
@@ -38,7 +38,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def save(folder: Path, module: bytes) -> Path:
-    tf = tensorflow()
+    tf = import_tensorflow()
     from tensorflow.compiler.tf2xla.python.xla import call_module
 
     @tf.function(input_signature=[tf.TensorSpec((1, 16), tf.float32, "x")])  # type: ignore[untyped-decorator]
@@ -62,10 +62,10 @@ def test_a_program_with_ops_that_tensorflow_does_not_know(tmp_path: Path) -> Non
 
 def test_the_forecast_counts_the_weights_inside_the_program(saved: Path, tmp_path: Path) -> None:
     graph = freeze(saved, tmp_path)
-    found = preflight.check(graph)
+    found = preflight.check_graph(graph)
     assert found.ok
     assert 2_016 <= found.weights <= 2_500
-    assert "Forecast: 2." in render(found)
+    assert "Forecast: 2." in format_preflight(found)
 
 
 def test_the_frozen_graph_answers_as_the_program_does(saved: Path, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_frozen_graph_answers_as_the_program_does(saved: Path, tmp_path: Pat
 
 
 def test_programs_are_written_for_the_stablehlo_that_tensorflow_has() -> None:
-    tensorflow()
+    import_tensorflow()
     from tensorflow.compiler.mlir.stablehlo import stablehlo
 
     assert stablehlo.get_current_version() == STABLEHLO
@@ -90,11 +90,11 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelSpec, Froze
     folder = tmp_path_factory.mktemp("program")
     module = (ROOT / "tests" / "data" / "dense.stablehlo").read_bytes()
     feeds, fetches = (PortInfo("x", "float32", (1, 16)),), (PortInfo("y", "float32", (1, 5)),)
-    Program(module, CALLING_CONVENTION, {}, ModelPorts(feeds, fetches), feeds, fetches).save(folder)
-    image = ImageInput(None, 4, 4, "grey", scale=(1 / 255,))
+    StableHloProgram(module, CALLING_CONVENTION, {}, ModelPorts(feeds, fetches), feeds, fetches).save(folder)
+    image = ImageSpec(None, 4, 4, "grey", scale=(1 / 255,))
     spec = spec_for(folder / "model.jax", image=image, outputs=(OutputSpec("y", None, activation="sigmoid"),))
     graph = freeze_model(open_program(folder), spec, folder / "import")
-    reference_answers.make(spec, graph)
+    reference_answers.make_golden_file(spec, graph)
     return spec, graph
 
 
@@ -107,7 +107,7 @@ def dense(x: np.ndarray) -> np.ndarray:
 
 def answered(graph: FrozenGraph, folder: Path, error: float = 0.0) -> None:
     """Write what the framework answers to all that it is asked, ``error`` too much in one element."""
-    framework_answers.ask(graph, folder)
+    framework_answers.write_program_inputs(graph, folder)
     with np.load(folder / framework_answers.ASKED) as asked:
         answers = {key: dense(asked[key]) for key in asked.files}
     answers["random-0/0"][0, 1] += error
@@ -118,12 +118,12 @@ def test_golden_answers_are_the_frameworks_own(imported: tuple[ModelSpec, Frozen
     """It is asked with what enters the program, pixels scaled, and its answers go through the activation."""
     spec, graph = imported
     answered(graph, tmp_path, error=2e-6)
-    framework_answers.adopt(spec, graph, tmp_path, "JAX")
-    with Golden.open(graph.golden_path) as golden:
-        pixels = golden.feed("random-0", "x").reshape(1, 16)
+    framework_answers.adopt_answers(spec, graph, tmp_path, "JAX")
+    with GoldenFile.open(graph.golden_path) as golden:
+        pixels = golden.read_feed("random-0", "x").reshape(1, 16)
         wanted = dense(pixels.astype(np.float32) / 255)
         wanted[0, 1] += 2e-6
-        found = golden.fetch("random-0", "y")
+        found = golden.read_fetch("random-0", "y")
         np.testing.assert_allclose(found, 1 / (1 + np.exp(-wanted)), rtol=2e-7)
 
 
@@ -131,7 +131,7 @@ def test_a_program_that_answers_otherwise(imported: tuple[ModelSpec, FrozenGraph
     spec, graph = imported
     answered(graph, tmp_path, error=0.01)
     with pytest.raises(VerifyError, match=r"does not answer as JAX does: output 'y'.*random-0"):
-        framework_answers.adopt(spec, graph, tmp_path, "JAX")
+        framework_answers.adopt_answers(spec, graph, tmp_path, "JAX")
 
 
 def test_an_input_on_which_two_runs_of_the_program_differ_by_rounding(
@@ -146,11 +146,11 @@ def test_an_input_on_which_two_runs_of_the_program_differ_by_rounding(
         tmp_path / framework_answers.ANSWERED, {key: value + np.float32(1e-3) for key, value in answers.items()}
     )
     with pytest.raises(VerifyError, match="does not answer as JAX does"):
-        framework_answers.adopt(spec, graph, tmp_path, "JAX")
+        framework_answers.adopt_answers(spec, graph, tmp_path, "JAX")
     answers["random-0/0"][0, 1] += 1e-3
     save_arrays(tmp_path / framework_answers.ANSWERED, answers)
-    framework_answers.adopt(spec, graph, tmp_path, "JAX")
-    with Golden.open(graph.golden_path) as golden:
+    framework_answers.adopt_answers(spec, graph, tmp_path, "JAX")
+    with GoldenFile.open(graph.golden_path) as golden:
         assert "random-0" not in golden.cases
         assert "JAX" in golden.undecided["random-0"]
         assert len(golden.cases) >= 3
@@ -158,9 +158,9 @@ def test_an_input_on_which_two_runs_of_the_program_differ_by_rounding(
 
 def test_a_case_without_an_answer(imported: tuple[ModelSpec, FrozenGraph], tmp_path: Path) -> None:
     spec, graph = imported
-    framework_answers.ask(graph, tmp_path)
+    framework_answers.write_program_inputs(graph, tmp_path)
     with np.load(tmp_path / framework_answers.ASKED) as asked:
         answers = {key: dense(asked[key]) for key in asked.files if not key.startswith("random-1")}
     save_arrays(tmp_path / framework_answers.ANSWERED, answers)
     with pytest.raises(VerifyError, match="JAX has no answer to the golden inputs random-1"):
-        framework_answers.adopt(spec, graph, tmp_path, "JAX")
+        framework_answers.adopt_answers(spec, graph, tmp_path, "JAX")

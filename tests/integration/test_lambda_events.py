@@ -12,8 +12,8 @@ import boto3
 import pytest
 
 from builder.base.project import HOME
-from builder.measure.local.emulator import Emulator
-from builder.measure.local.run_event import emulator
+from builder.measure.local.emulator import LambdaEmulator
+from builder.measure.local.run_event import prepare_emulator
 from tests.support import abi_library, s3
 
 pytestmark = [pytest.mark.integration, pytest.mark.network, pytest.mark.xdist_group("checkout")]
@@ -30,9 +30,9 @@ def bucket() -> Iterator[s3.Bucket]:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, bucket: s3.Bucket) -> Iterator[Emulator]:
+def running(tmp_path_factory: pytest.TempPathFactory, bucket: s3.Bucket) -> Iterator[LambdaEmulator]:
     layer = abi_library.layer(tmp_path_factory.mktemp("bundle"), abi_library.picture_description())
-    started = emulator(layer, environment=bucket.environment | {"COLDFORGE_RESULTS": "s3://results/"})
+    started = prepare_emulator(layer, environment=bucket.environment | {"COLDFORGE_RESULTS": "s3://results/"})
     # Lambda has boto3 in its runtime; here it comes last, after all that the function brings.
     packages = Path(boto3.__file__).parents[1]
     path = [started.function, started.dependencies / "python", started.runtime, packages]
@@ -84,13 +84,13 @@ def kind(answer: Any) -> str:
         ("step_functions_object", "predictions"),
     ],
 )
-def test_each_event(running: Emulator, bucket: s3.Bucket, name: str, expected: str) -> None:
+def test_each_event(running: LambdaEmulator, bucket: s3.Bucket, name: str, expected: str) -> None:
     assert kind(running.invoke(EVENTS[name])) == expected
     if "s3" in name:
         assert "predictions" in json.loads(bucket.objects["results/pictures/in/a face (1).jpg.json"])
 
 
-def test_a_batch_of_a_list_is_one_object(running: Emulator, bucket: s3.Bucket) -> None:
+def test_a_batch_of_a_list_is_one_object(running: LambdaEmulator, bucket: s3.Bucket) -> None:
     told = running.invoke(EVENTS["step_functions_list"])
     assert told["part"] == "s3://results/coldforge/run1/parts/0/00000017.jsonl"
     head, *rows = map(json.loads, bucket.objects["results/coldforge/run1/parts/0/00000017.jsonl"].splitlines())
@@ -107,7 +107,7 @@ def test_every_fixture_is_tried() -> None:
     assert {name for name, _ in parameters.args[1]} == set(EVENTS)
 
 
-def test_a_failure_that_lambda_should_try_again_says_nothing(running: Emulator, bucket: s3.Bucket) -> None:
+def test_a_failure_that_lambda_should_try_again_says_nothing(running: LambdaEmulator, bucket: s3.Bucket) -> None:
     bucket.failing[OBJECT] = [503] * 3
     answer = running.invoke(EVENTS["s3"])
     assert answer["errorType"] == "RetryLater"

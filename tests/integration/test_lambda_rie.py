@@ -22,15 +22,15 @@ from builder.base.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.base.project import HOME, cache_folder
 from builder.cli import main
 from builder.measure.local import emulator_parts
-from builder.measure.local.emulator import MAX_REQUEST, Emulator
-from builder.measure.local.http_server import event as url_event
-from builder.measure.local.reloading import Reloading
+from builder.measure.local.emulator import MAX_REQUEST, LambdaEmulator
+from builder.measure.local.http_server import make_url_event as url_event
+from builder.measure.local.reloading import ReloadingEmulator
 from builder.measure.local.run_event import (
     default_event,
-    emulator,
     file_event,
     image_event,
-    invoke,
+    invoke_bundle,
+    prepare_emulator,
     require_answer,
 )
 from builder.package.bundle import Bundle
@@ -50,8 +50,8 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(layer: Path) -> Iterator[Emulator]:
-    with emulator(layer) as started:
+def running(layer: Path) -> Iterator[LambdaEmulator]:
+    with prepare_emulator(layer) as started:
         yield started
 
 
@@ -78,18 +78,18 @@ def pixels_seen(answer: dict[str, Any]) -> bytes:
 
 
 def test_weights_that_are_elsewhere_are_found_beside_the_layer(layer: Path) -> None:
-    assert "COLDFORGE_WEIGHTS" not in emulator(layer).environment
+    assert "COLDFORGE_WEIGHTS" not in prepare_emulator(layer).environment
     apart = layer.parent / "brightness.weights"
     apart.touch()
     try:
-        assert emulator(layer).environment["COLDFORGE_WEIGHTS"] == f"{layer.parent}/"
-        given = emulator(layer, environment={"COLDFORGE_WEIGHTS": "/mnt/x"})
+        assert prepare_emulator(layer).environment["COLDFORGE_WEIGHTS"] == f"{layer.parent}/"
+        given = prepare_emulator(layer, environment={"COLDFORGE_WEIGHTS": "/mnt/x"})
         assert given.environment["COLDFORGE_WEIGHTS"] == "/mnt/x"
     finally:
         apart.unlink()
 
 
-def test_good_and_bad_requests_in_turn(running: Emulator) -> None:
+def test_good_and_bad_requests_in_turn(running: LambdaEmulator) -> None:
     data = FACE.read_bytes()
     good = running.invoke(event(data))
     assert good["cold_start"] is True
@@ -102,7 +102,7 @@ def test_good_and_bad_requests_in_turn(running: Emulator) -> None:
     assert running.init_ms > 0
 
 
-def test_the_log_has_metrics_and_no_picture(running: Emulator) -> None:
+def test_the_log_has_metrics_and_no_picture(running: LambdaEmulator) -> None:
     running.invoke({"image": "@@"})
     lines = [json.loads(line) for line in running.log.splitlines() if line.startswith("{")]
     assert sum("ColdStart" in line for line in lines) == 1
@@ -128,7 +128,7 @@ def test_the_log_has_metrics_and_no_picture(running: Emulator) -> None:
         "1 bit",
     ],
 )
-def test_every_kind_of_picture_decodes_with_the_trimmed_layer(running: Emulator, form: str) -> None:
+def test_every_kind_of_picture_decodes_with_the_trimmed_layer(running: LambdaEmulator, form: str) -> None:
     with Image.open(FACE) as photo:
         picture = photo.convert("RGB")
     data = {
@@ -166,7 +166,7 @@ def white_cut(picture: Image.Image) -> Image.Image:
 
 
 def test_invoke_gives_answer_and_times(layer: Path) -> None:
-    result = invoke(layer, image_event(FACE))
+    result = invoke_bundle(layer, image_event(FACE))
     assert result.answer["cold_start"] is True
     assert result.init_ms > 0
     assert result.warm_ms > 0
@@ -177,7 +177,7 @@ def test_invoke_gives_answer_and_times(layer: Path) -> None:
 def test_another_python_runs_with_packages_of_its_own_and_says_so(layer: Path) -> None:
     if emulator_parts.find_python(Path(sys.executable)).matches_lambda:
         pytest.skip("the tests run on Lambda's Python themselves")
-    result = invoke(layer, image_event(FACE), Path(sys.executable))
+    result = invoke_bundle(layer, image_event(FACE), Path(sys.executable))
     assert result.note is not None
     assert result.note.startswith(f"NOTE: this ran on Python {result.python}")
     assert result.answer["predictions"]
@@ -185,7 +185,7 @@ def test_another_python_runs_with_packages_of_its_own_and_says_so(layer: Path) -
 
 def test_a_model_without_pictures(tmp_path: Path) -> None:
     layer = abi_library.layer(tmp_path, abi_library.tensor_description())
-    with emulator(layer) as running:
+    with prepare_emulator(layer) as running:
         answer = running.invoke({"inputs": {"a": [[1, 2, 3], [4, 5, 6]], "n": [2, -1]}})
         assert answer["predictions"] == [{"product": [2, 4, 6], "total": -3}, {"product": [-4, -5, -6], "total": -3}]
         assert running.invoke({"inputs": {"a": [1], "n": [2, 3]}})["error"]["code"] == "wrong_shape"
@@ -193,18 +193,18 @@ def test_a_model_without_pictures(tmp_path: Path) -> None:
 
 def test_a_failed_start_names_the_cause_to_the_operator_only(tmp_path: Path) -> None:
     layer = abi_library.layer(tmp_path, abi_library.picture_description(), open_status=1)
-    with emulator(layer) as running:
+    with prepare_emulator(layer) as running:
         answer = running.invoke(image_event(FACE))
         assert answer["errorType"] == "Runtime.ExitError"
         assert "stackTrace" not in answer
         assert "AVX2" not in json.dumps(answer)
         assert "AVX2" in running.log
     with pytest.raises(EnvironmentSetupError, match=r"did not start: the model cannot be opened .*AVX2"):
-        invoke(layer, image_event(FACE))
+        invoke_bundle(layer, image_event(FACE))
 
 
 def test_no_process_is_left(layer: Path) -> None:
-    with emulator(layer) as running:
+    with prepare_emulator(layer) as running:
         running.invoke(image_event(FACE))
         marker = f"COLDFORGE_LIBRARY={layer.resolve()}/lib/libmodel.so"
         assert len(with_environment(marker, running)) >= 2  # the emulator and the function's Python
@@ -212,7 +212,7 @@ def test_no_process_is_left(layer: Path) -> None:
     assert not [pid for pid in processes() if mine and mine in environment_of(pid)]
 
 
-def with_environment(marker: str, running: Emulator) -> list[int]:
+def with_environment(marker: str, running: LambdaEmulator) -> list[int]:
     assert running._folder is not None
     return [p for p in processes() if marker in environment_of(p) and running._folder.name in environment_of(p)]
 
@@ -228,14 +228,14 @@ def environment_of(pid: int) -> str:
         return ""
 
 
-def test_too_large_a_request_is_refused_before_it_is_cut(running: Emulator) -> None:
+def test_too_large_a_request_is_refused_before_it_is_cut(running: LambdaEmulator) -> None:
     with pytest.raises(UsageError, match=r"6,291,556"):
         running.invoke(b"x" * (MAX_REQUEST + 1))
 
 
 def test_a_missing_bundle_or_picture_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="make bundle"):
-        emulator(tmp_path)
+        prepare_emulator(tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
         image_event(tmp_path / "none.jpg")
 
@@ -276,7 +276,7 @@ def test_other_answers_do_not(answer: Any) -> None:
 def test_zeros_are_what_a_model_without_pictures_takes(tmp_path: Path) -> None:
     description = abi_library.tensor_description()
     (tmp_path / "model.json").write_text(json.dumps(description))
-    answer = invoke(abi_library.layer(tmp_path, description), default_event(tmp_path)).answer
+    answer = invoke_bundle(abi_library.layer(tmp_path, description), default_event(tmp_path)).answer
     assert answer["predictions"] == [{"product": [0, 0, 0], "total": 0}] * 2
 
 
@@ -346,7 +346,7 @@ def test_make_invoke(emotion: Bundle) -> None:
 def test_the_dependencies_layer_is_whole_and_small(layer: Path) -> None:
     python = emulator_parts.find_python()
     packages = (
-        emulator_parts.dependencies(cache_folder() / "local", python, HOME / "layers" / "dependencies") / "python"
+        emulator_parts.build_dependencies(cache_folder() / "local", python, HOME / "layers" / "dependencies") / "python"
     )
     size = sum(p.stat().st_size for p in packages.rglob("*") if p.is_file())
     assert size < 6_000_000
@@ -381,12 +381,12 @@ def test_a_bundle_that_was_built_again_is_served(tmp_path: Path) -> None:
         shutil.rmtree(served, ignore_errors=True)
         fresh.rename(served)
 
-    def status(function: Reloading, name: str) -> Any:
+    def status(function: ReloadingEmulator, name: str) -> Any:
         event = url_event("GET", f"/v2/models/{name}/ready", Message(), b"", "id")
         return function.invoke(event).get("statusCode")
 
     build(layers[0])
-    with Reloading(lambda: emulator(served), library, told.append) as function:
+    with ReloadingEmulator(lambda: prepare_emulator(served), library, told.append) as function:
         assert [status(function, name) for name in [*names, names[0]]] == [200, 404, 200]
         assert told == []
         build(layers[1])
@@ -404,5 +404,8 @@ def test_a_bundle_that_was_built_again_is_served(tmp_path: Path) -> None:
         build(layers[0])
         assert [status(function, name) for name in names] == [200, 404]
     shutil.rmtree(served)
-    with pytest.raises(UsageError, match="libmodel"), Reloading(lambda: emulator(served), library, told.append):
+    with (
+        pytest.raises(UsageError, match="libmodel"),
+        ReloadingEmulator(lambda: prepare_emulator(served), library, told.append),
+    ):
         pass

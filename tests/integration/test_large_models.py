@@ -15,9 +15,9 @@ import pytest
 
 from builder.base.project import HOME, Project
 from builder.cli import main
-from builder.measure.local.run_event import emulator
+from builder.measure.local.run_event import prepare_emulator
 from builder.package.bundle import Bundle
-from builder.package.container_image import image_context
+from builder.package.container_image import fill_image_context
 from builder.package.lambda_limits import LAMBDA_UNZIPPED
 from tests.integration.test_weights import project
 from tests.support.aws import client_environment, local_aws
@@ -57,8 +57,8 @@ def bundled(project: Project, place: str) -> int:
 
 def served(layer: Path, more: Path, x: np.ndarray, **environment: str) -> tuple[np.ndarray, float, int]:
     """The scores for ``x``, milliseconds of init and peak bytes of the function in Lambda's emulator."""
-    started = emulator(layer, environment=environment)
-    started.environment["PYTHONPATH"] = f"{started.variables('/')['PYTHONPATH']}:{more}"
+    started = prepare_emulator(layer, environment=environment)
+    started.environment["PYTHONPATH"] = f"{started.make_environment('/')['PYTHONPATH']}:{more}"
     with started as running:
         answer = running.invoke({"inputs": {"x": x.tolist()}})
         assert "predictions" in answer, (answer, running.log[-2000:])
@@ -106,7 +106,7 @@ def test_a_model_that_no_layer_holds(
     image = Bundle.load(project.dist / "wide")
     assert image.weights.stat().st_size > LAMBDA_UNZIPPED
     assert not image.archive.exists()
-    context = image_context(project)
+    context = fill_image_context(project)
     assert (context / "opt/lib/model.weights").stat().st_size > LAMBDA_UNZIPPED
     scores, _, _ = served(context / "opt", more, x)
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-6)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.project import HOME
-from builder.measure.local.run_event import emulator, image_event
+from builder.measure.local.run_event import image_event, prepare_emulator
 from tests.support import abi_library, runtime_api
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -23,7 +23,7 @@ def test_sixteen_processes_answer_at_once(tmp_path: Path) -> None:
     environment = {"AWS_LAMBDA_INITIALIZATION_TYPE": "lambda-managed-instances"}
     environment |= {"AWS_LAMBDA_MAX_CONCURRENCY": str(PROCESSES), "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "4096"}
     good, large = image_event(FACE), {"image": "A" * 5_000_000}
-    with runtime_api.running(emulator(layer), tmp_path / "log", **environment) as api:
+    with runtime_api.running(prepare_emulator(layer), tmp_path / "log", **environment) as api:
         api.wait(PROCESSES)
         waiting = [api.send(large if number % 8 == 7 else good) for number in range(REQUESTS)]
         answers = [one.result(runtime_api.SECONDS) for one in waiting]

@@ -15,7 +15,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from builder.config import load
+from builder.config import read_spec
 from builder.measure.local import http_server, run_event
 from builder.package.bundle import Bundle
 from builder.pipeline.build_bundle import build_bundle
@@ -44,14 +44,14 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     (folder / "model.toml").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         project = empty_project(folder, patch)
-        return build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
+        return build_bundle(Workspace.from_spec(read_spec(folder / "model.toml"), project)).bundle
 
 
 @pytest.fixture(scope="module")
 def url(minilm: Bundle) -> Iterator[str]:
     with (
-        run_event.emulator(minilm.layer, environment={"COLDFORGE_PLAYGROUND": "on"}) as running,
-        http_server.serving(running.invoke) as address,
+        run_event.prepare_emulator(minilm.layer, environment={"COLDFORGE_PLAYGROUND": "on"}) as running,
+        http_server.serve_function(running.invoke) as address,
     ):
         yield address
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from builder.base.errors import VerifyError
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.config import FeedSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.missing_values import find_missing_values
-from builder.verify.compare_answers import verify
-from builder.verify.failure_report import require
-from builder.verify.golden import Golden
-from builder.verify.reference_answers import make
+from builder.verify.compare_answers import verify_library
+from builder.verify.failure_report import require_passed
+from builder.verify.golden import GoldenFile
+from builder.verify.reference_answers import make_golden_file
 from tests.support.build import build_library
 from tests.support.models import save_graph, spec_for
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 
 LOOKS: dict[str, Any] = {
     "imputed": lambda x: tf.where(tf.math.is_nan(x), tf.zeros_like(x), x),
@@ -43,21 +43,27 @@ def test_the_inputs_in_which_a_graph_looks_for_nan(tmp_path: Path) -> None:
         return {f"of_{name}": look(x) for (name, look), x in zip(LOOKS.items(), inputs, strict=True)}
 
     graph = save_graph(outputs, feeds, tmp_path)
-    assert find_missing_values(graph.reference(), graph.feeds) == ("imputed", "finite", "compared", "bucket", "column")
+    assert find_missing_values(graph.read_reference(), graph.feeds) == (
+        "imputed",
+        "finite",
+        "compared",
+        "bucket",
+        "column",
+    )
 
 
 def test_golden_inputs_have_nan_and_infinities_where_they_are_taken(tmp_path: Path) -> None:
     feeds: dict[str, Any] = {"x": ("float32", (6,)), "plain": ("float32", (6,))}
     graph = save_graph(lambda x, plain: tf.where(tf.math.is_nan(x), plain, tf.nn.relu(x)), feeds, tmp_path)
-    make(spec_for(graph.graph_path, feeds=(FeedSpec("x", nan=True),)), graph)
-    with Golden.open(graph.golden_path) as golden:
+    make_golden_file(spec_for(graph.graph_path, feeds=(FeedSpec("x", nan=True),)), graph)
+    with GoldenFile.open(graph.golden_path) as golden:
         assert golden.undecided == {}
         assert {"missing", "infinite"} <= set(golden.cases)
-        missing, infinite = (golden.feed(case, "x") for case in ("missing", "infinite"))
+        missing, infinite = (golden.read_feed(case, "x") for case in ("missing", "infinite"))
         assert 0 < np.isnan(missing).sum() < 6
         assert set(infinite[~np.isfinite(infinite)].tolist()) == {np.inf, -np.inf}
-        assert np.isinf(golden.fetch("infinite", "y")).any()
-        assert all(np.isfinite(golden.feed(case, "plain")).all() for case in golden.cases)
+        assert np.isinf(golden.read_fetch("infinite", "y")).any()
+        assert all(np.isfinite(golden.read_feed(case, "plain")).all() for case in golden.cases)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +78,11 @@ def test_golden_inputs_have_nan_and_infinities_where_they_are_taken(tmp_path: Pa
 )
 def test_the_ends_of_integers_are_golden_where_they_decide(function: Any, decided: bool, tmp_path: Path) -> None:
     graph = save_graph(function, {"x": ("int32", (6,))}, tmp_path)
-    make(spec_for(graph.graph_path), graph)
-    with Golden.open(graph.golden_path) as golden:
+    make_golden_file(spec_for(graph.graph_path), graph)
+    with GoldenFile.open(graph.golden_path) as golden:
         assert ("ends" in golden.cases) == decided
         if decided:
-            assert {np.iinfo(np.int32).min, np.iinfo(np.int32).max} <= set(golden.feed("ends", "x").tolist())
+            assert {np.iinfo(np.int32).min, np.iinfo(np.int32).max} <= set(golden.read_feed("ends", "x").tolist())
 
 
 def test_a_build_names_the_ops_that_nan_reaches_and_that_differ(
@@ -91,11 +97,11 @@ def test_a_build_names_the_ops_that_nan_reaches_and_that_differ(
 
     graph = save_graph(outputs, {"x": ("float32", (4, 6))}, tmp_path)
     spec = spec_for(graph.graph_path, feeds=(FeedSpec("x", nan=True),))
-    make(spec, graph)
+    make_golden_file(spec, graph)
     graph = FrozenGraph.load(tmp_path)
-    verification = verify(build_library(graph, spec, tmp_path).path, graph, spec)
+    verification = verify_library(build_library(graph, spec, tmp_path).path, graph, spec)
     with pytest.raises(VerifyError, match=r"ranked \(TopKV2\)") as caught:
-        require(verification)
+        require_passed(verification)
     for text in (str(caught.value), *graph.warnings):
         assert "ranked (TopKV2)" in text
         assert "imputed" not in text
@@ -104,8 +110,8 @@ def test_a_build_names_the_ops_that_nan_reaches_and_that_differ(
 def test_ties_of_zeros_decide_what_sorts(tmp_path: Path) -> None:
     """One unit in the last place leaves them ties, so that no case is put aside for them."""
     graph = save_graph(lambda x: tf.math.top_k(x, 8).indices, {"x": ("float32", (8,))}, tmp_path)
-    make(spec_for(graph.graph_path), graph)
-    with Golden.open(graph.golden_path) as golden:
-        values = golden.feed("random-2", "x")[golden.fetch("random-2", "y")]
+    make_golden_file(spec_for(graph.graph_path), graph)
+    with GoldenFile.open(graph.golden_path) as golden:
+        values = golden.read_feed("random-2", "x")[golden.read_fetch("random-2", "y")]
         signs = np.signbit(values[values == 0])
         assert signs.tolist() != sorted(signs.tolist())  # -0.0 is not below 0.0

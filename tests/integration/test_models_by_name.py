@@ -8,16 +8,16 @@ import pytest
 
 from builder.measure.local import run_event
 from builder.package.bundle import Bundle
-from builder.package.join_bundles import join
+from builder.package.join_bundles import combine_bundles
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.quick, pytest.mark.xdist_group("checkout")]
 
 
 def test_each_answers_by_its_name(digits: Bundle, emotion: Bundle, tmp_path: Path) -> None:
-    joined = join([digits, emotion], tmp_path)
+    joined = combine_bundles([digits, emotion], tmp_path)
     event = run_event.image_event(ROOT / "tests" / "data" / "face.jpg")
-    with run_event.emulator(joined.layer) as running:
+    with run_event.prepare_emulator(joined.layer) as running:
         first, named, back = (running.invoke(event | more) for more in ({}, {"model": "emotion"}, {"model": "digits"}))
         unknown = running.invoke(event | {"model": "cats"})
     assert [answer["model"]["name"] for answer in (first, named, back)] == ["digits", "emotion", "digits"]

@@ -44,7 +44,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     vector = {"name": "vector", "fetch": "_ids", "kind": "embedding", "labels": [], "top_k": None, "format": "float32"}
     layer = abi_library.layer(tmp_path_factory.mktemp("bundle"), description | {"outputs": [vector]})
     vocabulary.write_prepared(layer / "lib")
-    with run_event.emulator(layer) as running, http_server.serving(running.invoke) as address:
+    with run_event.prepare_emulator(layer) as running, http_server.serve_function(running.invoke) as address:
         yield address
 
 

@@ -20,7 +20,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
 from builder.package.openapi import IMAGE_TYPES
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.support import abi_library, vocabulary
@@ -55,7 +55,7 @@ def _pictures() -> None:
 
 def client_of(folder: Path, name: str) -> Client:
     if name == "words":
-        return Client(Server({"sized": Model(str(vocabulary.write_counter(folder)))}, Limits()))
+        return Client(Server({"sized": Model(str(vocabulary.write_counter(folder)))}, RequestLimits()))
     if name == "sentences":
         vocabulary.write_prepared(folder / name)
         return Client.of(folder, abi_library.sentence_description(formats=["float32"]))

@@ -13,11 +13,13 @@ pytestmark = pytest.mark.integration
 
 
 def test_the_page_is_what_the_registry_and_the_rewrites_say() -> None:
-    assert ops_page.PAGE.read_text(encoding="utf-8") == ops_page.page(), "run `python -m builder.cli.ops_page`"
+    assert ops_page.PAGE.read_text(encoding="utf-8") == ops_page.format_ops_page(), (
+        "run `python -m builder.cli.ops_page`"
+    )
 
 
 def test_every_rewrite_is_of_an_op_of_tensorflow() -> None:
-    assert set(REWRITES) <= set(ops_page.op_names())
+    assert set(REWRITES) <= set(ops_page.list_op_names())
 
 
 def test_an_op_is_on_the_page_once() -> None:

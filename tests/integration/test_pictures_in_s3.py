@@ -19,8 +19,8 @@ import pytest
 from builder.base.errors import ImportModelError
 from builder.config import Source
 from builder.config.address import parse_address
-from builder.sources import locate
-from builder.sources.s3 import names_below
+from builder.sources import locate_model
+from builder.sources.s3 import list_keys
 from builder.sources.transfer import USUAL
 from handler import storage
 from tests.support import abi_library
@@ -103,9 +103,11 @@ def test_a_model_is_fetched_from_a_bucket(endpoint: str, tmp_path: Path, monkeyp
     objects.put_object(Bucket="models", Key="a b/m.keras", Body=b"newer")
     source = Source("keras", None, address=parse_address(f"s3://models/a b/m.keras?versionId={first}"))
     with pytest.raises(ImportModelError, match=f'sha256 = "{hashlib.sha256(FACE).hexdigest()}"'):
-        locate(spec_of(tmp_path, source), tmp_path / "cache")
+        locate_model(spec_of(tmp_path, source), tmp_path / "cache")
     pinned = replace(source, sha256=hashlib.sha256(FACE).hexdigest())
-    assert locate(spec_of(tmp_path, pinned), tmp_path / "cache").read_bytes() == FACE
-    assert list(names_below("models", "a b/", "the bucket", USUAL)) == ["m.keras"]
+    assert locate_model(spec_of(tmp_path, pinned), tmp_path / "cache").read_bytes() == FACE
+    assert list(list_keys("models", "a b/", "the bucket", USUAL)) == ["m.keras"]
     with pytest.raises(ImportModelError, match="is not there"):
-        locate(spec_of(tmp_path, replace(source, address=parse_address("s3://models/x.keras"))), tmp_path / "cache")
+        locate_model(
+            spec_of(tmp_path, replace(source, address=parse_address("s3://models/x.keras"))), tmp_path / "cache"
+        )

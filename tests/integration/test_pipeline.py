@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.project import Project
 from builder.cli import main
 from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
-from builder.pipeline.preflight import check
+from builder.pipeline.preflight import check_graph
 from tests.conftest import ROOT
 from tests.support.models import empty_project, save_keras
 from tests.support.results import printed
@@ -105,7 +105,7 @@ def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[
     assert "agrees" in first.out
     assert f"try it: coldforge invoke {spec}\n" in first.out
     bundle = Bundle.load(project.dist / "small")
-    before = digest(bundle.folder)
+    before = compute_digest(bundle.folder)
     manifest = json.loads(bundle.manifest.read_text())
     assert manifest["verification"]["passed"]
     assert (project.layers / "model" / "content" / "lib" / "libmodel.so").is_file()
@@ -118,7 +118,7 @@ def test_a_build_and_its_repeat(project: Project, capsys: pytest.CaptureFixture[
     assert {name: again[name] for name in ("import", "compile", "lower", "link")} == dict.fromkeys(
         ("import", "compile", "lower", "link"), "cached"
     )
-    assert digest(bundle.folder) == before
+    assert compute_digest(bundle.folder) == before
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +273,7 @@ def test_a_failed_build_leaves_the_last_good_bundle(
     project: Project, capsys: pytest.CaptureFixture[str], extra: str, rest: str, code: int, says: str
 ) -> None:
     assert main(["bundle", write_spec(project)]) == 0
-    good = digest(project.dist, project.layers / "model" / "content")
+    good = compute_digest(project.dist, project.layers / "model" / "content")
     capsys.readouterr()
     assert main(["bundle", write_spec(project, extra, rest)]) == code
     said = capsys.readouterr().err
@@ -282,7 +282,7 @@ def test_a_failed_build_leaves_the_last_good_bundle(
         assert attempts(said) == ["optimised", "faithful"]  # without Winograd it would have been the same library
         assert said.count("DISAGREES: output kind is off by") == 2
     assert "Traceback" not in said
-    assert digest(project.dist, project.layers / "model" / "content") == good
+    assert compute_digest(project.dist, project.layers / "model" / "content") == good
 
 
 @pytest.mark.quick
@@ -324,7 +324,7 @@ def test_the_forecast_is_near_what_is_built(digits: Bundle, emotion: Bundle) -> 
     for bundle in (digits, emotion):
         sizes = json.loads(bundle.manifest.read_text())["sizes"]
         unzipped = {component["name"]: component["unzipped"] for component in sizes["components"]}
-        forecast = check(FrozenGraph.load(ROOT / "build" / bundle.folder.name / "import"))
+        forecast = check_graph(FrozenGraph.load(ROOT / "build" / bundle.folder.name / "import"))
         assert forecast.library == pytest.approx(bundle.library.stat().st_size, rel=0.1)
         assert forecast.dependencies == pytest.approx(unzipped["dependencies layer"] + unzipped["function"], rel=0.04)
         assert forecast.unzipped == pytest.approx(sizes["unzipped"], rel=0.05)
@@ -334,13 +334,13 @@ def test_the_forecast_is_near_what_is_built(digits: Bundle, emotion: Bundle) -> 
 @pytest.mark.quick
 def test_digits_are_read_as_well_as_tensorflow_reads_them(digits: Bundle) -> None:
     """At least 96 % of digits that training never saw, and never another answer than TensorFlow's."""
-    from builder.base.tf import tensorflow
+    from builder.base.tf import import_tensorflow
 
     held_out = np.load(ROOT / "build" / "digits" / "held_out.npz")
     images, labels = held_out["images"], held_out["labels"]
     pixels = images.reshape(-1, 1, 28, 28, 1).astype(np.uint8)
     ours = np.array([a[0].argmax() for a in run_library(digits.library, [[p] for p in pixels])])
-    model = tensorflow().keras.models.load_model(ROOT / "build" / "digits" / "model.keras")
+    model = import_tensorflow().keras.models.load_model(ROOT / "build" / "digits" / "model.keras")
     theirs = model.predict(pixels.reshape(-1, 28, 28).astype(np.float32) / 255, verbose=0).argmax(axis=1)
     assert len(labels) >= 1000
     assert (theirs == labels).mean() >= 0.96

@@ -15,11 +15,11 @@ import pytest
 from numpy.typing import NDArray
 
 from builder import config
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.importers.preprocess import image_to_input
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.description import ImageInput
-from handler.image import pixels
+from handler.image import read_pixels
 
 PHOTOS = Path(__file__).parents[1] / "data"
 UPRIGHT = ["face.jpg", "astronaut.jpg", "coffee.jpg"]
@@ -38,14 +38,14 @@ Levels = NDArray[np.float64]
 
 def ours(name: str, size: tuple[int, int], mode: str = "rgb", fit: str = "stretch", **rest: Any) -> Levels:
     target = ImageInput("image", *size, mode, fit, rest.pop("resize", "bilinear"), **{"decode": "exact"} | rest)
-    raw = pixels((PHOTOS / name).read_bytes(), "it", target, Limits())
+    raw = read_pixels((PHOTOS / name).read_bytes(), "it", target, RequestLimits())
     return np.frombuffer(raw, np.uint8).reshape(size[1], size[0], -1).astype(np.float64)
 
 
 def decoded(name: str, channels: int = 3) -> Any:
     """With libjpeg's accurate transform, which is Pillow's; TensorFlow's default is the fast one."""
     data = (PHOTOS / name).read_bytes()
-    return tensorflow().io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE")
+    return import_tensorflow().io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE")
 
 
 def clipped(tensor: Any) -> Levels:
@@ -59,7 +59,7 @@ def clipped(tensor: Any) -> Levels:
 def test_every_method_agrees(name: str, resize: str, antialias: bool, mode: str, channels: int) -> None:
     picture = decoded(name, channels)
     for size in SIZES:
-        theirs = clipped(tensorflow().image.resize(picture, size[::-1], METHODS[resize], antialias=antialias))
+        theirs = clipped(import_tensorflow().image.resize(picture, size[::-1], METHODS[resize], antialias=antialias))
         difference = np.abs(ours(name, size, mode, resize=resize, antialias=antialias) - theirs)
         assert difference.max() <= TOLERANCE.get((resize, antialias), OTHERWISE), size
 
@@ -68,7 +68,7 @@ def test_every_method_agrees(name: str, resize: str, antialias: bool, mode: str,
 @pytest.mark.parametrize("size", SIZES)
 def test_cover_is_keras_smart_resize(name: str, size: tuple[int, int]) -> None:
     """Which is what ``image_dataset_from_directory(crop_to_aspect_ratio=True)`` does."""
-    tensorflow()
+    import_tensorflow()
     from keras.preprocessing.image import smart_resize
 
     theirs = smart_resize(decoded(name).numpy(), size[::-1], interpolation="bilinear")
@@ -79,7 +79,7 @@ def test_cover_is_keras_smart_resize(name: str, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("name", UPRIGHT)
 @pytest.mark.parametrize("size", SIZES[:-1])
 def test_contain_is_resize_with_pad(name: str, size: tuple[int, int]) -> None:
-    theirs = clipped(tensorflow().image.resize_with_pad(decoded(name), size[1], size[0]))
+    theirs = clipped(import_tensorflow().image.resize_with_pad(decoded(name), size[1], size[0]))
     difference = np.abs(ours(name, size, fit="contain", antialias=False) - theirs)
     assert difference.max() <= OTHERWISE
 
@@ -88,7 +88,7 @@ def test_contain_is_resize_with_pad(name: str, size: tuple[int, int]) -> None:
 def test_the_fast_ways_are_nearer_than_tensorflows_own(name: str) -> None:
     """TensorFlow decodes JPEGs with libjpeg's fast transform unless told otherwise; our fast way is to decode at a part
     of the size. The latter changes the model's input less."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     data = (PHOTOS / name).read_bytes()
     size = (20, 20)
     theirs = clipped(tf.image.resize(tf.io.decode_jpeg(data, channels=3), size, "bilinear", antialias=True))
@@ -108,8 +108,8 @@ def test_opencv(name: str) -> None:
 
     def bgr(size: tuple[int, int], **rest: Any) -> Levels:
         own = ours(name, size, **rest)[None]
-        image = config.ImageInput(None, *size, "rgb", channel_order="bgr")
-        return np.asarray(image_to_input(own, image, tensorflow().float32, own.shape)[0], np.float64)
+        image = config.ImageSpec(None, *size, "rgb", channel_order="bgr")
+        return np.asarray(image_to_input(own, image, import_tensorflow().float32, own.shape)[0], np.float64)
 
     for size in SIZES:
         linear = cv2.resize(colour, size)

@@ -23,7 +23,7 @@ from builder.base.errors import PublishError, UsageError
 from builder.cli import main
 from builder.config import LAMBDA_UNZIPPED
 from builder.package.bundle import Bundle
-from builder.release.publish import SAM_STACK, publish
+from builder.release.publish import SAM_STACK, publish_layer
 from tests.support import local_server
 from tests.support.aws import EMULATOR, ROOT, LocalAws, client_environment, local_aws
 from tests.support.results import printed
@@ -113,18 +113,18 @@ def faulty(aws: LocalAws, fault: str) -> Iterator[str]:
 
 
 def test_the_same_bytes_are_published_once(aws: LocalAws, tmp_path: Path) -> None:
-    first = publish(archive(tmp_path, b"1"), "once")
+    first = publish_layer(archive(tmp_path, b"1"), "once")
     assert first.created
     assert first.arn.endswith(":layer:once:1")
-    assert publish(archive(tmp_path, b"1"), "once") == type(first)(first.arn, 1, created=False)
-    second = publish(archive(tmp_path, b"2"), "once")
+    assert publish_layer(archive(tmp_path, b"1"), "once") == type(first)(first.arn, 1, created=False)
+    second = publish_layer(archive(tmp_path, b"2"), "once")
     assert (second.version, second.created) == (2, True)
-    assert publish(archive(tmp_path, b"1"), "once").version == 1
+    assert publish_layer(archive(tmp_path, b"1"), "once").version == 1
     assert versions("once") == [1, 2]
 
 
 def test_a_layer_says_its_processor(aws: LocalAws, tmp_path: Path) -> None:
-    publish(archive(tmp_path, b"1"), "arm", architecture="arm64")
+    publish_layer(archive(tmp_path, b"1"), "arm", architecture="arm64")
     (row,) = boto3.client("lambda").list_layer_versions(LayerName="arm")["LayerVersions"]
     assert row["CompatibleArchitectures"] == ["arm64"]
 
@@ -137,8 +137,8 @@ def test_a_large_zip_goes_through_s3_and_leaves_no_object(aws: LocalAws, tmp_pat
     if versioned:
         storage.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     large = archive(tmp_path, os.urandom(LARGE))
-    assert publish(large, name, bucket=bucket).created
-    assert not publish(large, name, bucket=bucket).created
+    assert publish_layer(large, name, bucket=bucket).created
+    assert not publish_layer(large, name, bucket=bucket).created
     assert objects(bucket) == []
     assert versions(name) == [1]
 
@@ -146,7 +146,7 @@ def test_a_large_zip_goes_through_s3_and_leaves_no_object(aws: LocalAws, tmp_pat
 def test_without_a_bucket_it_is_sams(aws: LocalAws, tmp_path: Path) -> None:
     large = archive(tmp_path, os.urandom(LARGE))
     with pytest.raises(PublishError, match="--bucket"):
-        publish(large, "managed")
+        publish_layer(large, "managed")
     template = {
         "Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "sams"}}},
         "Outputs": {"SourceBucket": {"Value": {"Ref": "Bucket"}}},
@@ -154,13 +154,13 @@ def test_without_a_bucket_it_is_sams(aws: LocalAws, tmp_path: Path) -> None:
     stacks = boto3.client("cloudformation")
     stacks.create_stack(StackName=SAM_STACK, TemplateBody=json.dumps(template))
     stacks.get_waiter("stack_create_complete").wait(StackName=SAM_STACK, WaiterConfig={"Delay": 1})
-    assert publish(large, "managed").created
+    assert publish_layer(large, "managed").created
     assert objects("sams") == []
 
 
 def test_a_failed_upload_leaves_nothing(aws: LocalAws, tmp_path: Path) -> None:
     with pytest.raises(PublishError, match="NoSuchBucket"):
-        publish(archive(tmp_path, os.urandom(LARGE)), "failed", bucket="no-such-bucket")
+        publish_layer(archive(tmp_path, os.urandom(LARGE)), "failed", bucket="no-such-bucket")
     assert versions("failed") == []
 
 
@@ -170,7 +170,7 @@ def test_a_refused_layer_leaves_no_object(aws: LocalAws, tmp_path: Path, monkeyp
     with faulty(aws, "refused") as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", endpoint)
         with pytest.raises(PublishError, match="AccessDenied"):
-            publish(large, "refused", bucket="refused")
+            publish_layer(large, "refused", bucket="refused")
     monkeypatch.delenv("AWS_ENDPOINT_URL_LAMBDA")
     assert objects("refused") == []
     assert versions("refused") == []
@@ -178,7 +178,7 @@ def test_a_refused_layer_leaves_no_object(aws: LocalAws, tmp_path: Path, monkeyp
 
 def test_a_lost_answer_makes_no_second_version(aws: LocalAws, tmp_path: Path) -> None:
     with faulty(aws, "lost") as endpoint:
-        done = publish(archive(tmp_path, b"1"), "lost", endpoint=endpoint)
+        done = publish_layer(archive(tmp_path, b"1"), "lost", endpoint=endpoint)
     assert (done.version, done.created) == (1, True)
     assert versions("lost") == [1]
 
@@ -188,29 +188,29 @@ def test_what_no_layer_holds_is_not_uploaded(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         out.writestr("lib/libmodel.so", bytes(LAMBDA_UNZIPPED + 1))
     with pytest.raises(PublishError, match="PACKAGE=image"):
-        publish(path, "huge", endpoint="http://127.0.0.1:9")
+        publish_layer(path, "huge", endpoint="http://127.0.0.1:9")
     path.write_bytes(b"PK")
     with pytest.raises(PublishError, match="cannot be read"):
-        publish(path, "huge", endpoint="http://127.0.0.1:9")
+        publish_layer(path, "huge", endpoint="http://127.0.0.1:9")
 
 
 def test_pruning_spares_what_functions_use(aws: LocalAws, tmp_path: Path) -> None:
-    arns = [publish(archive(tmp_path, bytes([n])), "pruned").arn for n in range(4)]
+    arns = [publish_layer(archive(tmp_path, bytes([n])), "pruned").arn for n in range(4)]
     role = "arn:aws:iam::000000000000:role/none"
     code = {"ZipFile": archive(tmp_path, b"code").read_bytes()}
     functions = boto3.client("lambda")
     functions.create_function(
         FunctionName="user", Runtime="python3.13", Role=role, Handler="a.b", Code=code, Layers=[arns[1]]
     )
-    done = publish(archive(tmp_path, bytes([9])), "pruned", keep=2)
+    done = publish_layer(archive(tmp_path, bytes([9])), "pruned", keep=2)
     assert done.pruned == (3, 1)
     assert versions("pruned") == [2, 4, 5]
     functions.delete_function(FunctionName="user")
-    assert publish(archive(tmp_path, bytes([9])), "pruned", keep=1).pruned == (4, 2)
+    assert publish_layer(archive(tmp_path, bytes([9])), "pruned", keep=1).pruned == (4, 2)
 
 
 def test_pruning_spares_what_an_old_version_of_a_function_uses(aws: LocalAws, tmp_path: Path) -> None:
-    arns = [publish(archive(tmp_path, bytes([n])), "aliased").arn for n in range(3)]
+    arns = [publish_layer(archive(tmp_path, bytes([n])), "aliased").arn for n in range(3)]
     role = "arn:aws:iam::000000000000:role/none"
     code = {"ZipFile": archive(tmp_path, b"code").read_bytes()}
     functions = boto3.client("lambda")
@@ -219,7 +219,7 @@ def test_pruning_spares_what_an_old_version_of_a_function_uses(aws: LocalAws, tm
     )
     functions.publish_version(FunctionName="aliased")
     functions.update_function_configuration(FunctionName="aliased", Layers=[arns[2]])
-    assert publish(archive(tmp_path, bytes([2])), "aliased", keep=1).pruned == (2,)
+    assert publish_layer(archive(tmp_path, bytes([2])), "aliased", keep=1).pruned == (2,)
     assert versions("aliased") == [1, 3]
 
 
@@ -232,7 +232,7 @@ def test_no_aws_is_said_without_a_traceback(tmp_path: Path, monkeypatch: pytest.
     for name, value in client_environment("http://127.0.0.1:9").items():
         monkeypatch.setenv(name, value)
     with pytest.raises(PublishError, match="Could not connect"):
-        publish(archive(tmp_path, b"1"), "nowhere")
+        publish_layer(archive(tmp_path, b"1"), "nowhere")
 
 
 def test_the_command(aws: LocalAws, emotion: Bundle) -> None:

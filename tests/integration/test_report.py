@@ -18,10 +18,10 @@ from builder.base.cache import file_digest
 from builder.base.errors import UsageError
 from builder.base.project import Project
 from builder.cli import main
-from builder.cli.command import load_spec
+from builder.cli.command import load_named_spec
 from builder.importers.graph import FrozenGraph
 from builder.measure.html_report.report_page import report_page
-from builder.measure.weight_accuracy import kept_accuracy
+from builder.measure.weight_accuracy import read_last_accuracy
 from builder.package.bundle import Bundle
 from builder.pipeline.workspace import Workspace
 from builder.release.bundle_check import check_bundle
@@ -245,17 +245,17 @@ def test_without_the_function_and_with_the_accuracy(browser: Any, data: dict[str
 
 def test_accuracy_of_another_graph_is_not_shown(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    ws = Workspace.of(load_spec("digits", Project.here()), project)
+    ws = Workspace.from_spec(load_named_spec("digits", Project.in_current_folder()), project)
     graph = FrozenGraph(tmp_path, (), (), {}, ())
-    assert kept_accuracy(ws, graph) is None
+    assert read_last_accuracy(ws, graph) is None
     graph.graph_path.write_bytes(b"one")
     ws.build.mkdir(parents=True)
     (ws.build / "accuracy.json").write_text(json.dumps({"graph": file_digest(graph.graph_path), "types": []}))
-    found = kept_accuracy(ws, graph)
+    found = read_last_accuracy(ws, graph)
     assert found is not None
     assert found["types"] == []
     graph.graph_path.write_bytes(b"other")
-    assert kept_accuracy(ws, graph) is None
+    assert read_last_accuracy(ws, graph) is None
 
 
 def test_without_a_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

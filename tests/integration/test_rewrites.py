@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pytest
 
 import tests.support.zoo  # noqa: F401  TensorFlow is to answer here as it does in a build
-from builder.base.tf import reference_session, tensorflow
+from builder.base.tf import import_tensorflow, reference_session
 from builder.importers.rewrite import inline_calls
 from builder.importers.rewrites import REWRITES, lists, suppression
 from builder.importers.rewrites.apply_rewrites import needs_rewriting, rewrite_ops
-from builder.importers.rewrites.layout import for_a_cpu
+from builder.importers.rewrites.layout import choose_cpu_rewrite
 
 pytestmark = pytest.mark.integration
 
@@ -71,7 +71,7 @@ def extreme(rng: Rng, *shape: int, dtype: str = "float32", of: Sequence[float] =
     """Draw normal numbers, a third of which are replaced by such that ops treat differently."""
     drawn = np.where(rng.uniform(size=shape) < 0.33, rng.choice(of, shape), rng.normal(size=shape))
     with np.errstate(over="ignore"):
-        return drawn.astype(tensorflow().as_dtype(dtype).as_numpy_dtype)
+        return drawn.astype(import_tensorflow().as_dtype(dtype).as_numpy_dtype)
 
 
 def image(rng: Rng, *, channels: int | None = None) -> Array:
@@ -149,7 +149,7 @@ def max_pool_with_argmax(rng: Rng) -> Arguments:
         "strides": [1, *strides, 1],
         "padding": str(rng.choice(["SAME", "VALID"])),
         "include_batch_in_index": bool(rng.integers(2)),
-        "Targmax": tensorflow().dtypes.as_dtype(rng.choice(["int32", "int64"])),
+        "Targmax": import_tensorflow().dtypes.as_dtype(rng.choice(["int32", "int64"])),
     }
 
 
@@ -342,7 +342,7 @@ def ctc(rng: Rng) -> Arguments:
 
 def sparse_cross(rng: Rng) -> Arguments:
     """Dense columns alone, as Keras' HashedCrossing has them."""
-    tf, low, high = tensorflow(), -(2**62), 2**62
+    tf, low, high = import_tensorflow(), -(2**62), 2**62
     return {
         "indices": [],
         "values": [],
@@ -359,7 +359,7 @@ def sparse_cross(rng: Rng) -> Arguments:
 
 
 def unique_with_counts(rng: Rng) -> Arguments:
-    dtype = tensorflow().dtypes.as_dtype(rng.choice(["int32", "int64"]))
+    dtype = import_tensorflow().dtypes.as_dtype(rng.choice(["int32", "int64"]))
     return {"x": whole(rng, 0, 5, 9, dtype=str(rng.choice(["int32", "float32"]))), "out_idx": dtype}
 
 
@@ -680,7 +680,7 @@ def test_types_that_xla_gets_right_stay_as_they_are(op: str, arguments: Argument
 
 def test_a_size_is_computed_beside_ops_that_tensorflow_cannot_run() -> None:
     """Channels first, which it has no kernel for."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [1, 4, 6, 8])
         tf.nn.depth_to_space(x, 2, "NCHW")
@@ -760,7 +760,7 @@ def test_layouts_that_tensorflow_has_no_kernel_for_answer_as_xla_does() -> None:
     for name, arguments in channels_first(np.random.default_rng(0)).items():
         op = name.split()[0]
         definition, feeds, fetches = graph_of(op, [arguments])
-        found = rewrite_ops(definition, for_a_cpu)
+        found = rewrite_ops(definition, choose_cpu_rewrite)
         assert (found.changed, found.refused) == (True, ())
         ((got,),) = run(inline_calls(found.definition, [*feeds, *fetches[0]]), feeds, fetches)
 
@@ -768,7 +768,7 @@ def test_layouts_that_tensorflow_has_no_kernel_for_answer_as_xla_does() -> None:
 
 
 def by_xla(op: str, arguments: Arguments) -> Array:
-    tf = tensorflow()
+    tf = import_tensorflow()
     fed = [value for value in arguments.values() if isinstance(value, np.ndarray)]
 
     @tf.function(jit_compile=True, autograph=False)
@@ -809,7 +809,7 @@ def assert_near(got: Array, want: Array, ulps: float) -> None:
 
 def graph_of(op: str, draws: list[Arguments]) -> tuple[Any, dict[str, Array], list[list[str]]]:
     """One node for each draw, the feeds of all, and the names of the outputs of each."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     feeds: dict[str, Array] = {}
 
     def tensor(value: Any) -> Any:
@@ -835,7 +835,7 @@ def graph_of(op: str, draws: list[Arguments]) -> tuple[Any, dict[str, Array], li
 
 
 def run(definition: Any, feeds: Mapping[str, Array], fetches: list[list[str]]) -> list[list[Array]]:
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(definition, name="")
         with reference_session(graph) as session:

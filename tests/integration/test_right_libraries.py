@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.importers.graph import FrozenGraph
-from builder.verify.compare_answers import verify
-from builder.verify.failure_report import require
-from builder.verify.golden import Golden
-from builder.verify.reference_answers import make
+from builder.verify.compare_answers import verify_library
+from builder.verify.failure_report import require_passed
+from builder.verify.golden import GoldenFile
+from builder.verify.reference_answers import make_golden_file
 from tests.support.build import build_library
 from tests.support.models import freeze, save_graph, save_keras, spec_for
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 
 import keras  # noqa: E402
 
@@ -29,10 +29,10 @@ layers = keras.layers
 def build_and_verify(graph: FrozenGraph, path: Path) -> None:
     """Raise VerifyError where the library of ``graph`` does not pass."""
     spec = spec_for(path)
-    make(spec, graph)
+    make_golden_file(spec, graph)
     folder = graph.folder / "library"
     folder.mkdir()
-    require(verify(build_library(graph, spec, folder).path, graph, spec))
+    require_passed(verify_library(build_library(graph, spec, folder).path, graph, spec))
 
 
 def test_long_sums_equal_scores_and_ids_in_floats(tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_long_sums_equal_scores_and_ids_in_floats(tmp_path: Path) -> None:
     shapes = {"x": (1, 224, 224, 3), "b": (1, 160), "s": (1, 200), "ids": (1, 12)}
     graph = save_graph(all_three, {name: ("float32", shape) for name, shape in shapes.items()}, tmp_path)
     build_and_verify(graph, graph.graph_path)
-    with Golden.open(graph.golden_path) as golden:
+    with GoldenFile.open(graph.golden_path) as golden:
         assert set(golden.undecided) <= {"zeros", "extremes"}
         assert "unstable sort" in golden.undecided["zeros"]
-        ids = golden.feed("random-0", "ids")
+        ids = golden.read_feed("random-0", "ids")
     np.testing.assert_array_equal(ids, ids.round())
 
 

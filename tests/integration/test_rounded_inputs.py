@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import reference_session, tensorflow
-from builder.compiler.lower.compress import RoundedInput, constant_digest
+from builder.base.tf import import_tensorflow, reference_session
+from builder.compiler.lower.compress import RoundedInput, digest_constant
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.verify.quantise.rounded_inputs import round_inputs
-from builder.verify.quantise.rounded_weights import exchange
+from builder.verify.quantise.rounded_weights import replace_constants
 from tests.support.quantise import from_bytes, to_bytes
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,7 @@ X = RANDOM.normal(size=(5, 8)).astype(np.float32) * 10
 
 def graph_of(function: Callable[..., Any], *feeds: np.ndarray) -> Any:
     """As it is written, functions that are called included."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         places = [tf.compat.v1.placeholder(tf.float32, f.shape, name=f"x{i}") for i, f in enumerate(feeds)]
         tf.identity(function(*places), name="y")
@@ -35,11 +35,11 @@ def graph_of(function: Callable[..., Any], *feeds: np.ndarray) -> Any:
 
 def rounded(definition: Any, inputs: list[RoundedInput], *arrays: np.ndarray) -> list[str]:
     """Round ``inputs`` of layers that read ``arrays``, which stay as they are; what could not be."""
-    return round_inputs(exchange(definition, {constant_digest(a): a for a in arrays}), inputs)
+    return round_inputs(replace_constants(definition, {digest_constant(a): a for a in arrays}), inputs)
 
 
 def run(definition: Any, *feeds: np.ndarray) -> np.ndarray:
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph, reference_session(graph) as session:
         tf.import_graph_def(definition, name="")
         found: np.ndarray = session.run("y:0", {f"x{i}:0": feed for i, feed in enumerate(feeds)})
@@ -51,11 +51,11 @@ def as_bytes(values: np.ndarray, by: Quantisation) -> np.ndarray:
 
 
 def one(layer: str, by: Quantisation | None, array: np.ndarray = W) -> RoundedInput:
-    return RoundedInput(constant_digest(array), layer, by)
+    return RoundedInput(digest_constant(array), layer, by)
 
 
 def test_a_product_reads_rounded_numbers() -> None:
-    tf = tensorflow()
+    tf = import_tensorflow()
     definition = graph_of(lambda x: tf.linalg.matmul(x, tf.identity(tf.constant(W))) + 1.0, X)
     halves = np.round(X * 2) / 20 + 0.05  # half a step: they go to the even one
     assert rounded(definition, [one("whatever", BY)], W) == []
@@ -65,7 +65,7 @@ def test_a_product_reads_rounded_numbers() -> None:
 
 
 def test_a_transposed_constant_and_a_convolution_inside_a_function() -> None:
-    tf = tensorflow()
+    tf = import_tensorflow()
 
     @tf.function(autograph=False)
     def inner(y: Any) -> Any:
@@ -82,7 +82,7 @@ def test_a_transposed_constant_and_a_convolution_inside_a_function() -> None:
 
 
 def test_equal_weights_are_told_apart_by_their_layers_names() -> None:
-    tf = tensorflow()
+    tf = import_tensorflow()
 
     def two(a: Any, b: Any, c: Any) -> Any:
         products = [
@@ -100,7 +100,7 @@ def test_equal_weights_are_told_apart_by_their_layers_names() -> None:
 
 
 def test_what_is_read_in_another_way_is_said_to_be_missing() -> None:
-    tf = tensorflow()
+    tf = import_tensorflow()
     definition = graph_of(lambda x: tf.linalg.matmul(x, tf.constant(W) * 2.0), X)
     assert rounded(definition, [one("product", BY)], W) == ["product"]
     assert rounded(graph_of(lambda x: x + 1.0, X), [one("product", BY)], W) == ["product"]

@@ -12,9 +12,9 @@ import pytest
 
 from builder.base.project import Project
 from builder.base.targets import ARM64
-from builder.compiler.audit.policy import target_of
-from builder.package.container_image import image_context
-from builder.release.template_check import problems
+from builder.compiler.audit.policy import find_target
+from builder.package.container_image import fill_image_context
+from builder.release.template_check import list_problems
 from tests.support import abi_library
 
 REPOSITORY = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ def test_the_dependencies_are_for_lambda_whatever_python_built_them(built: Path)
 def test_an_image_holds_the_same_function_for_any_user(built: Path, project: Path) -> None:
     before = os.umask(0o077)
     try:
-        context = image_context(Project(project))
+        context = fill_image_context(Project(project))
     finally:
         os.umask(before)
     for of_image, of_zip in (("task/handler", "Function/handler"), ("opt", "ModelLayer")):
@@ -136,9 +136,9 @@ def test_arm64_takes_its_own_layers_and_a_library_for_another_processor_is_refus
     assert (tmp_path / "ModelLayer" / "model" / "arm64").exists()
     compiled = list((tmp_path / "DependenciesLayer").rglob("*.so"))
     assert compiled
-    assert {target_of(path) for path in compiled} == {ARM64}
+    assert {find_target(path) for path in compiled} == {ARM64}
     # The copied library is the one thing that is wrong.
     values = {"Architecture": "arm64", "ModelName": "brightness"}
-    found = list(problems(tmp_path / "template.yaml", values))
+    found = list(list_problems(tmp_path / "template.yaml", values))
     assert len(found) == 1
     assert "lib/libmodel.so in ModelLayer is for x86_64" in found[0]

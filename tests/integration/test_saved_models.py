@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from builder.base.errors import ImportModelError, VerifyError
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.config import FeedSpec, FetchSpec
-from builder.importers.draft import draft
+from builder.importers.draft import draft_spec
 from builder.importers.graph import FrozenGraph
-from builder.importers.model_description import describe
-from builder.importers.variables_state import assign
-from builder.verify.reference_answers import make, random_nodes
+from builder.importers.model_description import describe_model
+from builder.importers.variables_state import assign_variables
+from builder.verify.reference_answers import find_random_nodes, make_golden_file
 from tests.support import needs
 from tests.support.models import freeze, run_graph, spec_for
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 v1 = tf.compat.v1
 keras: Any = needs.needs_module("keras")
 
@@ -63,7 +63,7 @@ def test_variables_are_assigned_in_one_run() -> None:
     with tf.Graph().as_default() as graph, Counted() as session:
         variables = {f"v{i}": v1.get_variable(f"v{i}", [2], use_resource=i % 2 == 0) for i in range(4)}
         values = {name: np.full(2, i, "float32") for i, name in enumerate(variables)}
-        assign(graph, session, values)
+        assign_variables(graph, session, values)
         assert len(runs) == 1
         found = session.run(variables)
     for name, value in values.items():
@@ -140,7 +140,7 @@ def test_names_that_had_to_be_changed_are_reported(tmp_path: Path, suffix: str) 
     model = keras.Model(x, {"Y": keras.layers.Dense(1)(x), "y": keras.layers.Dense(2)(x)})
     path = tmp_path / f"m{suffix}"
     model.save(path) if suffix else model.export(path, verbose=False)
-    ports = describe(spec_for(path).source, path)
+    ports = describe_model(spec_for(path).source, path)
     assert [port.name for port in ports.fetches] == ["Y", "y_2"]
     (warning,) = ports.warnings
     assert "'y'" in warning
@@ -221,8 +221,8 @@ def test_a_graph_for_training_draws_nothing_where_nothing_is_dropped(
     feeds = (FeedSpec("x", (2, 4)), *feeds)
     graph = freeze(tmp_path / "m.pb", tmp_path / "out", feeds=feeds, fetches=(FetchSpec("y"),))
     assert names(graph.feeds) == ["x"]
-    assert not random_nodes(graph.definition())
-    ports = describe(spec_for(tmp_path / "m.pb").source, tmp_path / "m.pb")
+    assert not find_random_nodes(graph.read_definition())
+    ports = describe_model(spec_for(tmp_path / "m.pb").source, tmp_path / "m.pb")
     assert [port.name for port in ports.fetches] == ["y"]
     for x in np.random.default_rng(0).normal(size=(4, 2, 4)).astype("float32"):
         np.testing.assert_array_equal(run_graph(graph, {"x": x})["y"], answer(x))
@@ -244,9 +244,9 @@ def test_inputs_that_tell_training_from_inference_are_found(tmp_path: Path) -> N
     finally:
         v1.enable_control_flow_v2()
     source = spec_for(tmp_path / "m").source
-    found = {port.name: port.value for port in describe(source, tmp_path / "m").feeds}
+    found = {port.name: port.value for port in describe_model(source, tmp_path / "m").feeds}
     assert found == {"x": None, "gain": None, "a": 1.0, "b": 0.0, "flag": False, "limit": None}
-    spec = draft(tmp_path / "m", describe)
+    spec = draft_spec(tmp_path / "m", describe_model)
     constants = {feed.name: feed.value for feed in spec.feeds}
     assert constants == {"a": (1.0,), "b": (0.0,), "flag": (False,)}
     graph = freeze(tmp_path / "m", tmp_path / "out", feeds=spec.feeds)
@@ -254,7 +254,7 @@ def test_inputs_that_tell_training_from_inference_are_found(tmp_path: Path) -> N
     # Without them, the refusal names them.
     fed = freeze(tmp_path / "m", tmp_path / "fed", feeds=(FeedSpec("b", ()),))
     with pytest.raises(VerifyError) as error:
-        make(spec_for(tmp_path / "m"), fed)
+        make_golden_file(spec_for(tmp_path / "m"), fed)
     for name, value in (("a", "1.0"), ("b", "0.0"), ("flag", "false")):
         assert f'[[feeds]]\nname = "{name}"\nvalue = {value}\n' in str(error.value)
 
@@ -296,7 +296,7 @@ def test_a_branch_that_a_rank_chooses(tmp_path: Path) -> None:
     model.export(tmp_path / "m", verbose=False)
     graph = freeze(tmp_path / "m", tmp_path / "out")
     assert [port.spec.dynamic for port in graph.fetches] == [()]
-    assert not any("If" in node.op for node in graph.definition().node)
+    assert not any("If" in node.op for node in graph.read_definition().node)
     feeds = {name: np.random.default_rng(i).normal(size=(1, 4)).astype("float32") for i, name in enumerate("xw")}
     (answer,) = run_graph(graph, feeds).values()
     np.testing.assert_allclose(answer, model([feeds["x"], feeds["w"]]), rtol=1e-5)

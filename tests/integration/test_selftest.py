@@ -13,11 +13,11 @@ import pytest
 from builder.base.errors import VerifyError
 from builder.base.targets import X86_64
 from builder.cli import main
-from builder.config import load
+from builder.config import read_spec
 from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
 from builder.release.selftest.programs import build_programs, run_program
-from builder.verify.golden import Golden, GoldenCase
+from builder.verify.golden import GoldenCase, GoldenFile
 from builder.verify.target_runner import HERE
 from tests.conftest import ROOT, make_bundle
 from tests.support import qemu
@@ -66,9 +66,11 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
     folder.mkdir()
     shutil.copyfile(graph.ports_path, folder / "ports.json")
     names = [port.spec.name for port in graph.feeds]
-    with Golden.open(graph.golden_path) as golden:
+    with GoldenFile.open(graph.golden_path) as golden:
         cases = {
-            case: GoldenCase({n: golden.feed(case, n) for n in names}, {"logits": golden.fetch(case, "logits")})
+            case: GoldenCase(
+                {n: golden.read_feed(case, n) for n in names}, {"logits": golden.read_fetch(case, "logits")}
+            )
             for case in golden.cases
         }
     logits = cases["random-1"].fetches["logits"]
@@ -79,7 +81,7 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
     elif change == "class":  # within a wide tolerance of every element, but another one is the highest
         order = logits[0].argsort()
         logits[0, order[-1]], logits[0, order[-2]] = logits[0, order[-2]], logits[0, order[-1]]
-    Golden.write(folder / "golden.npz", cases)
+    GoldenFile.write(folder / "golden.npz", cases)
     return FrozenGraph.load(folder)
 
 
@@ -93,10 +95,10 @@ def changed_golden(change: str, folder: Path) -> FrozenGraph:
 )
 def test_a_wrong_answer_fails_the_test(digits: Bundle, change: str, says: str, tmp_path: Path) -> None:
     graph = changed_golden(change, tmp_path / "graph")
-    build_programs(load(SPEC), graph, X86_64, CACHE, tmp_path)
+    build_programs(read_spec(SPEC), graph, X86_64, CACHE, tmp_path)
     with pytest.raises(VerifyError, match=says):
         run_program(tmp_path / "test", HERE, str(digits.library))
-    build_programs(load(SPEC), changed_golden("nothing", tmp_path / "same"), X86_64, CACHE, tmp_path)
+    build_programs(read_spec(SPEC), changed_golden("nothing", tmp_path / "same"), X86_64, CACHE, tmp_path)
     assert "PASSED" in run_program(tmp_path / "test", HERE, str(digits.library))
 
 

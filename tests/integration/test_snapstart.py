@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from builder.base.project import HOME
-from builder.measure.local.emulator import Emulator
-from builder.measure.local.run_event import emulator, image_event
+from builder.measure.local.emulator import LambdaEmulator
+from builder.measure.local.run_event import image_event, prepare_emulator
 from tests.support import abi_library, runtime_api, s3
 from tests.support.packages import linked
 
@@ -31,9 +31,9 @@ from handler.telemetry import logger
 
 # The C library's: Python's own fork seeds random numbers anew, which no snapshot does.
 fork = ctypes.PyDLL(None).fork
-tracing._socket()
-remote._trust()
-storage.write(storage.S3Object("b", "k"), "{}", 9)  # a connection is open
+tracing._open_socket()
+remote._make_ssl_context()
+storage.write_object(storage.S3Object("b", "k"), "{}", 9)  # a connection is open
 def sockets():
     links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
     return sum(os.readlink(link).startswith("socket:") for link in links if os.path.islink(link))
@@ -48,7 +48,7 @@ for _ in range(int(sys.argv[2])):
         if sys.argv[1] == "hooks":
             hooks.run_after_restore()
         import random
-        key = storage.s3(9)._request_signer._credentials.access_key
+        key = storage.get_client(9)._request_signer._credentials.access_key
         told = [random.random(), logger._logger.level, key]
         os.write(write, json.dumps(told).encode())
         os._exit(0)
@@ -59,19 +59,21 @@ print(json.dumps([open_before, kept]))
 
 
 @pytest.fixture(scope="module")
-def function(tmp_path_factory: pytest.TempPathFactory) -> Emulator:
+def function(tmp_path_factory: pytest.TempPathFactory) -> LambdaEmulator:
     """The function as it is packed, with boto3 beside it, which Lambda's runtime has."""
     folder = tmp_path_factory.mktemp("snapstart")
-    found = emulator(abi_library.layer(folder / "bundle", abi_library.picture_description(mode="rgb")))
-    path = f"{found.variables('/')['PYTHONPATH']}:{linked(folder / 'packages')}"
+    found = prepare_emulator(abi_library.layer(folder / "bundle", abi_library.picture_description(mode="rgb")))
+    path = f"{found.make_environment('/')['PYTHONPATH']}:{linked(folder / 'packages')}"
     found.environment |= {"PYTHONPATH": path, "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
     return found
 
 
-def twins(function: Emulator, way: str) -> tuple[list[list[Any]], list[int]]:
+def twins(function: LambdaEmulator, way: str) -> tuple[list[list[Any]], list[int]]:
     """What the children of one process say, and how many sockets it had before the hooks and after them."""
     with s3.serving() as bucket:
-        environment = function.variables("/nonexistent") | bucket.environment | {"POWERTOOLS_LOGGER_SAMPLE_RATE": "0.5"}
+        environment = (
+            function.make_environment("/nonexistent") | bucket.environment | {"POWERTOOLS_LOGGER_SAMPLE_RATE": "0.5"}
+        )
         command = [function.python.path, "-S", "-c", TWINS, way, str(CHILDREN)]
         done = subprocess.run(
             command, cwd=function.function, env=environment, capture_output=True, text=True, check=False
@@ -81,7 +83,7 @@ def twins(function: Emulator, way: str) -> tuple[list[list[Any]], list[int]]:
     return told, sockets
 
 
-def test_without_the_hooks_all_instances_of_a_snapshot_are_one(function: Emulator) -> None:
+def test_without_the_hooks_all_instances_of_a_snapshot_are_one(function: LambdaEmulator) -> None:
     """What the next test would not notice otherwise."""
     told, (_, kept) = twins(function, "none")
     assert len({json.dumps(one) for one in told}) == 1
@@ -89,7 +91,7 @@ def test_without_the_hooks_all_instances_of_a_snapshot_are_one(function: Emulato
     assert kept > 0
 
 
-def test_instances_of_one_snapshot_share_no_random_number_credential_or_connection(function: Emulator) -> None:
+def test_instances_of_one_snapshot_share_no_random_number_credential_or_connection(function: LambdaEmulator) -> None:
     told, (before, kept) = twins(function, "hooks")
     numbers, levels, keys = zip(*told, strict=True)
     assert len(set(numbers)) == CHILDREN
@@ -100,7 +102,7 @@ def test_instances_of_one_snapshot_share_no_random_number_credential_or_connecti
 
 
 def test_the_first_request_after_a_restore_says_nothing_of_the_time_before_it(
-    function: Emulator, tmp_path: Path
+    function: LambdaEmulator, tmp_path: Path
 ) -> None:
     with runtime_api.running(function, tmp_path / "log") as api:
         assert api.snapshot.wait(runtime_api.SECONDS)

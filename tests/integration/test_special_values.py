@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from tests.support.build import build_library, freeze_function, spec_of
 from tests.support.run import run_library
 from tests.support.zoo.special import ANSWERS, COLUMNS, ORDERS, ROWS, SPECIAL, special_answers
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 
 Array = npt.NDArray[Any]
 

@@ -17,29 +17,29 @@ import safetensors.numpy
 from builder.base.errors import LowerError
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64, Target
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.compiler.link.link_library_file import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
-from builder.compiler.lower import LoweringPath, lower
+from builder.compiler.lower import LoweringPath, lower_graph
 from builder.compiler.xla.tfcompile import compile_graph
-from builder.config import FeedSpec, ModelSpec, render
+from builder.config import FeedSpec, ModelSpec, render_spec
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import import_model
 from builder.pipeline.build_bundle import build_bundle
-from builder.pipeline.preflight import check
-from builder.pipeline.preflight import require as require_preflight
+from builder.pipeline.preflight import check_graph
+from builder.pipeline.preflight import require_buildable as require_preflight
 from builder.pipeline.workspace import Workspace
 from builder.release.export import export_model
-from builder.release.selftest.programs import selftest
+from builder.release.selftest.programs import build_selftest
 from builder.release.wasm.build_module import build_wasm
-from builder.verify.compare_answers import verify
+from builder.verify.compare_answers import verify_library
 from builder.verify.expected_answers import open_expected
-from builder.verify.failure_report import require
-from builder.verify.reference_answers import make
-from handler.budget import Limits
-from handler.errors import refusal
+from builder.verify.failure_report import require_passed
+from builder.verify.reference_answers import make_golden_file
+from handler.budget import RequestLimits
+from handler.errors import make_refusal
 from handler.model import Model
 from handler.request import Request
-from handler.server import Call, Server
+from handler.server import Invocation, Server
 from tests.conftest import ROOT
 from tests.support import needs, qemu
 from tests.support.build import CACHE, build_library
@@ -52,7 +52,7 @@ SIZE = 3
 
 def modules() -> dict[str, Callable[[], Any]]:
     """Modules whose ``__call__`` takes x [2, SIZE] and keeps something of it."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     signature = [tf.TensorSpec([2, SIZE], tf.float32, "x")]
 
     class Counter(tf.Module):  # type: ignore[misc, name-defined]
@@ -160,14 +160,14 @@ NAMES = ("counter", "mean", "ring", "swap", "convolution", "noise")
 def imported(spec: ModelSpec, folder: Path) -> FrozenGraph:
     assert spec.source.path is not None
     graph = import_model(spec, spec.source.path, folder)
-    require_preflight(check(graph))
-    make(spec, graph)
+    require_preflight(check_graph(graph))
+    make_golden_file(spec, graph)
     return graph
 
 
 def saved(name: str, folder: Path) -> ModelSpec:
     module = modules()[name]()
-    tensorflow().saved_model.save(module, str(folder / name), signatures=module.__call__)
+    import_tensorflow().saved_model.save(module, str(folder / name), signatures=module.__call__)
     return spec_for(folder / name)
 
 
@@ -189,14 +189,14 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_the_golden_answers_are_the_models_own_sequence(model: tuple[ModelSpec, FrozenGraph]) -> None:
     """TensorFlow's loader, called on the golden feeds one after the other, gives the golden answers."""
     spec, graph = model
-    signature = tensorflow().saved_model.load(str(spec.source.path)).signatures["serving_default"]
+    signature = import_tensorflow().saved_model.load(str(spec.source.path)).signatures["serving_default"]
     with open_expected(graph, spec) as golden:
         assert len(golden.cases) >= 4
         seen = []
         for case in golden.cases:
-            answer = signature(x=tensorflow().constant(golden.feeds_of(case)[0]))
+            answer = signature(x=import_tensorflow().constant(golden.feeds_of(case)[0]))
             for port in graph.fetches:
-                expected = golden.golden.fetch(case, port.spec.name)
+                expected = golden.golden.read_fetch(case, port.spec.name)
                 np.testing.assert_allclose(answer[port.spec.name].numpy(), expected, rtol=1e-5, atol=1e-6)
             seen.append(golden.answers_of(case)[0].tobytes())
     assert len(set(seen)) > 2
@@ -205,7 +205,7 @@ def test_the_golden_answers_are_the_models_own_sequence(model: tuple[ModelSpec, 
 @pytest.mark.parametrize("path", ["faithful", "optimised"])
 def test_agrees_with_tensorflow(model: tuple[ModelSpec, FrozenGraph], path: LoweringPath, tmp_path: Path) -> None:
     spec, graph = model
-    require(verify(built(graph, spec, tmp_path, path, X86_64).path, graph, spec))
+    require_passed(verify_library(built(graph, spec, tmp_path, path, X86_64).path, graph, spec))
 
 
 @pytest.mark.parametrize("name", ["counter", "mean"])
@@ -213,7 +213,7 @@ def test_agrees_on_arm64(name: str, tmp_path: Path) -> None:
     machine = qemu.arm64(CACHE)
     spec = saved(name, tmp_path)
     graph = imported(spec, tmp_path / "import")
-    require(verify(built(graph, spec, tmp_path, "optimised", ARM64).path, graph, spec, machine))
+    require_passed(verify_library(built(graph, spec, tmp_path, "optimised", ARM64).path, graph, spec, machine))
 
 
 def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
@@ -230,12 +230,12 @@ def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
     library = link_library(
         GeneratedSources.load(tmp_path), [tmp_path / "import" / "graph.o"], X86_64, tmp_path, CACHE / "zig"
     )
-    verification = verify(library.path, graph, spec)
+    verification = verify_library(library.path, graph, spec)
     assert not verification.passed
 
 
 def test_a_keras_rnn_that_keeps_its_state(tmp_path: Path) -> None:
-    tensorflow()
+    import_tensorflow()
     import keras
 
     x = keras.Input(batch_shape=(1, 4, 5), name="x")
@@ -251,10 +251,10 @@ def test_a_keras_rnn_that_keeps_its_state(tmp_path: Path) -> None:
     loaded = keras.saving.load_model(path)
     with open_expected(graph, spec) as golden:
         for case in golden.cases:
-            ours = golden.golden.fetch(case, "y")
+            ours = golden.golden.read_fetch(case, "y")
             np.testing.assert_allclose(loaded(golden.feeds_of(case)[0]).numpy(), ours, rtol=1e-5, atol=1e-6)
     library = built(graph, spec, tmp_path, "optimised", X86_64).path
-    require(verify(library, graph, spec))
+    require_passed(verify_library(library, graph, spec))
     check_function(library, [np.full((1, 4, 5), i / 4, np.float32).tobytes() for i in range(3)])
 
 
@@ -263,13 +263,15 @@ def check_function(library: Path, steps: list[bytes]) -> None:
     model = Model(str(library))
     assert model.description.stateful
     model.warm_up()
-    with model.sequence():
+    with model.start_sequence():
         expected = [bytes(model.run([step])[0]) for step in steps]
     assert expected != [bytes(model.run([step])[0]) for step in steps]
-    server = Server({model.description.name: model}, Limits())
-    call = Call("request", False, lambda: 15_000, lambda result: None, lambda error: refusal(error, "request"))
+    server = Server({model.description.name: model}, RequestLimits())
+    call = Invocation(
+        "request", False, lambda: 15_000, lambda result: None, lambda error: make_refusal(error, "request")
+    )
     for _ in range(2):
-        batches = server.infer(Request((), {"x": b"".join(steps)}), call).batches
+        batches = server.run_inference(Request((), {"x": b"".join(steps)}), call).batches
         assert [bytes(fetches[0]) for fetches, _ in batches] == expected
     model.close()
 
@@ -280,8 +282,8 @@ def test_every_process_draws_the_numbers_that_the_model_was_saved_with(tmp_path:
     library = built(imported(spec, tmp_path / "import"), spec, tmp_path, "optimised", X86_64).path
     steps = [np.full((2, SIZE), i, np.float32).tobytes() for i in range(3)]
     check_function(library, steps)
-    loaded = tensorflow().saved_model.load(str(spec.source.path)).signatures["serving_default"]
-    wanted = [loaded(x=tensorflow().zeros([2, SIZE])) for _ in steps]
+    loaded = import_tensorflow().saved_model.load(str(spec.source.path)).signatures["serving_default"]
+    wanted = [loaded(x=import_tensorflow().zeros([2, SIZE])) for _ in steps]
     command = [sys.executable, "-c", DRAWING, str(library)]
     runs = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(2)]
     assert runs[0] == runs[1]
@@ -298,7 +300,7 @@ from handler.model import Model
 model = Model(sys.argv[1])
 names = [fetch.name for fetch in model.description.fetches]
 model.warm_up()
-with model.sequence():
+with model.start_sequence():
     runs = [model.run([bytes({8 * SIZE})]) for _ in range(3)]
 print(json.dumps([dict(zip(names, map(list, found))) for found in runs]))
 """
@@ -307,10 +309,10 @@ print(json.dumps([dict(zip(names, map(list, found))) for found in runs]))
 def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test program runs the cases as one sequence, the export has the first values, a module is refused."""
     spec, project = saved("counter", tmp_path), empty_project(tmp_path, monkeypatch)
-    spec.path.write_text(render(spec))
-    ws = Workspace.of(spec, project)
+    spec.path.write_text(render_spec(spec))
+    ws = Workspace.from_spec(spec, project)
     build_bundle(ws)
-    assert "PASSED" in selftest(ws).said
+    assert "PASSED" in build_selftest(ws).said
     folder = export_model(ws, tmp_path / "out").folder
     weights = safetensors.numpy.load_file(folder / "weights.safetensors")
     np.testing.assert_array_equal(weights["sum"], [1, 2, 3])
@@ -324,7 +326,7 @@ def test_convolutions_beside_state_are_fused(tmp_path: Path) -> None:
     spec = saved("convolution", tmp_path)
     graph = imported(spec, tmp_path / "import")
     compile_graph(graph, X86_64, tmp_path / "compiled")
-    lowered = lower(tmp_path / "compiled" / "graph_metadata.o", graph, CACHE)
+    lowered = lower_graph(tmp_path / "compiled" / "graph_metadata.o", graph, CACHE)
     assert lowered.path == "optimised"
     assert "layer" in {note.kind for note in lowered.notes}
     assert [s.spec.name for s in lowered.program.states] == ["picture"]

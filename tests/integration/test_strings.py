@@ -14,19 +14,19 @@ import pytest
 from builder.base.errors import ImportModelError, SandboxError
 from builder.base.progress import Progress
 from builder.base.project import cache_folder
-from builder.base.tf import tensorflow
-from builder.config import ImageInput, ModelSpec, OutputSpec, load
+from builder.base.tf import import_tensorflow
+from builder.config import ImageSpec, ModelSpec, OutputSpec, read_spec
 from builder.importers.allowed_ops import UnsupportedOpsError
-from builder.importers.images.complete_config import Found, find
-from builder.importers.images.cut_decoding import probe
-from builder.importers.images.image_settings import photographs
+from builder.importers.images.complete_config import CompletedSpec, complete_spec
+from builder.importers.images.cut_decoding import make_probe_image
+from builder.importers.images.image_settings import load_photographs
 from builder.importers.model_import import import_model, open_model
-from builder.importers.samples.image_samples import decoded_bytes
+from builder.importers.samples.image_samples import decode_image
 from builder.pipeline.build_bundle import build_bundle
-from builder.pipeline.resolve_strings import load_found, write_found
+from builder.pipeline.resolve_strings import load_string_settings, write_string_settings
 from builder.pipeline.workspace import Workspace
-from builder.sources import locate
-from handler.budget import Limits
+from builder.sources import locate_model
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.conftest import ROOT
@@ -36,17 +36,17 @@ from tests.support.models import empty_project, run_graph, spec_for
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 V: Any = byte_models
 
 
-def found_in(path: Path, **options: Any) -> Found:
+def found_in(path: Path, **options: Any) -> CompletedSpec:
     spec = spec_for(path, **options)
-    return find(open_model(spec, path), spec)
+    return complete_spec(open_model(spec, path), spec)
 
 
-def image(width: int, height: int, resize: Any = "bilinear", antialias: bool = False, **options: Any) -> ImageInput:
-    return ImageInput("data", width, height, resize=resize, antialias=antialias, decode="exact", **options)
+def image(width: int, height: int, resize: Any = "bilinear", antialias: bool = False, **options: Any) -> ImageSpec:
+    return ImageSpec("data", width, height, resize=resize, antialias=antialias, decode="exact", **options)
 
 
 NORMAL = {"scale": tuple(1 / 255 / s for s in (0.229, 0.224, 0.225)), "mean": (123.675, 116.28, 103.53)}
@@ -74,7 +74,7 @@ NORMAL = {"scale": tuple(1 / 255 / s for s in (0.229, 0.224, 0.225)), "mean": (1
     ],
 )
 def test_settings_that_do_what_the_graph_does(
-    function: Callable[..., Any], shape: list[int | None], expected: ImageInput, tmp_path: Path
+    function: Callable[..., Any], shape: list[int | None], expected: ImageSpec, tmp_path: Path
 ) -> None:
     path = byte_models.save(function, tmp_path / "saved", shape)
     batch = 1 if shape == [] else 2
@@ -83,21 +83,21 @@ def test_settings_that_do_what_the_graph_does(
     assert own is not None
     assert own.scale == pytest.approx(expected.scale, rel=1e-5)
     assert own.mean == pytest.approx(expected.mean, rel=1e-5)
-    assert ImageInput(**{**vars(own), "scale": expected.scale, "mean": expected.mean}) == expected
+    assert ImageSpec(**{**vars(own), "scale": expected.scale, "mean": expected.mean}) == expected
     graph = import_model(found.spec, path, tmp_path / "graph")
     assert [(p.spec.name, p.spec.dtype, p.spec.shape) for p in graph.feeds] == [
         ("data", "uint8", (batch, own.height, own.width, own.channels))
     ]
-    assert not {node.op for node in graph.definition().node} & {"While", "StatelessWhile", "DecodeJpeg"}
+    assert not {node.op for node in graph.read_definition().node} & {"While", "StatelessWhile", "DecodeJpeg"}
 
 
 @pytest.mark.parametrize("size", [(400, 300), (33, 21), (7, 100), (1, 1), (2, 3)])
 @pytest.mark.parametrize("part", [0.875, 0.5, 0.3, 0.01])
 def test_the_part_that_is_seen_is_tensorflow_s(size: tuple[int, int], part: float) -> None:
-    pixels = probe(*size)
+    pixels = make_probe_image(*size)
     cut = tf.image.central_crop(pixels, part).numpy()
     own = image(20, 10, "nearest", crop=part)
-    found = decoded_bytes(tf.io.encode_png(pixels).numpy(), own)
+    found = decode_image(tf.io.encode_png(pixels).numpy(), own)
     if cut.size:
         np.testing.assert_array_equal(found, tf.image.resize(cut, (10, 20), "nearest"))
     else:  # of a part smaller than a pixel TensorFlow makes nothing
@@ -114,7 +114,7 @@ def test_a_short_side_is_resized_as_tensorflow_does_it(size: tuple[int, int], me
     top, left = (int(side - wanted) // 2 for side, wanted in zip(whole.shape[:2], (15, 14), strict=True))
     wanted = np.clip(whole[top : top + 15, left : left + 14], 0, 255)
     own = image(14, 15, method, antialias, fit="short", crop=0.875)
-    found = decoded_bytes(tf.io.encode_png(pixels).numpy(), own)
+    found = decode_image(tf.io.encode_png(pixels).numpy(), own)
     np.testing.assert_allclose(found, wanted, atol=1.01 if antialias else 0.51)
 
 
@@ -128,7 +128,7 @@ def test_pixels_lie_where_tensorflow_1_had_them(
     pixels = np.random.default_rng(4).integers(0, 256, (size[1], size[0], 3), np.uint8)
     resize = getattr(tf.compat.v1.image, f"resize_{'nearest_neighbor' if method == 'nearest' else method}")
     wanted = resize(pixels[None].astype(np.float32), target[::-1], align_corners=grid == "align_corners")[0]
-    found = decoded_bytes(tf.io.encode_png(pixels).numpy(), image(*target, method, grid=grid))
+    found = decode_image(tf.io.encode_png(pixels).numpy(), image(*target, method, grid=grid))
     np.testing.assert_allclose(found, wanted, atol=0.51 if method == "bilinear" else 0)
 
 
@@ -169,8 +169,8 @@ def test_a_keras_model_behind_its_preprocessing(tmp_path: Path) -> None:
     found = found_in(path)
     assert found.spec.image == image(32, 32)
     graph = import_model(found.spec, path, tmp_path / "graph")
-    data = photographs()[0]
-    ours = run_graph(graph, {"data": decoded_bytes(data, image(32, 32))[None]})["y"]
+    data = load_photographs()[0]
+    ours = run_graph(graph, {"data": decode_image(data, image(32, 32))[None]})["y"]
     np.testing.assert_allclose(ours, served.serve(tf.constant([data]))["y"], atol=2e-3)
 
 
@@ -197,7 +197,7 @@ def test_a_key_that_comes_back_is_left_out(tmp_path: Path) -> None:
 def test_a_trained_network_that_takes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The emotion example's network, exported as TensorFlow Serving wants it: model.toml says where it is, no more."""
     keras: Any = needs.needs_module("keras")
-    file = locate(load(ROOT / "examples" / "emotion" / "model.toml"), cache_folder())
+    file = locate_model(read_spec(ROOT / "examples" / "emotion" / "model.toml"), cache_folder())
     names = ("anger", "disgust", "fear", "happiness", "sadness", "surprise", "nothing")
 
     class Served(tf.Module):
@@ -218,9 +218,11 @@ def test_a_trained_network_that_takes_files(tmp_path: Path, monkeypatch: pytest.
     project = empty_project(tmp_path, monkeypatch)
     tf.saved_model.save(served, str(tmp_path / "saved"), signatures={"serving_default": served.serve})
     (tmp_path / "model.toml").write_text('[model]\nsource = "saved"\nname = "served"\n')
-    bundle = build_bundle(Workspace.of(load(tmp_path / "model.toml"), project, progress=Progress(quiet=True))).bundle
-    client = Client(Server({"served": Model(str(bundle.library))}, Limits()))
-    files = photographs()
+    bundle = build_bundle(
+        Workspace.from_spec(read_spec(tmp_path / "model.toml"), project, progress=Progress(quiet=True))
+    ).bundle
+    client = Client(Server({"served": Model(str(bundle.library))}, RequestLimits()))
+    files = load_photographs()
     wanted = {name: value.numpy() for name, value in served.serve(tf.constant(files)).items()}
     body = {"instances": [{"b64": base64.b64encode(data).decode()} for data in files]}
     status, answer = client.post("/v1/models/served:predict", body)
@@ -265,9 +267,11 @@ def test_every_signature_takes_files_and_answers_in_words(tmp_path: Path, monkey
     (tmp_path / "model.toml").write_text(
         '[model]\nsource = "saved"\nname = "served"\nsignature = ["numbers", "large", "grey"]\n'
     )
-    bundle = build_bundle(Workspace.of(load(tmp_path / "model.toml"), project, progress=Progress(quiet=True))).bundle
-    client = Client(Server({"served": Model(str(bundle.library))}, Limits()))
-    data = photographs()[0]
+    bundle = build_bundle(
+        Workspace.from_spec(read_spec(tmp_path / "model.toml"), project, progress=Progress(quiet=True))
+    ).bundle
+    client = Client(Server({"served": Model(str(bundle.library))}, RequestLimits()))
+    data = load_photographs()[0]
     sent = base64.b64encode(data).decode()
     scores, name = (served.grey(tf.constant([data]))[one].numpy()[0] for one in ("y", "name"))
     status, answer = client.post("/predict", {"signature": "grey", "image": sent})
@@ -307,8 +311,8 @@ def test_a_picture_that_is_normalised_by_itself(dtype: Any, tmp_path: Path) -> N
     found = found_in(path, batch=2)
     assert found.spec.image == image(32, 40)
     graph = import_model(found.spec, path, tmp_path / "graph")
-    files = photographs()[:2]
-    pixels = np.stack([decoded_bytes(data, image(32, 40)) for data in files])
+    files = load_photographs()[:2]
+    pixels = np.stack([decode_image(data, image(32, 40)) for data in files])
     assert graph.feeds[0].spec.shape == pixels.shape
     answer = run_graph(graph, {"data": pixels})["y"]
     np.testing.assert_allclose(answer, serve(tf.constant(files))["y"], atol=0.005)
@@ -328,10 +332,10 @@ def test_labels_out_of_a_table(tmp_path: Path) -> None:
 
 def test_settings_of_one_s_own_are_taken_and_verified(tmp_path: Path) -> None:
     path = byte_models.save(byte_models.plain, tmp_path / "saved")
-    own = ImageInput(None, 32, 40, antialias=False, decode="fast", background=(0,))
-    assert found_in(path, image=own).spec.image == ImageInput("data", 32, 40, antialias=False, background=(0,))
+    own = ImageSpec(None, 32, 40, antialias=False, decode="fast", background=(0,))
+    assert found_in(path, image=own).spec.image == ImageSpec("data", 32, 40, antialias=False, background=(0,))
     with pytest.raises(ImportModelError, match=r"bilinear with antialias.* off TensorFlow's by \d+\.\d grey levels"):
-        found_in(path, image=ImageInput(None, 32, 40))
+        found_in(path, image=ImageSpec(None, 32, 40))
 
 
 class TestRefusals:
@@ -394,10 +398,10 @@ def test_objects_in_pictures_that_the_graph_decodes(tmp_path: Path) -> None:
         '[model]\nsource = "saved"\nname = "served"\n[[outputs]]\nname = "objects"\nboxes = "boxes"\n'
         'kind = "detection"\nscores = "scores"\nbox_format = "yxyx"\n'
     )
-    spec = load(tmp_path / "model.toml")
+    spec = read_spec(tmp_path / "model.toml")
     assert spec.outputs == (DETECTED,)
-    found = write_found(spec, path, tmp_path)
-    spec, _ = load_found(tmp_path, spec)
+    found = write_string_settings(spec, path, tmp_path)
+    spec, _ = load_string_settings(tmp_path, spec)
     assert (spec.image, spec.outputs) == (found.spec.image, (DETECTED,))
     graph = import_model(spec, path, tmp_path / "graph")
     assert [port.spec.shape for port in graph.feeds] == [(1, 40, 32, 3)]
@@ -419,19 +423,19 @@ def test_objects_in_no_pictures(tmp_path: Path) -> None:
 def test_what_was_found_is_read_as_a_model_toml(tmp_path: Path) -> None:
     path = byte_models.save(byte_models.labelled, tmp_path / "saved")
     spec = spec_for(path)
-    found = write_found(spec, path, tmp_path)
-    assert load_found(tmp_path, spec) == (found.spec, tuple(found.lines))
+    found = write_string_settings(spec, path, tmp_path)
+    assert load_string_settings(tmp_path, spec) == (found.spec, tuple(found.lines))
     (tmp_path / "lines.json").write_text(json.dumps(["\x1b[2J"]))
-    assert load_found(tmp_path, spec)[1] == (r"\x1b[2J",)
+    assert load_string_settings(tmp_path, spec)[1] == (r"\x1b[2J",)
     for hostile in ("[image]\nwidth = 1e9", "a" * 10, '[model]\nsource = "m"\nname = "../.."\nformat = "saved_model"'):
         (tmp_path / "found.toml").write_text(hostile)
         with pytest.raises(SandboxError, match="left settings that are not valid"):
-            load_found(tmp_path, spec)
+            load_string_settings(tmp_path, spec)
 
 
 def test_completed_specs_are_of_one_kind(tmp_path: Path) -> None:
     """What no string stands in is not touched."""
     path = byte_models.save_with_table(tmp_path / "saved")
     spec: ModelSpec = spec_for(path, outputs=(OutputSpec("mine", "y", "classification", ("a", "b", "c", "d")),))
-    found = find(open_model(spec, path), spec)
+    found = complete_spec(open_model(spec, path), spec)
     assert found.spec.outputs == spec.outputs

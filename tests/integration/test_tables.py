@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.graph import WORDS
-from builder.importers.lookup_tables import Table, find
-from handler.text.words import read
+from builder.importers.lookup_tables import LookupTable, search_table
+from handler.text.words import parse_program
 from tests.support import needs
 from tests.support.hostile import change_meta_graph
 from tests.support.models import freeze, run_graph, save_keras
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 keras: Any = needs.needs_module("keras")
 L: Any = keras.layers
 
@@ -40,12 +40,12 @@ def test_a_search_finds_what_a_table_does(keys: list[int], others: list[int], dt
     values = np.random.default_rng(len(keys)).integers(-99, 99, len(keys)).astype(dtype)
     filled = tf.lookup.KeyValueTensorInitializer(np.array(keys, key_dtype), values)
     asked = tf.constant([*keys, *others], key_dtype)
-    table = Table.of(np.array(keys, key_dtype), values)
+    table = LookupTable.from_arrays(np.array(keys, key_dtype), values)
     assert table is not None
     for shape in [(-1,), (1, -1)]:
         shaped = tf.reshape(asked, shape)
         expected = tf.lookup.StaticHashTable(filled, -7).lookup(shaped)
-        np.testing.assert_array_equal(find(table, shaped, tf.constant(-7, dtype)), expected)
+        np.testing.assert_array_equal(search_table(table, shaped, tf.constant(-7, dtype)), expected)
 
 
 def static(path: Path) -> None:
@@ -179,8 +179,8 @@ def test_an_asset_as_tensorflow_1_lists_it(tmp_path: Path) -> None:
         )
         builder.save()
     graph = freeze(tmp_path / "m", tmp_path / "out", batch=len(ASKED))
-    words = read((tmp_path / "out" / WORDS).read_bytes())
-    found = [words.arrays([[text]])[graph.feeds[0].spec.name].values for text in ASKED]
+    words = parse_program((tmp_path / "out" / WORDS).read_bytes())
+    found = [words.compute_arrays([[text]])[graph.feeds[0].spec.name].values for text in ASKED]
     np.testing.assert_array_equal(np.ravel(found), expected)
 
 
@@ -194,8 +194,8 @@ def test_a_table_of_an_asset(case: str, tmp_path: Path) -> None:
     graph = freeze(tmp_path / "m", tmp_path / "out", batch=len(expected))
     feed = graph.feeds[0].spec
     if graph.strings:
-        words = read((tmp_path / "out" / WORDS).read_bytes())
-        values = [words.arrays([[text]])[feed.name].values for text in ASKED]
+        words = parse_program((tmp_path / "out" / WORDS).read_bytes())
+        values = [words.compute_arrays([[text]])[feed.name].values for text in ASKED]
         x = np.array(values, feed.dtype).reshape(feed.shape)
     else:
         x = np.array(asked(case), feed.dtype)

@@ -13,21 +13,21 @@ import pytest
 from builder.base.errors import VerifyError
 from builder.base.project import Project, cache_folder
 from builder.base.targets import host_target
-from builder.config import load
-from builder.importers.text import encoder
+from builder.config import read_spec
+from builder.importers.text import make_encoder
 from builder.package.bundle import Bundle
-from builder.package.join_bundles import join
-from builder.package.tokenizers_library import fetch
+from builder.package.join_bundles import combine_bundles
+from builder.package.tokenizers_library import fetch_tokenizers
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
 from builder.release.export import export_model
-from handler.budget import Limits
-from handler.errors import Refusal, refusal
+from handler.budget import RequestLimits
+from handler.errors import Refusal, make_refusal
 from handler.model import Model, Models
 from handler.protocols import predict
 from handler.request import Request
-from handler.server import Call, Server
-from handler.text.subwords import load as load_library
+from handler.server import Invocation, Server
+from handler.text.subwords import load_package as load_library
 from tests.support import vocabulary
 from tests.support.models import empty_project, save_keras
 from tests.support.sources import packed, site, write_wheel
@@ -91,42 +91,42 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Bundle]:
         save_keras(model, folder / "model.keras")
         vocabulary.write(folder)
         (folder / "model.toml").write_text(SPEC, encoding="utf-8")
-        return model, build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
+        return model, build_bundle(Workspace.from_spec(read_spec(folder / "model.toml"), project)).bundle
 
 
 @pytest.fixture(scope="module")
 def built_with_package(built: tuple[Any, Bundle]) -> Bundle:
     """The same model with a tokenizer of BPE, in one length and batch."""
     root = built[1].folder.parents[1]
-    tokenizer = trained(load_library(str(fetch(cache_folder(), host_target()).folder)), "bpe", TOKENS)
+    tokenizer = trained(load_library(str(fetch_tokenizers(cache_folder(), host_target()).folder)), "bpe", TOKENS)
     tokenizer.save(str(root / "tokenizer.json"))
     text = SPEC.replace('vocabulary = "vocab.txt"', 'tokenizer = "tokenizer.json"').replace("[1, 4]", "4")
     text = text.replace('"sentences"', '"subwords"').replace("shapes = [[1, 8], [1, 16]]", "shape = [4, 16]")
     (root / "subwords.toml").write_text(text, encoding="utf-8")
-    return build_bundle(Workspace.of(load(root / "subwords.toml"), Project(root))).bundle
+    return build_bundle(Workspace.from_spec(read_spec(root / "subwords.toml"), Project(root))).bundle
 
 
 def server_of(bundle: Bundle) -> Server:
     model = Model(str(bundle.library))
-    return Server({model.description.name: model}, Limits())
+    return Server({model.description.name: model}, RequestLimits())
 
 
-def call() -> Call:
+def call() -> Invocation:
     def refuse(error: Exception) -> Refusal:
-        return refusal(error, "request-1")
+        return make_refusal(error, "request-1")
 
-    return Call("request-1", False, lambda: 60_000, lambda result: None, refuse)
+    return Invocation("request-1", False, lambda: 60_000, lambda result: None, refuse)
 
 
 def test_the_function_answers_as_tensorflow(built: tuple[Any, Bundle]) -> None:
     model, bundle = built
     texts = [text for text in TEXTS if text]
-    found = predict.answer({"texts": texts}, server_of(bundle), call())["predictions"]
-    spec = load(bundle.folder.parents[1] / "model.toml")
+    found = predict.answer_event({"texts": texts}, server_of(bundle), call())["predictions"]
+    spec = read_spec(bundle.folder.parents[1] / "model.toml")
     assert spec.text
-    encode = encoder(spec.text, 16).encoder
+    encode = make_encoder(spec.text, 16).encoder
     for text, item in zip(texts, found, strict=True):
-        ids, whole = encode.encode(text, 16)
+        ids, whole = encode.encode_text(text, 16)
         assert whole == (text != "very " * 30)
         assert len(ids) <= 16
         wanted = model([np.array([ids]), np.ones((1, len(ids)), np.int32)]).numpy()[0]
@@ -158,10 +158,10 @@ def test_a_tokenizer_that_needs_the_package_brings_it_along(
     built: tuple[Any, Bundle], built_with_package: Bundle
 ) -> None:
     model, bundle = built[0], built_with_package
-    package = fetch(cache_folder(), host_target())
+    package = fetch_tokenizers(cache_folder(), host_target())
     assert bundle.tokenizers.read_bytes() == package.library.read_bytes()
     texts = [text for text in TEXTS if text]
-    found = predict.answer({"texts": texts}, server_of(bundle), call())["predictions"]
+    found = predict.answer_event({"texts": texts}, server_of(bundle), call())["predictions"]
     theirs = load_library(str(package.folder)).Tokenizer.from_file(str(bundle.folder.parents[1] / "tokenizer.json"))
     theirs.enable_truncation(16)
     for text, item in zip(texts, found, strict=True):
@@ -180,10 +180,10 @@ def test_a_tokenizer_that_needs_the_package_brings_it_along(
 
 @pytest.mark.network
 def test_bundles_that_are_joined_keep_their_tokenizers(built: tuple[Any, Bundle], built_with_package: Bundle) -> None:
-    both = join([built[1], built_with_package], built[1].folder.parent)
+    both = combine_bundles([built[1], built_with_package], built[1].folder.parent)
     models = Models(str(both.library))
-    server = Server(models, Limits())
-    first, second = (predict.answer({"text": "Good film!", "model": name}, server, call()) for name in models)
+    server = Server(models, RequestLimits())
+    first, second = (predict.answer_event({"text": "Good film!", "model": name}, server, call()) for name in models)
     assert first["predictions"] != second["predictions"]
     assert (both.layer / "lib" / "subwords" / "tokenizers.abi3.so").is_file()
 
@@ -194,13 +194,13 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(built: tuple[Any
     text = SPEC.replace("vocab.txt", "wrong.txt").replace('"sentences"', '"wrong"').replace("[1, 4]", "1")
     (root / "wrong.toml").write_text(text.replace("shapes = [[1, 8], [1, 16]]", "shape = [1, 8]"), encoding="utf-8")
     with pytest.raises(VerifyError, match=r"is not in \[0, 600\)"):
-        build_bundle(Workspace.of(load(root / "wrong.toml"), Project(root)))
+        build_bundle(Workspace.from_spec(read_spec(root / "wrong.toml"), Project(root)))
 
 
 def test_an_export_takes_text_as_well(built: tuple[Any, Bundle]) -> None:
     root = built[1].folder.parents[1]
-    made = export_model(Workspace.of(load(root / "model.toml"), Project(root)))
-    spec = load(made.folder / "model.toml")
+    made = export_model(Workspace.from_spec(read_spec(root / "model.toml"), Project(root)))
+    spec = read_spec(made.folder / "model.toml")
     assert spec.text
     assert (spec.text.file, spec.text.ids, spec.text.mask) == (root / "vocab.txt", "input_ids", "attention_mask")
 
@@ -208,11 +208,11 @@ def test_an_export_takes_text_as_well(built: tuple[Any, Bundle]) -> None:
 def test_texts_of_any_lengths_are_answered_in_their_order(built: tuple[Any, Bundle]) -> None:
     server = server_of(built[1])
     texts = [text for _ in range(3) for text in TEXTS if text]
-    together = server.infer(Request((), {}, texts=tuple(texts)), call())
+    together = server.run_inference(Request((), {}, texts=tuple(texts)), call())
     (fetches, count) = together.batches[0]
     assert count == len(texts)
     for number, text in enumerate(texts):
-        ((alone,), _), *_ = server.infer(Request((), {}, texts=(text,)), call()).batches
+        ((alone,), _), *_ = server.run_inference(Request((), {}, texts=(text,)), call()).batches
         assert np.abs(np.array(fetches[0][number * 8 : number * 8 + 8]) - np.array(alone[:8])).max() < 1e-6
 
 
@@ -223,7 +223,7 @@ def test_a_tokenizer_that_comes_with_the_model(
 ) -> None:
     """``tokenizer = "model:PATH"``, from the archive behind https or the package to the function's answers."""
     model, root = built[0], built[1].folder.parents[1]
-    library = load_library(str(fetch(cache_folder(), host_target()).folder))
+    library = load_library(str(fetch_tokenizers(cache_folder(), host_target()).folder))
     theirs = trained(library, "wordpiece", TOKENS)
     files = {
         "sentences/model.keras": (root / "model.keras").read_bytes(),
@@ -243,10 +243,10 @@ def test_a_tokenizer_that_comes_with_the_model(
     text = text.replace('vocabulary = "vocab.txt"', f'tokenizer = "model:sentences/tokenizer.json"\n{pinned}')
     text = text.replace("shapes = [[1, 8], [1, 16]]", "shape = [4, 16]").replace('"sentences"\n', f'"from_{way}"\n')
     (root / f"{way}.toml").write_text(text, encoding="utf-8")
-    bundle = build_bundle(Workspace.of(load(root / f"{way}.toml"), Project(root))).bundle
+    bundle = build_bundle(Workspace.from_spec(read_spec(root / f"{way}.toml"), Project(root))).bundle
     theirs.enable_truncation(16)
     texts = [text for text in TEXTS if text]
-    found = predict.answer({"texts": texts}, server_of(bundle), call())["predictions"]
+    found = predict.answer_event({"texts": texts}, server_of(bundle), call())["predictions"]
     for text, item in zip(texts, found, strict=True):
         ids = theirs.encode(text).ids
         wanted = model([np.array([ids]), np.ones((1, len(ids)), np.int32)]).numpy()[0]

@@ -17,17 +17,17 @@ from elftools.elf.elffile import ELFFile
 from builder.base.errors import CompileError, ImportModelError, PreflightError
 from builder.base.targets import ARM64, X86_64
 from builder.base.tensorflow_environment import ENVIRONMENT, XLA_FLAGS
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.compiler.xla import tfcompile
 from builder.compiler.xla.compilation_result import read_result
 from builder.compiler.xla.tfcompile import CompiledGraph, compile_graph
 from builder.importers.graph import FrozenGraph
-from builder.pipeline.preflight import check, render, require
+from builder.pipeline.preflight import check_graph, format_preflight, require_buildable
 from tests.support.models import save_graph
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 F = "float32"
 
 Feeds = dict[str, tuple[str, tuple[int, ...]]]
@@ -136,7 +136,7 @@ def verdicts(graphs: dict[str, FrozenGraph]) -> dict[str, str | None]:
 def test_what_passes_the_preflight_compiles(
     graphs: dict[str, FrozenGraph], verdicts: dict[str, str | None], name: str
 ) -> None:
-    assert check(graphs[name]).unsupported == ()
+    assert check_graph(graphs[name]).unsupported == ()
     assert verdicts[name] is None
 
 
@@ -144,21 +144,21 @@ def test_what_passes_the_preflight_compiles(
 def test_what_the_preflight_refuses_does_not_compile(
     graphs: dict[str, FrozenGraph], verdicts: dict[str, str | None], name: str
 ) -> None:
-    result = check(graphs[name])
+    result = check_graph(graphs[name])
     assert {u.op for u in result.unsupported} == REFUSED[name][2]
     assert verdicts[name] is not None
     with pytest.raises(PreflightError) as error:
-        require(result)
+        require_buildable(result)
     assert all(op in str(error.value) for op in REFUSED[name][2])
 
 
 def test_a_dtype_gap_says_which_types_there_are(graphs: dict[str, FrozenGraph]) -> None:
-    text = render(check(graphs["string comparison"]))
+    text = format_preflight(check_graph(graphs["string comparison"]))
     assert "Equal x1: XLA has no kernel for T = string, only for bfloat16, bool," in text
 
 
 def test_nodes_in_loops_and_branches_are_named(graphs: dict[str, FrozenGraph]) -> None:
-    (found,) = [u for u in check(graphs["strings in a branch in a loop"]).unsupported if u.op == "AsString"]
+    (found,) = [u for u in check_graph(graphs["strings in a branch in a loop"]).unsupported if u.op == "AsString"]
     assert found.nodes == ("while > cond > AsString",)
     assert found.hint
 
@@ -207,7 +207,7 @@ def test_a_size_that_depends_on_the_data_of_a_loop_of_tensorflow_1(tmp_path: Pat
 def test_a_crash_is_a_compile_error() -> None:
     noise = "W0000 00:00:1795256509.358112    5489 cpu_feature_guard.cc:227] This binary is optimized\n"
     reason = "F0000 00:00:1795256509.358112    5489 shape.cc:12] Check failed: rank == 2\n*** Aborted at 0\n"
-    text = tfcompile.explain(-signal.SIGABRT, noise + reason)
+    text = tfcompile.explain_failure(-signal.SIGABRT, noise + reason)
     assert text == "XLA's compiler crashed (SIGABRT).\n  Check failed: rank == 2"
-    assert "memory ran out" in tfcompile.explain(-signal.SIGKILL, "")
-    assert "(it said nothing)" in tfcompile.explain(1, "")
+    assert "memory ran out" in tfcompile.explain_failure(-signal.SIGKILL, "")
+    assert "(it said nothing)" in tfcompile.explain_failure(1, "")

@@ -15,7 +15,7 @@ import pytest
 
 from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
-from builder.verify.golden import Golden
+from builder.verify.golden import GoldenFile
 from tests.conftest import ROOT
 from tests.support.process import stop
 from tests.support.run import run_library
@@ -30,8 +30,8 @@ ALONE = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
 def samples() -> list[list[Any]]:
     """The golden inputs."""
     graph = FrozenGraph.load(ROOT / "build" / "emotion" / "import")
-    with Golden.open(graph.golden_path) as golden:
-        return [[golden.feed(case, port.spec.name) for port in graph.feeds] for case in golden.cases]
+    with GoldenFile.open(graph.golden_path) as golden:
+        return [[golden.read_feed(case, port.spec.name) for port in graph.feeds] for case in golden.cases]
 
 
 def answers(library: Path, threads: int) -> bytes:

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 
 from builder.base.project import HOME, Project, cache_folder
 from builder.base.targets import ARM64, host_target
-from builder.config import ModelSpec, Source, TextInput
-from builder.importers.text import encoder
+from builder.config import ModelSpec, Source, TextSpec
+from builder.importers.text import make_encoder
 from builder.importers.text.patterns import search_cost
-from builder.package.tokenizers_library import LOCK, TokenizersPackage, fetch, tokenizers_parts
+from builder.package.tokenizers_library import LOCK, TokenizersPackage, fetch_tokenizers, tokenizers_parts
 from builder.pipeline.docker.docker_run import CACHE, INSIDE, build_mounts, tokenizer_paths
 from handler.answers import tokens
 from handler.answers.tokens import Word
-from handler.budget import Limits, require_comparisons
+from handler.budget import RequestLimits, require_comparisons
 from handler.errors import TextTooLongError, UnfitTextError
-from handler.events import answer
+from handler.events import answer_event
 from handler.model import Model
 from handler.server import Server
-from handler.text import Located, Place, subwords
+from handler.text import LocatedText, TokenPlace, subwords
 from handler.text.characters import MARKS
-from handler.text.subwords import Subwords, load
+from handler.text.subwords import Subwords, load_package
 from tests.support import abi_library, vocabulary
 from tests.support.http import Client
 from tests.support.tokenizers import LINES, trained
@@ -52,17 +52,17 @@ ODD = (
 
 @pytest.fixture(scope="module")
 def package() -> TokenizersPackage:
-    return fetch(cache_folder(), host_target())
+    return fetch_tokenizers(cache_folder(), host_target())
 
 
 @pytest.fixture(scope="module")
 def library(package: TokenizersPackage) -> Any:
-    return load(str(package.folder))
+    return load_package(str(package.folder))
 
 
 def test_a_container_reads_the_package_that_was_fetched_before(library: Any, tmp_path: Path) -> None:
     """It has no network. Another processor's bundle needs both packages."""
-    text = TextInput(tmp_path / "tokenizer.json")
+    text = TextSpec(tmp_path / "tokenizer.json")
     (tmp_path / "model.toml").touch()
     (tmp_path / "scratch").mkdir()
     for kind, packages in (("unigram", 2), ("wordpiece", 0)):
@@ -85,7 +85,7 @@ def pairs(library: Any, package: TokenizersPackage, tmp_path_factory: pytest.Tem
     for kind in KINDS:
         theirs, path = trained(library, kind), tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
         theirs.save(str(path))
-        ours = encoder(TextInput(path, package=package.folder), 1_000_000)
+        ours = make_encoder(TextSpec(path, package=package.folder), 1_000_000)
         assert type(ours.encoder).__name__ == ("WordPiece" if kind.startswith("wordpiece") else "Subwords")
         found[kind] = theirs, ours.encoder
     return found
@@ -96,26 +96,26 @@ def same(pair: Any, text: str) -> None:
     placed = words if reordered(text) else places
     theirs.no_truncation()
     wanted = theirs.encode(text)
-    assert ours.encode(text, 1_000_000) == (wanted.ids, True), ascii(text[:200])
-    found, where = ours.located(text, 1_000_000)
+    assert ours.encode_text(text, 1_000_000) == (wanted.ids, True), ascii(text[:200])
+    found, where = ours.locate_tokens(text, 1_000_000)
     assert (found, placed(where)) == ((wanted.ids, True), placed(of(wanted))), ascii(text[:200])
     for longest in (2, 3, 7):
         theirs.enable_truncation(longest)
         cut, whole = theirs.encode(text), len(wanted.ids) <= longest
-        assert ours.encode(text, longest) == (cut.ids, whole), ascii(text[:200])
-        found, where = ours.located(text, longest)
+        assert ours.encode_text(text, longest) == (cut.ids, whole), ascii(text[:200])
+        found, where = ours.locate_tokens(text, longest)
         assert (found, placed(where)) == ((cut.ids, whole), placed(of(cut))), ascii(text[:200])
 
 
-def of(found: Any) -> list[Place]:
-    return [Place(word, *span) for word, span in zip(found.word_ids, found.offsets, strict=True)]
+def of(found: Any) -> list[TokenPlace]:
+    return [TokenPlace(word, *span) for word, span in zip(found.word_ids, found.offsets, strict=True)]
 
 
-def places(found: list[Place]) -> list[Place]:
+def places(found: list[TokenPlace]) -> list[TokenPlace]:
     return found
 
 
-def words(found: list[Place]) -> list[int | None]:
+def words(found: list[TokenPlace]) -> list[int | None]:
     """The words alone."""
     return [place.word for place in found]
 
@@ -161,7 +161,7 @@ def test_words_are_whole_whatever_the_tokenizer(pairs: dict[str, Any], kind: str
 
 def words_of(pair: Any, text: str) -> list[Word]:
     _, ours = pair
-    return list(tokens.words(Located(text, ours.located(text, 1_000_000)[1])))
+    return list(tokens.find_words(LocatedText(text, ours.locate_tokens(text, 1_000_000)[1])))
 
 
 def of_patterns(model: Any = None, **parts: Any) -> bytes:
@@ -181,16 +181,18 @@ PANICS = "a" * 40 + "!"
 @pytest.fixture(scope="module")
 def panicking(package: TokenizersPackage) -> Subwords:
     """A tokenizer that gives up on PANICS, which the builder would refuse."""
-    return subwords.read(UNBOUNDED, of_patterns(pre_tokenizer=splitting(r"(a+)+$|\w+|\s+")), str(package.folder))
+    return subwords.read_encoder(
+        UNBOUNDED, of_patterns(pre_tokenizer=splitting(r"(a+)+$|\w+|\s+")), str(package.folder)
+    )
 
 
 def test_a_text_on_which_the_package_panics_is_refused(panicking: Subwords) -> None:
     for _ in range(2):
         with pytest.raises(UnfitTextError):
-            panicking.encode(PANICS, 9)
+            panicking.encode_text(PANICS, 9)
         with pytest.raises(UnfitTextError):
-            panicking.located(PANICS, 9)
-        assert panicking.encode("b a", 9).ids == [0, 0, 1]
+            panicking.locate_tokens(PANICS, 9)
+        assert panicking.encode_text("b a", 9).ids == [0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -205,10 +207,10 @@ def test_a_text_on_which_the_package_panics_is_refused(panicking: Subwords) -> N
     ],
 )  # fmt: skip
 def test_a_text_that_a_tokenizer_has_no_token_for_is_refused(package: TokenizersPackage, model: Any) -> None:
-    found = subwords.read(UNBOUNDED, of_patterns(model), str(package.folder))
-    assert found.encode("a", 9).ids == [0]
+    found = subwords.read_encoder(UNBOUNDED, of_patterns(model), str(package.folder))
+    assert found.encode_text("a", 9).ids == [0]
     with pytest.raises(UnfitTextError):
-        found.encode("b", 9)
+        found.encode_text("b", 9)
 
 
 def test_a_message_on_which_the_package_panics_fails_alone(
@@ -218,13 +220,13 @@ def test_a_message_on_which_the_package_panics_fails_alone(
     vocabulary.write_prepared(tmp_path)
     model = Model(str(library))
     model.texts = model.texts._replace(encoder=panicking)
-    client = Client(Server({model.description.name: model}, Limits()))
+    client = Client(Server({model.description.name: model}, RequestLimits()))
     texts = ["a", PANICS, "a a", PANICS, "b"]
     records = [
         {"messageId": str(number), "eventSource": "aws:sqs", "body": json.dumps({"text": text})}
         for number, text in enumerate(texts)
     ]
-    answered = answer({"Records": records}, client.server, client.call())
+    answered = answer_event({"Records": records}, client.server, client.call())
     assert answered == {"batchItemFailures": [{"itemIdentifier": "1"}, {"itemIdentifier": "3"}]}
     status, refused = client.post("/predict", {"text": PANICS})
     assert (status, refused["error"]["code"]) == (422, "unfit_text")
@@ -235,11 +237,11 @@ def test_a_text_for_which_a_pattern_takes_too_long_is_refused(package: Tokenizer
     pattern, path = r"\s+[xz]", tmp_path / "tokenizer.json"
     doubled = {"type": "Replace", "pattern": {"String": "a"}, "content": "a " * 4}
     path.write_bytes(of_patterns(pre_tokenizer=splitting(pattern), normalizer=doubled))
-    found = encoder(TextInput(path, package=package.folder), 9).encoder
+    found = make_encoder(TextSpec(path, package=package.folder), 9).encoder
     assert found.share == 80
-    assert found.encode(" " * 2_000 + "b", 9).ids == [0]
+    assert found.encode_text(" " * 2_000 + "b", 9).ids == [0]
     with pytest.raises(TextTooLongError, match=re.escape(pattern)):
-        found.encode(" " * 20_000 + "b", 9)
+        found.encode_text(" " * 20_000 + "b", 9)
 
 
 def grown(length: int) -> tuple[str, ...]:
@@ -275,7 +277,7 @@ def test_a_pattern_that_is_accepted_never_gives_up(library: Any, pattern: str) -
 
 
 def test_a_wheel_for_another_processor_is_taken_as_well(package: TokenizersPackage, tmp_path: Path) -> None:
-    other = fetch(tmp_path, ARM64)
+    other = fetch_tokenizers(tmp_path, ARM64)
     assert other.library.read_bytes()[18:20] == b"\xb7\0"  # EM_AARCH64
     assert other.version == package.version
     part, *crates = tokenizers_parts(other)

@@ -10,10 +10,10 @@ import pytest
 
 from builder.base.errors import ImportModelError
 from builder.base.project import Project
-from builder.config import load
+from builder.config import read_spec
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.model import Model
 from handler.server import Server
 from tests.support import vocabulary
@@ -69,8 +69,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, Client]:
         model.save(folder / "model.keras")
         vocabulary.write(folder)
         (folder / "model.toml").write_text(SPEC, encoding="utf-8")
-        bundle = build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
-    return model, folder, Client(Server({"names": Model(str(bundle.library))}, Limits()))
+        bundle = build_bundle(Workspace.from_spec(read_spec(folder / "model.toml"), project)).bundle
+    return model, folder, Client(Server({"names": Model(str(bundle.library))}, RequestLimits()))
 
 
 def test_names_and_their_places_are_answered(built: tuple[Any, Path, Client]) -> None:
@@ -98,7 +98,7 @@ def test_as_many_labels_as_scores_are_needed(built: tuple[Any, Path, Client]) ->
     _, folder, _ = built
     (folder / "few.toml").write_text(SPEC.replace('"names"', '"few"').replace("'O', ", ""), encoding="utf-8")
     with pytest.raises(ImportModelError, match=r"is float32 \[1, 8, 5\], and needs a score .*, \[1, 8, 4\]"):
-        build_bundle(Workspace.of(load(folder / "few.toml"), Project(folder)))
+        build_bundle(Workspace.from_spec(read_spec(folder / "few.toml"), Project(folder)))
 
 
 WORDS = ["anna", "berlin", "lebt", "in", "meier", "dont"]
@@ -145,8 +145,8 @@ def of_words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Client]:
         project = empty_project(folder, patch)
         model.save(folder / "words.keras")
         (folder / "model.toml").write_text(SPEC_OF_WORDS, encoding="utf-8")
-        bundle = build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
-    return model, Client(Server({"words": Model(str(bundle.library))}, Limits()))
+        bundle = build_bundle(Workspace.from_spec(read_spec(folder / "model.toml"), project)).bundle
+    return model, Client(Server({"words": Model(str(bundle.library))}, RequestLimits()))
 
 
 def test_words_of_a_model_that_takes_strings(of_words: tuple[Any, Client]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.cli import main
 from tests.support.models import empty_project
 
@@ -51,7 +51,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def save(attack: str, home: Path) -> None:
     """A model with a Lambda layer that does ``attack``, but not where it is made."""
-    keras = tensorflow().keras
+    keras = import_tensorflow().keras
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     text = attack.format(home=str(home), port=port)

@@ -12,18 +12,18 @@ import pytest
 
 from builder.base.project import Project
 from builder.cli import main
-from builder.cli.command import load_spec
-from builder.compiler.lower import Lowered
+from builder.cli.command import load_named_spec
+from builder.compiler.lower import LoweredProgram
 from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.measure.compare_layers import Layers, compare_steps, render
+from builder.measure.compare_layers import LayerComparison, compare_steps, format_layers
 from builder.package.bundle import Bundle
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import ATTEMPTS, program_of
-from builder.pipeline.resolved_options import Settled
+from builder.pipeline.lower_program import ATTEMPTS, lower_variant
+from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
-from builder.verify.golden import Golden
+from builder.verify.golden import GoldenFile
 from tests.conftest import ROOT
 from tests.support.results import printed
 
@@ -50,11 +50,11 @@ def test_pictures_of_ones_own_are_read_where_the_model_is(digits: Bundle, tmp_pa
     """In the sandbox, with the function's own decoders."""
     for name in ("face", "coffee"):
         shutil.copy(ROOT / "tests" / "data" / f"{name}.jpg", tmp_path / f"{name}.jpg")
-    spec = replace(load_spec("digits", Project.here()), samples=tmp_path)
-    imported = import_variants(Workspace.of(spec, Project(tmp_path / "project", ROOT)))
-    with Golden.open(imported.graph.golden_path) as golden:
+    spec = replace(load_named_spec("digits", Project.in_current_folder()), samples=tmp_path)
+    imported = import_variants(Workspace.from_spec(spec, Project(tmp_path / "project", ROOT)))
+    with GoldenFile.open(imported.graph.golden_path) as golden:
         assert golden.cases[-2:] == ("sample-0", "sample-1")
-        assert not np.array_equal(*(golden.feed(case, "image") for case in golden.cases[-2:]))
+        assert not np.array_equal(*(golden.read_feed(case, "image") for case in golden.cases[-2:]))
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,18 @@ class Made:
 
     ws: Workspace
     compiled: CompiledVariant
-    lowered: Lowered
+    lowered: LoweredProgram
 
-    def compare(self, lowered: Lowered | None = None) -> Layers:
+    def compare(self, lowered: LoweredProgram | None = None) -> LayerComparison:
         return compare_steps(self.ws, self.compiled, lowered or self.lowered, CASE)
 
 
 @pytest.fixture(scope="module")
 def made(emotion: Bundle) -> Made:
-    project = Project.here()
-    ws = Workspace.of(load_spec("emotion", project), project)
+    project = Project.in_current_folder()
+    ws = Workspace.from_spec(load_named_spec("emotion", project), project)
     compiled = compile_first(ws)
-    return Made(ws, compiled, program_of(ws, compiled, Settled(ws.spec), ATTEMPTS[0]))
+    return Made(ws, compiled, lower_variant(ws, compiled, ResolvedOptions(ws.spec), ATTEMPTS[0]))
 
 
 def test_a_value_that_is_another_one_than_tensorflows_is_no_fault(made: Made) -> None:
@@ -83,10 +83,10 @@ def test_a_value_that_is_another_one_than_tensorflows_is_no_fault(made: Made) ->
     assert len(found.rows) == 30
     assert [row.op.rpartition("/")[2] for row in found.rows if row.off] == ["Mean"]
     assert found.first is None
-    assert render(found).endswith("no step is off")
+    assert format_layers(found).endswith("no step is off")
 
 
-def with_fault(lowered: Lowered, step: LayerStep) -> Lowered:
+def with_fault(lowered: LoweredProgram, step: LayerStep) -> LoweredProgram:
     """The largest of the weights of ``step`` is a tenth less."""
 
     def changed(weight: Weight) -> Weight:
@@ -112,4 +112,4 @@ def test_a_planted_fault_is_named(made: Made, number: int) -> None:
     after = [row.step for row in found.rows if row.off]
     assert after[0] == layers[number].name
     assert len(after) > 3  # it goes on from there
-    assert f"first step that is off: {layers[number].name}, {found.first.op} [1, " in render(found)
+    assert f"first step that is off: {layers[number].name}, {found.first.op} [1, " in format_layers(found)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from builder.cli import main
-from builder.compiler.lower import LoweringPath, Options, lower
-from builder.compiler.lower.compress import Rules
+from builder.compiler.lower import LoweringOptions, LoweringPath, lower_graph
+from builder.compiler.lower.compress import WeightRules
 from builder.importers.graph import FrozenGraph
 from builder.release.wasm.link_module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
-from builder.release.wasm.node_runner import PREDICT, node, verify_in_node
+from builder.release.wasm.node_runner import PREDICT, find_node, verify_in_node
 from builder.release.wasm.verify_module import verify_module
-from builder.verify.failure_report import require
-from builder.verify.golden import Golden
+from builder.verify.failure_report import require_passed
+from builder.verify.golden import GoldenFile
 from tests.conftest import ROOT
 from tests.support import needs
 from tests.support.build import CACHE, rounding_of, spec_of
@@ -52,7 +52,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def link(graph: FrozenGraph, path: LoweringPath, flavour: Flavour, folder: Path) -> Path:
     case = next(c for c in (*CASES, TOGETHER) if c.name == graph.folder.name)
-    program = lower(graph.folder / "graph_metadata.o", graph, CACHE, path).program
+    program = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE, path).program
     sources = folder / "sources"
     sources.mkdir()
     emit_sources(program, spec_of(case.name, case.absolute, case.relative), sources)
@@ -70,18 +70,18 @@ def test_agrees_with_tensorflow(name: str, compiled: Path, tmp_path: Path) -> No
     for path, flavour in ways[name == TOGETHER.name :]:  # of many, one is enough
         folder = tmp_path / path
         folder.mkdir()
-        require(verify_module(link(graph, path, flavour, folder), graph, spec))
+        require_passed(verify_module(link(graph, path, flavour, folder), graph, spec))
 
 
 def test_rows_of_small_tables(compiled: Path, tmp_path: Path) -> None:
     graph = FrozenGraph.load(compiled / "embeddings")
-    spec, rules = spec_of("embeddings"), Rules("int8", (("model/GatherV2_1", "float16"),))
-    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=rules))
+    spec, rules = spec_of("embeddings"), WeightRules("int8", (("model/GatherV2_1", "float16"),))
+    lowered = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE, options=LoweringOptions(weights=rules))
     rounding = rounding_of(lowered, graph, tmp_path)
     emit_sources(lowered.program, spec, tmp_path)
     for flavour in (BASELINE, SIMD):
         module = link_module(tmp_path, tuple(sorted(graph.folder.glob("graph*.ll"))), flavour, tmp_path, CACHE / "zig")
-        require(verify_module(module, graph, spec, rounding))
+        require_passed(verify_module(module, graph, spec, rounding))
 
 
 def test_another_function_in_a_kernel_is_noticed(compiled: Path, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_example_is_delivered_verified(example: Path) -> None:
         module = manifest["modules"][flavour.file]
         assert module["isa"] == flavour.isa
         assert module["lowered"].startswith("optimised")
-        for engine in ["wasmtime", *(["node"] if node() else [])]:
+        for engine in ["wasmtime", *(["node"] if find_node() else [])]:
             assert module["verified"][engine]["passed"]
             assert len(module["verified"][engine]["cases"]) >= 2
     simd, baseline = ((example / flavour.file).stat().st_size for flavour in FLAVOURS)
@@ -142,10 +142,10 @@ needs_node = pytest.mark.usefixtures("node_js")
 def test_predict_answers_a_picture_as_tensorflow_does(tmp_path: Path) -> None:
     subprocess.run(["make", "--silent", "wasm", "MODEL=digits"], cwd=ROOT, check=True, capture_output=True)
     graph = FrozenGraph.load(ROOT / "build" / "digits" / "import")
-    with Golden.open(graph.golden_path) as golden:
+    with GoldenFile.open(graph.golden_path) as golden:
         case = golden.cases[0]
         feed, fetch = graph.feeds[0].spec.name, graph.fetches[0].spec.name
-        pixels, answer = golden.feed(case, feed), golden.fetch(case, fetch).reshape(-1)
+        pixels, answer = golden.read_feed(case, feed), golden.read_fetch(case, fetch).reshape(-1)
     (tmp_path / "raw.bin").write_bytes(pixels.tobytes())
     (tmp_path / "digit.pgm").write_bytes(b"P5\n# a digit\n28 28\n255\n" + pixels.tobytes())
     for name in ("raw.bin", "digit.pgm"):
@@ -177,7 +177,7 @@ def test_a_module_of_a_zoo_graph_runs_in_node(compiled: Path, tmp_path: Path) ->
     case = next(c for c in CASES if c.name == "casts")
     graph = FrozenGraph.load(compiled / case.name)
     module = link(graph, "faithful", SIMD, tmp_path)
-    require(verify_in_node(module, graph, spec_of(case.name, case.absolute, case.relative)))
+    require_passed(verify_in_node(module, graph, spec_of(case.name, case.absolute, case.relative)))
 
 
 @needs_node

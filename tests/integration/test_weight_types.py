@@ -21,18 +21,18 @@ from builder.base.arrays import save_arrays
 from builder.base.errors import SpecError
 from builder.base.project import Project
 from builder.cli import main
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.link.link_library_file import link_library
-from builder.compiler.lower import Options, lower
-from builder.compiler.lower.compress import Rules
-from builder.compiler.lower.decisions import WeightSizes, layer_weights
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower import LoweringOptions, lower_graph
+from builder.compiler.lower.compress import WeightRules
+from builder.compiler.lower.decisions import WeightSizes, list_layer_weights
+from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.config import WeightType
 from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites import REWRITES
 from builder.package.bundle import Bundle
-from builder.verify.compare_answers import verify
+from builder.verify.compare_answers import verify_library
 from builder.verify.quantise import rounded_weights
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
@@ -104,15 +104,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
     return compile_case
 
 
-def build(case: Case, graph: FrozenGraph, rules: Rules, folder: Path) -> tuple[Verification, WeightSizes]:
+def build(case: Case, graph: FrozenGraph, rules: WeightRules, folder: Path) -> tuple[Verification, WeightSizes]:
     """Lowered by ``rules``, linked, and verified against both of TensorFlow's answers."""
     spec = spec_of(case.name, case.absolute, case.relative)
-    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, "optimised", Options(weights=rules))
-    sources = emit(lowered.program, spec, TARGET, folder)
+    lowered = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE, "optimised", LoweringOptions(weights=rules))
+    sources = emit_sources(lowered.program, spec, TARGET, folder)
     library = link_library(sources, [graph.folder / "graph.o"], TARGET, folder, CACHE / "zig")
     rounding = rounding_of(lowered, graph, folder)
-    sizes = WeightSizes.of(lowered.program.weights_size, layer_weights(lowered.program))
-    return verify(library.path, graph, spec, rounding=rounding), sizes
+    sizes = WeightSizes.from_layers(lowered.program.weights_size, list_layer_weights(lowered.program))
+    return verify_library(library.path, graph, spec, rounding=rounding), sizes
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -121,7 +121,7 @@ def test_agrees_with_tensorflow_with_the_same_weights(
     name: str, kind: WeightType, compiled: Callable[[str], tuple[Case, FrozenGraph]], tmp_path: Path
 ) -> None:
     case, graph = compiled(name)
-    verification, sizes = build(case, graph, Rules(kind), tmp_path)
+    verification, sizes = build(case, graph, WeightRules(kind), tmp_path)
     assert verification.failures == ()
     assert verification.same_weights
     assert all(row.passed for row in verification.same_weights), verification.same_weights
@@ -137,11 +137,13 @@ def test_rows_of_tables_inside_and_before_a_loop(
 ) -> None:
     """A table that something else reads as well stays as it is, and says so."""
     case, graph = compiled("words_in_order")
-    verification, sizes = build(case, graph, Rules("int8"), tmp_path)
+    verification, sizes = build(case, graph, WeightRules("int8"), tmp_path)
     assert verification.failures == ()
     assert all(row.passed for row in verification.same_weights)
-    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
-    tables = {s.layer: (s.weight_type, s.kept) for s in walk(lowered.program.steps) if isinstance(s, GatherStep)}
+    lowered = lower_graph(
+        graph.folder / "graph_metadata.o", graph, CACHE, options=LoweringOptions(weights=WeightRules("int8"))
+    )
+    tables = {s.layer: (s.weight_type, s.kept) for s in walk_steps(lowered.program.steps) if isinstance(s, GatherStep)}
     assert sorted(tables.values()) == [("float32", "another step reads the same weights"), ("int8", ""), ("int8", "")]
     assert sizes.as_float32 - sizes.bytes > 2 * 3 * 300 * 40
 
@@ -149,8 +151,10 @@ def test_rows_of_tables_inside_and_before_a_loop(
 def test_rows_by_numbers_that_are_floats(compiled: Callable[[str], tuple[Case, FrozenGraph]]) -> None:
     """A cast asks whether a float fits into an integer, and does not count as another reader of the indices."""
     _, graph = compiled("embeddings")
-    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
-    tables = [step for step in walk(lowered.program.steps) if isinstance(step, GatherStep)]
+    lowered = lower_graph(
+        graph.folder / "graph_metadata.o", graph, CACHE, options=LoweringOptions(weights=WeightRules("int8"))
+    )
+    tables = [step for step in walk_steps(lowered.program.steps) if isinstance(step, GatherStep)]
     assert sorted((step.index, step.weight_type) for step in tables) == [("float32", "int8"), ("int32", "int8")]
 
 
@@ -163,18 +167,21 @@ def test_indices_that_a_float_decides_are_no_cast(tmp_path: Path, monkeypatch: p
     chosen = tf.function(lambda x: tf.gather(table, tf.where(x < 5.0, tf.cast(x, tf.int32), 7)), autograph=False)
     graph = freeze_function(chosen.get_concrete_function(tf.TensorSpec((1, 12), tf.float32, "x")), ["x"], tmp_path)
     compile_here(graph, tmp_path)
-    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
-    assert "float32" not in {step.index for step in walk(lowered.program.steps) if isinstance(step, GatherStep)}
+    lowered = lower_graph(
+        graph.folder / "graph_metadata.o", graph, CACHE, options=LoweringOptions(weights=WeightRules("int8"))
+    )
+    assert "float32" not in {step.index for step in walk_steps(lowered.program.steps) if isinstance(step, GatherStep)}
 
 
 def test_layers_have_exceptions_by_name(compiled: Callable[[str], tuple[Case, FrozenGraph]], tmp_path: Path) -> None:
     case, graph = compiled("wide_resnet")
     metadata = graph.folder / "graph_metadata.o"
-    names = [w.layer for w in layer_weights(lower(metadata, graph, CACHE, "optimised").program)]
+    names = [w.layer for w in list_layer_weights(lower_graph(metadata, graph, CACHE, "optimised").program)]
     assert all("/" in name for name in names), names  # the model's own, not XLA's
-    rules = Rules("int8", ((f"*{names[-1][-12:]}", "float32"), (names[1], "bfloat16")))
+    rules = WeightRules("int8", ((f"*{names[-1][-12:]}", "float32"), (names[1], "bfloat16")))
     layers = {
-        w.layer: w.type for w in layer_weights(lower(metadata, graph, CACHE, options=Options(weights=rules)).program)
+        w.layer: w.type
+        for w in list_layer_weights(lower_graph(metadata, graph, CACHE, options=LoweringOptions(weights=rules)).program)
     }
     assert layers[names[-1]] == "float32"
     assert layers[names[1]] == "bfloat16"
@@ -182,7 +189,9 @@ def test_layers_have_exceptions_by_name(compiled: Callable[[str], tuple[Case, Fr
     verification, _ = build(case, graph, rules, tmp_path)
     assert all(row.passed for row in verification.same_weights)
     with pytest.raises(SpecError, match=re.escape(names[1])):
-        lower(metadata, graph, CACHE, options=Options(weights=Rules("int8", (("no/such/*", "float32"),))))
+        lower_graph(
+            metadata, graph, CACHE, options=LoweringOptions(weights=WeightRules("int8", (("no/such/*", "float32"),)))
+        )
 
 
 def test_weights_that_are_not_in_the_graph_are_said_to_be_unproven(
@@ -190,8 +199,8 @@ def test_weights_that_are_not_in_the_graph_are_said_to_be_unproven(
 ) -> None:
     _, graph = compiled("dense_wide")
     save_arrays(tmp_path / "some.npz", {"0" * 64: np.ones((40, 40), np.float32)})
-    rounded_weights.make(graph, tmp_path / "some.npz", tmp_path)
-    rounding = rounded_weights.load(tmp_path, {"int8", "float32"})
+    rounded_weights.make_rounded_answers(graph, tmp_path / "some.npz", tmp_path)
+    rounding = rounded_weights.load_rounding(tmp_path, {"int8", "float32"})
     assert (rounding.type, rounding.golden) == ("int8", None)
     assert "not in TensorFlow's graph" in rounding.warning
 
@@ -201,13 +210,15 @@ def test_a_wrong_weight_does_not_pass(compiled: Callable[[str], tuple[Case, Froz
     """The proof is one: with a scale off by a hundredth, TensorFlow with the same weights disagrees."""
     case, graph = compiled("dense_wide")
     spec = spec_of(case.name, case.absolute, case.relative)
-    lowered = lower(graph.folder / "graph_metadata.o", graph, CACHE, options=Options(weights=Rules("int8")))
+    lowered = lower_graph(
+        graph.folder / "graph_metadata.o", graph, CACHE, options=LoweringOptions(weights=WeightRules("int8"))
+    )
     wrong = {key: array * np.float32(1.01) for key, array in lowered.restored.items()}
-    save_arrays(rounded_weights.path_in(tmp_path), wrong)
-    rounded_weights.make(graph, rounded_weights.path_in(tmp_path), tmp_path)
-    sources = emit(lowered.program, spec, TARGET, tmp_path)
+    save_arrays(rounded_weights.make_rounded_path(tmp_path), wrong)
+    rounded_weights.make_rounded_answers(graph, rounded_weights.make_rounded_path(tmp_path), tmp_path)
+    sources = emit_sources(lowered.program, spec, TARGET, tmp_path)
     library = link_library(sources, [graph.folder / "graph.o"], TARGET, tmp_path, CACHE / "zig").path
-    verification = verify(library, graph, spec, rounding=rounded_weights.load(tmp_path, {"int8"}))
+    verification = verify_library(library, graph, spec, rounding=rounded_weights.load_rounding(tmp_path, {"int8"}))
     assert not verification.passed
     assert not verification.too_coarse
 

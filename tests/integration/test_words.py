@@ -14,29 +14,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.config import FeedSpec, OutputSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
-from builder.importers.lookup_tables import Table
+from builder.importers.lookup_tables import LookupTable
 from builder.importers.rewrite import node_of
 from builder.importers.strings.cut_strings import cut_words
-from builder.importers.strings.probe_strings import ODD, in_shape, strings_like
-from builder.importers.strings.regex import NotTranslatedError, translated
-from builder.importers.strings.string_frontend import Cut, encoded
+from builder.importers.strings.probe_strings import ODD, arrange_strings, strings_like
+from builder.importers.strings.regex import NotTranslatedError, translate_pattern
+from builder.importers.strings.string_frontend import WordCut, encode_runs
 from builder.importers.strings.string_ops import STEPS, STRING_STEPS
-from builder.importers.xla_ops import compiled
+from builder.importers.xla_ops import is_compiled
 from handler.description import Port
 from handler.errors import UnfitTextError
-from handler.text.fingerprint import fingerprint64, siphash
-from handler.text.words import read
+from handler.text.fingerprint import compute_farmhash, compute_siphash
+from handler.text.words import parse_program
 from tests.support import needs
 from tests.support.models import freeze, run_graph, save_keras
 from tests.support.words import sized, tensors
 
 pytestmark = pytest.mark.integration
 
-tf = tensorflow()
+tf = import_tensorflow()
 keras: Any = needs.needs_module("keras")
 L: Any = keras.layers
 S: Any = tf.strings
@@ -139,7 +139,7 @@ def raw_graph(call: Any, item: Item) -> RawGraph:
             found = tf.raw_ops.LookupTableExportV2(
                 table_handle=handles[handle], **dict(zip(("Tkeys", "Tvalues"), types, strict=True))
             )
-            tables[handle] = Table.of(*(tensor.numpy() for tensor in found))
+            tables[handle] = LookupTable.from_arrays(*(tensor.numpy() for tensor in found))
     asserts = any(operation.type == "Assert" for operation in concrete.graph.get_operations())
     known = {handle: one for handle, one in tables.items() if one is not None}
     return RawGraph(
@@ -148,7 +148,7 @@ def raw_graph(call: Any, item: Item) -> RawGraph:
 
 
 @functools.cache
-def cut_of(case: str) -> Cut:
+def cut_of(case: str) -> WordCut:
     make, item, _ = CASES[case]
     raw = raw_graph(make(), item)
     return cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]])
@@ -160,7 +160,7 @@ def test_the_function_does_what_tensorflow_does(case: str) -> None:
     cut = cut_of(case)
     texts = [*(ODD if kind == "text" else ()), *strings_like(WORDS, 300, kind, 99)]
     (source,) = cut.whole.sources.values()
-    encoded(cut, [{source: in_shape(texts, item)}])
+    encode_runs(cut, [{source: arrange_strings(texts, item)}])
     assert not any("tring" in node.op or "Lookup" in node.op for node in cut.raw.graph_def.node)
     assert len(cut.raw.feeds) == 1
 
@@ -179,7 +179,7 @@ def test_the_function_does_what_tensorflow_does(case: str) -> None:
 def test_any_text(case: str, texts: list[str]) -> None:
     cut, (_, item, _) = cut_of(case), CASES[case]
     (source,) = cut.whole.sources.values()
-    encoded(cut, [{source: in_shape(texts, item)}])
+    encode_runs(cut, [{source: arrange_strings(texts, item)}])
 
 
 PATTERNS = (
@@ -199,10 +199,10 @@ PATTERNS = (
 )
 def test_a_translated_pattern_finds_what_re2_finds(texts: list[str]) -> None:
     for pattern in PATTERNS:
-        found = re.compile(translated(pattern).pattern, re.ASCII)
+        found = re.compile(translate_pattern(pattern).pattern, re.ASCII)
         expected = [one.decode() for one in S.regex_replace(texts, pattern, "_").numpy()]
         assert [found.sub("_", text) for text in texts] == expected, pattern
-        whole = re.compile(translated(pattern, whole=True).pattern, re.ASCII)
+        whole = re.compile(translate_pattern(pattern, whole=True).pattern, re.ASCII)
         matches = S.regex_full_match(texts, pattern).numpy().tolist()
         assert [whole.fullmatch(text) is not None for text in texts] == matches, pattern
 
@@ -214,7 +214,7 @@ def test_a_translated_pattern_finds_what_re2_finds(texts: list[str]) -> None:
 @settings(deadline=None, max_examples=300)
 def test_what_re2_does_not_take_is_not_translated(pattern: str) -> None:
     try:
-        found = translated(pattern, whole=True)
+        found = translate_pattern(pattern, whole=True)
         pattern.encode()
     except (NotTranslatedError, UnicodeEncodeError):
         return
@@ -230,9 +230,9 @@ def test_hashes_are_tensorflows(texts: list[bytes], first: int, second: int) -> 
     most = (1 << 62) + 1
     key = [one - 2**64 if one >= 2**63 else one for one in (first, second)]
     fast = S.to_hash_bucket_fast(tf.constant(texts), most).numpy().tolist()
-    assert [fingerprint64(text) % most for text in texts] == fast
+    assert [compute_farmhash(text) % most for text in texts] == fast
     strong = S.to_hash_bucket_strong(tf.constant(texts), most, key).numpy().tolist()
-    assert [siphash(text, (first, second)) % most for text in texts] == strong
+    assert [compute_siphash(text, (first, second)) % most for text in texts] == strong
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], Item, str]] = {
@@ -255,10 +255,10 @@ def test_what_the_function_does_not_do_is_refused_by_name(case: str) -> None:
         verified_cut(raw, item)
 
 
-def verified_cut(raw: RawGraph, item: Item, kind: str = "text") -> Cut:
+def verified_cut(raw: RawGraph, item: Item, kind: str = "text") -> WordCut:
     cut = cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]])
     (source,) = cut.whole.sources.values()
-    encoded(cut, [{source: in_shape(strings_like(WORDS, 30, kind, 1), item)}])
+    encode_runs(cut, [{source: arrange_strings(strings_like(WORDS, 30, kind, 1), item)}])
     return cut
 
 
@@ -288,7 +288,7 @@ def test_a_text_of_any_length_answers_as_alone(layers: str, tmp_path: Path) -> N
     graph = frozen(path)
     (feed,) = [port.spec for port in graph.feeds]
     assert (feed.name, feed.shape) == ("text", (3, 6))
-    words = read(graph.words_path.read_bytes())
+    words = parse_program(graph.words_path.read_bytes())
     texts = ["The cat sat!", "on", "the mat x zebra the cat"]
     size, made = sized(words, {"text": [text.encode() for text in texts]}, [{"text": ports(graph)["text"]}])
     ids = np.frombuffer(made["text"], feed.dtype).reshape(feed.shape)
@@ -301,7 +301,7 @@ def test_a_text_of_any_length_answers_as_alone(layers: str, tmp_path: Path) -> N
 def test_a_text_that_is_cut_off_answers_as_its_beginning(tmp_path: Path) -> None:
     model, path = open_model(tmp_path, L.Embedding(10, 4, mask_zero=True), *LAYERS["recurrent"](), L.Dense(2))
     graph = frozen(path, feeds=(FeedSpec("text", lengths=(6,), truncate=True),))
-    words = read(graph.words_path.read_bytes())
+    words = parse_program(graph.words_path.read_bytes())
     texts = ["the cat sat on the mat", "the cat sat on the mat and on it sat a cat", "sat " * 500]
     made = tensors(words, {"text": [text.encode() for text in texts]}, {"text": ports(graph)["text"]})
     (answers,) = run_graph(graph, {"text": np.frombuffer(made["text"], np.int64).reshape(3, 6)}).values()
@@ -315,9 +315,9 @@ TAGGED = (OutputSpec("tags", None, "tokens", labels=("O", "X")),)
 
 def words_of(text: str, graph: FrozenGraph) -> list[str]:
     """The words that the function finds in ``text``, as they stand there."""
-    tokens = read(graph.words_path.read_bytes()).tokens
+    tokens = parse_program(graph.words_path.read_bytes()).tokens
     assert tokens is not None
-    return [text[place.start : place.end] for place in tokens.places(text, 100)]
+    return [text[place.start : place.end] for place in tokens.find_places(text, 100)]
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_crosses_of_words_and_numbers(tmp_path: Path) -> None:
     given = {"colour": ["red", "", "日本", "x" * 40], "city": ["Ulm", "Köln", "a b", "x" * 100]}
     hours = np.array([[7], [-3], [2**40], [0]])
     sent = {name: [text.encode() for text in texts] for name, texts in given.items()}
-    made = tensors(read(graph.words_path.read_bytes()), sent, ports(graph))
+    made = tensors(parse_program(graph.words_path.read_bytes()), sent, ports(graph))
     specs = {port.spec.name: port.spec for port in graph.feeds}
     feeds = {name: np.frombuffer(data, specs[name].dtype).reshape(specs[name].shape) for name, data in made.items()}
     (answer,) = run_graph(graph, feeds | {"hour": hours}).values()
@@ -433,13 +433,13 @@ def test_lengths_of_numbers(tmp_path: Path) -> None:
 
 def test_every_step_is_let_in_with_a_saved_model() -> None:
     """Ragged counts were not: an export that counts words was refused before its strings were looked at."""
-    assert {op for op in STEPS if not compiled(op)} <= STRING_STEPS
+    assert {op for op in STEPS if not is_compiled(op)} <= STRING_STEPS
 
 
 def test_a_vocabulary_without_a_place_for_other_words() -> None:
     lookup, embedding = L.StringLookup(vocabulary=WORDS, num_oov_indices=0), L.Embedding(len(WORDS), 2)
     raw = raw_graph(lambda x: embedding(lookup(x)), (2,))
-    words = read(verified_cut(raw, (2,), "known").recipe.written())
+    words = parse_program(verified_cut(raw, (2,), "known").recipe.to_bytes())
     ids = {"text": Port("text", "int64", (1, 2), 16)}
     assert tensors(words, {"text": [b"the", "日本".encode()]}, ids)["text"] == np.array([0, 6]).tobytes()
     with pytest.raises(UnfitTextError, match="none of those that the model knows"):
@@ -450,7 +450,7 @@ def test_a_recipe_is_the_same_every_time() -> None:
     make, item, _ = CASES["int"]
     raw = raw_graph(make(), item)
     first, second = (cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]]) for _ in range(2))
-    assert first.recipe.written() == second.recipe.written()
-    words = read(first.recipe.written())
-    assert words.arrays([[b"The CAT!"]])["text"].values[:3] == [2, 3, 0]
+    assert first.recipe.to_bytes() == second.recipe.to_bytes()
+    words = parse_program(first.recipe.to_bytes())
+    assert words.compute_arrays([[b"The CAT!"]])["text"].values[:3] == [2, 3, 0]
     assert np.array(first.shapes["text"]).tolist() == [2, 8]

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from builder.cli import main
-from builder.config import load
-from builder.measure.sample_request import how_to_try, zeros
+from builder.config import read_spec
+from builder.measure.sample_request import format_try_command, make_zero_inputs
 from builder.package import openapi
 from builder.package.bundle import Bundle
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
-from handler.budget import Limits
-from handler.errors import HandlerError, Refusal, refusal
+from handler.budget import RequestLimits
+from handler.errors import HandlerError, Refusal, make_refusal
 from handler.http import HttpRequest
 from handler.model import Model
 from handler.protocols import open_inference, predict, tf_serving
-from handler.server import Call, Server
+from handler.server import Invocation, Server
 from tests.support.models import empty_project
 from tests.support.results import printed
 
@@ -78,20 +78,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Bundle]:
         model = network()
         model.export(folder / "saved", verbose=False)
         (folder / "model.toml").write_text(SPEC, encoding="utf-8")
-        return model, build_bundle(Workspace.of(load(folder / "model.toml"), project)).bundle
+        return model, build_bundle(Workspace.from_spec(read_spec(folder / "model.toml"), project)).bundle
 
 
 @pytest.fixture(scope="module")
 def server(built: tuple[Any, Bundle]) -> Server:
     model = Model(str(built[1].library))
-    return Server({model.description.name: model}, Limits())
+    return Server({model.description.name: model}, RequestLimits())
 
 
-def call() -> Call:
+def call() -> Invocation:
     def refuse(error: Exception) -> Refusal:
-        return refusal(error, "request-1")
+        return make_refusal(error, "request-1")
 
-    return Call("request-1", False, lambda: 60_000, lambda result: None, refuse)
+    return Invocation("request-1", False, lambda: 60_000, lambda result: None, refuse)
 
 
 def post(path: str, body: bytes, headers: dict[str, str] | None = None) -> HttpRequest:
@@ -125,12 +125,14 @@ def wanted(model: Any, given: dict[str, Any]) -> Any:
 def test_every_protocol_answers_as_tensorflow(built: tuple[Any, Bundle], server: Server, count: int) -> None:
     given = columns(count)
     expected = wanted(built[0], given)
-    found = predict.answer({"inputs": given}, server, call())["predictions"]
+    found = predict.answer_event({"inputs": given}, server, call())["predictions"]
     np.testing.assert_allclose([one["price"] for one in found], expected, atol=1e-5)
 
     rows = [{name: values[at] for name, values in given.items()} for at in range(count)]
     for body, key in (({"instances": rows}, "predictions"), ({"inputs": given}, "outputs")):
-        answer = tf_serving.handle(post("/v1/models/listing:predict", json.dumps(body).encode()), server, call())
+        answer = tf_serving.handle_request(
+            post("/v1/models/listing:predict", json.dumps(body).encode()), server, call()
+        )
         np.testing.assert_allclose(json.loads(answer.body)[key], expected, atol=1e-5)
 
     shapes = {"review": [count, 1], "colour": [count], "tags": [count, 3], "size": [count, 2]}
@@ -138,7 +140,7 @@ def test_every_protocol_answers_as_tensorflow(built: tuple[Any, Bundle], server:
     inputs = [
         {"name": n, "shape": shapes[n], "datatype": kinds[n], "data": np.ravel(v).tolist()} for n, v in given.items()
     ]
-    answer = open_inference.handle(
+    answer = open_inference.handle_request(
         post("/v2/models/listing/infer", json.dumps({"inputs": inputs}).encode()), server, call()
     )
     np.testing.assert_allclose(
@@ -166,7 +168,7 @@ def test_strings_in_binary_form(built: tuple[Any, Bundle], server: Server) -> No
     ]
     head = json.dumps({"inputs": inputs}).encode()
     request = post("/v2/models/listing/infer", head + b"".join(blobs.values()), {open_inference.LENGTH: str(len(head))})
-    answer = json.loads(open_inference.handle(request, server, call()).body)
+    answer = json.loads(open_inference.handle_request(request, server, call()).body)
     np.testing.assert_allclose(np.reshape(answer["outputs"][0]["data"], (2, 3)), wanted(built[0], given), atol=1e-5)
 
 
@@ -190,7 +192,7 @@ def test_the_smallest_size_that_holds_the_texts(
     given = columns(2) | {"review": ["red", review]}
     sizes = sizes_of_runs(monkeypatch)
     expected = wanted(built[0], given)
-    found = predict.answer({"inputs": given}, server, call())["predictions"]
+    found = predict.answer_event({"inputs": given}, server, call())["predictions"]
     answers = [[math.nan if one is None else one for one in row["price"]] for row in found]
     np.testing.assert_allclose(answers, expected, atol=1e-5)
     assert sizes == [0, size]  # batches of 1 and 4 make two runs of two texts
@@ -202,7 +204,7 @@ def test_each_run_has_the_smallest_size_for_its_texts(
     """Numbers and other strings beside the texts go with them, and the answers come in the order of the request."""
     given = columns(11) | {"review": ["red wine", "a b c d e f g"] * 5 + ["good"]}
     sizes = sizes_of_runs(monkeypatch)
-    found = predict.answer({"inputs": given}, server, call())["predictions"]
+    found = predict.answer_event({"inputs": given}, server, call())["predictions"]
     np.testing.assert_allclose([one["price"] for one in found], wanted(built[0], given), atol=1e-5)
     assert sizes == [0, 1, 1]  # of 4, 4 and 3 items, of which 6 are short
 
@@ -226,22 +228,24 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_refused_has_a_code_and_the_next_request_works(server: Server, case: str) -> None:
     changed, code = BAD[case]
     with pytest.raises(HandlerError) as refused:
-        predict.answer({"inputs": columns(1) | changed}, server, call())
+        predict.answer_event({"inputs": columns(1) | changed}, server, call())
     assert refused.value.code == code
-    assert predict.answer({"inputs": columns(1)}, server, call())["predictions"]
+    assert predict.answer_event({"inputs": columns(1)}, server, call())["predictions"]
 
 
 def test_what_it_says_of_itself(built: tuple[Any, Bundle], server: Server) -> None:
-    description = server.description(None)
-    about = {port["name"]: port for port in open_inference.metadata(description)["inputs"]}
+    description = server.find_description(None)
+    about = {port["name"]: port for port in open_inference.describe_model(description)["inputs"]}
     assert about["tags"] == {"name": "tags", "datatype": "BYTES", "shape": [-1, 3]}
-    inputs = tf_serving.metadata(description)["metadata"]["signature_def"]["signature_def"]["serving_default"]["inputs"]
+    inputs = tf_serving.describe_model(description)["metadata"]["signature_def"]["signature_def"]["serving_default"][
+        "inputs"
+    ]
     assert inputs["colour"]["dtype"] == "DT_STRING"
-    schema = json.dumps(openapi.document([description], Limits()))
+    schema = json.dumps(openapi.make_document([description], RequestLimits()))
     assert '"colour": {"anyOf"' in schema
     described = json.loads((built[1].folder / "model.json").read_text())
-    assert '"colour": <strings [1, 1]>' in how_to_try(["."], described)
-    assert predict.answer(zeros(described), server, call())["predictions"]
+    assert '"colour": <strings [1, 1]>' in format_try_command(["."], described)
+    assert predict.answer_event(make_zero_inputs(described), server, call())["predictions"]
 
 
 def test_inspect_names_what_is_done_with_the_strings(

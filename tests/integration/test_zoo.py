@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from builder.base.errors import ColdforgeError
-from builder.compiler.audit import audit
-from builder.compiler.emit import emit
-from builder.compiler.emit.weights_blob import weights_source
+from builder.compiler.audit import audit_file
+from builder.compiler.emit import emit_sources
+from builder.compiler.emit.weights_blob import format_weights_source
 from builder.compiler.link.link_library_file import link_library
-from builder.compiler.lower import LoweringPath, Options, lower
-from builder.compiler.lower.optimise import optimise
+from builder.compiler.lower import LoweringOptions, LoweringPath, lower_graph
+from builder.compiler.lower.optimise import optimise_graph
 from builder.compiler.lower.steps.attention_step import AttentionStep
 from builder.compiler.lower.steps.control_step import CallStep, WhileStep
 from builder.compiler.lower.steps.copy_step import CopyStep
@@ -28,11 +28,11 @@ from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.compiler.lower.steps.row_step import RowStep
 from builder.compiler.xla.compilation_result import read_result
 from builder.importers.graph import FrozenGraph
-from builder.pipeline.preflight import check
-from builder.pipeline.preflight import require as require_preflight
-from builder.verify.compare_answers import verify
-from builder.verify.failure_report import require
-from builder.verify.reference_answers import make
+from builder.pipeline.preflight import check_graph
+from builder.pipeline.preflight import require_buildable as require_preflight
+from builder.verify.compare_answers import verify_library
+from builder.verify.failure_report import require_passed
+from builder.verify.reference_answers import make_golden_file
 from tests.support.build import (
     CACHE,
     TARGET,
@@ -103,11 +103,11 @@ def test_agrees_with_tensorflow(
     case: Case, path: LoweringPath, compiled: Callable[[Case], FrozenGraph], tmp_path: Path
 ) -> None:
     graph = compiled(case)
-    assert check(graph).unsupported == ()
+    assert check_graph(graph).unsupported == ()
     spec = spec_of(case.name, case.absolute, case.relative)
-    options = Options(allow_winograd=case.name not in WITHOUT_WINOGRAD)
+    options = LoweringOptions(allow_winograd=case.name not in WITHOUT_WINOGRAD)
     library = build_library(graph, spec, tmp_path, path, options)
-    assert audit(library.path, TARGET).violations == ()
+    assert audit_file(library.path, TARGET).violations == ()
     samples = [case.sample(i) for i in range(SAMPLES)]
     if case.random:
         for answers in run_library(library.path, [[s[f.name] for f in case.feeds] for s in samples]):
@@ -115,7 +115,7 @@ def test_agrees_with_tensorflow(
         return
     if not graph.golden_path.exists():
         write_golden(graph, samples)
-    require(verify(library.path, graph, spec))
+    require_passed(verify_library(library.path, graph, spec))
 
 
 @of_case("efficientnet_b0")
@@ -127,13 +127,13 @@ def test_one_wrong_weight_is_noticed_where_tensorflow_is_least_certain(
     graph, spec = compiled(case), spec_of(case.name, case.absolute, case.relative)
     if not graph.golden_path.exists():
         write_golden(graph, [case.sample(i) for i in range(SAMPLES)])
-    sources = emit(lower(graph.folder / "graph_metadata.o", graph, CACHE).program, spec, TARGET, tmp_path)
+    sources = emit_sources(lower_graph(graph.folder / "graph_metadata.o", graph, CACHE).program, spec, TARGET, tmp_path)
     weights = np.fromfile(sources.weights, np.float32)
     weights[weights.size // 2] = 0.0
     weights.tofile(sources.weights)
-    (tmp_path / "weights.S").write_text(weights_source(sources.weights))
+    (tmp_path / "weights.S").write_text(format_weights_source(sources.weights))
     library = link_library(sources, [graph.folder / "graph.o"], TARGET, tmp_path, CACHE / "zig")
-    verification = verify(library.path, graph, spec)
+    verification = verify_library(library.path, graph, spec)
     assert verification.outputs[0].sensitivity > 1e-5
     assert not verification.passed
 
@@ -146,10 +146,10 @@ def test_a_golden_input_that_tensorflow_is_undecided_on_stops_no_build(
     graph = compiled(next(c for c in CASES if c.name == "normalised_spectrum"))
     own, spec = replace(graph, folder=tmp_path), spec_of("normalised_spectrum")
     shutil.copy(graph.graph_path, own.graph_path)
-    make(spec, own)
+    make_golden_file(spec, own)
     library = build_library(graph, spec, tmp_path)
-    verification = verify(library.path, own, spec)
-    require(verification)
+    verification = verify_library(library.path, own, spec)
+    require_passed(verification)
     assert "zeros" not in verification.cases
     assert len(verification.cases) == 5
     assert [text for text in verification.warnings if text.startswith("golden input zeros decides nothing: ")]
@@ -161,7 +161,7 @@ def test_a_golden_input_that_tensorflow_is_undecided_on_stops_no_build(
 def test_convolutions_run_as_layers(case: Case, compiled: Callable[[Case], FrozenGraph]) -> None:
     """Falling back is never wrong, so nothing but this would notice it."""
     graph = compiled(case)
-    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.layer_share >= 0.95
     layers = [note for note in outcome.notes if note.kind == "layer"]
     # BatchNorm of the network's many convolutions went into their weights, or is a second output.
@@ -172,7 +172,7 @@ def test_convolutions_run_as_layers(case: Case, compiled: Callable[[Case], Froze
 @of_case("attentions")
 def test_attention_is_one_step_with_any_mask(compiled: Callable[[Case], FrozenGraph]) -> None:
     graph = compiled(next(c for c in CASES if c.name == "attentions"))
-    steps = lower(graph.folder / "graph_metadata.o", graph, CACHE).program.steps
+    steps = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE).program.steps
     found = [step for step in steps if isinstance(step, AttentionStep)]
     assert [step.mask and step.mask.kind for step in found] == ["chosen", "causal", None, "added", "chosen"]
     assert [step.outer for step in found] == [(1, 2, 3), (1, 2, 4), (2, 2, 2), (1, 2, 6), (1, 2, 6)]
@@ -186,7 +186,7 @@ def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[
     """XLA makes such sizes fixed ones before it makes kernels; the samples keep no pixel, some, and all."""
     case = next(c for c in CASES if c.name == "pixels_that_are_left")
     graph = compiled(case)
-    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.reason == ""
     assert outcome.layer_share >= 0.95
     assert [note.kind for note in outcome.notes].count("layer") == 3
@@ -197,7 +197,7 @@ def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[
 def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of ``tf.unique`` and ``tf.map_fn``, where the data decides a size: with memory of their own."""
     graph = compiled(next(c for c in CASES if c.name == "boxes_that_are_left"))
-    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.reason == ""
     assert outcome.program is not None
     calls = [step for step in outcome.program.steps if isinstance(step, CallStep)]
@@ -212,7 +212,7 @@ def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[C
 def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of its input, for all steps at once; what depends on the step before stays inside, as a layer."""
     graph = compiled(next(c for c in CASES if c.name == "recurrent_of_other_kinds"))
-    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.program is not None
     loops = [step for step in outcome.program.steps if isinstance(step, WhileStep)]
     before = [step.in_size[1] for step in outcome.program.steps if isinstance(step, LayerStep)]
@@ -232,7 +232,7 @@ def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Cas
 )
 def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], name: str, kinds: str) -> None:
     graph = compiled(next(c for c in CASES if c.name == name))
-    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.program is not None
     steps = outcome.program.steps
     assert not any(isinstance(step, WhileStep) for step in steps)
@@ -242,7 +242,7 @@ def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], 
 @of_case("layer_norms")
 def test_a_layer_norm_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> None:
     graph = compiled(next(c for c in CASES if c.name == "layer_norms"))
-    outcome = optimise(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
     assert outcome.program is not None
     found = [(step.centred, step.channels) for step in outcome.program.steps if isinstance(step, NormStep)]
     assert sorted(found) == [(False, 48), (True, 16), (True, 24), (True, 48), (True, 48)]
@@ -252,4 +252,4 @@ def test_a_layer_norm_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> No
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: c.name)
 def test_is_refused_by_name(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ColdforgeError, match=case.refused_op):
-        require_preflight(check(freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)))
+        require_preflight(check_graph(freeze_function(case.trace(), [f.name for f in case.feeds], tmp_path)))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.broadcast_step import BroadcastStep
@@ -130,7 +130,7 @@ def build(of: Program, folder: Path) -> Path:
     (folder / "kernel.c").write_text(KERNEL)
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-O1", "-c", "kernel.c"]
     subprocess.run(command, cwd=folder, check=True)
-    return link(emit(of, SPEC, X86_64, folder), [folder / "kernel.o"], folder)
+    return link(emit_sources(of, SPEC, X86_64, folder), [folder / "kernel.o"], folder)
 
 
 @pytest.fixture(scope="module")
@@ -403,7 +403,7 @@ def wordy_library(tmp_path_factory: pytest.TempPathFactory) -> Any:
         if 16 * variant.batch in SIZES[variant.signature]
     }
     first = programs.pop(WORDY.variants[0])
-    return load(link(emit(first, WORDY, X86_64, folder, others=programs), [], folder))
+    return load(link(emit_sources(first, WORDY, X86_64, folder, others=programs), [], folder))
 
 
 @pytest.fixture

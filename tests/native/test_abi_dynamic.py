@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from tests.support.dynamic_model import SPEC, X, build, program
 
 CF_OK, CF_ERR_SIZE = 0, 6
@@ -93,6 +93,6 @@ def test_the_description_says_where_the_shape_is(library: Any) -> None:
 
 
 def test_the_header_says_so_too(tmp_path: Path) -> None:
-    header = emit(program(), SPEC, X86_64, tmp_path).header.read_text()
+    header = emit_sources(program(), SPEC, X86_64, tmp_path).header.read_text()
     assert "#define CF_FETCH_ROWS_SIZE 12u /* int16 [3, 2] at most; rows_shape says how much */" in header
     assert "int32_t *fetch_rows_shape, size_t fetch_rows_shape_size" in header

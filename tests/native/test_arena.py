@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import Program
 from builder.config import ModelSpec, Source
 from tests.support.instrumented import link
@@ -22,7 +22,7 @@ CF_ERR_MEMORY = 2
 
 
 def library(folder: Path, arena: int) -> Path:
-    sources = emit(Program((), (), (), (), arena, 0), SPEC, X86_64, folder)
+    sources = emit_sources(Program((), (), (), (), arena, 0), SPEC, X86_64, folder)
     return link(sources, [], folder)
 
 

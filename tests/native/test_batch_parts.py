@@ -13,14 +13,14 @@ import pytest
 
 from builder.base.errors import VerifyError
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
 from builder.verify.library.opened_model import OpenedModel
-from handler.description import parse
+from handler.description import parse_description
 from tests.support.instrumented import link
 from tests.support.places import batch_of
 
@@ -78,10 +78,10 @@ def built(folder: Path, *, both: bool) -> Path:
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-O1", "-fPIC", "-c"]
     subprocess.run([*command, "kernel.c", "-o", "graph.o"], cwd=folder, check=True)
     if both:
-        sources = emit(one(), BOTH, X86_64, folder, others={BOTH.variants[1]: batch_of(one(), PARTS)})
+        sources = emit_sources(one(), BOTH, X86_64, folder, others={BOTH.variants[1]: batch_of(one(), PARTS)})
         assert "run_program" not in sources.programs[1].read_text()  # the steps are there once
     else:
-        sources = emit(batch_of(one(), PARTS), SPEC, X86_64, folder)
+        sources = emit_sources(batch_of(one(), PARTS), SPEC, X86_64, folder)
     return link(sources, [folder / "graph.o"], folder)
 
 
@@ -92,7 +92,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def answers(library: Path, x: np.ndarray, threads: int) -> list[np.ndarray]:
     with OpenedModel(library, threads) as model:
-        call = model.bind([x], [len(x) * 16, len(x) * 8])
+        call = model.bind_call([x], [len(x) * 16, len(x) * 8])
         call()
         return [np.copy(fetch).view(np.float32).reshape(len(x), -1) for fetch in call.fetches]
 
@@ -112,7 +112,7 @@ def test_one_input_is_run_as_well(tmp_path: Path) -> None:
     np.testing.assert_array_equal(answers(library, x, 2)[0], 2 * x)
     described = json.loads((tmp_path / "model.json").read_text())
     assert (described["batches"], described["in_parts"]) == ([1, PARTS], True)
-    assert parse(json.dumps(described)).in_parts
+    assert parse_description(json.dumps(described)).in_parts
 
 
 def test_parts_run_side_by_side(library: Path) -> None:

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError, SpecError
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.prune_weights import merge_weights
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
-from builder.config import FeedSpec, ModelSpec, Source, load, render
+from builder.config import FeedSpec, ModelSpec, Source, read_spec, render_spec
 from builder.config.tensor import TensorSpec
-from builder.importers.graph import FrozenGraph, Port
+from builder.importers.graph import FrozenGraph, GraphPort
 from builder.importers.variants import require_variants
-from handler.budget import Limits
-from handler.description import parse, runs
+from handler.budget import RequestLimits
+from handler.description import parse_description, split_runs
 from handler.errors import InferenceError, StartupError
 from handler.http import ANSWER_LIMIT
 from handler.model import Model
-from handler.protocols.tf_serving import _request
-from handler.request import feeds, items, parts
+from handler.protocols.tf_serving import _parse_request
+from handler.request import count_items, make_feeds, split_request
 from tests.support import abi_library
 from tests.support.instrumented import link
 
@@ -67,7 +67,7 @@ SPEC = ModelSpec(Path("model.toml"), "several", "1", Source("graph_def", Path("g
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
     first, *rest = merge_weights([program(1), program(4, bytes(range(64))), program(16)])
-    sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
+    sources = emit_sources(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     assert sources.weights.stat().st_size == 128
     return link(sources, [], folder)
 
@@ -155,7 +155,7 @@ def test_the_description_and_the_header_name_the_batches(library: Path) -> None:
 @given(st.integers(1, 300), st.sets(st.integers(1, 64), min_size=1, max_size=4))
 def test_every_item_is_run_once_and_little_is_padded(count: int, chosen: set[int]) -> None:
     batches = tuple(sorted(chosen))
-    found = list(runs(count, batches))
+    found = list(split_runs(count, batches))
     assert sum(found) == count
     for length in found:
         batch = min(b for b in batches if b >= length)
@@ -175,7 +175,7 @@ def test_every_item_is_run_once_and_little_is_padded(count: int, chosen: set[int
     ],
 )
 def test_examples_of_runs(count: int, batches: tuple[int, ...], expected: list[int]) -> None:
-    assert list(runs(count, batches)) == expected
+    assert list(split_runs(count, batches)) == expected
 
 
 @pytest.mark.parametrize(
@@ -183,16 +183,16 @@ def test_examples_of_runs(count: int, batches: tuple[int, ...], expected: list[i
     [(15, (1, 4, 16), [4, 4, 4, 1, 1, 1]), (3, (1, 4), [1, 1, 1]), (16, (1, 4, 16), [16]), (7, (4, 16), [4, 3])],
 )
 def test_nothing_is_filled_up_that_runs_in_parts(count: int, batches: tuple[int, ...], expected: list[int]) -> None:
-    assert list(runs(count, batches, in_parts=True)) == expected
+    assert list(split_runs(count, batches, in_parts=True)) == expected
 
 
 def test_a_request_is_cut_and_padded_to_batches(library: Path) -> None:
     model = Model(str(library))
     x = np.random.default_rng(0).standard_normal((23, 4)).astype(np.float32)
-    request = _request({"x": x.tolist()}, model.description, Limits(), ANSWER_LIMIT)
-    cut = list(parts(request, model.description))
-    assert [items(part, model.description) for part in cut] == [16, 4, 3]
-    given = [feeds(part.inputs, model.description) for part in cut]
+    request = _parse_request({"x": x.tolist()}, model.description, RequestLimits(), ANSWER_LIMIT)
+    cut = list(split_request(request, model.description))
+    assert [count_items(part, model.description) for part in cut] == [16, 4, 3]
+    given = [make_feeds(part.inputs, model.description) for part in cut]
     assert [len(one[0]) // 16 for one in given] == [16, 4, 4]
     found = np.concatenate([np.frombuffer(model.run(one)[0], np.float32).reshape(-1, 4) for one in given])
     np.testing.assert_array_equal(found[:23], x)
@@ -202,14 +202,17 @@ def test_a_request_is_cut_and_padded_to_batches(library: Path) -> None:
 def test_a_description_whose_batches_cannot_be_is_refused() -> None:
     described = abi_library.tensor_description() | {"batches": [2, 4]}
     with pytest.raises(StartupError, match="batches"):
-        parse(json.dumps(described))
+        parse_description(json.dumps(described))
 
 
 # The build.
 
 
 def graph(batch: int, y: tuple[int, ...]) -> FrozenGraph:
-    ports = (Port(TensorSpec("x", "float32", (batch, 4)), "x:0"),), (Port(TensorSpec("y", "float32", y), "y:0"),)
+    ports = (
+        (GraphPort(TensorSpec("x", "float32", (batch, 4)), "x:0"),),
+        (GraphPort(TensorSpec("y", "float32", y), "y:0"),),
+    )
     return FrozenGraph(Path("g"), *ports)
 
 
@@ -225,7 +228,7 @@ def test_everything_must_scale_with_the_batch() -> None:
 def test_what_the_data_decides_is_of_one_batch() -> None:
     def of(batch: int) -> FrozenGraph:
         y = TensorSpec("y", "float32", (batch, 3), (0,))
-        return replace(graph(batch, (batch, 3)), fetches=(Port(y, "y:0"),))
+        return replace(graph(batch, (batch, 3)), fetches=(GraphPort(y, "y:0"),))
 
     require_variants(replace(SPEC, batch=2, batches=()), [of(2)])
     with pytest.raises(ImportModelError, match=r"data decides the size of 'y'.* one batch"):
@@ -244,14 +247,14 @@ def test_the_spec_names_batches_once_and_in_any_order(tmp_path: Path) -> None:
     path = tmp_path / "model.toml"
     text = '[model]\nsource = "a.keras"\nname = "a"\nbatch = {}\n'
     path.write_text(text.format([16, 1, 4]))
-    spec = load(path)
+    spec = read_spec(path)
     assert (spec.batch, spec.batches) == (1, (1, 4, 16))
-    path.write_text(render(spec))
-    assert load(path) == spec
+    path.write_text(render_spec(spec))
+    assert read_spec(path) == spec
     path.write_text(text.format("[4]"))
-    assert (load(path).batch, load(path).batches) == (4, ())
-    assert "batch = 4\n" in render(load(path))
+    assert (read_spec(path).batch, read_spec(path).batches) == (4, ())
+    assert "batch = 4\n" in render_spec(read_spec(path))
     for wrong, says in (("[4, 4]", "each must differ"), ("[0, 4]", "from 1 to 4096"), ("[]", "is empty")):
         path.write_text(text.format(wrong))
         with pytest.raises(SpecError, match=says):
-            load(path)
+            read_spec(path)

@@ -20,9 +20,9 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.config import Activations, LayerSpec
 from builder.importers.graph import FrozenGraph
-from builder.verify.quantise.calibrate import require_known, type_of, why_kept
-from builder.verify.quantise.observe import build, picture, watch
-from builder.verify.quantise.ranges import Extent, Histogram, best_range, quantisation
+from builder.verify.quantise.calibrate import choose_input_type, explain_kept, require_known
+from builder.verify.quantise.observe import build_observable, observe_steps, view_image
+from builder.verify.quantise.ranges import Extent, Histogram, best_range, make_quantisation
 from tests.native.test_profile import PROGRAM, SPEC, compiled, graph
 from tests.support.quantise import from_bytes, to_bytes
 from tests.support.runtime import CACHE
@@ -36,7 +36,7 @@ ends = st.floats(0, 1e6).map(np.float32).map(float)
 def test_what_is_inside_is_off_by_half_a_step_and_zero_is_exact(low: float, high: float, data: st.DataObject) -> None:
     if low + high < 1e-30:
         return
-    by = quantisation(-low, high)
+    by = make_quantisation(-low, high)
     assert 0 <= by.zero <= 255
     assert from_bytes(np.array([by.zero], np.uint8), by)[0] == 0
     assert to_bytes(np.zeros(1, np.float32), by)[0] == by.zero
@@ -69,7 +69,7 @@ def best_of(values: np.ndarray) -> tuple[float, float]:
 
 
 def error_of(values: np.ndarray, low: float, high: float) -> float:
-    by = quantisation(low, high)
+    by = make_quantisation(low, high)
     return float(np.mean((from_bytes(to_bytes(values, by), by).astype(np.float64) - values) ** 2))
 
 
@@ -132,8 +132,8 @@ ASKED = replace(SPEC, activations=Activations("int8"))
 )
 def test_why_a_layer_keeps_its_input(changes: dict[str, Any], straight: bool, why: str) -> None:
     lowered: Any = SimpleNamespace(straight=straight, program=SimpleNamespace(steps=()))
-    assert why_kept(ASKED, layer(**changes), lowered) == why
-    assert why_kept(SPEC, layer(**changes), lowered) == ""
+    assert explain_kept(ASKED, layer(**changes), lowered) == why
+    assert explain_kept(SPEC, layer(**changes), lowered) == ""
 
 
 def recurrent(**changes: Any) -> RecurrentStep:
@@ -160,14 +160,14 @@ def recurrent(**changes: Any) -> RecurrentStep:
 def test_why_a_recurrent_layer_keeps_its_state(changes: dict[str, Any], why: str) -> None:
     step = recurrent(**changes)
     lowered: Any = SimpleNamespace(straight=False, program=SimpleNamespace(steps=(layer(), step)))
-    assert why_kept(ASKED, step, lowered) == why
-    assert why_kept(SPEC, step, lowered) == ""
+    assert explain_kept(ASKED, step, lowered) == why
+    assert explain_kept(SPEC, step, lowered) == ""
 
 
 def test_what_a_recurrent_layer_reads_is_rounded_before_its_loop() -> None:
     step = layer(output=View(Buffer("arena", 64, 4), 0, 1, 1, 1))
     lowered: Any = SimpleNamespace(straight=False, program=SimpleNamespace(steps=(step, recurrent())))
-    assert why_kept(ASKED, step, lowered) == ""
+    assert explain_kept(ASKED, step, lowered) == ""
 
 
 def test_the_last_exception_that_fits_decides() -> None:
@@ -177,7 +177,11 @@ def test_the_last_exception_that_fits_decides() -> None:
         LayerSpec("*", weights="int8"),
     )
     spec = replace(SPEC, layers=layers, activations=Activations("int8"))
-    assert [type_of(spec, name) for name in ("model/conv", "model/dense", "other")] == ["int8", "float32", "int8"]
+    assert [choose_input_type(spec, name) for name in ("model/conv", "model/dense", "other")] == [
+        "int8",
+        "float32",
+        "int8",
+    ]
     require_known(spec, ["model/conv", "other"])
     with pytest.raises(SpecError, match=r'"model/\*" matches no layer.*: other/conv'):
         require_known(spec, ["other/conv"])
@@ -186,16 +190,16 @@ def test_the_last_exception_that_fits_decides() -> None:
 def test_a_running_program_is_seen_before_each_of_its_steps(
     tmp_path: Path, compiled: Any, graph: FrozenGraph, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    library = build(PROGRAM, SPEC, compiled, tmp_path, CACHE)
+    library = build_observable(PROGRAM, SPEC, compiled, tmp_path, CACHE)
     seen: list[tuple[int, float]] = []
 
     def look(number: int, arena: np.ndarray) -> None:
         assert arena.nbytes == PROGRAM.arena_size
         view = View(Buffer("arena", 4096, 4096), 1, 512, 256, 2)
-        seen.append((number, float(picture(view, (2, 2, 4, 2), arena)[1, 0, 3, 1])))
+        seen.append((number, float(view_image(view, (2, 2, 4, 2), arena)[1, 0, 3, 1])))
 
     runs = [{"x": np.full(1024, value, np.float32)} for value in (1, 2)]
-    watch(library, PROGRAM, graph, runs, look)
+    observe_steps(library, PROGRAM, graph, runs, look)
     numbers = [number for number, _ in seen]
     once = [0, 1, *[2, 3, 4] * 7, 5, 6]
     assert numbers[: len(numbers) // 2] == numbers[len(numbers) // 2 :]
@@ -207,11 +211,11 @@ def test_a_running_program_is_seen_before_each_of_its_steps(
         raise ValueError("what look raises")
 
     with pytest.raises(ValueError, match="what look raises"):
-        watch(library, PROGRAM, graph, runs, broken)
+        observe_steps(library, PROGRAM, graph, runs, broken)
     assert "Traceback" not in capfd.readouterr().err
 
 
 def test_what_is_no_library_is_an_error(tmp_path: Path, graph: FrozenGraph) -> None:
     (tmp_path / "libmodel.so").write_bytes(b"\x7fELF of another machine")
     with pytest.raises(VerifyError, match="cannot be loaded"):
-        watch(tmp_path / "libmodel.so", PROGRAM, graph, [], lambda *_: None)
+        observe_steps(tmp_path / "libmodel.so", PROGRAM, graph, [], lambda *_: None)

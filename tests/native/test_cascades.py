@@ -16,14 +16,14 @@ import pytest
 
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
-from builder.compiler.lower.buffers import SLACK, align
-from builder.compiler.lower.cascade import Left, most_rows
+from builder.compiler.emit import emit_sources
+from builder.compiler.lower.buffers import SLACK, align_offset
+from builder.compiler.lower.cascade import LayerOutput, compute_most_rows
 from builder.compiler.lower.geometry import Geometry
-from builder.compiler.lower.layouts import NO_HALO, TensorLayout, pixel_stride
+from builder.compiler.lower.layouts import NO_HALO, TensorLayout, choose_pixel_stride
 from builder.compiler.lower.packing import MAX_THREADS, pack_layer, pad_channels
 from builder.compiler.lower.program import BoundPort, Program
-from builder.compiler.lower.steps.base import Buffer, Step, View, walk
+from builder.compiler.lower.steps.base import Buffer, Step, View, walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.config import ModelSpec, Source
@@ -132,24 +132,24 @@ def layers_of(
         )
         after = case.layers[number + 1].around if number + 1 < len(case.layers) else (1, 2, 1, 0)
         last = number + 1 == len(case.layers)  # which is compared as it lies: nothing writes between its pixels
-        layout = TensorLayout((batch, *out, outer), after, outer if last else pixel_stride((batch, *out, outer)))
+        layout = TensorLayout((batch, *out, outer), after, outer if last else choose_pixel_stride((batch, *out, outer)))
         weights = places.random.standard_normal((*sort.kernel, channels // groups, outer)).astype(np.float32) / 4
         epilogue = Epilogue(places.vector(outer), sort.activation, low=-1.0, high=2.5)  # type: ignore[arg-type]
         if sort.residual:
-            epilogue = replace(epilogue, residual=feed.view(source.buffer))
+            epilogue = replace(epilogue, residual=feed.make_view(source.buffer))
         if sort.second:
             more = replace(layout, halo=NO_HALO)
             epilogue = replace(
-                epilogue, second=more.view(places.buffer(4 * more.size)), second_scale=places.vector(outer),
+                epilogue, second=more.make_view(places.buffer(4 * more.size)), second_scale=places.vector(outer),
                 second_shift=places.vector(outer), second_low=0.0,
             )  # fmt: skip
-        before = feed.view(source.buffer, (-sort.around[0], -sort.around[1])) if number == 0 else steps[-1].stored
+        before = feed.make_view(source.buffer, (-sort.around[0], -sort.around[1])) if number == 0 else steps[-1].stored
         algorithm = "depthwise" if sort.channels is None else "direct"
         strides = (sort.stride, sort.stride), (sort.dilation, sort.dilation)
         geometry = Geometry(batch, channels, out, outer, sort.kernel, *strides, groups)
         steps.append(LayerStep(
             f"{case.name} {number}", algorithm, before, places.constant(pack_layer(weights, algorithm, groups=groups)),
-            layout.view(places.buffer(4 * layout.size)), epilogue, geometry, (height, width),
+            layout.make_view(places.buffer(4 * layout.size)), epilogue, geometry, (height, width),
             sort.around[:2], after,
         ))  # fmt: skip
         layouts.append(layout)
@@ -159,18 +159,18 @@ def layers_of(
 
 def cascade_of(case: Case, steps: Sequence[LayerStep], layouts: Sequence[TensorLayout], places: Drawn) -> CascadeStep:
     """The same layers with rolling buffers, and with places of their own for what the last one leaves."""
-    rows = most_rows([step.geometry for step in steps], case.rows)
+    rows = compute_most_rows([step.geometry for step in steps], case.rows)
     found: list[LayerStep] = []
     for step, layout, most in zip(steps, layouts, rows, strict=True):
         last = step is steps[-1]
-        size = 4 * layout.size if last else MAX_THREADS * Left(layout, 4).rolling(most)
+        size = 4 * layout.size if last else MAX_THREADS * LayerOutput(layout, 4).compute_rolling_size(most)
         source = found[-1].stored if found else step.input
         epilogue = step.epilogue
         if epilogue.second is not None:
             epilogue = replace(
                 epilogue, second=replace(epilogue.second, buffer=places.buffer(epilogue.second.buffer.size))
             )
-        output = layout.view(places.buffer(size))
+        output = layout.make_view(places.buffer(size))
         found.append(replace(step, input=source, output=output, epilogue=epilogue))
     return CascadeStep(case.name, tuple(found), case.rows)
 
@@ -186,7 +186,7 @@ def program(cases: Sequence[Case]) -> Program:
     for number, case in enumerate(cases):
         picture = (case.batch, *case.size, case.channels)
         feed = TensorLayout(picture, NO_HALO, case.channels)
-        source = feed.view(places.buffer(4 * feed.size))
+        source = feed.make_view(places.buffer(4 * feed.size))
         feeds.append(port(f"x{number}", source.buffer))
         plain, layouts = layers_of(case, places, feed, source)
         cascade = cascade_of(case, plain, layouts, places)
@@ -204,7 +204,7 @@ def program(cases: Sequence[Case]) -> Program:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Program]:
     folder = tmp_path_factory.mktemp("cascades")
     made = program((*CASES, *drawn(4 if OBJECTS in os.environ else 16)))
-    return link(emit(made, SPEC, X86_64, folder), [], folder), made
+    return link(emit_sources(made, SPEC, X86_64, folder), [], folder), made
 
 
 def answers(library: Path, made: Program, threads: int) -> dict[str, np.ndarray]:
@@ -212,7 +212,7 @@ def answers(library: Path, made: Program, threads: int) -> dict[str, np.ndarray]
     random = np.random.default_rng(3)
     given = [random.standard_normal(port.spec.shape).astype(np.float32) for port in made.feeds]
     with OpenedModel(library, threads) as model:
-        call = model.bind(given, [port.spec.size for port in made.fetches])
+        call = model.bind_call(given, [port.spec.size for port in made.fetches])
         for _ in range(2):
             call()
     return {port.spec.name: one.view(np.float32) for port, one in zip(made.fetches, call.fetches, strict=True)}
@@ -242,8 +242,8 @@ def test_a_cascade_gives_the_bits_of_its_layers(
 def test_the_clock_is_told_of_each_layer_of_a_cascade(tmp_path: Path) -> None:
     """Once for each stripe: so `coldforge explain` has a time for each of them."""
     made = program(CASES[:1])
-    library = ctypes.CDLL(str(link(emit(made, SPEC, X86_64, tmp_path, probe="profile"), [], tmp_path)))
-    steps = walk(made.steps)
+    library = ctypes.CDLL(str(link(emit_sources(made, SPEC, X86_64, tmp_path, probe="profile"), [], tmp_path)))
+    steps = walk_steps(made.steps)
     library.cf_step_times.restype = ctypes.POINTER(ctypes.c_uint64 * (2 * len(steps)))
     answers(tmp_path / "libmodel.so", made, 1)  # runs twice
     nanoseconds, calls = np.array(library.cf_step_times().contents).reshape(-1, 2).T
@@ -256,9 +256,11 @@ def test_the_clock_is_told_of_each_layer_of_a_cascade(tmp_path: Path) -> None:
 def test_a_thread_that_is_done_takes_half_of_what_another_has_left(tmp_path: Path) -> None:
     """The caller sleeps in its first stripe: the other thread leaves it at most one row of the rest."""
     made = program(CASES[:1])
-    path = link(emit(made, SPEC, X86_64, tmp_path, probe="observe"), [], tmp_path)
+    path = link(emit_sources(made, SPEC, X86_64, tmp_path, probe="observe"), [], tmp_path)
     cascade = next(step for step in made.steps if isinstance(step, CascadeStep))
-    numbers = [number for number, step in enumerate(walk(made.steps)) if any(step is one for one in cascade.layers)]
+    numbers = [
+        number for number, step in enumerate(walk_steps(made.steps)) if any(step is one for one in cascade.layers)
+    ]
     begun: list[int] = []
 
     @ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
@@ -272,7 +274,7 @@ def test_a_thread_that_is_done_takes_half_of_what_another_has_left(tmp_path: Pat
     ctypes.CDLL(str(path)).cf_observe(observe)
     given = [np.ones(port.spec.shape, np.float32) for port in made.feeds]
     with OpenedModel(path, 2) as model:
-        call = model.bind(given, [port.spec.size for port in made.fetches])
+        call = model.bind_call(given, [port.spec.size for port in made.fetches])
         call()
     np.testing.assert_array_equal(*call.fetches)
     assert begun[0] == numbers[0]
@@ -284,8 +286,8 @@ def test_rolling_buffers_are_smaller_than_pictures(built: tuple[Path, Program]) 
     sizes = {step.name: step.rolling for step in cascades}
     first = next(step for step in cascades if step.name == "expand, depthwise, project")
     # Three rows, one above and below, and one of zeros, of 9 pixels and one left and right; and three rows of 9 pixels.
-    assert sizes[first.name] == (align(4 * 6 * 11 * 24), align(4 * 3 * 9 * 24))
-    assert sum(isinstance(step, LayerStep) for step in walk(built[1].steps)) == 2 * sum(
+    assert sizes[first.name] == (align_offset(4 * 6 * 11 * 24), align_offset(4 * 3 * 9 * 24))
+    assert sum(isinstance(step, LayerStep) for step in walk_steps(built[1].steps)) == 2 * sum(
         len(step.layers) for step in cascades
     )
 
@@ -301,9 +303,9 @@ def test_rows_that_a_stripe_needs() -> None:
     case = next(one for one in CASES if one.name == "strides of two")
     places = Drawn()
     feed = TensorLayout((1, *case.size, case.channels), NO_HALO, case.channels)
-    steps, _ = layers_of(case, places, feed, feed.view(places.buffer(4 * feed.size)))
+    steps, _ = layers_of(case, places, feed, feed.make_view(places.buffer(4 * feed.size)))
     geometries = [step.geometry for step in steps]
-    assert most_rows(geometries, 1) == (3, 1, 1)
-    assert most_rows(geometries, 4) == (9, 4, 4)
-    for rows, more in itertools.pairwise(most_rows(geometries, n)[0] for n in range(1, 9)):
+    assert compute_most_rows(geometries, 1) == (3, 1, 1)
+    assert compute_most_rows(geometries, 4) == (9, 4, 4)
+    for rows, more in itertools.pairwise(compute_most_rows(geometries, n)[0] for n in range(1, 9)):
         assert more == rows + 2

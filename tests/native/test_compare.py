@@ -19,10 +19,10 @@ from builder.base.targets import X86_64
 from builder.config import ModelSpec, OutputSpec, Tolerance
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
-from builder.verify.agreement import OutputAgreement, agree
-from builder.verify.compare_answers import verify
-from builder.verify.failure_report import require
-from builder.verify.probe_client import Watch, unwatched
+from builder.verify.agreement import OutputAgreement, compare_output
+from builder.verify.compare_answers import verify_library
+from builder.verify.failure_report import require_passed
+from builder.verify.probe_client import Watch, no_progress
 from builder.verify.rounding import Rounding
 from builder.verify.target_runner import HERE, Machine, build_runner
 from builder.verify.verification import Verification
@@ -50,10 +50,10 @@ def check(
     machine = HERE if request.param == "here" else request.getfixturevalue("runner")
 
     def run(
-        behaviour: str = "", cases: dict[str, Case] = CASES, spec: ModelSpec | None = None, watch: Watch = unwatched
+        behaviour: str = "", cases: dict[str, Case] = CASES, spec: ModelSpec | None = None, watch: Watch = no_progress
     ) -> Verification:
         monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", behaviour)
-        return verify(library, write_golden(tmp_path, cases), spec or model_spec(), machine, watch=watch)
+        return verify_library(library, write_golden(tmp_path, cases), spec or model_spec(), machine, watch=watch)
 
     return run
 
@@ -64,7 +64,7 @@ def row(verification: Verification, fetch: str) -> OutputAgreement:
 
 def test_a_right_library_passes(check: Callable[..., Verification]) -> None:
     verification = check()
-    require(verification)
+    require_passed(verification)
     assert verification.passed
     assert verification.failures == ()
     assert verification.warnings == ()
@@ -94,7 +94,7 @@ def test_the_result_is_json(check: Callable[..., Verification]) -> None:
 
 def test_a_difference_within_the_tolerance_is_measured_and_passes(check: Callable[..., Verification]) -> None:
     verification = check("slightly")
-    require(verification)
+    require_passed(verification)
     y = row(verification, "y")
     assert 0 < y.max_absolute < 1e-4
     assert 5e-6 < y.max_relative < 2e-5
@@ -110,7 +110,7 @@ def test_a_wrong_number_is_reported_with_its_place_and_both_values(check: Callab
     assert (worst.case, worst.index, worst.ours, worst.theirs) == ("zeros", (0, 1), 0.25, 0.0)
     assert row(verification, "y").beyond == 4
     with pytest.raises(VerifyError) as caught:
-        require(verification)
+        require_passed(verification)
     text = str(caught.value)
     for part in ("output class (fetch y)", "4 of 12", "case zeros", "element [0, 1]", "ours 0.25", "model.toml"):
         assert part in text
@@ -118,9 +118,9 @@ def test_a_wrong_number_is_reported_with_its_place_and_both_values(check: Callab
 
 def test_the_tolerance_of_an_output_overrides_the_models(check: Callable[..., Verification]) -> None:
     loose = OutputSpec("class", "y", "raw", absolute=0.3, relative=0.0)
-    require(check("wrong", spec=model_spec((loose,))))
+    require_passed(check("wrong", spec=model_spec((loose,))))
     with pytest.raises(VerifyError):
-        require(check("slightly", spec=model_spec((), Tolerance(0.0, 1e-7))))
+        require_passed(check("slightly", spec=model_spec((), Tolerance(0.0, 1e-7))))
 
 
 def test_what_tensorflows_own_answer_moves_by_is_allowed_twice(
@@ -129,11 +129,11 @@ def test_what_tensorflows_own_answer_moves_by_is_allowed_twice(
     """A library that is "noticeably" off fails, and passes where TensorFlow is that unsure."""
     monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "noticeably")
     spec = model_spec(())
-    assert not verify(library, write_golden(tmp_path, CASES), spec).passed
-    off = row(verify(library, write_golden(tmp_path, CASES, {"y": 1e-3}), spec), "y")
+    assert not verify_library(library, write_golden(tmp_path, CASES), spec).passed
+    off = row(verify_library(library, write_golden(tmp_path, CASES, {"y": 1e-3}), spec), "y")
     assert off.passed
     assert off.sensitivity == 1e-3
-    assert not verify(library, write_golden(tmp_path, CASES, {"y": 1e-5}), spec).passed
+    assert not verify_library(library, write_golden(tmp_path, CASES, {"y": 1e-5}), spec).passed
 
 
 def test_a_tolerance_that_is_stated_holds_as_it_is(
@@ -141,20 +141,20 @@ def test_a_tolerance_that_is_stated_holds_as_it_is(
 ) -> None:
     monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "slightly")
     unsure = write_golden(tmp_path, CASES, {"y": 1e-3})
-    assert verify(library, unsure, model_spec((), Tolerance(0.0, 2e-5))).passed
-    found = row(verify(library, unsure, model_spec((), Tolerance(0.0, 1e-7))), "y")
+    assert verify_library(library, unsure, model_spec((), Tolerance(0.0, 2e-5))).passed
+    found = row(verify_library(library, unsure, model_spec((), Tolerance(0.0, 1e-7))), "y")
     assert not found.passed
     assert found.sensitivity == 0.0
 
 
 def test_no_sensitivity_excuses_a_wrong_kernel(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "wrong")
-    verification = verify(library, write_golden(tmp_path, CASES, {"y": math.inf}), model_spec())
+    verification = verify_library(library, write_golden(tmp_path, CASES, {"y": math.inf}), model_spec())
     assert row(verification, "y").beyond >= 3
     with pytest.raises(VerifyError, match=r"0.0001 × \|TensorFlow's\| \+ 0.002 × max \|TensorFlow's\|"):
-        require(verification)
+        require_passed(verification)
     monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", "off by one")
-    assert not verify(library, write_golden(tmp_path, CASES, {"k": 1.0}), model_spec()).passed
+    assert not verify_library(library, write_golden(tmp_path, CASES, {"k": 1.0}), model_spec()).passed
 
 
 def test_rounded_weights_may_move_an_answer_by_a_share_of_the_largest(
@@ -165,7 +165,7 @@ def test_rounded_weights_may_move_an_answer_by_a_share_of_the_largest(
 
     def rounded(rounding: Rounding, behaviour: str = "wrong") -> Verification:
         monkeypatch.setenv("COLDFORGE_TEST_BEHAVIOUR", behaviour)
-        return verify(library, graph, spec, HERE, rounding)
+        return verify_library(library, graph, spec, HERE, rounding)
 
     coarse = rounded(Rounding("float16", None, "some weights were not found"))
     assert coarse.passed
@@ -190,7 +190,9 @@ def test_rounded_weights_may_move_an_answer_by_a_share_of_the_largest(
 
 
 def test_a_library_that_nothing_can_run_is_said_to_be_unverified(library: Path, tmp_path: Path) -> None:
-    found = verify(library, write_golden(tmp_path, CASES), model_spec(), Machine("elsewhere", missing="no emulator"))
+    found = verify_library(
+        library, write_golden(tmp_path, CASES), model_spec(), Machine("elsewhere", missing="no emulator")
+    )
     assert found.cases == ()
     assert found.machine == ""
     assert found.warnings == ("the library was built and audited, but NOT RUN: no emulator",)
@@ -210,7 +212,7 @@ def test_what_must_be_equal_must_be_equal(
     verification = check(behaviour)
     assert [o.output for o in verification.outputs if not o.passed] == [output]
     with pytest.raises(VerifyError, match=part):
-        require(verification)
+        require_passed(verification)
 
 
 def test_nan_equals_nan_and_infinities_go_by_sign(check: Callable[..., Verification]) -> None:
@@ -218,7 +220,7 @@ def test_nan_equals_nan_and_infinities_go_by_sign(check: Callable[..., Verificat
         "nan": golden_case([0.0, 1.0, 2.0, math.nan]),
         "infinite": golden_case([0.0, 1.0, 2.0, math.inf]),
     }
-    require(check(cases=cases))
+    require_passed(check(cases=cases))
     worst = row(check("infinite", cases={"infinite": cases["infinite"], "zeros": CASES["zeros"]}), "y").worst
     assert worst is not None
     assert (worst.ours, worst.theirs) == (-math.inf, math.inf)
@@ -247,7 +249,7 @@ def test_bad_manners_are_failures(check: Callable[..., Verification], behaviour:
     verification = check(behaviour)
     assert not verification.passed
     with pytest.raises(VerifyError) as caught:
-        require(verification)
+        require_passed(verification)
     assert part in str(caught.value)
 
 
@@ -273,28 +275,28 @@ def test_a_file_that_is_no_library_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "libmodel.so"
     path.write_bytes(b"nothing")
     with pytest.raises(VerifyError, match="cannot be loaded"):
-        verify(path, write_golden(tmp_path, CASES), model_spec())
+        verify_library(path, write_golden(tmp_path, CASES), model_spec())
 
 
 def test_a_library_without_the_abi_is_an_error(tmp_path: Path) -> None:
     path = shared_library(tmp_path / "libmodel.so", "int cf_abi_version(void) { return 1; }\n")
     with pytest.raises(VerifyError, match="does not export cf_describe"):
-        verify(path, write_golden(tmp_path, CASES), model_spec())
+        verify_library(path, write_golden(tmp_path, CASES), model_spec())
 
 
 def test_golden_answers_that_do_not_fit_are_an_error(library: Path, tmp_path: Path) -> None:
     broken = {"only": {"feed": CASES["zeros"]["feed"], "fetch": CASES["zeros"]["fetch"] | {"k": np.zeros(3, np.int64)}}}
     with pytest.raises(VerifyError, match=r"fetch/only/k is int64\[3\], the model's is int64\[2\]"):
-        verify(library, write_golden(tmp_path, broken), model_spec())
+        verify_library(library, write_golden(tmp_path, broken), model_spec())
     lacking = {"only": {"feed": CASES["zeros"]["feed"], "fetch": {"y": CASES["zeros"]["fetch"]["y"]}}}
     with pytest.raises(VerifyError, match="has no fetch/only/k"):
-        verify(library, write_golden(tmp_path, lacking), model_spec())
+        verify_library(library, write_golden(tmp_path, lacking), model_spec())
     with pytest.raises(VerifyError, match="no cases"):
-        verify(library, write_golden(tmp_path, {}), model_spec())
+        verify_library(library, write_golden(tmp_path, {}), model_spec())
     (tmp_path / "golden.npz").write_bytes(b"PK nonsense")
     graph = FrozenGraph(tmp_path, (), ())
     with pytest.raises(VerifyError, match="cannot be read"):
-        verify(library, graph, model_spec(()))
+        verify_library(library, graph, model_spec(()))
 
 
 def test_an_output_of_an_unknown_fetch_is_an_error(check: Callable[..., Verification]) -> None:
@@ -305,7 +307,7 @@ def test_an_output_of_an_unknown_fetch_is_an_error(check: Callable[..., Verifica
 def test_one_answer_for_all_inputs_is_a_warning(check: Callable[..., Verification]) -> None:
     same_n = {name: golden_case([float(i), 1.0, i * 2.0, -i * 1.0]) for i, name in enumerate(("one", "two", "three"))}
     verification = check(cases=same_n)
-    require(verification)
+    require_passed(verification)
     assert len(verification.warnings) == 1
     assert "output k is the same for all 3 golden inputs" in verification.warnings[0]
     assert verification.warnings[0].endswith(
@@ -320,7 +322,7 @@ def test_one_answer_for_all_photographs_is_a_warning(check: Callable[..., Verifi
     """Though others answer differently, as they do where pixels are scaled twice."""
     near = {f"photo-{i}": golden_case([0.58 + i / 1000, 0.1, 0.3, 0.2], (i, 1)) for i in range(3)}
     verification = check(cases=CASES | near)
-    require(verification)
+    require_passed(verification)
     (warning,) = verification.warnings
     assert "class" in warning
     assert "coldforge accuracy" in warning
@@ -333,7 +335,7 @@ def compare(
     ours: np.ndarray, theirs: np.ndarray, kind: Any = "raw", tolerance: Tolerance | None = None
 ) -> OutputAgreement:
     spec = TensorSpec("y", theirs.dtype.name, theirs.shape)
-    return agree("y", spec, kind, tolerance or Tolerance(), [("case", ours, theirs)])
+    return compare_output("y", spec, kind, tolerance or Tolerance(), [("case", ours, theirs)])
 
 
 def test_another_top_class_is_a_disagreement_unless_it_is_a_tie() -> None:
@@ -354,9 +356,9 @@ def test_the_sensitivity_is_a_share_of_the_largest_magnitude() -> None:
     spec = TensorSpec("y", "float32", (5,))
     for error, beyond in ((0.0099, 0), (0.0101, 3)):
         ours = theirs + np.float32(error)
-        found = agree("y", spec, "raw", Tolerance(0.0, 0.0), [("case", ours, theirs)], sensitivity=1e-4)
+        found = compare_output("y", spec, "raw", Tolerance(0.0, 0.0), [("case", ours, theirs)], sensitivity=1e-4)
         assert found.beyond == beyond
-    assert found.rule("|y|") == "0 + 0 × |y| + 0.0002 × max |y|"
+    assert found.describe_rule("|y|") == "0 + 0 × |y| + 0.0002 × max |y|"
 
 
 def test_two_classes_have_a_top_one_too_and_one_class_has_none() -> None:
@@ -370,7 +372,7 @@ def test_two_classes_have_a_top_one_too_and_one_class_has_none() -> None:
 def test_a_tolerance_that_is_no_number_allows_nothing(unknown: str) -> None:
     theirs = np.array([1.0, 2.0], np.float32)
     numbers = {"sensitivity": 0.0, "absolute": 1.0, "relative": 1.0} | {unknown: math.nan}
-    found = agree(
+    found = compare_output(
         "y", TensorSpec("y", "float32", (2,)), "raw", Tolerance(numbers["absolute"], numbers["relative"]),
         [("case", theirs + np.float32(0.5), theirs)], numbers["sensitivity"],
     )  # fmt: skip

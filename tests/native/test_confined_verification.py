@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import VerifyError
-from builder.base.sandbox import Kernel
+from builder.base.sandbox import KernelFeatures
 from builder.base.targets import X86_64
-from builder.verify.compare_answers import verify
+from builder.verify.compare_answers import verify_library
 from builder.verify.target_runner import HERE, Machine, build_runner
 from tests.support.hand_model import CASES, model_spec, write_golden
 from tests.support.zig import CACHE, shared_library
 
 SOURCE = Path(__file__).parents[1] / "support" / "attacking_library.c"
-KERNEL = Kernel.here()
+KERNEL = KernelFeatures.from_machine()
 
 FORM = {"cases": list(CASES), "describe": "{}", "failures": []}
 """What findings look like; the answers to the cases are not there."""
@@ -40,7 +40,7 @@ def test_it_reaches_nothing(emulated: bool, library: Path, tmp_path: Path, monke
     (tmp_path / "outside" / "secret").write_text("secret")
     golden = write_golden(tmp_path, CASES)
     with pytest.raises(VerifyError) as caught:
-        verify(library, golden, model_spec(), Machine("the runner", (str(runner),)) if runner else HERE)
+        verify_library(library, golden, model_spec(), Machine("the runner", (str(runner),)) if runner else HERE)
     lines = [line.rpartition(": ") for line in str(caught.value).splitlines()]
     found = {attack.rpartition(": ")[2]: int(number) for attack, _, number in lines}
     assert len(found) == 12
@@ -61,4 +61,4 @@ def test_what_it_leaves_is_no_answer(
 ) -> None:
     monkeypatch.setenv("COLDFORGE_TEST_FINDINGS", findings)
     with pytest.raises(VerifyError, match="no answers"):
-        verify(library, write_golden(tmp_path, CASES), model_spec())
+        verify_library(library, write_golden(tmp_path, CASES), model_spec())

@@ -43,9 +43,9 @@ def build(folder: Path, code: str, *flags: str) -> Path:
         return folder / "libcpus.so"
     toolchain = Toolchain(X86_64, CACHE)
     for source, more in sources:
-        toolchain.compile(source, folder / f"{source.stem}.o", include=(RUNTIME,), baseline=True, flags=more)
+        toolchain.compile_source(source, folder / f"{source.stem}.o", include=(RUNTIME,), baseline=True, flags=more)
     (folder / "exports.map").write_text("{ global: cpus; local: *; };\n")
-    toolchain.link([folder / "ask.o", folder / "cpus.o"], folder / "exports.map", folder / "libcpus.so")
+    toolchain.link_shared_library([folder / "ask.o", folder / "cpus.o"], folder / "exports.map", folder / "libcpus.so")
     return folder / "libcpus.so"
 
 

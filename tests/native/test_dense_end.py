@@ -14,7 +14,7 @@ import pytest
 
 from builder.base.errors import VerifyError
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.packing import pack_layer, pad_channels
 from builder.compiler.lower.program import BoundPort, Program
@@ -107,7 +107,7 @@ def built(folder: Path, *, both: bool) -> Path:
     subprocess.run([*command, "kernel.c", "-o", "graph.o"], cwd=folder, check=True)
     others = {BOTH.variants[1]: batch_of(one(), PARTS)} if both else {}
     program, spec = (one(), BOTH) if both else (batch_of(one(), PARTS), SPEC)
-    return link(emit(program, spec, X86_64, folder, others=others), [folder / "graph.o"], folder)
+    return link(emit_sources(program, spec, X86_64, folder, others=others), [folder / "graph.o"], folder)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["beside one input", "alone"])
@@ -117,7 +117,7 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def answers(library: Path, x: Any, threads: int) -> Any:
     with OpenedModel(library, threads) as model:
-        call = model.bind([x], [len(x) * 4 * SIZES[-1]])
+        call = model.bind_call([x], [len(x) * 4 * SIZES[-1]])
         for _ in range(2):
             call()
         return np.copy(call.fetches[0]).view(np.float32).reshape(len(x), -1)
@@ -152,7 +152,7 @@ def test_the_layers_are_there_for_all_inputs(tmp_path: Path) -> None:
 def emitted_alone(folder: Path) -> str:
     """Of one input, without a batch."""
     folder.mkdir()
-    emit(one(), replace(SPEC, batch=1), X86_64, folder)
+    emit_sources(one(), replace(SPEC, batch=1), X86_64, folder)
     return (folder / "program.c").read_text()
 
 

@@ -17,12 +17,12 @@ from elftools.elf.elffile import ELFFile
 
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64
-from builder.compiler.audit import audit, require
-from builder.compiler.emit import emit
+from builder.compiler.audit import audit_file, require_portable
+from builder.compiler.emit import emit_sources
 from builder.compiler.link.link_library_file import link_library
-from builder.compiler.lower.compress import store
+from builder.compiler.lower.compress import quantise_weights
 from builder.compiler.lower.geometry import Geometry
-from builder.compiler.lower.packing import pack_layer, pack_scale, pack_sums, pad_channels, scratch_size
+from builder.compiler.lower.packing import compute_scratch_size, pack_layer, pack_scale, pack_sums, pad_channels
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Step, View
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
@@ -50,7 +50,7 @@ def layer(layout: Places, name: str, source: View, target: View, weights: Any, *
         weights=layout.constant(pack_layer(weights, algorithm, groups=groups)), in_size=(SIDE, SIDE),
         padding=(height // 2, width // 2), halo=(1, 1, 1, 1),
     )  # fmt: skip
-    size = scratch_size(step.geometry, algorithm)
+    size = compute_scratch_size(step.geometry, algorithm)
     return replace(step, scratch=layout.buffer(size) if size else None, **more)
 
 
@@ -122,7 +122,7 @@ class Port(ctypes.Structure):
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("fused")
     compiled, reference = program()
-    sources = emit(compiled, SPEC, X86_64, folder)
+    sources = emit_sources(compiled, SPEC, X86_64, folder)
     return link(sources, [], folder), reference
 
 
@@ -168,7 +168,7 @@ def test_two_models_at_once(built: tuple[Path, Any]) -> None:
 @pytest.mark.skipif(OBJECTS in os.environ, reason="of the builder's own compiler")
 def test_the_library_passes_the_audit_and_is_small(built: tuple[Path, Any]) -> None:
     library, _ = built
-    require(audit(library, X86_64))
+    require_portable(audit_file(library, X86_64))
     assert library.stat().st_size < 410_000
 
 
@@ -180,7 +180,7 @@ def isa(description: Path) -> list[str]:
 @pytest.mark.skipif(OBJECTS in os.environ, reason="instrumented libraries have all kernels")
 def test_without_fused_steps_the_kernels_are_left_out(built: tuple[Path, Any], tmp_path: Path) -> None:
     compiled, _ = program()
-    sources = emit(replace(compiled, steps=()), SPEC, X86_64, tmp_path)
+    sources = emit_sources(replace(compiled, steps=()), SPEC, X86_64, tmp_path)
     assert isa(sources.description) == ["x86-64-v3"]
     assert isa(built[0].parent / "model.json") == ["x86-64-v3", "x86-64-v4"]
     library = link_library(sources, [], X86_64, tmp_path, CACHE)
@@ -192,7 +192,7 @@ def test_without_convolutions_their_kernels_are_left_out(built: tuple[Path, Any]
     """A library of dense layers has no Winograd, depthwise and thin ones; it still runs what it has."""
     compiled, _ = program()
     kept = tuple(s for s in compiled.steps if not isinstance(s, LayerStep) or s.algorithm == "direct")
-    library = link(emit(replace(compiled, steps=kept), SPEC, X86_64, tmp_path), [], tmp_path)
+    library = link(emit_sources(replace(compiled, steps=kept), SPEC, X86_64, tmp_path), [], tmp_path)
     assert library.stat().st_size < built[0].stat().st_size - 150_000
     x = np.random.default_rng(1).standard_normal((1, SIDE, SIDE, CHANNELS)).astype(np.float32)
     mean, _ = run(library, 2, x)
@@ -203,7 +203,7 @@ def test_missing_scratch_is_refused(tmp_path: Path) -> None:
     compiled, _ = program()
     steps = tuple(replace(s, scratch=None) if isinstance(s, LayerStep) else s for s in compiled.steps)
     with pytest.raises(ValueError, match=r"winograd4 needs \d+ bytes of scratch"):
-        emit(replace(compiled, steps=steps), SPEC, X86_64, tmp_path)
+        emit_sources(replace(compiled, steps=steps), SPEC, X86_64, tmp_path)
 
 
 def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
@@ -216,7 +216,7 @@ def test_fused_steps_compile_without_warnings(built: tuple[Path, Any]) -> None:
 def integer_program() -> tuple[Program, Any]:
     """One layer run by integer GEMM, and the same in NumPy."""
     random = np.random.default_rng(2)
-    stored = store(random.standard_normal((3, 3, CHANNELS, CHANNELS), dtype=np.float32), "int8")
+    stored = quantise_weights(random.standard_normal((3, 3, CHANNELS, CHANNELS), dtype=np.float32), "int8")
     assert stored.scale is not None
     layout, q = Places(), Quantisation(2.0**-5, 128)
     feed, output = layout.picture(SIDE, 1, CHANNELS), layout.picture(SIDE, 0, CHANNELS)
@@ -226,7 +226,7 @@ def integer_program() -> tuple[Program, Any]:
         weights=layout.constant(pack_layer(stored.numbers, "integer", kind="int8")),
         weight_scale=layout.constant(pack_scale(stored.scale)),
         weight_sums=layout.constant(pack_sums(stored.numbers)),
-        scratch=layout.buffer(scratch_size(plain.geometry, "integer")),
+        scratch=layout.buffer(compute_scratch_size(plain.geometry, "integer")),
     )  # fmt: skip
     side = SIDE + 2
     compiled = Program(
@@ -246,11 +246,11 @@ def integer_program() -> tuple[Program, Any]:
 def test_a_program_with_integer_sums(built: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is limited to; and it holds VNNI's instructions, as a library without such layers does not."""
     compiled, reference = integer_program()
-    sources = emit(compiled, SPEC, X86_64, tmp_path)
+    sources = emit_sources(compiled, SPEC, X86_64, tmp_path)
     assert isa(sources.description) == [level.isa for level in X86_64.levels]
     library = link(sources, [], tmp_path)
     if OBJECTS not in os.environ:
-        require(audit(library, X86_64))
+        require_portable(audit_file(library, X86_64))
     x = np.pad(np.random.default_rng(3).standard_normal((1, SIDE, SIDE, CHANNELS)), ((0, 0), (1, 1), (1, 1), (0, 0)))
     x = (4 * x).astype(np.float32)
     y = np.zeros((1, SIDE, SIDE, CHANNELS), np.float32)
@@ -287,9 +287,9 @@ SDOT, SMMLA = (0xFFC0F400, 0x4F80E000), (0xFFE0FC00, 0x4E80A400)
 
 def test_an_arm64_library_has_dot_products_and_matrix_multiplications(tmp_path: Path) -> None:
     compiled, _ = integer_program()
-    sources = emit(compiled, SPEC, ARM64, tmp_path)
+    sources = emit_sources(compiled, SPEC, ARM64, tmp_path)
     assert isa(sources.description) == ["neoverse-n1", "neoverse-n1+i8mm"]
     library = link_library(sources, [], ARM64, tmp_path, CACHE).path
-    require(audit(library, ARM64))
+    require_portable(audit_file(library, ARM64))
     assert instructions(library, *SDOT) > 100
     assert instructions(library, *SMMLA) > 100

@@ -13,7 +13,7 @@ import pytest
 
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.link.link_library_file import KERNEL_SOURCES, THREAD_SOURCES
 from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
@@ -93,7 +93,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         subprocess.run(run, cwd=folder / output, check=True)
 
     compiled("kernel", [folder / "kernel.c"])
-    emit(program(), SPEC, X86_64, folder, kernels=[folder / "kernel" / "kernel.o"])
+    emit_sources(program(), SPEC, X86_64, folder, kernels=[folder / "kernel" / "kernel.o"])
     names = ("abi/model.c", "abi/weights.c", f"platform/cpu_{X86_64.name}.c", *THREAD_SOURCES)
     runtime = [folder / "program.c", *(RUNTIME / name for name in names)]
     compiled("runtime", runtime)

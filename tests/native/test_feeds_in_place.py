@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Buffer, View
 from builder.compiler.lower.steps.repack_step import RepackStep
@@ -84,13 +84,13 @@ def unaligned(x: Array) -> Array:
 @pytest.mark.parametrize("images", [1, PARTS])
 def test_a_feed_is_read_where_the_caller_has_it(tmp_path: Path, images: int, place: Callable[[Array], Array]) -> None:
     made = program() if images == 1 else batch_of(program(), images)
-    sources = emit(made, replace(SPEC, batch=images), X86_64, tmp_path)
+    sources = emit_sources(made, replace(SPEC, batch=images), X86_64, tmp_path)
     library = link(sources, [], tmp_path)
     rng = np.random.default_rng(1)
     for threads in (1, 3):
         with OpenedModel(library, threads) as model:
             x = place(rng.standard_normal((images, SIDE, SIDE, CHANNELS)).astype(np.float32))
-            call = model.bind([x], [images * SIDE * SIDE * 16 * 4])
+            call = model.bind_call([x], [images * SIDE * SIDE * 16 * 4])
             assert call.feeds[0] is x
             for _ in range(2):  # the second run with another picture in the same memory
                 call()
@@ -107,12 +107,12 @@ def test_a_feed_that_is_multiplied_has_any_alignment(
 ) -> None:
     monkeypatch.setenv("COLDFORGE_CPU", limit)
     made, weights = dense_program(rows, outputs)
-    library = link(emit(made, SPEC, X86_64, tmp_path), [], tmp_path)
+    library = link(emit_sources(made, SPEC, X86_64, tmp_path), [], tmp_path)
     rng = np.random.default_rng(3)
     for threads in (1, 3):
         with OpenedModel(library, threads) as model:
             x = unaligned(rng.standard_normal((rows, NUMBERS)).astype(np.float32))
-            call = model.bind([x], [rows * outputs * 4])
+            call = model.bind_call([x], [rows * outputs * 4])
             assert call.feeds[0] is x
             call()
             y = call.fetches[0].view(np.float32).reshape(rows, outputs)

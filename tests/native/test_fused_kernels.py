@@ -26,11 +26,11 @@ from hypothesis import strategies as st
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.packing import (
     GEMV_PIXELS,
-    candidates,
-    choose,
+    choose_algorithm,
+    compute_scratch_size,
+    list_algorithms,
     pack_layer,
     pad_channels,
-    scratch_size,
 )
 from builder.compiler.lower.steps.quantisation import Quantisation
 from tests.support import needs
@@ -512,14 +512,14 @@ def test_weights_an_algorithm_cannot_have(shape: tuple[int, ...], algorithm: Any
 
 def test_the_static_choice() -> None:
     wide = Geometry(1, 64, (56, 56), 64, (3, 3))
-    assert choose(wide) == "winograd4"
-    assert choose(wide, allow_winograd=False) == "direct"
-    assert candidates(wide, allow_winograd=False) == ("direct",)
-    assert set(candidates(wide)) == {"direct", "winograd2", "winograd4"}
-    assert choose(Geometry(1, 64, (56, 56), 64, (3, 3), (2, 2))) == "direct"
-    assert choose(Geometry(1, 64, (56, 56), 64, (3, 3), groups=64)) == "depthwise"
-    assert scratch_size(wide, "direct") == 0
-    assert scratch_size(wide, "winograd4", 1) < scratch_size(wide, "winograd4")
+    assert choose_algorithm(wide) == "winograd4"
+    assert choose_algorithm(wide, allow_winograd=False) == "direct"
+    assert list_algorithms(wide, allow_winograd=False) == ("direct",)
+    assert set(list_algorithms(wide)) == {"direct", "winograd2", "winograd4"}
+    assert choose_algorithm(Geometry(1, 64, (56, 56), 64, (3, 3), (2, 2))) == "direct"
+    assert choose_algorithm(Geometry(1, 64, (56, 56), 64, (3, 3), groups=64)) == "depthwise"
+    assert compute_scratch_size(wide, "direct") == 0
+    assert compute_scratch_size(wide, "winograd4", 1) < compute_scratch_size(wide, "winograd4")
 
 
 @pytest.mark.full

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from builder.base.escape import c_literal, c_string, go_string, rust_string
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
-from builder.compiler.emit.header import flat_run_source, header_source
-from builder.compiler.emit.print_program import program_source
+from builder.compiler.emit import emit_sources
+from builder.compiler.emit.header import format_flat_run, format_header
+from builder.compiler.emit.print_program import format_program_source
 from builder.compiler.link.toolchain import Toolchain
 from builder.compiler.lower.program import BoundPort, BoundState, Weight
 from builder.config import OutputSpec, Variant
 from builder.config.tensor import TensorSpec
-from builder.release.bindings import generate
+from builder.release.bindings import generate_binding
 from tests.support import needs
 from tests.support.abi_library import tensor_description
 from tests.support.every_step import EVERY_STEP, KERNEL, SPEC, arena
@@ -36,7 +36,7 @@ STRICT = (sys.executable, "-m", "ziglang", "cc", "-std=c11", "-Wall", "-Wextra",
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    return emit(EVERY_STEP, SPEC, X86_64, tmp_path).folder
+    return emit_sources(EVERY_STEP, SPEC, X86_64, tmp_path).folder
 
 
 def test_new_weights_make_a_new_object(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_new_weights_make_a_new_object(tmp_path: Path) -> None:
     toolchain = Toolchain(X86_64, tmp_path / "cache")
     for value in (b"old weights", b"new weights"):
         program = replace(EVERY_STEP, weights=(Weight(0, value),))
-        emit(program, SPEC, X86_64, tmp_path)
-        toolchain.compile(tmp_path / "weights.S", tmp_path / "weights.o")
+        emit_sources(program, SPEC, X86_64, tmp_path)
+        toolchain.compile_source(tmp_path / "weights.S", tmp_path / "weights.o")
         assert value in (tmp_path / "weights.o").read_bytes()
 
 
@@ -66,10 +66,10 @@ def test_names_of_a_model_are_no_code(tmp_path: Path) -> None:
         ),
     )
     spec = replace(SPEC, outputs=(OutputSpec("a", f"0{NAMES[0]}", "classification", labels=NAMES),))
-    folder = emit(program, spec, X86_64, tmp_path).folder
+    folder = emit_sources(program, spec, X86_64, tmp_path).folder
     others = {Variant(1, 0, i, str(i), of=name): EVERY_STEP for i, name in enumerate(NAMES, 1)}
-    (folder / "model.h").write_text(header_source(program, others))
-    source = program_source(program, "", flat_run_source(program), others=others, signatures=NAMES)
+    (folder / "model.h").write_text(format_header(program, others))
+    source = format_program_source(program, "", format_flat_run(program), others=others, signatures=NAMES)
     (folder / "all.c").write_text(f'#include "model.h"\n{source}')
     for file in ("program.c", "all.c"):
         subprocess.run([*STRICT, "-c", file, "-o", "it.o"], cwd=folder, check=True)
@@ -121,10 +121,10 @@ def test_a_comment_ends_where_it_should(tmp_path: Path) -> None:
     data["model"]["version"] = '1 */ #error """ \\'
     data["feeds"][0]["name"] = "a*/b c"
     out = tmp_path / "out"
-    generate("c", parts_of(tmp_path / "c", data), out)
+    generate_binding("c", parts_of(tmp_path / "c", data), out)
     command = [sys.executable, "-m", "ziglang", "cc", "-Wall", "-Werror", "-I.", "-c", "a.c", "-o", "a.o"]
     (out / "a.c").write_text('#include "product.h"\n')
     (out / "model.h").write_text((Path(__file__).parents[2] / "builder" / "runtime" / "abi" / "model.h").read_text())
     subprocess.run(command, cwd=out, check=True)
-    generate("python", parts_of(tmp_path / "p", data), tmp_path / "python")
+    generate_binding("python", parts_of(tmp_path / "p", data), tmp_path / "python")
     ast.parse((tmp_path / "python" / "product" / "__init__.py").read_text())

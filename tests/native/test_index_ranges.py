@@ -12,8 +12,8 @@ import pytest
 
 from builder.config.tensor import INTEGERS, TensorSpec, integer_limits
 from builder.verify.library.abi_client import LoadedLibrary
-from builder.verify.library.guarded_buffers import Buffer, Slot
-from builder.verify.probe import Model, bad_calls, refusal
+from builder.verify.library.guarded_buffers import BufferSlot, GuardedBuffer
+from builder.verify.probe import ModelUnderTest, check_refusal, make_bad_calls
 from tests.support.index_model import DTYPES, MOST, PARTS, build, build_with_state, ranges_of
 
 CF_OK, CF_ERR_RANGE = 0, 7
@@ -31,14 +31,14 @@ class Opened:
         """The error of a run on zeros with one ``index``; empty where it is answered."""
         arrays = {one: np.zeros(3 * items, one) for one in DTYPES}
         arrays[dtype][element] = index
-        feeds = [Buffer.of(array.view(np.uint8), offset) for array in arrays.values()]
-        fetch = Buffer.of(np.full(12 * items, POISON, np.uint8), offset)
-        slots = [Slot(one, one.size) for one in feeds], [Slot(fetch, fetch.size)]
+        feeds = [GuardedBuffer.from_data(array.view(np.uint8), offset) for array in arrays.values()]
+        fetch = GuardedBuffer.from_data(np.full(12 * items, POISON, np.uint8), offset)
+        slots = [BufferSlot(one, one.size) for one in feeds], [BufferSlot(fetch, fetch.size)]
         status, why = self.library.run(self.model, *slots, (len(feeds), 1))
         assert status in (CF_OK, CF_ERR_RANGE)
         assert (fetch.data.view(np.int32) == arrays["int32"]).all() if status == CF_OK else (fetch.data == POISON).all()
         assert bool(why) == (status == CF_ERR_RANGE)
-        flat_status = self.library.flat(*slots)
+        flat_status = self.library.run_flat(*slots)
         assert flat_status == status
         return why
 
@@ -83,8 +83,8 @@ def test_state_stays_as_it_was(tmp_path: Path) -> None:
 
     def run(last: int) -> int:
         arrays = [np.array([3, 1, last], dtype) for dtype in DTYPES]
-        buffers = [Buffer.of(array.view(np.uint8), 0) for array in (*arrays, np.zeros(3, np.int32))]
-        slots = [Slot(one, one.size) for one in buffers]
+        buffers = [GuardedBuffer.from_data(array.view(np.uint8), 0) for array in (*arrays, np.zeros(3, np.int32))]
+        slots = [BufferSlot(one, one.size) for one in buffers]
         return library.run(model, slots[:-1], slots[-1:], (len(arrays), 1))[0]
 
     assert [run(4), run(MOST)] == [CF_OK, CF_ERR_RANGE]
@@ -94,14 +94,14 @@ def test_state_stays_as_it_was(tmp_path: Path) -> None:
 
 def test_verification_finds_a_library_that_takes_any_index(opened: Opened) -> None:
     """The second element of an item has no range, and a verification that was told of one says that it is accepted."""
-    described = json.loads(opened.library.describe())
-    specs = [TensorSpec.of(row) for row in described["feeds"]]
+    described = json.loads(opened.library.get_description())
+    specs = [TensorSpec.from_dict(row) for row in described["feeds"]]
     zeros = [np.zeros(spec.size, np.uint8) for spec in specs]
 
     def found(*more: tuple[int, int]) -> list[str]:
         feeds = [spec.to_dict() | {"beyond": [*spec.indices_beyond(), *more]} for spec in specs]
-        model = Model(opened.library, opened.model, feeds, described["fetches"])
-        return [wrong for call in bad_calls(model) if (wrong := refusal(model, zeros, call))]
+        model = ModelUnderTest(opened.library, opened.model, feeds, described["fetches"])
+        return [wrong for call in make_bad_calls(model) if (wrong := check_refusal(model, zeros, call))]
 
     assert found() == []
     assert found((1, 100)) == ["is accepted"] * len(DTYPES)

@@ -22,7 +22,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from builder.compiler.lower.geometry import MAX_SUM, Geometry
-from builder.compiler.lower.packing import pack_layer, pack_sums, quantised_shape, scratch_size
+from builder.compiler.lower.packing import compute_scratch_size, get_quantised_shape, pack_layer, pack_sums
 from builder.compiler.lower.steps.quantisation import Quantisation
 from tests.support import needs, portable
 from tests.support.fused import Case, Kernels, Prepared, prepare
@@ -342,5 +342,5 @@ def test_how_deep_a_sum_may_be() -> None:
 
 def test_what_is_rounded_has_room() -> None:
     geometry = Geometry(2, 5, (4, 6), 3, (3, 2), (2, 1), (1, 3))
-    assert quantised_shape(geometry) == (2, 9, 9, 8)
-    assert scratch_size(geometry, "integer") >= 2 * 2 * 9 * 9 * 8
+    assert get_quantised_shape(geometry) == (2, 9, 9, 8)
+    assert compute_scratch_size(geometry, "integer") >= 2 * 2 * 9 * 9 * 8

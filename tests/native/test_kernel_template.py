@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.link.link_library_file import RUNTIME
 from builder.compiler.lower.buffers import BufferPlan
 from builder.compiler.lower.program import BoundPort, Program
@@ -31,9 +31,9 @@ SHAPE = (3, 5)
 @pytest.fixture
 def template(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of the step, whose reader is no longer registered afterwards."""
-    readers = dict(thunk_reader.thunk_readers())
+    readers = dict(thunk_reader.load_thunk_readers())
     monkeypatch.setattr(thunk_reader, "_READERS", readers)
-    monkeypatch.setattr(thunk_reader, "thunk_readers", lambda: readers)
+    monkeypatch.setattr(thunk_reader, "load_thunk_readers", lambda: readers)
     spec = importlib.util.spec_from_file_location("reverse_step", TEMPLATES / "reverse_step.py")
     assert spec
     assert spec.loader
@@ -48,7 +48,7 @@ def test_the_template_reverses_rows(template: ModuleType, tmp_path: Path) -> Non
     ports = (BoundPort(TensorSpec(name, "float32", SHAPE), place) for name, place in (("x", x), ("y", y)))
     feed, fetch = ports
     program = Program((template.ReverseStep("reverse", x, y, *SHAPE),), (feed,), (fetch,), (), 128, 0)
-    sources = emit(program, SPEC, X86_64, tmp_path)
+    sources = emit_sources(program, SPEC, X86_64, tmp_path)
     (generated,) = sources.programs
     kernel = (TEMPLATES / "reverse.c").read_text(encoding="utf-8")
     generated.write_text(kernel + generated.read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def test_the_template_reverses_rows(template: ModuleType, tmp_path: Path) -> Non
     subprocess.run(command, check=True)
     numbers = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
     with OpenedModel(link(sources, [], tmp_path)) as model:
-        call = model.bind([numbers], [numbers.nbytes])
+        call = model.bind_call([numbers], [numbers.nbytes])
         call()
         np.testing.assert_array_equal(np.copy(call.fetches[0]).view(np.float32).reshape(SHAPE), numbers[:, ::-1])
 
@@ -78,5 +78,5 @@ def test_the_template_reads_its_thunk(template: ModuleType) -> None:
         WhichOneof=lambda _: "reverse_thunk",
     )
     plan = BufferPlan({0: ("arena", 0, 128), 1: ("arena", 128, 128)}, {}, (), 256, 0)
-    steps = thunk_reader.ThunkReader(plan).sequence(SimpleNamespace(thunks=[thunk]))
+    steps = thunk_reader.ThunkReader(plan).read_sequence(SimpleNamespace(thunks=[thunk]))
     assert steps == (template.ReverseStep("reverse", Buffer("arena", 0, 120), Buffer("arena", 128, 120), 6, 5),)

@@ -11,9 +11,9 @@ import pytest
 
 from builder.base.cache import run_cached
 from builder.base.errors import ColdforgeError, CompileError, DiskError, EnvironmentSetupError
-from builder.base.files import settled
-from builder.base.sandbox import Kernel, Limits, Sandbox
-from builder.base.sandbox.sandbox_client import Loads, crashed
+from builder.base.files import is_settled
+from builder.base.sandbox import KernelFeatures, ProcessLimits, Sandbox
+from builder.base.sandbox.sandbox_client import ServerSettings, describe_crash
 from tests.support import faults
 from tests.support.deliveries import DELIVERIES
 from tests.support.faults import STOPS, tree
@@ -51,13 +51,17 @@ def test_a_job_in_the_sandbox_leaves_the_stage_as_it_was(
     with_faults = tmp_path / "python"
     with_faults.write_text(f'#!/bin/sh\nLD_PRELOAD="{library}" exec "{sys.executable}" "$@"\n')
     with_faults.chmod(0o755)
-    limits, loads = Limits(memory=2 << 30, seconds=60), Loads(python=with_faults)
-    sandbox = Sandbox(limits, Kernel.here(), preloaded=("tests.native.test_killed",), loads=loads)
+    limits, loads = ProcessLimits(memory=2 << 30, seconds=60), ServerSettings(python=with_faults)
+    sandbox = Sandbox(limits, KernelFeatures.from_machine(), preloaded=("tests.native.test_killed",), loads=loads)
 
     def build(content: str, *fault: int) -> None:
         def job(folder: Path) -> None:
             sandbox.run(
-                fill, content, *fault, folder=folder, failed=lambda code, said: CompileError(crashed(code, said, "It"))
+                fill,
+                content,
+                *fault,
+                folder=folder,
+                failed=lambda code, said: CompileError(describe_crash(code, said, "It")),
             )
 
         run_cached(tmp_path / "stage", content, job)
@@ -69,7 +73,7 @@ def test_a_job_in_the_sandbox_leaves_the_stage_as_it_was(
             build("new", STOPS[way][0], at, STOPS[way][1])
         except error:
             assert tree(tmp_path / "stage") == old
-            assert settled(tmp_path / "stage")
+            assert is_settled(tmp_path / "stage")
         else:
             break
     assert at > 6

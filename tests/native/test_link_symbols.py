@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from builder.base.errors import LinkError
 from builder.base.project import cache_folder
 from builder.base.targets import TARGETS, X86_64, Target
-from builder.compiler.link.symbols import global_symbols, keep_global
+from builder.compiler.link.symbols import keep_global, list_global_symbols
 from builder.compiler.link.toolchain import Toolchain
 
 CACHE = cache_folder() / "zig"
@@ -41,8 +41,8 @@ def combine_parts(target: Target, folder: Path) -> tuple[Toolchain, Path]:
     for name, text in PARTS.items():
         (folder / name).write_text(text)
         objects.append(folder / f"{name}.o")
-        toolchain.compile(folder / name, objects[-1])
-    toolchain.combine(objects, folder / "whole.o")
+        toolchain.compile_source(folder / name, objects[-1])
+    toolchain.combine_objects(objects, folder / "whole.o")
     return toolchain, folder / "whole.o"
 
 
@@ -53,10 +53,10 @@ def combined(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Toolchain,
 
 def test_only_public_names_are_seen(combined: tuple[Toolchain, Path]) -> None:
     before = combined[1].read_bytes()
-    assert {"helper", "table", "pointer", "counter", "cf_open", "run"} == set(global_symbols(before).defined)
-    after = global_symbols(keep_global(before, ("cf_open", "run"), ("run",)))
+    assert {"helper", "table", "pointer", "counter", "cf_open", "run"} == set(list_global_symbols(before).defined)
+    after = list_global_symbols(keep_global(before, ("cf_open", "run"), ("run",)))
     assert after.defined == ("cf_open", "run")
-    assert after.undefined == global_symbols(before).undefined
+    assert after.undefined == list_global_symbols(before).undefined
     assert "getenv" in after.undefined
 
 
@@ -89,7 +89,7 @@ def test_a_program_links_it_beside_names_of_its_own(tmp_path: Path) -> None:
     toolchain, whole = combine_parts(X86_64, tmp_path)
     hidden = tmp_path / "hidden.o"
     hidden.write_bytes(keep_global(whole.read_bytes(), ("cf_open", "run"), ("run",)))
-    toolchain.archive([hidden], tmp_path / "lib.a")
+    toolchain.create_archive([hidden], tmp_path / "lib.a")
     (tmp_path / "main.c").write_text(
         "#include <stdio.h>\nint cf_open(int);\nconst int table[] = {7};\nint helper(int x) { return x; }\n"
         "int run(int x) { return 100 * x; }\n"
@@ -107,7 +107,7 @@ def test_what_cannot_be_edited_is_refused(tmp_path: Path) -> None:
         keep_global(b"not at all", ())
     (tmp_path / "a.c").write_text("int a(void) { return 1; }")
     toolchain = Toolchain(X86_64, CACHE)
-    toolchain.compile(tmp_path / "a.c", tmp_path / "a.o")
+    toolchain.compile_source(tmp_path / "a.c", tmp_path / "a.o")
     with pytest.raises(LinkError, match="does not define cf_open"):
         keep_global((tmp_path / "a.o").read_bytes(), ("a", "cf_open"))
 
@@ -118,12 +118,12 @@ def test_the_compilers_own_library_can_be_taken_in(target: Target, tmp_path: Pat
     toolchain = Toolchain(target, CACHE)
     (tmp_path / "a.c").write_text("unsigned __int128 cf_run(unsigned __int128 a, long b) { return a / b; }\n")
     objects = [tmp_path / "a.o"]
-    toolchain.compile(tmp_path / "a.c", objects[0])
-    assert "__udivti3" in global_symbols(objects[0].read_bytes()).undefined
+    toolchain.compile_source(tmp_path / "a.c", objects[0])
+    assert "__udivti3" in list_global_symbols(objects[0].read_bytes()).undefined
     objects.append(tmp_path / "builtins.o")
-    toolchain.builtins(objects[1])
+    toolchain.compile_builtins(objects[1])
     objects[1].write_bytes(keep_global(objects[1].read_bytes(), ("__udivti3",)))
-    toolchain.combine(objects, tmp_path / "whole.o")
-    symbols = global_symbols(keep_global((tmp_path / "whole.o").read_bytes(), ("cf_run",)))
+    toolchain.combine_objects(objects, tmp_path / "whole.o")
+    symbols = list_global_symbols(keep_global((tmp_path / "whole.o").read_bytes(), ("cf_run",)))
     assert symbols.defined == ("cf_run",)
     assert not {name for name in symbols.undefined if name.endswith("ti3")}

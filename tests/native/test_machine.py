@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from builder.base.targets import ARM64, X86_64
-from builder.cli.build_tables import agreement_table
-from builder.compiler.audit.policy import target_of
-from builder.verify.compare_answers import verify
-from builder.verify.failure_report import require
-from builder.verify.target_runner import HERE, Machine, build_runner, machine_for
+from builder.cli.build_tables import format_agreement
+from builder.compiler.audit.policy import find_target
+from builder.verify.compare_answers import verify_library
+from builder.verify.failure_report import require_passed
+from builder.verify.target_runner import HERE, Machine, build_runner, prepare_machine
 from tests.support.hand_model import CASES, model_spec, write_golden
 from tests.support.zig import CACHE
 
@@ -47,26 +47,26 @@ def emulator(folder: Path, more: str = "") -> None:
 
 
 def test_its_own_architecture_needs_nothing(host: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert machine_for(X86_64, cache) is HERE
+    assert prepare_machine(X86_64, cache) is HERE
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert machine_for(ARM64, cache) is HERE
-    assert "none is emulated" in machine_for(X86_64, cache).missing
+    assert prepare_machine(ARM64, cache) is HERE
+    assert "none is emulated" in prepare_machine(X86_64, cache).missing
 
 
 def test_what_is_missing_is_named_with_what_to_do(host: Path, cache: Path) -> None:
-    assert "qemu-aarch64 is not on PATH; `apt-get install qemu-user" in machine_for(ARM64, cache).missing
+    assert "qemu-aarch64 is not on PATH; `apt-get install qemu-user" in prepare_machine(ARM64, cache).missing
     emulator(host)
-    assert "no C library for arm64 in " in machine_for(ARM64, cache).missing
+    assert "no C library for arm64 in " in prepare_machine(ARM64, cache).missing
 
 
 @pytest.mark.parametrize(("more", "cpu"), [("\\n  neoverse-n1", "neoverse-n1"), ("", "max,sve=off")])
 def test_the_emulator_is_given_gravitons_processor(host: Path, cache: Path, more: str, cpu: str) -> None:
     emulator(host, more)
     (host.parent / "root" / "lib").mkdir(parents=True)
-    machine = machine_for(ARM64, cache)
+    machine = prepare_machine(ARM64, cache)
     assert machine.name == f"qemu-aarch64 9.9.9 as {cpu}"
     assert machine.runner[1:5] == ("-cpu", cpu, "-L", str(host.parent / "root"))
-    assert target_of(Path(machine.runner[-1])) is ARM64
+    assert find_target(Path(machine.runner[-1])) is ARM64
 
 
 def test_the_runner_is_built_once(cache: Path) -> None:
@@ -76,12 +76,12 @@ def test_the_runner_is_built_once(cache: Path) -> None:
 
 
 def test_a_library_that_nothing_runs_passes_loudly(tmp_path: Path) -> None:
-    verification = verify(
+    verification = verify_library(
         tmp_path / "libmodel.so", write_golden(tmp_path, CASES), model_spec(), Machine("", missing="no QEMU")
     )
-    require(verification)
+    require_passed(verification)
     assert verification.to_dict() | {"warnings": []} == {
         "library": "libmodel.so", "passed": True, "run_by": None, "cases": [], "outputs": [],
         "same_weights": [], "failures": [], "warnings": [],
     }  # fmt: skip
-    assert agreement_table(verification) == "  WARNING: the library was built and audited, but NOT RUN: no QEMU"
+    assert format_agreement(verification) == "  WARNING: the library was built and audited, but NOT RUN: no QEMU"

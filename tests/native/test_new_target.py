@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.base.project import RUNTIME
-from builder.base.targets import X86_64, Copy, Level
-from builder.compiler.link.kernel_tables import attention_tables, fused_tables, integer_tables
+from builder.base.targets import X86_64, KernelCopy, Level
+from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
 from builder.compiler.link.link_library_file import (
     ATTENTION_SOURCE,
     FUSED_SOURCE,
@@ -25,7 +25,7 @@ RISCV64 = replace(
     triple="riscv64-linux-gnu.2.34",
     baseline_cpu="baseline_rv64",
     kernel_cpu="baseline_rv64+v",
-    levels=(Level("rv64gcv", *(Copy(f"cf_{name}_rvv", "baseline_rv64+v") for name in ("fused", "integer"))),),
+    levels=(Level("rv64gcv", *(KernelCopy(f"cf_{name}_rvv", "baseline_rv64+v") for name in ("fused", "integer"))),),
 )
 """A processor that the runtime has never heard of."""
 
@@ -33,13 +33,15 @@ RISCV64 = replace(
 def test_the_runtime_compiles_for_a_processor_that_it_does_not_know(tmp_path: Path) -> None:
     toolchain, (level,) = Toolchain(RISCV64, CACHE), RISCV64.levels
     sources = [RUNTIME / name for name in ("abi/model.c", "abi/weights.c", *THREAD_SOURCES, *KERNEL_SOURCES)]
-    tables = (fused_tables, attention_tables, integer_tables)
+    tables = (format_fused_tables, format_attention_tables, format_integer_tables)
     for table in tables:
         sources.append(tmp_path / f"{table.__name__}.c")
         sources[-1].write_text(table(RISCV64))
     for source in sources:
-        toolchain.compile(source, tmp_path / "object.o", include=(RUNTIME,), flags=("-O0",))
+        toolchain.compile_source(source, tmp_path / "object.o", include=(RUNTIME,), flags=("-O0",))
     copies = ((FUSED_SOURCE, level.fused), (ATTENTION_SOURCE, level.attention), (INTEGER_SOURCE, level.integer))
     for kernels, copy in copies:
         flags = ("-O0", f"-DCF_TABLE={copy.table}")
-        toolchain.compile(RUNTIME / kernels, tmp_path / "object.o", include=(RUNTIME,), cpu=copy.cpu, flags=flags)
+        toolchain.compile_source(
+            RUNTIME / kernels, tmp_path / "object.o", include=(RUNTIME,), cpu=copy.cpu, flags=flags
+        )

@@ -17,9 +17,16 @@ from hypothesis import strategies as st
 
 from builder.base.errors import VerifyError
 from builder.base.targets import X86_64
-from builder.compiler.audit import audit, require
-from builder.compiler.emit.outside_weights import CHUNK, HEADER, PAGE, size_of, write_outside, write_weights
-from builder.compiler.emit.print_program import layout_of
+from builder.compiler.audit import audit_file, require_portable
+from builder.compiler.emit.outside_weights import (
+    CHUNK,
+    HEADER,
+    PAGE,
+    compute_weights_size,
+    write_weights,
+    write_weights_file,
+)
+from builder.compiler.emit.print_program import make_layout
 from builder.compiler.lower.program import Program, Weight
 from builder.compiler.weights_file import FILE, Layout
 from builder.verify.library.opened_model import OpenedModel
@@ -46,14 +53,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def layout(library: Path) -> Layout:
-    return layout_of(program(), [library.parent / "sources" / "none.o"])
+    return make_layout(program(), [library.parent / "sources" / "none.o"])
 
 
 @pytest.fixture(scope="module")
 def others(library: Path, layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights of seed 1 for the same library."""
     path = tmp_path_factory.mktemp("others") / "new.weights"
-    write_outside(program(1), layout, path)
+    write_weights_file(program(1), layout, path)
     return path
 
 
@@ -164,21 +171,21 @@ def test_a_wrong_file_is_refused_by_name(library: Path, others: Path, layout: La
         status, reason = refused(loaded, wrong)
         assert (status, why in reason) == (CF_ERR_WEIGHTS, True), (reason, why)
     assert refused(loaded, tmp_path)[0] == CF_ERR_WEIGHTS  # a folder
-    write_outside(program(1), replace(layout, program="another"), wrong)
+    write_weights_file(program(1), replace(layout, program="another"), wrong)
     assert "another model's" in refused(loaded, wrong)[1]
 
 
 @pytest.mark.skipif(OBJECTS in os.environ, reason="of the builder's own compiler")
 def test_the_library_is_audited_and_has_no_weights_in_it(library: Path) -> None:
-    require(audit(library, X86_64))
+    require_portable(audit_file(library, X86_64))
     assert values(0).tobytes() not in library.read_bytes()
 
 
 def test_what_the_weights_are_does_not_change_the_layout(layout: Layout, library: Path) -> None:
     kernels = [library.parent / "sources" / "none.o"]
-    assert layout_of(program(7), kernels) == layout
-    assert layout_of(program(0, ITEMS + 16), kernels) != layout
-    assert Layout.of(layout.to_dict()) == layout
+    assert make_layout(program(7), kernels) == layout
+    assert make_layout(program(0, ITEMS + 16), kernels) != layout
+    assert Layout.from_dict(layout.to_dict()) == layout
     changed = Layout(layout.size, layout.program, "other kernels")
     assert changed.digest != layout.digest
 
@@ -193,10 +200,10 @@ def test_the_file_holds_the_weights_and_their_hashes(
         end += (len(data) + 63) // 64 * 64 + 64 * gap
     compiled = Program((), (), (), tuple(found), 0, end)
     path = tmp_path_factory.mktemp("file") / FILE
-    layout = Layout(size_of(compiled), "p", "k")
-    write_outside(compiled, layout, path)
+    layout = Layout(compute_weights_size(compiled), "p", "k")
+    write_weights_file(compiled, layout, path)
     data = path.read_bytes()
-    start, size, piece, hashes = outside._header(data[: outside.FIRST], "there", layout.digest)
+    start, size, piece, hashes = outside._parse_header(data[: outside.FIRST], "there", layout.digest)
     assert (start % PAGE, size, piece) == (0, layout.size, CHUNK)
     plain = io.BytesIO()
     write_weights(compiled, plain)
@@ -237,7 +244,7 @@ def test_what_is_kept_of_the_fuzzers(path: Path) -> None:
 def test_what_measures_a_library_opens_it_with_the_file_that_it_is_given(library: Path, others: Path) -> None:
     for weights, seed in ((None, 0), (others, 1)):
         with OpenedModel(library, 1, weights) as model:
-            call = model.bind([np.zeros((1, 1), np.float32)], [4 * ITEMS, 4 * ITEMS])
+            call = model.bind_call([np.zeros((1, 1), np.float32)], [4 * ITEMS, 4 * ITEMS])
             call()
             assert call.fetches[0].view(np.float32).tolist() == values(seed).tolist()
     with pytest.raises(VerifyError, match="cannot be opened on this machine"):

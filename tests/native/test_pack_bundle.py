@@ -21,21 +21,21 @@ from builder.base.cache import file_digest
 from builder.base.errors import AuditError, SizeLimitError, VerifyError
 from builder.base.project import Project
 from builder.base.targets import ARM64, X86_64
-from builder.compiler.audit import audit
+from builder.compiler.audit import audit_file
 from builder.compiler.emit import GeneratedSources
 from builder.compiler.lower.decisions import LoweringReport
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec, Source
-from builder.package.bundle import Bundle, BundleFiles, activate
+from builder.package.bundle import Bundle, BundleFiles, activate_layer
 from builder.package.requirements_lock import read_lock
 from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
 from builder.pipeline.fallbacks import VerifiedLibrary
-from builder.pipeline.lower_program import ATTEMPTS, Emitted
-from builder.pipeline.pack_bundle import pack
+from builder.pipeline.lower_program import ATTEMPTS, EmittedSources
+from builder.pipeline.pack_bundle import write_bundle
 from builder.pipeline.workspace import Workspace
-from builder.verify.compare_answers import verify
-from builder.verify.quantise.choice import Choice, Ratio, Timing, Tried
-from builder.verify.quantise.number_types import Kind
+from builder.verify.compare_answers import verify_library
+from builder.verify.quantise.choice import PrecisionChoice, Ratio, Timing, TriedPrecision
+from builder.verify.quantise.number_types import Precision
 from tests.support import needs
 from tests.support.hand_model import CASES, HAND_MODEL, model_spec, write_golden
 from tests.support.wheels import install
@@ -103,9 +103,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         path=path,
         emitted=emitted(folder / "lower", CompiledModel(model, (CompiledVariant(graph, kernels),))),
         lowering=LoweringReport("optimised", 0, ()),
-        audit=audit(path, X86_64),
+        audit=audit_file(path, X86_64),
         roundings=(None,),
-        verification=verify(path, graph, spec),
+        verification=verify_library(path, graph, spec),
         versions={"coldforge": "0.1.0", "python": "3.13.1", "tensorflow": "2.21.0", "zig": "0.17.0"},
     )
     return Made(spec, library, parts)
@@ -122,19 +122,21 @@ def packer(made: Made, tmp_path: Path) -> Packer:
             shutil.rmtree(root / part, ignore_errors=True)
             if part not in without:
                 shutil.copytree(made.parts / part, root / part)
-        return pack(Workspace(spec, Project(root), X86_64), replace(made.library, **changes))
+        return write_bundle(Workspace(spec, Project(root), X86_64), replace(made.library, **changes))
 
     return packed
 
 
-def emitted(folder: Path, compiled: CompiledModel, description: Any = DESCRIPTION, *, header: bool = True) -> Emitted:
+def emitted(
+    folder: Path, compiled: CompiledModel, description: Any = DESCRIPTION, *, header: bool = True
+) -> EmittedSources:
     """Sources in ``folder``, as the lower stage leaves them."""
     folder.mkdir()
     (folder / "model.json").write_text(json.dumps(description))
     GeneratedSources(folder, ("program.c",), ("x86-64-v3",)).save()
     if header:
         (folder / "model.h").write_text("/* header */\n")
-    return Emitted(ATTEMPTS[0], folder, compiled)
+    return EmittedSources(ATTEMPTS[0], folder, compiled)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -157,7 +159,7 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
         "model.h",
         "model.json",
     }
-    files = BundleFiles.of("hand")  # of which a container's bundle is taken
+    files = BundleFiles.from_name("hand")  # of which a container's bundle is taken
     assert set(content(bundle.folder)) - {"layer.zip"} == set(files.required)
     assert "layer.zip" in files.optional
     assert bundle.library.read_bytes() == made.library.path.read_bytes()
@@ -177,7 +179,7 @@ def test_what_does_not_change_is_not_zipped_again_for_its_size(made: Made, tmp_p
     ws = Workspace(made.spec, Project(tmp_path, tmp_path), X86_64)
 
     def sizes() -> tuple[int, int]:
-        _, dependencies, function = pack(ws, made.library).sizes.components
+        _, dependencies, function = write_bundle(ws, made.library).sizes.components
         return dependencies.zipped, function.zipped
 
     before = sizes()
@@ -229,7 +231,7 @@ def test_packing_twice_gives_the_same_bytes(packer: Packer, tmp_path: Path) -> N
 def test_the_layer_does_not_depend_on_the_machine_that_built_it(packer: Packer, made: Made) -> None:
     here = packer().archive.read_bytes()
     timing = Timing((Ratio("x86-64-v3", 1, 0.8),))
-    choice = Choice(0.99, "pictures", (Tried(Kind("int8"), 1.0, timing),))
+    choice = PrecisionChoice(0.99, "pictures", (TriedPrecision(Precision("int8"), 1.0, timing),))
     elsewhere = packer(versions={**made.library.versions, "python": "3.12.9"}, without=["handler"], choice=choice)
     assert elsewhere.archive.read_bytes() == here
     assert json.loads(elsewhere.manifest.read_text())["auto"] == json.loads(json.dumps(choice.to_dict()))
@@ -253,7 +255,7 @@ def test_a_failed_build_leaves_the_last_bundle_alone(packer: Packer, made: Made,
     bundle = packer()
     before = content(bundle.folder)
     worse = replace(made.library.verification, failures=("it sulks",))
-    failing = replace(made.library.audit, violations=audit(made.library.path, ARM64).violations)
+    failing = replace(made.library.audit, violations=audit_file(made.library.path, ARM64).violations)
     for error, changes in (
         (VerifyError, {"verification": worse}),
         (AuditError, {"audit": failing}),
@@ -283,7 +285,7 @@ def test_activating_puts_the_layer_where_sam_builds_it(packer: Packer, tmp_path:
     stale = layers / "model" / "content" / "lib" / "stale.so"
     stale.parent.mkdir(parents=True)
     stale.write_bytes(b"")
-    assert activate(bundle, layers) == layers / "model" / "content"
+    assert activate_layer(bundle, layers) == layers / "model" / "content"
     assert content(layers / "model" / "content") == content(bundle.layer)
     assert (layers / "model" / "content" / "lib" / "libmodel.so").samefile(bundle.library)
     assert [p.name for p in (layers / "model").iterdir()] == ["content"]
@@ -297,12 +299,12 @@ def test_activating_copies_where_links_are_not_possible(
 
     bundle = packer()
     monkeypatch.setattr(os, "link", refuse)
-    activate(bundle, tmp_path / "layers")
+    activate_layer(bundle, tmp_path / "layers")
     assert content(tmp_path / "layers" / "model" / "content") == content(bundle.layer)
 
 
 def interrupted(target: Path) -> None:
-    with files.replacing(target) as fresh:
+    with files.replace_folder(target) as fresh:
         (fresh / "value").write_text("half")
         raise KeyboardInterrupt
 
@@ -310,10 +312,10 @@ def interrupted(target: Path) -> None:
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_folder_changes_place_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
     if not exchange:
-        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+        monkeypatch.setattr(files, "_exchange_paths", lambda *_: False)
     target = tmp_path / "target"
     for value in ("old", "new"):
-        with files.replacing(target) as fresh:
+        with files.replace_folder(target) as fresh:
             (fresh / "value").write_text(value)
     assert content(target) == {"value": b"new"}
     with pytest.raises(KeyboardInterrupt):
@@ -323,23 +325,23 @@ def test_a_folder_changes_place_whole(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_when_the_last_step_fails_the_old_folder_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    monkeypatch.setattr(files, "_exchange_paths", lambda *_: False)
     target = tmp_path / "target"
     target.mkdir()
     (target / "value").write_text("old")
     with pytest.raises(OSError, match="No such file"):
-        files.swap(tmp_path / "never made", target)
+        files.swap_folders(tmp_path / "never made", target)
     assert content(target) == {"value": b"old"}
 
 
 def test_readers_never_find_nothing(tmp_path: Path) -> None:
     target = tmp_path / "target"
-    with files.replacing(target) as fresh:
+    with files.replace_folder(target) as fresh:
         (fresh / "value").write_text("0")
     probe = [tmp_path / "a", tmp_path / "b"]
     for path in probe:
         path.mkdir()
-    if not files._exchange(*probe):
+    if not files._exchange_paths(*probe):
         pytest.skip("this file system cannot exchange two folders")
     done, missing = threading.Event(), []
 
@@ -351,7 +353,7 @@ def test_readers_never_find_nothing(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for i in range(100):
-        with files.replacing(target) as fresh:
+        with files.replace_folder(target) as fresh:
             (fresh / "value").write_text(str(i))
     done.set()
     reader.join()

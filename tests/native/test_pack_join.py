@@ -20,9 +20,9 @@ from PIL import Image
 from builder.base.cache import file_digest
 from builder.base.errors import SizeLimitError, UsageError
 from builder.base.targets import ARM64
-from builder.package.bundle import Bundle, activate, find_bundle
-from builder.package.components import Part, Shipped, shipped
-from builder.package.join_bundles import join, joined_name
+from builder.package.bundle import Bundle, activate_layer, find_bundle
+from builder.package.components import LicensedPart, ShippedFile, list_shipped_files
+from builder.package.join_bundles import combine_bundles, join_names
 from builder.package.lambda_limits import Component, SizeTable
 from builder.package.layer import files_of
 from builder.package.sbom import sbom_json
@@ -66,12 +66,14 @@ def bundle(dist: Path, compiled: Path, description: dict[str, Any], name: str, l
 def bill(layer: Path, description: dict[str, Any]) -> str:
     """As ``pack`` writes it: the model's layer, what is compiled into the library, and the function."""
     names = ["lib/libmodel.so", "model/manifest.json"]
-    inside = Part("openxla:xla", "XLA", "2.21.0", "Apache-2.0", inside=("/opt/lib/libmodel.so",))
-    code = Part("coldforge:handler", "handler", "1", "MIT", files=(Shipped("/var/task/handler/app.py", "ab"),))
+    inside = LicensedPart("openxla:xla", "XLA", "2.21.0", "Apache-2.0", inside=("/opt/lib/libmodel.so",))
+    code = LicensedPart(
+        "coldforge:handler", "handler", "1", "MIT", files=(ShippedFile("/var/task/handler/app.py", "ab"),)
+    )
     return sbom_json(
         description=description,
         source={"sha256": "ab" * 32, "format": "keras"},
-        files=shipped("/opt", [(name, layer / name) for name in names]),
+        files=list_shipped_files("/opt", [(name, layer / name) for name in names]),
         parts=[inside, code],
         versions={"coldforge": "0", "tensorflow": "0", "zig": "0"},
     )
@@ -87,7 +89,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> list[Bundle]:
 
 @pytest.fixture(scope="module")
 def joined(three: list[Bundle]) -> Bundle:
-    return join(three, three[0].folder.parent, epoch=315_532_800)
+    return combine_bundles(three, three[0].folder.parent, epoch=315_532_800)
 
 
 @pytest.fixture
@@ -159,7 +161,7 @@ def test_the_statement_of_all_names_those_of_each(joined: Bundle) -> None:
 
 def test_the_same_models_give_the_same_bytes(joined: Bundle, three: list[Bundle]) -> None:
     before = joined.archive.read_bytes()
-    assert join(three, three[0].folder.parent, epoch=315_532_800).archive.read_bytes() == before
+    assert combine_bundles(three, three[0].folder.parent, epoch=315_532_800).archive.read_bytes() == before
 
 
 def test_sizes_are_of_all_together(joined: Bundle, three: list[Bundle]) -> None:
@@ -176,18 +178,18 @@ def test_too_much_together_leaves_the_last_one_as_it_was(tmp_path: Path) -> None
     limit = one.library.stat().st_size + 12_000
     tight = [Bundle(b.folder, SizeTable(b.sizes.components, limit, ROOM)) for b in (one, two)]
     with pytest.raises(SizeLimitError, match="Unzipped, all together"):
-        join(tight, tmp_path / "dist")
+        combine_bundles(tight, tmp_path / "dist")
     assert not (tmp_path / "dist" / "a-b").exists()
 
 
 def test_one_stays_as_it_is_and_none_comes_twice(three: list[Bundle]) -> None:
-    assert join(three[:1], three[0].folder.parent) is three[0]
+    assert combine_bundles(three[:1], three[0].folder.parent) is three[0]
     with pytest.raises(UsageError, match="faces is named twice"):
-        joined_name(["faces", "digits", "faces"])
+        join_names(["faces", "digits", "faces"])
 
 
 def test_the_active_layer_has_all(joined: Bundle, tmp_path: Path) -> None:
-    content = activate(joined, tmp_path)
+    content = activate_layer(joined, tmp_path)
     assert (content / "lib/digits/libmodel.so").samefile(joined.layer / "lib/digits/libmodel.so")
 
 
@@ -234,7 +236,7 @@ def test_only_the_first_is_opened_at_the_start(joined: Bundle, tmp_path: Path) -
     with pytest.raises(StartupError, match="cannot be loaded"):
         models["digits"]
     with pytest.raises(UnknownModelError, match="choose from digits, faces, product"):
-        Server(models, limits=None).model("x")  # type: ignore[arg-type]
+        Server(models, limits=None).find_model("x")  # type: ignore[arg-type]
 
 
 def test_a_bundle_that_is_not_there_is_named(tmp_path: Path) -> None:

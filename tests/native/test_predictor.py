@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.prune_weights import merge_weights
-from builder.release.bindings import Parts, generate
-from handler.budget import Limits
-from handler.description import parse, runs
-from handler.image import pixels
+from builder.release.bindings import BindingSources, generate_binding
+from handler.budget import RequestLimits
+from handler.description import parse_description, split_runs
+from handler.image import read_pixels
 from tests.native.test_batches import BATCHES, SPEC, W, program
 from tests.support import abi_library, needs
 from tests.support.instrumented import link
@@ -37,8 +37,8 @@ DATA = Path(__file__).parents[1] / "data"
 def package(folder: Path, library: Path) -> Path:
     """The folder with the Python package of ``library``, which has model.json and model.h beside it."""
     (folder / "NOTICE").write_text("Nobody's.\n")
-    parts = Parts(library.with_name("model.json"), library.with_name("model.h"), library, folder / "NOTICE")
-    generate("python", parts, folder / "python")
+    parts = BindingSources(library.with_name("model.json"), library.with_name("model.h"), library, folder / "NOTICE")
+    generate_binding("python", parts, folder / "python")
     return folder / "python"
 
 
@@ -62,7 +62,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Of a model for 1, 4 and 16 rows: y [rows, 4] is x, and w [rows, 4] is the same numbers in each row."""
     folder = tmp_path_factory.mktemp("several")
     first, *rest = merge_weights([program(batch) for batch in BATCHES])
-    sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
+    sources = emit_sources(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     return imported(package(folder, link(sources, [], folder)), "several")
 
 
@@ -118,7 +118,7 @@ def test_rows_run_in_the_batches_that_the_function_would_take(
     recorded = Recorded(several, monkeypatch)
     several.Predictor()({"x": rows_of(count)})
     sizes = [feed[0][1] // 16 for feed in recorded.feeds]
-    assert sizes == [min(b for b in BATCHES if b >= length) for length in runs(count, BATCHES)]
+    assert sizes == [min(b for b in BATCHES if b >= length) for length in split_runs(count, BATCHES)]
 
 
 def test_nothing_is_copied_that_fills_a_batch(several: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,11 +275,11 @@ def test_files_of_pictures_are_decoded_as_in_the_function(brightness: Any) -> No
     files = [(DATA / name).read_bytes() for name in ("face.jpg", "cat_exif_rotated.jpg", "astronaut.jpg")]
     files += [encoded("PNG"), encoded("WEBP")]
     found = brightness.Predictor(pictures="file", labels=True)({"file": np.array(files, object)})
-    image = parse(
+    image = parse_description(
         json.dumps(abi_library.picture_description(batch=3, width=12, height=8, mode="rgb", fit="cover"))
     ).image
     assert image is not None
-    theirs = np.stack([np.frombuffer(pixels(data, "", image, Limits()), np.uint8) for data in files])
+    theirs = np.stack([np.frombuffer(read_pixels(data, "", image, RequestLimits()), np.uint8) for data in files])
     np.testing.assert_array_equal(found["pixels"].reshape(5, -1), theirs)
     np.testing.assert_allclose(found["level"][:, 0], theirs.mean(1), rtol=1e-6)
     assert found["tone_label"].tolist() == ["light" if row.mean() > 127.5 else "dark" for row in theirs]

@@ -13,7 +13,7 @@ import pytest
 
 from builder.base.errors import VerifyError
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.control_step import CallStep, WhileStep
@@ -21,10 +21,10 @@ from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
-from builder.importers.graph import FrozenGraph, Port
-from builder.measure.explain_steps import Explanation, Row, render
+from builder.importers.graph import FrozenGraph, GraphPort
+from builder.measure.explain_steps import ExplainedStep, Explanation, format_explanation
 from builder.verify import profile
-from builder.verify.golden import Golden, GoldenCase
+from builder.verify.golden import GoldenCase, GoldenFile
 from tests.support.runtime import CACHE
 
 X = TensorSpec("x", "float32", (1024,))
@@ -53,8 +53,8 @@ PROGRAM = Program(
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> FrozenGraph:
     folder = tmp_path_factory.mktemp("graph")
-    Golden.write(folder / "golden.npz", {"case": GoldenCase({"x": np.arange(1024, dtype=np.float32)}, {})})
-    return FrozenGraph(folder, (Port(X, "x:0"),), (Port(TensorSpec("y", "float32", (1024,)), "y:0"),))
+    GoldenFile.write(folder / "golden.npz", {"case": GoldenCase({"x": np.arange(1024, dtype=np.float32)}, {})})
+    return FrozenGraph(folder, (GraphPort(X, "x:0"),), (GraphPort(TensorSpec("y", "float32", (1024,)), "y:0"),))
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +69,14 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledGraph:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory, compiled: CompiledGraph) -> Path:
-    return profile.build(PROGRAM, SPEC, compiled, tmp_path_factory.mktemp("profile") / "explain", CACHE.parent, "key")
+    return profile.build_timed_library(
+        PROGRAM, SPEC, compiled, tmp_path_factory.mktemp("profile") / "explain", CACHE.parent, "key"
+    )
 
 
 def test_every_step_is_counted_and_timed_those_in_loops_and_calls_too(library: Path, graph: FrozenGraph) -> None:
-    profiled = profile.Profiled(library, PROGRAM, graph)
-    times = profile.measure({"one": profiled}, 0.0)["one"]
+    profiled = profile.ProfiledLibrary(library, PROGRAM, graph)
+    times = profile.measure_steps({"one": profiled}, 0.0)["one"]
     assert times.rounds == profile.MIN_ROUNDS
     assert times.calls == (1, 1, 7, 7, 7, 1)  # first, loop, in.loop, call, in.call, last
     np.testing.assert_array_equal(profiled.fetches[0].view(np.float32), np.arange(1024))
@@ -87,22 +89,22 @@ def test_every_step_is_counted_and_timed_those_in_loops_and_calls_too(library: P
 def test_what_cannot_be_run_here_is_an_error(tmp_path: Path, graph: FrozenGraph) -> None:
     (tmp_path / "libmodel.so").write_bytes(b"\x7fELF of another machine")
     with pytest.raises(VerifyError, match="cannot load"):
-        profile.Profiled(tmp_path / "libmodel.so", PROGRAM, graph)
+        profile.ProfiledLibrary(tmp_path / "libmodel.so", PROGRAM, graph)
 
 
 def test_the_clock_is_in_no_other_library(tmp_path: Path) -> None:
-    emit(PROGRAM, SPEC, X86_64, tmp_path)
+    emit_sources(PROGRAM, SPEC, X86_64, tmp_path)
     assert "cf_step" not in (tmp_path / "program.c").read_text()
-    emit(PROGRAM, SPEC, X86_64, tmp_path, probe="profile")
+    emit_sources(PROGRAM, SPEC, X86_64, tmp_path, probe="profile")
     assert "cf_step(context, 5);" in (tmp_path / "program.c").read_text()
 
 
 EXPLAINED = Explanation(
     model="m", path="optimised", reason="", isa="x86-64-v3", threads=1, rounds=9, run_microseconds=35.0,
     rows=(
-        Row("conv", 0, "layer", "winograd4", ("bias", "relu"), 2_000_000, 4_000, 1, 20.0, 22.0),
-        Row("loop", 0, "xla", "", (), 0, 0, 1, 0.5, 0.6),
-        Row("dot", 1, "xla", "", ("a dot of float64",), 100_000, 800, 10, 9.5, 11.0),
+        ExplainedStep("conv", 0, "layer", "winograd4", ("bias", "relu"), 2_000_000, 4_000, 1, 20.0, 22.0),
+        ExplainedStep("loop", 0, "xla", "", (), 0, 0, 1, 0.5, 0.6),
+        ExplainedStep("dot", 1, "xla", "", ("a dot of float64",), 100_000, 800, 10, 9.5, 11.0),
     ),
     weights=1_000, arena=2_000,
 )  # fmt: skip
@@ -113,7 +115,7 @@ def words(line: str) -> str:
 
 
 def test_table_and_json_tell_the_same() -> None:
-    lines = render(EXPLAINED).splitlines()
+    lines = format_explanation(EXPLAINED).splitlines()
     assert words(lines[2]) == "conv layer winograd4 bias + relu 2.0 4,000 20.0 100.0 66.7"
     assert words(lines[4]) == "dot ×10 xla a dot of float64 1.0 8,000 9.5 105.3 31.7"
     assert lines[4].startswith("  dot ×10")
@@ -130,5 +132,5 @@ def test_a_library_that_cannot_be_opened_leaves_the_environment_alone(
 ) -> None:
     monkeypatch.delenv(profile.LIMIT, raising=False)
     with pytest.raises(VerifyError, match="cannot load"):
-        profile.Profiled(tmp_path / "libmodel.so", PROGRAM, graph, isa="x86-64-v3")
+        profile.ProfiledLibrary(tmp_path / "libmodel.so", PROGRAM, graph, isa="x86-64-v3")
     assert profile.LIMIT not in os.environ

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builder.compiler.lower.compress import ITEM_SIZES, encode, store
+from builder.compiler.lower.compress import ITEM_SIZES, encode_numbers, quantise_weights
 from builder.compiler.lower.fft import FftKind
 from builder.compiler.lower.gathers import INDEX_TYPES
 from builder.compiler.lower.steps.fft_step import FFT_KINDS
@@ -491,10 +491,10 @@ def test_gather(runtime: Runtime, data: st.DataObject, kind: WeightType, dtype: 
     indices = np.array([0 if dtype.startswith("u") and x < 0 else x for x in drawn]).astype(dtype)
     wide, negative = data.draw(st.booleans()), data.draw(st.booleans())
     table = np.random.default_rng(rows).normal(size=(rows, width)).astype("f4")
-    stored = store(table.T[None, None], kind)
+    stored = quantise_weights(table.T[None, None], kind)
     found = runtime.gather(
         kind,
-        encode(stored.numbers[0, 0].T, kind),
+        encode_numbers(stored.numbers[0, 0].T, kind),
         stored.scale,
         indices,
         (rows, width),

@@ -13,25 +13,25 @@ import pytest
 from builder.base.errors import ImportModelError, SpecError
 from builder.base.targets import X86_64
 from builder.compiler.abi import CF_ERR_ARGUMENT, CF_OK
-from builder.compiler.audit import audit
-from builder.compiler.emit import emit
+from builder.compiler.audit import audit_file
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.prune_weights import merge_weights
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
-from builder.config import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, load, render
+from builder.config import FeedSpec, FetchSpec, ModelSpec, OutputSpec, SignatureSpec, Source, read_spec, render_spec
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.graph import Port as GraphPort
+from builder.importers.graph import GraphPort as GraphPort
 from builder.importers.variants import require_variants
 from builder.package import openapi
 from builder.verify.library.abi_client import LoadedLibrary, Refused
-from builder.verify.library.guarded_buffers import Buffer as GuardedBuffer
-from builder.verify.library.guarded_buffers import Bytes, Slot
+from builder.verify.library.guarded_buffers import BufferSlot, Bytes
+from builder.verify.library.guarded_buffers import GuardedBuffer as GuardedBuffer
 from builder.verify.library.remote_library import RemoteLibrary
 from builder.verify.target_runner import build_runner
-from handler.budget import Limits
-from handler.description import Description, parse
+from handler.budget import RequestLimits
+from handler.description import Description, parse_description
 from handler.errors import HandlerError, InferenceError, WrongFieldError, WrongTypeError
 from handler.model import Model
 from handler.protocols import open_inference, predict, tf_serving
@@ -93,13 +93,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("coder")
     programs = [(encode, decode)[variant.signature](variant.batch) for variant in SPEC.variants]
     first, *rest = merge_weights(programs)
-    sources = emit(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
+    sources = emit_sources(first, SPEC, X86_64, folder, others=dict(zip(SPEC.variants[1:], rest, strict=True)))
     return link(sources, [], folder)
 
 
 @pytest.fixture(scope="module")
 def described(library: Path) -> Description:
-    return parse((library.parent / "model.json").read_text())
+    return parse_description((library.parent / "model.json").read_text())
 
 
 # The library.
@@ -151,15 +151,15 @@ def test_the_abi_refuses_an_unknown_name_and_goes_on(library: Path, remote: bool
     loaded.close(model)
 
 
-def _slot(data: Bytes) -> Slot:
-    return Slot(GuardedBuffer.of(data, 0), data.size)
+def _slot(data: Bytes) -> BufferSlot:
+    return BufferSlot(GuardedBuffer.from_data(data, 0), data.size)
 
 
 def test_only_a_library_of_several_exports_the_function(library: Path, tmp_path: Path) -> None:
-    assert audit(library, X86_64).facts.exports.count("cf_set_signature") == 1
-    one = emit(merge_weights([encode(1)])[0], replace(SPEC, signatures=(), batches=()), X86_64, tmp_path)
+    assert audit_file(library, X86_64).facts.exports.count("cf_set_signature") == 1
+    one = emit_sources(merge_weights([encode(1)])[0], replace(SPEC, signatures=(), batches=()), X86_64, tmp_path)
     made = link(one, [], tmp_path)
-    assert "cf_set_signature" not in audit(made, X86_64).facts.exports
+    assert "cf_set_signature" not in audit_file(made, X86_64).facts.exports
 
 
 def test_the_description_and_the_header_tell_every_signature(library: Path, described: Description) -> None:
@@ -195,7 +195,7 @@ def body(protocol: str, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["", "encode", "decode"])
 def test_our_protocol_names_a_signature(described: Description, name: str) -> None:
-    request = predict.parse(body("predict", name), described, Limits())
+    request = predict.parse_event(body("predict", name), described, RequestLimits())
     assert request.signature == (name or "encode")
     assert set(request.inputs) == ({"x", "n"} if name == "decode" else {"x"})
 
@@ -203,29 +203,31 @@ def test_our_protocol_names_a_signature(described: Description, name: str) -> No
 @pytest.mark.parametrize("name", ["embed", 3])
 def test_an_unknown_signature_is_refused(described: Description, name: object) -> None:
     with pytest.raises((WrongFieldError, WrongTypeError)):
-        predict.parse({"inputs": {"x": X}, "signature": name}, described, Limits())
+        predict.parse_event({"inputs": {"x": X}, "signature": name}, described, RequestLimits())
     with pytest.raises(HandlerError):
-        tf_serving._signed(name, described)
+        tf_serving._select_signature(name, described)
 
 
 def test_tensorflow_serving_names_a_signature(described: Description) -> None:
-    assert tf_serving._signed("decode", described).signature == "decode"
-    assert tf_serving._signed("", described).signature == "encode"
+    assert tf_serving._select_signature("decode", described).signature == "decode"
+    assert tf_serving._select_signature("", described).signature == "encode"
     usual = described._replace(others=(described.others[0]._replace(signature="serving_default"),))
-    assert tf_serving._signed("", usual).signature == "serving_default"
-    found = tf_serving.metadata(described)["metadata"]["signature_def"]["signature_def"]
+    assert tf_serving._select_signature("", usual).signature == "serving_default"
+    found = tf_serving.describe_model(described)["metadata"]["signature_def"]["signature_def"]
     assert {name: list(one["inputs"]) for name, one in found.items()} == {"encode": ["x"], "decode": ["x", "n"]}
 
 
 def test_the_open_inference_protocols_parameter_names_a_signature(described: Description) -> None:
-    decoder = described.of_signature("decode")
-    request = open_inference._request(body("inference", "decode"), memoryview(b""), decoder, Limits(), lambda *_: None)
+    decoder = described.select_signature("decode")
+    request = open_inference._parse_request(
+        body("inference", "decode"), memoryview(b""), decoder, RequestLimits(), lambda *_: None
+    )
     assert (request.signature, set(request.inputs)) == ("decode", {"x", "n"})
 
 
 @pytest.mark.parametrize("name", ["", "decode"])
 def test_the_openapi_document_has_every_signature(described: Description, name: str) -> None:
-    document = openapi.document([described], Limits())
+    document = openapi.make_document([described], RequestLimits())
     assert accepts(document, "/predict", body("predict", name))
     assert accepts(document, "/v2/models/coder/infer", body("inference", name))
     rows = {"instances": [{"x": X[0], "n": [3]}] if name else X}
@@ -242,7 +244,7 @@ TEXT = '[model]\nsource = "m"\nformat = "saved_model"\nname = "a"\n'
 
 def spec_of(path: Path, more: str) -> ModelSpec:
     (path / "model.toml").write_text(TEXT + more)
-    return load(path / "model.toml")
+    return read_spec(path / "model.toml")
 
 
 BOTH = """signature = ["encode", "decode"]
@@ -279,15 +281,15 @@ def test_the_spec_says_what_belongs_to_which(tmp_path: Path) -> None:
     own = spec.of_variant(spec.variants[2])
     assert (own.source.signature, own.feeds, own.signatures) == ("decode", (FeedSpec("x", (1, 8)),), ())
     assert spec.alone.variants == spec.variants[:1]
-    (tmp_path / "model.toml").write_text(render(spec))
-    assert load(tmp_path / "model.toml") == spec
-    assert 'signature = ["encode", "decode"]' in render(spec)
+    (tmp_path / "model.toml").write_text(render_spec(spec))
+    assert read_spec(tmp_path / "model.toml") == spec
+    assert 'signature = ["encode", "decode"]' in render_spec(spec)
 
 
 def test_one_signature_is_written_without_brackets(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, 'signature = "embed"\n')
     assert (spec.source.signature, spec.signatures) == ("embed", ())
-    assert 'signature = "embed"\n' in render(spec)
+    assert 'signature = "embed"\n' in render_spec(spec)
 
 
 @pytest.mark.parametrize(

@@ -15,25 +15,25 @@ from jsonschema import Draft202012Validator
 
 from builder.base.errors import ImportModelError, SpecError
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.prune_weights import merge_weights
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
-from builder.config import FeedSpec, ImageInput, ModelSpec, Source, Variant, load, render
+from builder.config import FeedSpec, ImageSpec, ModelSpec, Source, Variant, read_spec, render_spec
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.graph import Port as GraphPort
+from builder.importers.graph import GraphPort as GraphPort
 from builder.importers.variants import require_variants
 from builder.package import openapi
-from handler.budget import Limits
-from handler.description import Description, Port, parse
+from handler.budget import RequestLimits
+from handler.description import Description, Port, parse_description
 from handler.errors import HandlerError, InferenceError, StartupError, WrongShapeError
 from handler.http import ANSWER_LIMIT
 from handler.model import Model
 from handler.protocols import open_inference, predict, tf_serving
-from handler.request import feeds, items, parts
-from handler.sizes import choose_size, padded, within
+from handler.request import count_items, make_feeds, split_request
+from handler.sizes import choose_size, match_port, pad_tensor
 from tests.support.instrumented import link
 
 W = np.arange(16, dtype=np.float32)
@@ -73,14 +73,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shapes = (SPEC.of_variant(variant).feeds[0].shape for variant in SPEC.variants)
     first, *rest = merge_weights([program((s[0], s[1])) for s in shapes if s])
     others = dict(zip(SPEC.variants[1:], rest, strict=True))
-    sources = emit(first, SPEC, X86_64, folder, others=others)
+    sources = emit_sources(first, SPEC, X86_64, folder, others=others)
     assert sources.weights.stat().st_size == 64
     return link(sources, [], folder)
 
 
 @pytest.fixture(scope="module")
 def described(library: Path) -> Description:
-    return parse((library.parent / "model.json").read_text())
+    return parse_description((library.parent / "model.json").read_text())
 
 
 # The library.
@@ -120,8 +120,8 @@ def test_the_description_and_the_header_tell_every_size(library: Path) -> None:
     assert [size["fetches"][0]["bytes"] for size in told["shapes"]] == [16, 32, 64]
     assert told["shapes"][0] == {"feeds": told["feeds"], "fetches": told["fetches"]}
     assert (told["batches"], told["pad"], told["nan"]) == ([1, 3], {"x": -1}, ["x"])
-    parsed = parse(json.dumps(told))
-    assert [(port.name, port.nan) for one in parsed.in_sizes for port in one.feeds] == [("x", True)] * 3
+    parsed = parse_description(json.dumps(told))
+    assert [(port.name, port.nan) for one in parsed.size_variants for port in one.feeds] == [("x", True)] * 3
     header = (library.parent / "model.h").read_text()
     assert "CF_FEED_X_SIZE 16u" in header
     assert " *   x float32 [1, 8] of 32 bytes, y float32 [1, 8] of 32 bytes, w float32 [1, 4] of 16 bytes\n" in header
@@ -134,7 +134,7 @@ def test_a_description_that_contradicts_itself_is_refused(library: Path) -> None
     renamed = [told["shapes"][0], json.loads(json.dumps(told["shapes"][1]).replace('"x"', '"z"'))]
     for wrong in ({"shapes": other}, {"shapes": renamed}, {"pad": {"z": 0}}, {"shapes": 3}):
         with pytest.raises(StartupError, match="cannot be used"):
-            parse(json.dumps(told | wrong))
+            parse_description(json.dumps(told | wrong))
 
 
 # Requests.
@@ -152,10 +152,10 @@ def test_padding_is_as_numpys(shapes: tuple[tuple[int, ...], tuple[int, ...]], d
     x = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
     port = Port("x", dtype, most, int(np.prod(most)) * x.itemsize)
     description = Description("m", "1", 1, (port,), (), None, (), pad={"x": pad})
-    smaller = within(shape, port, description)
+    smaller = match_port(shape, port, description)
     assert smaller.shape == shape
     assert smaller.size == x.nbytes
-    found = np.frombuffer(padded(x.tobytes(), smaller, port, description), dtype).reshape(most)
+    found = np.frombuffer(pad_tensor(x.tobytes(), smaller, port, description), dtype).reshape(most)
     around = [(0, size - own) for own, size in zip(shape, most, strict=True)]
     np.testing.assert_array_equal(found, np.pad(x, around, constant_values=pad))
 
@@ -181,13 +181,13 @@ def test_without_a_pad_only_exact_sizes_are_taken(described: Description) -> Non
 
 
 def request_of(protocol: str, x: np.ndarray, description: Description) -> Any:
-    limits = Limits()
+    limits = RequestLimits()
     if protocol == "predict":
-        return predict.parse({"inputs": {"x": x.tolist()}}, description, limits)
+        return predict.parse_event({"inputs": {"x": x.tolist()}}, description, limits)
     if protocol == "serving":
-        return tf_serving._request({"x": x.tolist()}, description, limits, ANSWER_LIMIT)
+        return tf_serving._parse_request({"x": x.tolist()}, description, limits, ANSWER_LIMIT)
     tensor = {"name": "x", "shape": list(x.shape), "datatype": "FP32", "data": x.ravel().tolist()}
-    return open_inference._request({"inputs": [tensor]}, memoryview(b""), description, limits, lambda *_: None)
+    return open_inference._parse_request({"inputs": [tensor]}, memoryview(b""), description, limits, lambda *_: None)
 
 
 @pytest.mark.parametrize("protocol", ["predict", "serving", "inference"])
@@ -198,8 +198,8 @@ def test_every_protocol_fills_up(library: Path, described: Description, protocol
     request = request_of(protocol, x, described)
     size = next(n for n, most in enumerate(LENGTHS) if most >= length)
     assert request.size == size
-    sized = described.of_size(size)
-    cut = [(feeds(part.inputs, sized), items(part, sized)) for part in parts(request, sized)]
+    sized = described.select_size(size)
+    cut = [(make_feeds(part.inputs, sized), count_items(part, sized)) for part in split_request(request, sized)]
     assert sum(n for _, n in cut) == count
     model = Model(str(library))
     found = [np.frombuffer(model.run(one, size)[0], np.float32).reshape(-1, LENGTHS[size])[:n] for one, n in cut]
@@ -216,12 +216,12 @@ def test_every_protocol_refuses_what_is_too_long(described: Description, protoco
 
 def test_texts_of_one_request_have_one_length(described: Description) -> None:
     with pytest.raises(HandlerError):
-        tf_serving._request({"x": [[1.0] * 5, [1.0] * 6]}, described, Limits(), ANSWER_LIMIT)
+        tf_serving._parse_request({"x": [[1.0] * 5, [1.0] * 6]}, described, RequestLimits(), ANSWER_LIMIT)
 
 
 def test_metadata_leave_open_what_differs(described: Description) -> None:
-    assert [p["shape"] for p in open_inference.metadata(described)["inputs"]] == [[-1, -1]]
-    assert [p["shape"] for p in open_inference.metadata(described)["outputs"]] == [[-1, -1], [-1, 4]]
+    assert [p["shape"] for p in open_inference.describe_model(described)["inputs"]] == [[-1, -1]]
+    assert [p["shape"] for p in open_inference.describe_model(described)["outputs"]] == [[-1, -1], [-1, 4]]
 
 
 # model.toml.
@@ -231,7 +231,7 @@ TEXT = '[model]\nsource = "a.keras"\nname = "a"\n'
 
 def spec_of(path: Path, more: str) -> ModelSpec:
     (path / "model.toml").write_text(TEXT + more)
-    return load(path / "model.toml")
+    return read_spec(path / "model.toml")
 
 
 def feed(name: str, *lines: str) -> str:
@@ -244,8 +244,8 @@ def test_the_spec_gives_shapes(tmp_path: Path) -> None:
     assert spec.variants == (Variant(1), Variant(1, 1, name="s1x32", says="with x [1, 32]"))
     assert [spec.of_variant(v).feeds[0].shape for v in spec.variants] == [(1, 64), (1, 32)]
     assert spec.alone.variants == (Variant(1),)
-    (tmp_path / "model.toml").write_text(render(spec))
-    assert load(tmp_path / "model.toml") == spec
+    (tmp_path / "model.toml").write_text(render_spec(spec))
+    assert read_spec(tmp_path / "model.toml") == spec
     one = spec_of(tmp_path, feed("x", "shapes = [[1, 64]]"))
     assert one.feeds == (FeedSpec("x", (1, 64)),)
 
@@ -265,7 +265,7 @@ def test_every_batch_of_every_size_is_a_variant() -> None:
 
 def test_a_picture_of_another_size_is_of_that_size() -> None:
     feeds = (FeedSpec("x", (1, 64, 48, 3), ((1, 64, 48, 3), (1, 96, 80, 3))),)
-    spec = replace(SPEC, feeds=feeds, batches=(), image=ImageInput(None, 48, 64))
+    spec = replace(SPEC, feeds=feeds, batches=(), image=ImageSpec(None, 48, 64))
     images = [spec.of_variant(variant).image for variant in spec.variants]
     assert [(image.height, image.width) for image in images if image] == [(64, 48), (96, 80)]
 
@@ -362,11 +362,11 @@ def accepts(document: dict[str, Any], path: str, body: dict[str, Any]) -> bool:
     ("shape", "fine"), [((1, 4), True), ((1, 8), True), ((1, 5), True), ((1, 16), True), ((1, 17), False)]
 )
 def test_the_openapi_document_has_every_size(described: Description, shape: tuple[int, ...], fine: bool) -> None:
-    document = openapi.document([described], Limits())
+    document = openapi.make_document([described], RequestLimits())
     x = np.ones(shape).tolist()
     assert accepts(document, "/predict", {"inputs": {"x": x}}) == fine
     assert accepts(document, "/v1/models/sized:predict", {"instances": x}) == fine
     tensor = {"name": "x", "shape": list(shape), "datatype": "FP32", "data": x[0]}
     assert accepts(document, "/v2/models/sized/infer", {"inputs": [tensor]}) == fine
-    exact = openapi.document([described._replace(pad={})], Limits())
+    exact = openapi.make_document([described._replace(pad={})], RequestLimits())
     assert accepts(exact, "/predict", {"inputs": {"x": x}}) == (fine and shape[1] in LENGTHS)

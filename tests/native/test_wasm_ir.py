@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from builder.base.errors import LowerError
-from builder.release.wasm.ir import ir_for_wasm
+from builder.release.wasm.ir import adapt_ir
 from tests.support import needs
 from tests.support.wasm import build, through
 
@@ -26,14 +26,14 @@ define ptr @data() {
 
 
 def test_the_target_goes_and_the_rest_stays() -> None:
-    edited = ir_for_wasm(HEAD + "declare float @llvm.fabs.f32(float)\n")
+    edited = adapt_ir(HEAD + "declare float @llvm.fabs.f32(float)\n")
     assert "target" not in edited
     assert "declare float @llvm.fabs.f32(float)" in edited
     assert "define ptr @data()" in edited
 
 
 def test_mathematical_functions_become_ours() -> None:
-    edited = ir_for_wasm(
+    edited = adapt_ir(
         "define float @f(float %x) {\n  %y = call float @llvm.exp.f32(float %x)\n"
         "  %z = call float @xla.tanh.f32(float %y)\n  ret float %z\n}\n"
         "declare float @llvm.exp.f32(float) #2\ndeclare float @xla.tanh.f32(float)\n"
@@ -46,7 +46,7 @@ def test_mathematical_functions_become_ours() -> None:
 
 
 def test_vectors_are_done_lane_by_lane() -> None:
-    edited = ir_for_wasm("declare <4 x double> @xla.exp.v4f64(<4 x double>)\n")
+    edited = adapt_ir("declare <4 x double> @xla.exp.v4f64(<4 x double>)\n")
     assert edited.count("call double @cf_exp_f64(double") == 4
     assert edited.count("declare double @cf_exp_f64(double)") == 1
 
@@ -54,7 +54,7 @@ def test_vectors_are_done_lane_by_lane() -> None:
 @pytest.mark.parametrize("name", ["xla.digamma.f32", "llvm.x86.avx2.pbroadcast"])
 def test_what_is_not_known_is_refused_by_name(name: str) -> None:
     with pytest.raises(LowerError, match=name):
-        ir_for_wasm(f"declare float @{name}(float)\n")
+        adapt_ir(f"declare float @{name}(float)\n")
 
 
 @pytest.mark.parametrize("lanes", [0, 8])
@@ -67,7 +67,7 @@ def test_rounding_to_bfloat16_is_to_the_nearest_even(lanes: int, tmp_path: Path)
     source = tmp_path / "round.ll"
     # The array shrinks to half its length, from the front.
     source.write_text(
-        ir_for_wasm(f"""{HEAD}
+        adapt_ir(f"""{HEAD}
 declare {short} @xla.fptrunc.{name}({kind})
 
 define void @map(i32 %count) {{

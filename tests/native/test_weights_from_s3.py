@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.compiler.emit.outside_weights import CHUNK, HEADER, write_outside
+from builder.compiler.emit.outside_weights import CHUNK, HEADER, write_weights_file
 from builder.compiler.weights_file import Layout
 from handler import weights
 from handler.errors import StartupError
@@ -120,13 +120,13 @@ def test_what_s3_asks_to_try_again_is_tried_again(library: Path, storage: s3.Buc
 def test_pieces_that_break_off_are_fetched_again(
     library: Path, storage: s3.Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    header = weights._header
+    header = weights._parse_header
 
     def and_then_cut(*arguments: object) -> object:
         storage.cut = 2
         return header(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(weights, "_header", and_then_cut)
+    monkeypatch.setattr(weights, "_parse_header", and_then_cut)
     np.testing.assert_array_equal(copied(library), values(0, ITEMS))
     assert len(storage.requests) == 1 + PIECES + 2
 
@@ -151,7 +151,7 @@ def test_a_header_that_makes_no_sense_is_damage(start: int, size: int, piece: in
     fields = [b"CFWEIGHT", 1, start, size, bytes(32), piece, hashlib.sha256(hashes).digest()]
     first = (weights.HEADER.pack(*fields) + hashes).ljust(weights.FIRST, b"\0")
     with pytest.raises(StartupError, match="it are damaged"):
-        weights._header(first, "it", bytes(32).hex())
+        weights._parse_header(first, "it", bytes(32).hex())
 
 
 @pytest.mark.parametrize("length", [-1, 1])
@@ -167,7 +167,7 @@ def test_an_object_of_another_length_than_its_header_says_is_damage(
 
 
 def test_other_weights_are_refused_before_they_are_fetched(library: Path, storage: s3.Bucket, tmp_path: Path) -> None:
-    write_outside(program(1, ITEMS), Layout(4 * ITEMS, "another", "model"), tmp_path / "other")
+    write_weights_file(program(1, ITEMS), Layout(4 * ITEMS, "another", "model"), tmp_path / "other")
     storage.objects[NAME] = (tmp_path / "other").read_bytes()
     with pytest.raises(StartupError, match="belong to another model"):
         Model(str(library))
@@ -192,13 +192,13 @@ def test_what_is_not_there_or_no_weights_is_said(
 def test_a_new_object_in_the_middle_is_no_mixture(
     library: Path, storage: s3.Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    header = weights._header
+    header = weights._parse_header
 
     def and_then_replaced(*arguments: object) -> object:
         storage.objects[NAME] += b"\0"
         return header(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(weights, "_header", and_then_replaced)
+    monkeypatch.setattr(weights, "_parse_header", and_then_replaced)
     with pytest.raises(StartupError, match="PreconditionFailed"):
         Model(str(library))
 
@@ -206,7 +206,7 @@ def test_a_new_object_in_the_middle_is_no_mixture(
 def test_the_list_of_hashes_is_what_the_pieces_have(storage: s3.Bucket) -> None:
     data = storage.objects[NAME]
     start = HEADER.unpack_from(data)[2]
-    _, size, piece, hashes = weights._header(data[: weights.FIRST], "", HEADER.unpack_from(data)[4].hex())
+    _, size, piece, hashes = weights._parse_header(data[: weights.FIRST], "", HEADER.unpack_from(data)[4].hex())
     assert (size, piece, len(hashes)) == (len(data) - start, CHUNK, PIECES)
     assert hashes[1] == hashlib.sha256(data[start + piece : start + 2 * piece]).digest()
 

@@ -15,7 +15,7 @@ import pytest
 
 from builder.base.targets import X86_64
 from builder.compiler.audit.elf_facts import read_facts
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.kernel_step import KernelStep
@@ -81,7 +81,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         256,
         0,
     )
-    return ctypes.CDLL(str(link(emit(program, SPEC, X86_64, folder), [folder / "graph.o"], folder)))
+    return ctypes.CDLL(str(link(emit_sources(program, SPEC, X86_64, folder), [folder / "graph.o"], folder)))
 
 
 def run(library: ctypes.CDLL, threads: int, *, meet: bool) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
-from builder.compiler.link.link_library_file import AUDIO_SOURCES, PUBLIC_AUDIO, audio_flags, exports_map
+from builder.compiler.link.link_library_file import AUDIO_SOURCES, PUBLIC_AUDIO, audio_flags, format_exports_map
 from builder.compiler.link.toolchain import Toolchain
 from builder.package.openapi import write_openapi
 
@@ -226,13 +226,13 @@ def build(folder: Path, description: dict[str, Any], *, abi: int = 1, open_statu
     shutil.copy(REPOSITORY / "builder" / "runtime" / "abi" / "model.h", folder)
     exports = folder / "exports.map"
     toolchain = Toolchain(X86_64, cache_folder() / "zig")
-    toolchain.compile(source, folder / "abi_library.o", include=(folder,))
+    toolchain.compile_source(source, folder / "abi_library.o", include=(folder,))
     objects, names = [folder / "abi_library.o"], EXPORTS
     if "audio" in description:
         objects, names = [*objects, *_audio_objects(toolchain, folder)], (*EXPORTS, *PUBLIC_AUDIO)
-    exports.write_text(exports_map(names))
+    exports.write_text(format_exports_map(names))
     library = folder / "libmodel.so"
-    toolchain.link(objects, exports, library)
+    toolchain.link_shared_library(objects, exports, library)
     return library
 
 
@@ -241,7 +241,7 @@ def _audio_objects(toolchain: Toolchain, folder: Path) -> list[Path]:
     objects = []
     for name in AUDIO_SOURCES:
         objects.append(folder / f"{Path(name).stem}.o")
-        toolchain.compile(RUNTIME / name, objects[-1], include=(RUNTIME,), flags=audio_flags(cache_folder()))
+        toolchain.compile_source(RUNTIME / name, objects[-1], include=(RUNTIME,), flags=audio_flags(cache_folder()))
     return objects
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image
 
-from builder.pipeline.docker.docker_client import docker
+from builder.pipeline.docker.docker_client import run_docker
 from tests.conftest import ROOT
 
 FACE = (ROOT / "tests" / "data" / "face.jpg").read_bytes()
@@ -81,8 +81,8 @@ def killed_container(seconds: float = 20.0) -> str | None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.5)  # it has begun by then
-        running = docker("ps", "--quiet", "--filter", "label=ministack").stdout.split()
+        running = run_docker("ps", "--quiet", "--filter", "label=ministack").stdout.split()
         if running:
-            docker("kill", running[0])
+            run_docker("kill", running[0])
             return running[0]
     return None

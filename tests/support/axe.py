@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from builder.base.files import replacing_file
+from builder.base.files import replace_file
 from tests.support.build import CACHE
 from tests.support.needs import missing
 
@@ -36,7 +36,7 @@ def _script() -> str:
         except (urllib.error.URLError, OSError) as error:
             missing(f"axe-core cannot be fetched from the npm registry: {error}")
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with replacing_file(kept) as fresh:
+        with replace_file(kept) as fresh:
             fresh.write_bytes(data)
     data = kept.read_bytes()
     assert base64.b64encode(hashlib.sha512(data).digest()).decode() == SHA512

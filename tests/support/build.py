@@ -9,10 +9,10 @@ from typing import Any
 
 from builder.base.project import cache_folder
 from builder.base.targets import X86_64, Target
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.link.link_library_file import SharedLibrary, link_library
-from builder.compiler.lower import Lowered, LoweringPath, Options, lower
-from builder.compiler.lower.decisions import layer_weights
+from builder.compiler.lower import LoweredProgram, LoweringOptions, LoweringPath, lower_graph
+from builder.compiler.lower.decisions import list_layer_weights
 from builder.compiler.xla import tfcompile
 from builder.config import ModelSpec, Source, Tolerance
 from builder.importers.freeze import write_frozen
@@ -20,7 +20,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import keep_cases_functional
 from builder.verify.quantise import rounded_weights
-from builder.verify.reference_answers import ask
+from builder.verify.reference_answers import answer_calls
 from builder.verify.rounding import Rounding
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ def freeze_function(concrete: Any, feeds: Sequence[str], folder: Path) -> Frozen
 
 def write_golden(graph: FrozenGraph, samples: Sequence[Arrays]) -> None:
     """TensorFlow's answers to ``samples`` as golden.npz."""
-    ask(graph, {str(number): feeds for number, feeds in enumerate(samples)}).write(graph.golden_path)
+    answer_calls(graph, {str(number): feeds for number, feeds in enumerate(samples)}).write_golden(graph.golden_path)
 
 
 def compile_here(graph: FrozenGraph, folder: Path, target: Target = TARGET) -> None:
@@ -68,14 +68,14 @@ def compile_here(graph: FrozenGraph, folder: Path, target: Target = TARGET) -> N
     tfcompile.run_tfcompile(graph.folder.resolve(), target)
 
 
-def rounding_of(lowered: Lowered, graph: FrozenGraph, folder: Path) -> Rounding | None:
+def rounding_of(lowered: LoweredProgram, graph: FrozenGraph, folder: Path) -> Rounding | None:
     """TensorFlow's answers to the golden feeds with the weights as ``lowered`` has them; None where none is rounded."""
     if not lowered.restored:
         return None
-    path = rounded_weights.path_in(folder)
-    rounded_weights.save(path, lowered.restored, lowered.rounded)
-    rounded_weights.make(graph, path, folder)
-    return rounded_weights.load(folder, {layer.type for layer in layer_weights(lowered.program)})
+    path = rounded_weights.make_rounded_path(folder)
+    rounded_weights.save_rounded(path, lowered.restored, lowered.rounded)
+    rounded_weights.make_rounded_answers(graph, path, folder)
+    return rounded_weights.load_rounding(folder, {layer.type for layer in list_layer_weights(lowered.program)})
 
 
 def build_library(
@@ -83,13 +83,13 @@ def build_library(
     spec: ModelSpec,
     folder: Path,
     path: LoweringPath = "optimised",
-    options: Options | None = None,
+    options: LoweringOptions | None = None,
     target: Target = TARGET,
 ) -> SharedLibrary:
     """Compile, unless the graph's folder holds the objects already, then lower, emit and link in ``folder``."""
     compiled = graph.folder.resolve()
     if not (compiled / "graph_metadata.o").exists():
         compile_here(graph, compiled, target)
-    program = lower(compiled / "graph_metadata.o", graph, CACHE, path, options).program
-    sources = emit(program, spec, target, folder)
+    program = lower_graph(compiled / "graph_metadata.o", graph, CACHE, path, options).program
+    sources = emit_sources(program, spec, target, folder)
     return link_library(sources, [compiled / "graph.o"], target, folder, CACHE / "zig")

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 
-tf = tensorflow()
+tf = import_tensorflow()
 LABELS = ("ant", "bee", "cat", "dog")
 _WEIGHTS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
 

@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 
-tensorflow(leave_ir=True)  # before anything else imports it: flags are read once
+import_tensorflow(leave_ir=True)  # before anything else imports it: flags are read once
 
 from builder.base.targets import WASM32  # noqa: E402
 from builder.compiler.xla import tfcompile  # noqa: E402

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.base.cache import run_cached
-from builder.base.files import replacing, write_file
+from builder.base.files import replace_folder, write_file
 from builder.base.project import Project
 from tests.support.faults import STOPS, Delivery, tree
 
@@ -32,7 +32,7 @@ def _stage_state(folder: Path) -> object:
 
 
 def _deliver(folder: Path, text: str) -> None:
-    with replacing(folder / "dist" / "model") as fresh:
+    with replace_folder(folder / "dist" / "model") as fresh:
         _fill(fresh, text)
 
 
@@ -75,18 +75,18 @@ def delivery_of(name: str) -> Delivery:
 
 def packing(toml: Path) -> Delivery:
     """The last stage of a real build: the bundle, and the active layer."""
-    from builder.config import load
-    from builder.package.bundle import activate
+    from builder.config import read_spec
+    from builder.package.bundle import activate_layer
     from builder.pipeline.build_bundle import build_bundle
-    from builder.pipeline.pack_bundle import pack
+    from builder.pipeline.pack_bundle import write_bundle
     from builder.pipeline.workspace import Workspace
 
-    ws = Workspace.of(load(toml), Project(toml.parent))
+    ws = Workspace.from_spec(read_spec(toml), Project(toml.parent))
     library = build_bundle(ws).library  # all but the verification is there already
 
     def deliver(folder: Path, version: str) -> None:
         own = replace(ws, project=Project(folder), spec=replace(ws.spec, version=version))
-        activate(pack(own, library), own.project.layers, own.target)
+        activate_layer(write_bundle(own, library), own.project.layers, own.target)
 
     def state(folder: Path) -> tuple[object, object]:
         return tree(folder / "dist" / ws.spec.name), tree(folder / "layers" / "model" / "content")

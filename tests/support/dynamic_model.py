@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
-from builder.compiler.emit.metadata import model_json
+from builder.compiler.emit import emit_sources
+from builder.compiler.emit.metadata import format_model_json
 from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
@@ -50,10 +50,10 @@ def program() -> Program:
 
 def description() -> dict[str, Any]:
     """What its library says of itself."""
-    found: dict[str, Any] = json.loads(model_json(program(), SPEC, {X86_64.name: ["x86-64-v3"]}))
+    found: dict[str, Any] = json.loads(format_model_json(program(), SPEC, {X86_64.name: ["x86-64-v3"]}))
     return found
 
 
 def build(folder: Path) -> Path:
     """Its libmodel.so, in ``folder``, with model.json and model.h beside it."""
-    return link(emit(program(), SPEC, X86_64, folder), [], folder)
+    return link(emit_sources(program(), SPEC, X86_64, folder), [], folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from builder.compiler.lower.fft import FftAxis
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.program import BoundPort, Program, Weight
-from builder.compiler.lower.steps.attention_step import AttentionStep, Mask, Rows
+from builder.compiler.lower.steps.attention_step import AttentionStep, Mask, MatrixRows
 from builder.compiler.lower.steps.base import Buffer, Step, View
 from builder.compiler.lower.steps.broadcast_step import BroadcastStep
 from builder.compiler.lower.steps.cascade_step import CascadeStep
@@ -23,7 +23,7 @@ from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
 from builder.compiler.lower.steps.norm_step import NormStep
 from builder.compiler.lower.steps.pool_step import PoolStep
-from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation, Rounded
+from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation, RoundedImage
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.compiler.lower.steps.repack_step import RepackStep
 from builder.compiler.lower.steps.rng_step import RngStep
@@ -96,7 +96,7 @@ LAYER = replace(
 INTEGER = replace(
     DENSE, name="integer.17", algorithm="integer", output=None, weight_type="int8", weight_scale=weights(1152),
     weight_sums=weights(1280), quantisation=ROUNDING, scratch=arena(2048, 4096),
-    rounded=Rounded(view(256, 64), (0, 0, 0, 0), ROUNDING),
+    rounded=RoundedImage(view(256, 64), (0, 0, 0, 0), ROUNDING),
 )  # fmt: skip
 POOL = PoolStep(
     "pool.18", "max", view(0), view(256), batch=1, in_size=(2, 2), channels=16, out_size=(1, 1), window=(2, 2),
@@ -115,7 +115,7 @@ GRU = replace(
     RECURRENT, name="gru.21", kind="gru", cell=None, output=None, quantisation=STATE_ROUNDING, weight_sums=weights(384)
 )
 ATTENTION = AttentionStep(
-    "attention.22", *(Rows(arena(offset, 64), 0, (0, 0, 16), 4) for offset in (0, 64, 128, 192)), outer=(1, 1, 1),
+    "attention.22", *(MatrixRows(arena(offset, 64), 0, (0, 0, 16), 4) for offset in (0, 64, 128, 192)), outer=(1, 1, 1),
     queries=4, keys=4, size=4, value_size=4, scale=0.5, mask=Mask("added", weights(0, 64)),
 )  # fmt: skip
 ROW = RowStep("row.24", arena(0, 4), arena(64, 64), arena(128, 16), 4)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from handler import events, storage
-from handler.budget import Limits
-from handler.errors import Refusal, refusal
+from handler.budget import RequestLimits
+from handler.errors import Refusal, make_refusal
 from handler.http import HttpRequest
 from handler.model import Model
-from handler.protocols import respond
-from handler.server import Call, Server
+from handler.protocols import respond_to_request
+from handler.server import Invocation, Server
 from tests.support import s3
 
 URL_EVENT = Path(__file__).parents[2] / "events" / "function_url.json"
@@ -54,20 +54,20 @@ class There:
             raise RefusedError(self.refused[-1].code)
         return found
 
-    def call(self) -> Call:
+    def call(self) -> Invocation:
         def refuse(error: Exception) -> Refusal:
-            self.refused.append(refusal(error, "request-1"))
+            self.refused.append(make_refusal(error, "request-1"))
             return self.refused[-1]
 
-        return Call("request-1", False, lambda: 15_000, lambda result: None, refuse)
+        return Invocation("request-1", False, lambda: 15_000, lambda result: None, refuse)
 
     def event(self, event: object) -> Any:
-        answer = events.answer(event, self.server, self.call())
+        answer = events.answer_event(event, self.server, self.call())
         json.dumps(answer, allow_nan=False)  # as Lambda does
         return answer
 
     def http(self, path: str, body: bytes, headers: Mapping[str, str] = JSON, **query: str) -> Any:
-        response = respond(HttpRequest("POST", path, query, dict(headers), body), self.server, self.call())
+        response = respond_to_request(HttpRequest("POST", path, query, dict(headers), body), self.server, self.call())
         assert (response.status == 200) == (not self.refused)
         return json.loads(response.body)
 
@@ -81,7 +81,7 @@ class There:
 
 
 @contextmanager
-def function(library: Path, limits: Limits) -> Iterator[There]:
+def function(library: Path, limits: RequestLimits) -> Iterator[There]:
     """The function with the model ``library``, for the length of the block."""
     with s3.serving() as bucket, pytest.MonkeyPatch.context() as patch:
         for name, value in (bucket.environment | {"COLDFORGE_RESULTS": "s3://answers"}).items():
@@ -214,7 +214,7 @@ def _tf_serving_columns(there: There, texts: list[Any], options: Options) -> Ans
 
 def _named(there: There, items: list[Any]) -> Answers:
     """An answer of one tensor goes without its name."""
-    (first, *_) = there.server.description(None).answers
+    (first, *_) = there.server.find_description(None).answers
     return [item if isinstance(item, dict) else {first.name: item} for item in items]
 
 
@@ -225,12 +225,12 @@ def _openai(there: There, texts: list[Any], options: Options) -> Answers:
 
 def _ids(there: There) -> str:
     """What the texts are called where they take the place of a tensor."""
-    description = there.server.description(None)
-    return description.text.ids if description.text else description.texts_of
+    description = there.server.find_description(None)
+    return description.text.ids if description.text else description.text_input
 
 
 def _path(there: There, version: int) -> str:
-    return f"/v{version}/models/{there.server.description(None).name}{':predict' if version == 1 else '/infer'}"
+    return f"/v{version}/models/{there.server.find_description(None).name}{':predict' if version == 1 else '/infer'}"
 
 
 OWN: dict[str, Callable[[There, list[Any], Options], Answers]] = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 
-tf = tensorflow()
+tf = import_tensorflow()
 F: Any = tf.io.FixedLenFeature
 COLOURS = ("red", "green", "blue")
 FEATURES: Mapping[str, Any] = {

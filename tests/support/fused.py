@@ -21,19 +21,19 @@ from builder.compiler.link.link_library_file import (
     THREAD_SOURCES,
 )
 from builder.compiler.link.toolchain import Toolchain
-from builder.compiler.lower.compress import Stored, store
+from builder.compiler.lower.compress import StoredWeights, quantise_weights
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.packing import (
     TILED,
+    choose_thin_block,
+    choose_winograd_band,
+    compute_scratch_size,
     pack_layer,
     pack_scale,
     pack_sums,
     pad_channels,
-    scratch_size,
-    thin_block,
-    winograd_band,
 )
-from builder.compiler.lower.pixel_packing import join, join_weights
+from builder.compiler.lower.pixel_packing import join_pixels, join_weights
 from builder.compiler.lower.steps.layer_step import ActivationName
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.config.model_spec import WeightType
@@ -142,7 +142,7 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
     for source, variants in SOURCES:
         for name, cpu, flags in variants:
             objects.append(folder / f"{name}.o")
-            toolchain.compile(
+            toolchain.compile_source(
                 RUNTIME / source,
                 objects[-1],
                 include=(RUNTIME,),
@@ -151,10 +151,10 @@ def build(folder: Path, extra: tuple[str, ...] = ()) -> Path:
             )
     for source in (*PLATFORM, HARNESS, _tables(folder)):
         objects.append(folder / f"{source.stem}.o")
-        toolchain.compile(source, objects[-1], include=(RUNTIME,))
+        toolchain.compile_source(source, objects[-1], include=(RUNTIME,))
     exports = folder / "exports.map"
     exports.write_text("{ global: cf_test_*; local: *; };\n")
-    toolchain.link(objects, exports, folder / "libfused.so")
+    toolchain.link_shared_library(objects, exports, folder / "libfused.so")
     return folder / "libfused.so"
 
 
@@ -403,7 +403,7 @@ class Prepared:
     arrays: dict[str, Any]
     """What the structures point at, by the field's name."""
     scratch: Any
-    stored: Stored
+    stored: StoredWeights
 
 
 def _aligned(data: bytes) -> Any:
@@ -425,7 +425,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     if case.extremes:
         scale = case.quantisation.scale if case.quantisation else 1.0
         odd = np.array(EXTREMES, np.float32) * np.float32(scale)
-        places = random.integers(0, x.size, max(1, x.size // 8))
+        places = random.integers(0, x.count_findings, max(1, x.count_findings // 8))
         x.reshape(-1)[places] = random.choice(odd, len(places))
     picture = Picture((g.batch, h, w, g.in_channels), case.padding, case.in_gap).with_values(x)
     shape = (g.batch, oh, ow, g.out_channels)
@@ -456,7 +456,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         point("rounded", rounded.buffer)
         layer.rounded, layer.rounded_halo = rounded.view, Halo(*case.halo)
         layer.rounded_scale, layer.rounded_zero = case.rounded.scale, case.rounded.zero
-    stored = store(weights, case.weights)  # type: ignore[arg-type]
+    stored = quantise_weights(weights, case.weights)  # type: ignore[arg-type]
     numbers = join_weights(stored.numbers, case.joined, g.stride[1])
     packed = pack_layer(numbers, case.algorithm, groups=g.groups, kind=stored.type)  # type: ignore[arg-type]
     point("weights", _aligned(packed))
@@ -487,7 +487,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
         point("second_shift", channels(scales[2]))
         layer.second, layer.second_halo = second.view, Halo(1, 0, 1, 1)
         layer.second_low, layer.second_high = 0.0, 2.5
-    size = scratch_size(join(g, case.joined), case.algorithm, threads)  # type: ignore[arg-type]
+    size = compute_scratch_size(join_pixels(g, case.joined), case.algorithm, threads)  # type: ignore[arg-type]
     scratch = _aligned(b"\x01" * (size + 4096))
     scratch[size // 4 :] = GUARD
     point("scratch", scratch)
@@ -502,8 +502,8 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     layer.padding = Pair(*case.padding[:2])
     layer.joined = case.joined
     layer.input, layer.output, layer.halo = picture.view, output.view, Halo(*case.halo)
-    layer.band = winograd_band(g, case.algorithm) if case.algorithm in TILED else 0  # type: ignore[arg-type]
-    layer.block = Pair(*(thin_block(g) if case.algorithm == "thin" else (0, 0)))
+    layer.band = choose_winograd_band(g, case.algorithm) if case.algorithm in TILED else 0  # type: ignore[arg-type]
+    layer.block = Pair(*(choose_thin_block(g) if case.algorithm == "thin" else (0, 0)))
     rest = scratch[size // 4 :]
     multiplied = stored.restored
     return Prepared(

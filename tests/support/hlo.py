@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.project import cache_folder
-from builder.compiler.xla.descriptors import compilation_result_class
+from builder.compiler.xla.descriptors import load_result_class
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOAT32 = 11
@@ -19,7 +19,7 @@ class Module:
     """An entry computation being written; every method adds an instruction and returns it."""
 
     def __init__(self) -> None:
-        self.result = compilation_result_class(cache_folder())()
+        self.result = load_result_class(cache_folder())()
         self.module = self.result.hlo_module.hlo_module
         self.entry = self.module.computations.add(name="entry", id=1)
         self.module.entry_computation_id = 1

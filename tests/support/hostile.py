@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 
 ATTACK = "__attribute__((constructor)) void cf_attack(void) { __builtin_trap(); }"
 
@@ -40,7 +40,7 @@ NAMES = (
 
 def _write_file(graph_def: Any, written: Path, *, name: str = "attack") -> str:
     """Add nodes that write ``written``, and return the name of the one that does."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         tf.raw_ops.WriteFile(filename=str(written), contents="executed", name=name)
     graph_def.node.extend(graph.as_graph_def().node)
@@ -49,7 +49,7 @@ def _write_file(graph_def: Any, written: Path, *, name: str = "attack") -> str:
 
 def saved_model(folder: Path, change: Callable[[Any], None], *, kept: bool = True) -> Path:
     """A SavedModel of y = x w + b whose MetaGraph ``change`` has changed. ``kept``: whether its checkpoint has w."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [1, 3], name="x")
@@ -67,7 +67,7 @@ def saved_model(folder: Path, change: Callable[[Any], None], *, kept: bool = Tru
 
 
 def change_meta_graph(folder: Path, change: Callable[[Any], None]) -> None:
-    tensorflow()
+    import_tensorflow()
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     file = folder / "saved_model.pb"
@@ -117,7 +117,7 @@ def answer(written: Path) -> Callable[[Any], None]:
 
 def loop_of_tensorflow_1(file: Path, written: Path) -> Path:
     """A frozen graph x to y, whose answer comes from a loop and waits for a file that is written."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     v1 = tf.compat.v1
     v1.disable_control_flow_v2()
     try:
@@ -139,7 +139,7 @@ def loop_of_tensorflow_1(file: Path, written: Path) -> Path:
 
 def nested_function(file: Path, secret: Path) -> Path:
     """A frozen graph x to y that reads a file in a branch in a loop in a function."""
-    tf = tensorflow()
+    tf = import_tensorflow()
 
     @tf.function(autograph=False)
     def inner(x: Any) -> Any:
@@ -160,7 +160,7 @@ def nested_function(file: Path, secret: Path) -> Path:
 
 def graph_def(file: Path, build: Callable[[Any], Any], change: Callable[[Any], None] = lambda graph: None) -> Path:
     """The frozen graph of ``build``, from x float32 [1, 4] to y, after ``change``."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [1, 4], name="x")
         tf.identity(build(x), name="y")
@@ -194,7 +194,7 @@ def function_called_like_an_op(definition: Any) -> None:
 
 def stablehlo(folder: Path, call: str, *, text: bool = False) -> Path:
     """A SavedModel with a program that calls the function ``call`` of whatever process runs it."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     from tensorflow.compiler.mlir.stablehlo import stablehlo as mlir
     from tensorflow.compiler.tf2xla.python.xla import call_module
 

@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 
 CONFIG, METADATA, WEIGHTS, ARRAYS = "config.json", "metadata.json", "model.weights.h5", "model.weights.npz"
 
@@ -23,7 +23,7 @@ Members = dict[str, bytes]
 
 def keras(file: Path, change: Callable[[Members], None], package: Any = None) -> Path:
     """y = dense(x), float32 [1, 4] to [1, 2], whose archive ``change`` has changed. ``package``: Keras 2 or 3."""
-    package = package or tensorflow().keras
+    package = package or import_tensorflow().keras
     x = package.layers.Input((4,), batch_size=1, name="x")
     package.Model(x, package.layers.Dense(2, name="dense")(x)).save(file)
     with zipfile.ZipFile(file) as archive:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.measure.local.http_server import serving
-from builder.package.openapi import document, write_document
-from handler.budget import Limits
-from handler.errors import Refusal, refusal
-from handler.events import answer
+from builder.measure.local.http_server import serve_function
+from builder.package.openapi import make_document, write_document
+from handler.budget import RequestLimits
+from handler.errors import Refusal, make_refusal
+from handler.events import answer_event
 from handler.http import HttpRequest, HttpResponse
 from handler.model import Model
-from handler.protocols import respond
-from handler.server import Call, Server
+from handler.protocols import respond_to_request
+from handler.server import Invocation, Server
 from tests.support import abi_library
 
 
@@ -30,30 +30,30 @@ class Client:
 
     def __post_init__(self) -> None:
         """Write what a build puts beside the library, where no build has been."""
-        if not ((folder := Path(self.server.model(None).folder)) / "openapi.json").exists():
-            models = [self.server.description(name) for name in self.server.models]
-            write_document(folder, document(models, self.server.limits))
+        if not ((folder := Path(self.server.find_model(None).folder)) / "openapi.json").exists():
+            models = [self.server.find_description(name) for name in self.server.models]
+            write_document(folder, make_document(models, self.server.limits))
 
     @classmethod
-    def of(cls, folder: Path, *descriptions: dict[str, Any], limits: Limits | None = None) -> Client:
+    def of(cls, folder: Path, *descriptions: dict[str, Any], limits: RequestLimits | None = None) -> Client:
         models = {
             d["model"]["name"]: Model(str(abi_library.build(folder / d["model"]["name"], d))) for d in descriptions
         }
-        return cls(Server(models, limits or Limits()))
+        return cls(Server(models, limits or RequestLimits()))
 
     def send(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **query: str
     ) -> HttpResponse:
-        return respond(HttpRequest(method, path, query, headers or {}, body), self.server, self.call())
+        return respond_to_request(HttpRequest(method, path, query, headers or {}, body), self.server, self.call())
 
-    def call(self) -> Call:
+    def call(self) -> Invocation:
         def refuse(error: Exception) -> Refusal:
-            answer = refusal(error, "request-1")
+            answer = make_refusal(error, "request-1")
             if answer.status == 500:
                 self.failures.append(error)
             return answer
 
-        return Call("request-1", False, lambda: 15_000, lambda result: None, refuse)
+        return Invocation("request-1", False, lambda: 15_000, lambda result: None, refuse)
 
     def get(self, path: str) -> Any:
         response = self.send("GET", path)
@@ -72,7 +72,7 @@ def served(client: Client) -> Iterator[str]:
     """The client's server behind a real socket, by way of Function URL events; its URL."""
 
     def invoke(event: dict[str, Any]) -> Any:
-        return answer(json.loads(json.dumps(event)), client.server, client.call())
+        return answer_event(json.loads(json.dumps(event)), client.server, client.call())
 
-    with serving(invoke) as url:
+    with serve_function(invoke) as url:
         yield url

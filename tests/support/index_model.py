@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
+from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
@@ -46,7 +46,7 @@ def program() -> Program:
 def build(folder: Path) -> Path:
     """Its libmodel.so, in ``folder``."""
     batch = {SPEC.variants[1]: batch_of(program(), PARTS)}
-    return link(emit(program(), SPEC, X86_64, folder, others=batch), [], folder)
+    return link(emit_sources(program(), SPEC, X86_64, folder, others=batch), [], folder)
 
 
 def build_with_state(folder: Path) -> Path:
@@ -56,4 +56,4 @@ def build_with_state(folder: Path) -> Path:
         TensorSpec("kept", "int32", (1, 3)), 0, Buffer("arena", plain.arena_size - 64, 12), plain.feeds[4].buffer,
         Buffer("weights", 0, 12),
     )  # fmt: skip
-    return link(emit(replace(plain, states=(kept,)), replace(SPEC, batches=()), X86_64, folder), [], folder)
+    return link(emit_sources(replace(plain, states=(kept,)), replace(SPEC, batches=()), X86_64, folder), [], folder)

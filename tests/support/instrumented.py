@@ -18,7 +18,7 @@ from pathlib import Path
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
 from builder.compiler.emit import GeneratedSources
-from builder.compiler.link.kernel_tables import attention_tables, fused_tables, integer_tables
+from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
 from builder.compiler.link.link_library_file import (
     ATTENTION_SOURCE,
     AUDIO_SOURCES,
@@ -27,9 +27,9 @@ from builder.compiler.link.link_library_file import (
     KERNEL_SOURCES,
     THREAD_SOURCES,
     audio_flags,
-    exports_map,
+    format_exports_map,
     link_library,
-    public_names,
+    list_public_names,
 )
 from builder.compiler.weights_file import FILE
 from tests.support.fused import HAS
@@ -64,9 +64,9 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     sources = folder / "sources"
     sources.mkdir(parents=True)
     texts = {
-        "fused_tables.c": fused_tables(_TARGET),
-        "attention_tables.c": attention_tables(_TARGET),
-        "integer_tables.c": integer_tables(_TARGET),
+        "fused_tables.c": format_fused_tables(_TARGET),
+        "attention_tables.c": format_attention_tables(_TARGET),
+        "integer_tables.c": format_integer_tables(_TARGET),
     }
     for name, text in texts.items():
         (sources / name).write_text(text)
@@ -101,7 +101,7 @@ def link(sources: GeneratedSources, kernels: Sequence[Path], folder: Path) -> Pa
         return link_library(sources, kernels, X86_64, folder, CACHE).path
     objects = Path(os.environ[OBJECTS])
     exports, library = folder / "exports.map", folder / "libmodel.so"
-    exports.write_text(exports_map(public_names(sources)))
+    exports.write_text(format_exports_map(list_public_names(sources)))
     inside = [str(sources.folder / "weights.S")]
     if sources.outside:
         shutil.copy(sources.outside, folder / FILE)

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 
 Build = Callable[[Any], Any]
 """Makes a model with the package of Keras 2 that it is given."""
@@ -19,7 +19,7 @@ Build = Callable[[Any], Any]
 
 def tf_keras() -> Any:
     """Keras 2, with weights that are the same each time."""
-    tensorflow()
+    import_tensorflow()
     import tf_keras
 
     tf_keras.utils.set_random_seed(7)
@@ -91,7 +91,7 @@ def examples(model: Any, batch: int = 2) -> list[Any]:
 def answers(model: Any, feeds: list[Any]) -> list[Any]:
     """What tf-keras answers, in the order of the model's outputs."""
     result = model(feeds if len(feeds) > 1 else feeds[0], training=False)
-    return [tensor.numpy() for tensor in tensorflow().nest.flatten(result)]
+    return [tensor.numpy() for tensor in import_tensorflow().nest.flatten(result)]
 
 
 def _sequence(*layers: Callable[[Any], Any], shape: tuple[int, ...] = (6, 4)) -> Build:
@@ -128,7 +128,7 @@ def _functional(keras: Any) -> Any:
 
 
 def _operators(keras: Any) -> Any:
-    tf, x = tensorflow(), keras.Input((8, 8, 3))
+    tf, x = import_tensorflow(), keras.Input((8, 8, 3))
     y = tf.nn.relu(x * 2.0 - 1.0) / 3.0
     return keras.Model(x, tf.reduce_mean(tf.concat([y, tf.cast(x > 0.0, "float32")], -1), axis=[1, 2]))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from builder.base.project import Project
-from builder.base.tf import reference_session, tensorflow
+from builder.base.tf import import_tensorflow, reference_session
 from builder.config import Format, ModelSpec, Source
 from builder.importers.graph import FrozenGraph
 from builder.importers.model_import import import_model
@@ -82,7 +82,7 @@ def save_graph(
     from builder.importers.freeze import write_frozen
     from builder.importers.loaded import RawGraph
 
-    tf = tensorflow()
+    tf = import_tensorflow()
     with tf.Graph().as_default() as graph:
         inputs = [tf.compat.v1.placeholder(dtype, shape, name=name) for name, (dtype, shape) in feeds.items()]
         tf.compat.v1.enable_control_flow_v2()
@@ -99,7 +99,7 @@ def save_graph(
 
 def run_graph(graph: FrozenGraph, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """TensorFlow's answers, by fetch name."""
-    tf = tensorflow()
+    tf = import_tensorflow()
     definition = tf.compat.v1.GraphDef.FromString(graph.graph_path.read_bytes())
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
         tf.import_graph_def(definition, name="")

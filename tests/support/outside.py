@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import GeneratedSources, emit
+from builder.compiler.emit import GeneratedSources, emit_sources
 from builder.compiler.link.link_library_file import SharedLibrary
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
@@ -53,6 +53,6 @@ def build(
     (made / "none.c").write_text("typedef int none;\n")
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.34", "-c", "none.c"]
     subprocess.run(command, cwd=made, check=True)
-    sources = emit(program(seed, items), spec, X86_64, made, kernels=[made / "none.o"])
+    sources = emit_sources(program(seed, items), spec, X86_64, made, kernels=[made / "none.o"])
     link(sources, [made / "none.o"], folder)
     return SharedLibrary(folder, X86_64), sources

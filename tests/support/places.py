@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builder.compiler.lower.buffers import align
+from builder.compiler.lower.buffers import align_offset
 from builder.compiler.lower.hlo import Dag
-from builder.compiler.lower.microbatch import in_parts
+from builder.compiler.lower.microbatch import make_batch_program
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.steps.base import Buffer, View
 from builder.config.tensor import TensorSpec
-from builder.importers.graph import Port
+from builder.importers.graph import GraphPort
 
 
 class Places:
@@ -21,7 +21,7 @@ class Places:
 
     def buffer(self, size: int) -> Buffer:
         found = Buffer("arena", self.arena, size)
-        self.arena += align(size)
+        self.arena += align_offset(size)
         return found
 
     def picture(self, side: int, halo: int, channels: int) -> View:
@@ -32,17 +32,17 @@ class Places:
     def constant(self, data: bytes) -> Buffer:
         found = Buffer("weights", self.weights, len(data))
         self.constants.append(Weight(self.weights, data))
-        self.weights += align(len(data))
+        self.weights += align_offset(len(data))
         return found
 
 
 def batch_of(program: Program, parts: int) -> Program:
     """``program``, which is for one input, run for each of so many."""
 
-    def of_all(ports: tuple[BoundPort, ...]) -> list[Port]:
-        return [Port(replace(port.spec, shape=(parts, *port.spec.shape[1:])), "") for port in ports]
+    def of_all(ports: tuple[BoundPort, ...]) -> list[GraphPort]:
+        return [GraphPort(replace(port.spec, shape=(parts, *port.spec.shape[1:])), "") for port in ports]
 
-    return in_parts(program, of_all(program.feeds), of_all(program.fetches), parts)
+    return make_batch_program(program, of_all(program.feeds), of_all(program.fetches), parts)
 
 
 def ports_of(dag: Dag) -> tuple[tuple[BoundPort, ...], tuple[BoundPort, ...]]:

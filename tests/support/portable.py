@@ -100,7 +100,9 @@ def compile_variant(name: str, folder: Path) -> Path:
     variant = next(v for v in X86_64.integer_copies if v.table == name)
     output = folder / f"{name}.o"
     flags = (*variant.flags, f"-DCF_TABLE={name}")
-    Toolchain(X86_64, CACHE).compile(RUNTIME / INTEGER_SOURCE, output, include=(RUNTIME,), cpu=variant.cpu, flags=flags)
+    Toolchain(X86_64, CACHE).compile_source(
+        RUNTIME / INTEGER_SOURCE, output, include=(RUNTIME,), cpu=variant.cpu, flags=flags
+    )
     return output
 
 
@@ -124,16 +126,16 @@ def _on_arm64(source: Path) -> bytes:
 
 def _in_wasm(source: Path, target: str, count: int) -> bytes:
     needs.needs_module("wasmtime")
-    from builder.release.wasm.engine import Module
+    from builder.release.wasm.engine import WasmInstance
 
     module = source.with_suffix(".wasm")
     cpu = "generic+simd128" if target == "wasm-simd" else "generic"
     options = ["-target", "wasm32-wasi", f"-mcpu={cpu}", *_FLAGS, "-nostdlib", "-I.", f"-I{RUNTIME}"]
     options += [f"-Wl,--{option}" for option in ("no-entry", "export=run", "export=data")]
     run_compiler([*options, *_sources(source), "-o", str(module)], source.parent, CACHE)
-    loaded = Module(module)
-    loaded.call("run")
-    return loaded.read(loaded.call("data"), 4 * count)
+    loaded = WasmInstance(module)
+    loaded.call_function("run")
+    return loaded.read(loaded.call_function("data"), 4 * count)
 
 
 def _sources(program: Path) -> tuple[str, str]:

@@ -8,16 +8,16 @@ from typing import Any, get_args
 
 import numpy as np
 
-from builder.compiler.lower.compress import store
+from builder.compiler.lower.compress import quantise_weights
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.packing import (
+    compute_recurrent_scratch,
+    compute_scratch_size,
     pack_layer,
     pack_scale,
     pack_sums,
     pack_units,
     pad_channels,
-    recurrent_scratch,
-    scratch_size,
 )
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING
 from builder.compiler.lower.steps.recurrent_step import Recurrence
@@ -129,14 +129,14 @@ def prepare(case: Case) -> Prepared:
     rows = case.steps if case.output == "all" else 1
     buffers = {}
     if case.rounded:
-        stored = store(weights[None, None], "int8")
+        stored = quantise_weights(weights[None, None], "int8")
         assert stored.scale is not None
         weights, packed = stored.restored[0, 0], pack_layer(stored.numbers, "integer", kind="int8")
         buffers["weight_scale"] = np.frombuffer(pack_scale(stored.scale), np.float32)
         buffers["weight_sums"] = np.frombuffer(pack_sums(stored.numbers), np.int32)
     else:
         packed = pack_units(shaped) if case.by_units else pack_layer(weights[None, None], "direct")
-    scratch = recurrent_scratch(case.batch, case.units, columns, case.rounded)
+    scratch = compute_recurrent_scratch(case.batch, case.units, columns, case.rounded)
     buffers |= {
         "input": _guarded(x),
         "weights": np.frombuffer(packed, np.uint8),
@@ -157,7 +157,7 @@ def prepare(case: Case) -> Prepared:
     stride = case.batch * case.units if case.output == "all" else 0
     flags = (int(case.backwards), int(case.by_units))
     recurrent = _Recurrent(KINDS[case.kind], case.steps, case.batch, case.units, stride, *flags, product)
-    recurrent.product_scratch = scratch_size(Geometry(1, case.units, (1, case.batch), columns), "integer") // 4
+    recurrent.product_scratch = compute_scratch_size(Geometry(1, case.units, (1, case.batch), columns), "integer") // 4
     wanted = {name: buffer for name, buffer in buffers.items() if name != "output" or case.output != "none"}
     data = _Data(**{name: buffer.ctypes.data + 64 * _is_guarded(name) for name, buffer in wanted.items()})
     return Prepared(case, recurrent, data, buffers, x, h, c, weights, bias)

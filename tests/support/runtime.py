@@ -46,10 +46,10 @@ def build(folder: Path) -> Path:
     sources = _sources(folder)
     objects = [folder / f"{source.stem}.o" for source in sources]
     for source, output in zip(sources, objects, strict=True):
-        toolchain.compile(source, output, include=(RUNTIME,))
+        toolchain.compile_source(source, output, include=(RUNTIME,))
     exports = folder / "exports.map"
     exports.write_text("{ global: cf_table; local: *; };\n")
-    toolchain.link(objects, exports, folder / "libruntime.so")
+    toolchain.link_shared_library(objects, exports, folder / "libruntime.so")
     return folder / "libruntime.so"
 
 
@@ -289,7 +289,9 @@ class Runtime:
         wide: bool,
         negative: bool,
     ) -> np.ndarray:
-        """The rows of a table of ``shape`` that ``compress.encode`` made the bytes of; no byte past them is read."""
+        """The rows of a table of ``shape`` that ``compress.encode_numbers`` made the bytes of; no byte past them is
+        read.
+        """
         numbers = np.frombuffer(table, "u1").copy()
         output = np.full((*indices.shape, shape[1]), np.nan, "f4")
         kinds = (tuple(ITEM_SIZES).index(kind), _dtype(indices))

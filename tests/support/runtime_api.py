@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from builder.measure.local.emulator import Emulator
+from builder.measure.local.emulator import LambdaEmulator
 
 SECONDS = 60
 _END = object()
@@ -60,7 +60,7 @@ class RuntimeApi:
 
 
 @contextmanager
-def running(function: Emulator, log: Path, **environment: str) -> Iterator[RuntimeApi]:
+def running(function: LambdaEmulator, log: Path, **environment: str) -> Iterator[RuntimeApi]:
     """The function of ``function`` under AWS's client, without the emulator. Its output goes to ``log``."""
     api = RuntimeApi()
 
@@ -120,7 +120,10 @@ def running(function: Emulator, log: Path, **environment: str) -> Iterator[Runti
 
     with Server(("127.0.0.1", 0), Handler) as server, log.open("wb") as out:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        variables = {**function.variables(log.parent), "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{server.server_port}"}
+        variables = {
+            **function.make_environment(log.parent),
+            "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{server.server_port}",
+        }
         command = [str(function.python.path), "-S", "-m", "awslambdaric", function.handler]
         api.process = subprocess.Popen(
             command, cwd=function.function, env=variables | environment, stdout=out, stderr=out, start_new_session=True

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from builder.release.compose import addon_names, compose_template
-from builder.release.template_check import Loader
+from builder.release.template_check import TemplateLoader
 from tests.conftest import ROOT
 
 PYTHON = ROOT / ".venv-aws" / "bin" / "python"
@@ -43,7 +43,7 @@ Stack = dict[str, dict[str, Any]]
 
 def packaged(addons: Iterable[str] = (), package: str = "zip") -> dict[str, Any]:
     """The template as `sam deploy` sends it: its folders are objects in S3."""
-    template: dict[str, Any] = yaml.load(compose_template(addons, package), Loader=Loader)
+    template: dict[str, Any] = yaml.load(compose_template(addons, package), Loader=TemplateLoader)
     for resource in template["Resources"].values():
         for place in {"CodeUri", "ContentUri"} & resource.get("Properties", {}).keys():
             resource["Properties"][place] = CODE

@@ -11,7 +11,10 @@ LINES = TEXTS.read_text(encoding="utf-8").splitlines()
 
 
 def trained(library: Any, kind: str, size: int = 600) -> Any:
-    """A small tokenizer of that kind, of so many pieces at most. ``library``: from ``handler.text.subwords.load``."""
+    """A small tokenizer of that kind, of so many pieces at most.
+
+    ``library``: from ``handler.text.subwords.load_package``.
+    """
     words, rules = library.pre_tokenizers, library.normalizers
     if kind.startswith("wordpiece"):
         made = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))

@@ -6,8 +6,8 @@ import json
 import string
 from pathlib import Path
 
-from builder.config import TextInput
-from builder.importers.text import prepared
+from builder.config import TextSpec
+from builder.importers.text import prepare_tokenizer
 from tests.support import abi_library
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -47,8 +47,8 @@ def write(folder: Path) -> Path:
 
 def write_prepared(folder: Path, *, length: int | None = None, truncate: bool = True) -> None:
     """``folder``/model.text, for the function."""
-    text = TextInput(None, write(folder), length=length, truncate=truncate)
-    (folder / "model.text").write_bytes(prepared(text))
+    text = TextSpec(None, write(folder), length=length, truncate=truncate)
+    (folder / "model.text").write_bytes(prepare_tokenizer(text))
 
 
 def write_counter(folder: Path) -> Path:

@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handler.description import Port
-from handler.text.words import Words
+from handler.text.words import StringProgram
 
 
 def sized(
-    words: Words,
+    words: StringProgram,
     given: Mapping[str, Sequence[bytes]],
     sizes: Sequence[Mapping[str, Port]],
     **options: Any,
 ) -> tuple[int, dict[str, bytes]]:
     """The first of ``sizes`` that holds all items, and the bytes of its feeds."""
-    rows = words.rows(given, sizes[-1], **options)
-    number = words.size_for(rows, sizes)
-    return number, words.filled(rows, sizes[number])
+    rows = words.compute_rows(given, sizes[-1], **options)
+    number = words.choose_size(rows, sizes)
+    return number, words.pad_rows(rows, sizes[number])
 
 
 def tensors(
-    words: Words, given: Mapping[str, Sequence[bytes]], ports: Mapping[str, Port], **options: Any
+    words: StringProgram, given: Mapping[str, Sequence[bytes]], ports: Mapping[str, Port], **options: Any
 ) -> dict[str, bytes]:
     """The bytes of the feeds ``ports``."""
     return sized(words, given, [ports], **options)[1]

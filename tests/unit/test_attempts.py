@@ -10,8 +10,8 @@ import pytest
 from builder.compiler.emit import GeneratedSources
 from builder.config import ModelSpec, Source
 from builder.pipeline.compile_graph import CompiledModel
-from builder.pipeline.fallbacks import until_final
-from builder.pipeline.lower_program import ATTEMPTS, Attempt, Emitted
+from builder.pipeline.fallbacks import try_attempts
+from builder.pipeline.lower_program import ATTEMPTS, EmittedSources, LoweringAttempt
 
 SPEC = ModelSpec(Path("/model.toml"), "hand", "1", Source("keras", Path("/hand.keras")))
 
@@ -27,7 +27,7 @@ class Tried:
 def went(folder: Path, programs: dict[str, str], agrees: str, spec: ModelSpec = SPEC) -> list[str]:
     """The attempts that were tried, where each comes to the C in ``programs``, and only ``agrees`` agrees."""
 
-    def lowered(attempt: Attempt) -> Emitted | None:
+    def lowered(attempt: LoweringAttempt) -> EmittedSources | None:
         if attempt.name not in programs:
             return None
         own = folder / f"{attempt.path}{attempt.suffix}"
@@ -36,12 +36,12 @@ def went(folder: Path, programs: dict[str, str], agrees: str, spec: ModelSpec = 
         sources.programs[0].write_text(programs[attempt.name])
         sources.weights.write_bytes(b"weights")
         sources.save()
-        return Emitted(attempt, own, CompiledModel(Path("/hand.keras"), ()))
+        return EmittedSources(attempt, own, CompiledModel(Path("/hand.keras"), ()))
 
-    def tried(emitted: Emitted) -> Tried:
+    def tried(emitted: EmittedSources) -> Tried:
         return Tried(emitted.attempt.name, emitted.attempt.name == agrees)
 
-    return [one.name for one in until_final(spec, lowered, tried)]
+    return [one.name for one in try_attempts(spec, lowered, tried)]
 
 
 IN_PARTS, FAST, DIRECT, FAITHFUL = (attempt.name for attempt in ATTEMPTS)

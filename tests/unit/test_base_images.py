@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.package.container_image import DOCKERFILE, dockerfile
+from builder.package.container_image import DOCKERFILE, make_dockerfile
 from builder.pipeline.docker.builder_image import BuilderImage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,18 +71,18 @@ def test_what_has_no_digest_is_found(text: str, found: list[str]) -> None:
 
 
 def test_the_builder_image_is_pinned_unless_a_base_is_named(tmp_path: Path) -> None:
-    image = BuilderImage.configured(tmp_path, {})
+    image = BuilderImage.from_environment(tmp_path, {})
     assert image.pinned
     assert image.reference == f"{image.base}@{image.base_digest}"
-    assert not BuilderImage.configured(tmp_path, {"COLDFORGE_BASE_IMAGE": "ours:1"}).pinned
-    assert BuilderImage.configured(tmp_path, {"COLDFORGE_BASE_IMAGE": "ours@sha256:" + "0" * 64}).pinned
+    assert not BuilderImage.from_environment(tmp_path, {"COLDFORGE_BASE_IMAGE": "ours:1"}).pinned
+    assert BuilderImage.from_environment(tmp_path, {"COLDFORGE_BASE_IMAGE": "ours@sha256:" + "0" * 64}).pinned
 
 
 def test_the_functions_image_may_be_built_on_another_base() -> None:
-    assert dockerfile({}) == DOCKERFILE.read_text(encoding="utf-8")
-    changed = dockerfile({"COLDFORGE_LAMBDA_IMAGE": r"registry.example/python:3.13\1"})
+    assert make_dockerfile({}) == DOCKERFILE.read_text(encoding="utf-8")
+    changed = make_dockerfile({"COLDFORGE_LAMBDA_IMAGE": r"registry.example/python:3.13\1"})
     assert unpinned(changed) == [r"registry.example/python:3.13\1"]
-    assert len(changed.splitlines()) == len(dockerfile({}).splitlines())
+    assert len(changed.splitlines()) == len(make_dockerfile({}).splitlines())
 
 
 def test_every_action_is_named_by_its_commit() -> None:

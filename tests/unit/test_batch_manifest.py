@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from builder.base.errors import BatchError, EnvironmentSetupError, UsageError
 from builder.release.batch import batch_manifest
-from builder.release.batch.batch_items import form_of, items
+from builder.release.batch.batch_items import detect_form, read_items
 from builder.release.batch.batch_plan import INPUT_BYTES
-from builder.release.batch.parquet import arrow
-from builder.release.batch.s3_location import Place
+from builder.release.batch.parquet import import_pyarrow
+from builder.release.batch.s3_location import S3Location
 from tests.support.s3 import Bucket, serving
 
 
@@ -32,7 +32,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 def found(path: Path, text: str | bytes, **options: Any) -> list[dict[str, Any]]:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return list(items(str(path), None, **options))
+    return list(read_items(str(path), None, **options))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def found(path: Path, text: str | bytes, **options: Any) -> list[dict[str, Any]]
     ],
 )  # fmt: skip
 def test_what_a_source_is_by_its_name(source: str, form: str) -> None:
-    assert form_of(source) == form
+    assert detect_form(source) == form
 
 
 def test_a_csv_of_keys(tmp_path: Path) -> None:
@@ -71,18 +71,18 @@ def test_json_lines_of_objects_and_requests(tmp_path: Path) -> None:
         with pytest.raises(BatchError, match=r"row \d cannot be read"):
             found(tmp_path / "k.jsonl", wrong)
     with pytest.raises(UsageError, match="there is no file"):
-        list(items(str(tmp_path / "none.csv"), None))
+        list(read_items(str(tmp_path / "none.csv"), None))
 
 
 def test_parquet_of_keys_and_of_tensors(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    _, parquet = arrow()
+    _, parquet = import_pyarrow()
     path = tmp_path / "k.parquet"
     parquet.write_table(pyarrow.table({"bucket": ["b"] * 2500, "key": [f"{n}.jpg" for n in range(2500)]}), path)
-    rows = list(items(str(path), None))
+    rows = list(read_items(str(path), None))
     assert (len(rows), rows[2001]) == (2500, {"Bucket": "b", "Key": "2001.jpg"})
     parquet.write_table(pyarrow.table({"x": [[1.0, 2.0], [3.0, 4.0]]}), path)
-    assert list(items(str(path), None)) == [{"inputs": {"x": [1.0, 2.0]}}, {"inputs": {"x": [3.0, 4.0]}}]
+    assert list(read_items(str(path), None)) == [{"inputs": {"x": [1.0, 2.0]}}, {"inputs": {"x": [3.0, 4.0]}}]
 
 
 def test_without_pyarrow_the_line_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,15 +112,15 @@ def test_an_inventory(bucket: Bucket) -> None:
         "lists/data/1.csv.gz": gzip.compress(rows.encode()),
     }
     current = [{"Bucket": "pictures", "Key": "a bü.jpg", "VersionId": "v2", "ETag": "abc"}]
-    assert list(items("s3://lists/2026/manifest.json", make_client("s3"))) == current
+    assert list(read_items("s3://lists/2026/manifest.json", make_client("s3"))) == current
     bucket.objects["lists/2026/manifest.json"] = json.dumps(about | {"fileFormat": "ORC"}).encode()
     with pytest.raises(BatchError, match="inventory in ORC"):
-        list(items("s3://lists/2026/manifest.json", make_client("s3")))
+        list(read_items("s3://lists/2026/manifest.json", make_client("s3")))
     bucket.objects["lists/2026/manifest.json"] = b"[]"
     with pytest.raises(BatchError, match="not the manifest"):
-        list(items("s3://lists/2026/manifest.json", make_client("s3")))
+        list(read_items("s3://lists/2026/manifest.json", make_client("s3")))
     with pytest.raises(BatchError, match=r"reading s3://lists/none\.csv failed"):
-        list(items("s3://lists/none.csv", make_client("s3")))
+        list(read_items("s3://lists/none.csv", make_client("s3")))
 
 
 def test_an_inventory_in_parquet_has_other_names(bucket: Bucket) -> None:
@@ -132,7 +132,7 @@ def test_an_inventory_in_parquet_has_other_names(bucket: Bucket) -> None:
         "is_latest": [True, False], "is_delete_marker": [False, False], "e_tag": ["abc", "old"],
     }  # fmt: skip
     file = io.BytesIO()
-    arrow()[1].write_table(pyarrow.table(table), file)
+    import_pyarrow()[1].write_table(pyarrow.table(table), file)
     about = {
         "sourceBucket": "pictures",
         "destinationBucket": "arn:aws:s3:::lists",
@@ -141,17 +141,19 @@ def test_an_inventory_in_parquet_has_other_names(bucket: Bucket) -> None:
         "files": [{"key": "data/1.parquet"}],
     }
     bucket.objects = {"lists/manifest.json": json.dumps(about).encode(), "lists/data/1.parquet": file.getvalue()}
-    assert list(items("s3://lists/manifest.json", make_client("s3"))) == [
+    assert list(read_items("s3://lists/manifest.json", make_client("s3"))) == [
         {"Bucket": "pictures", "Key": "a b%C3%BC.jpg", "VersionId": "v2", "ETag": "abc"}
     ]
 
 
 def test_places() -> None:
-    assert Place.of("s3://out/run1/").below("parts/0.jsonl") == Place("out", "run1/parts/0.jsonl")
-    assert str(Place.of("s3://out").below("run.json")) == "s3://out/run.json"
+    assert S3Location.from_address("s3://out/run1/").join_key("parts/0.jsonl") == S3Location(
+        "out", "run1/parts/0.jsonl"
+    )
+    assert str(S3Location.from_address("s3://out").join_key("run.json")) == "s3://out/run.json"
     for wrong in ("out/run1", "s3://", "https://out/run1"):
         with pytest.raises(UsageError, match="is no place in S3"):
-            Place.of(wrong)
+            S3Location.from_address(wrong)
 
 
 KEYS = st.lists(st.text(max_size=300), max_size=60)
@@ -160,15 +162,15 @@ KEYS = st.lists(st.text(max_size=300), max_size=60)
 @given(KEYS, st.integers(1, 20), st.integers(0, 70))
 def test_every_item_is_in_one_batch_in_its_order(keys: list[str], most: int, limit: int) -> None:
     given_items = [{"Bucket": "b", "Key": key} for key in keys]
-    listing = batch_manifest.listed(given_items, limit)
+    listing = batch_manifest.write_listing(given_items, limit)
     try:
         assert (listing.items, listing.objects) == (min(limit, len(keys)),) * 2
         file = io.StringIO()
-        count = batch_manifest.write(listing, most, file)
+        count = batch_manifest.write_batches(listing, most, file)
     finally:
         listing.close()
     lines = file.getvalue().splitlines() if file.getvalue() else []
-    read = list(batch_manifest.read(lines))
+    read = list(batch_manifest.read_batches(lines))
     assert [number for number, _ in read] == list(range(count))
     assert all(1 <= len(batch) <= most for _, batch in read)
     assert [item for _, batch in read for item in batch] == [
@@ -178,8 +180,8 @@ def test_every_item_is_in_one_batch_in_its_order(keys: list[str], most: int, lim
 
 def test_a_batch_fits_into_an_event_and_an_item_that_does_not_is_refused() -> None:
     large = [{"text": "x" * 90_000}] * 5
-    assert [len(batch) for batch in batch_manifest.batches(batch_manifest.listed(large), 5)] == [2, 2, 1]
+    assert [len(batch) for batch in batch_manifest.group_items(batch_manifest.write_listing(large), 5)] == [2, 2, 1]
     with pytest.raises(BatchError, match="item 2 has"):
-        batch_manifest.listed([{"text": ""}, {"text": "x" * INPUT_BYTES}])
+        batch_manifest.write_listing([{"text": ""}, {"text": "x" * INPUT_BYTES}])
     with pytest.raises(BatchError, match="damaged"):
-        list(batch_manifest.read(['{"Batch": 0}']))
+        list(batch_manifest.read_batches(['{"Batch": 0}']))

@@ -22,7 +22,7 @@ from builder.cli import main
 from builder.package.layer import EPOCH
 from builder.package.provenance import BUILD_TYPE, ENVELOPE, JOIN_TYPE, STATEMENT, Material, statement_json
 from builder.release.bundle_check import check_bundle, sign_bundle
-from builder.release.envelope import opened
+from builder.release.envelope import open_envelope
 from tests.support.needs import needs
 from tests.support.results import printed
 
@@ -197,7 +197,7 @@ def test_no_other_bytes_of_the_statement_or_envelope_pass(
     # The envelope may be written in other words, and its key be called something else: the signature is over neither.
     assert passed is None or name == ENVELOPE or after == before
     if passed and name == ENVELOPE:
-        assert opened(after.decode())[0] == opened(before.decode())[0]
+        assert open_envelope(after.decode())[0] == open_envelope(before.decode())[0]
 
 
 def test_another_key_is_not_taken(bundle: Path, tmp_path: Path) -> None:

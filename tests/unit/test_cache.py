@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.base.cache import digest, made_in, run_cached
+from builder.base.cache import compute_digest, read_build_seconds, run_cached
 
 
 def _write(text: str, calls: list[str]) -> Callable[[Path], None]:
@@ -34,15 +34,15 @@ def test_runs_once_per_key(tmp_path: Path) -> None:
 
 def test_how_long_a_stage_took_is_kept_and_changes_no_digest(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
-    assert made_in(one) is None
+    assert read_build_seconds(one) is None
     run_cached(one, "a", _write("same", []))
     run_cached(other, "b", _write("same", []))
-    took = made_in(one)
+    took = read_build_seconds(one)
     assert took is not None
     assert took > 0
     run_cached(one, "a", _write("never", []))
-    assert made_in(one) == took
-    assert digest(one) == digest(other)
+    assert read_build_seconds(one) == took
+    assert compute_digest(one) == compute_digest(other)
 
 
 def test_a_failing_stage_leaves_the_previous_output(tmp_path: Path) -> None:
@@ -95,13 +95,13 @@ def test_a_stage_that_lost_a_file_is_built_again(tmp_path: Path, damage: str) ->
 
 def test_digest_sees_names_and_contents_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
-    first = digest(tmp_path)
+    first = compute_digest(tmp_path)
     (tmp_path / "a").rename(tmp_path / "b")
-    second = digest(tmp_path)
+    second = compute_digest(tmp_path)
     (tmp_path / "b").write_text("2")
-    assert len({first, second, digest(tmp_path)}) == 3
+    assert len({first, second, compute_digest(tmp_path)}) == 3
 
 
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
 def test_digest_does_not_confuse_how_parts_are_split(a: list[str], b: list[str]) -> None:
-    assert (digest(*a) == digest(*b)) == (a == b)
+    assert (compute_digest(*a) == compute_digest(*b)) == (a == b)

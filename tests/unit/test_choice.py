@@ -10,8 +10,8 @@ import pytest
 
 from builder.base.errors import BundleError
 from builder.release.recorded_choices import recorded_choice
-from builder.verify.quantise.choice import Choice, Ratio, Timing, Tried
-from builder.verify.quantise.number_types import FLOAT32, SMALLEST_FIRST, Kind
+from builder.verify.quantise.choice import PrecisionChoice, Ratio, Timing, TriedPrecision
+from builder.verify.quantise.number_types import FLOAT32, SMALLEST_FIRST, Precision
 
 BYTES, WEIGHTS, HALF, _ = SMALLEST_FIRST
 V3, V4, VNNI = "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"
@@ -22,18 +22,18 @@ def timing(*times: float, threads: int = 1) -> Timing:
     return Timing(tuple(Ratio(isa, threads, time) for isa, time in zip((V3, V4, VNNI), times, strict=False)))
 
 
-def choice(*tried: Tried, accuracy: float = 0.99, untimed: str = "") -> Choice:
-    return Choice(accuracy, "400 pictures of calibration", tried, untimed)
+def choice(*tried: TriedPrecision, accuracy: float = 0.99, untimed: str = "") -> PrecisionChoice:
+    return PrecisionChoice(accuracy, "400 pictures of calibration", tried, untimed)
 
 
 CHOICE = choice(
-    Tried(
+    TriedPrecision(
         BYTES,
         0.995,
         Timing((Ratio(V3, 1, 1.034), Ratio(V4, 1, 0.96), Ratio(V3, 2, 1.19), Ratio(V4, 2, 1.05)), lacking=(VNNI,)),
     ),
-    Tried(WEIGHTS, 0.98),
-    Tried(HALF, 1.0, timing(1.0, 0.99)),
+    TriedPrecision(WEIGHTS, 0.98),
+    TriedPrecision(HALF, 1.0, timing(1.0, 0.99)),
 )
 
 
@@ -47,32 +47,32 @@ CHOICE = choice(
     ],
 )
 def test_faster_or_as_fast_with_every_instruction_set(times: tuple[float, ...], holds: bool) -> None:
-    assert Tried(BYTES, 1.0, timing(*times)).holds(0.99) is holds
+    assert TriedPrecision(BYTES, 1.0, timing(*times)).is_good_enough(0.99) is holds
 
 
 def test_two_threads_may_differ_by_more() -> None:
     within, beyond = timing(1.09, threads=2), timing(1.11, threads=2)
-    assert Tried(BYTES, 1.0, within).holds(0.99)
-    one = Tried(BYTES, 1.0, Timing(timing(0.5, 0.5).ratios + beyond.ratios))
-    assert not one.holds(0.99)
+    assert TriedPrecision(BYTES, 1.0, within).is_good_enough(0.99)
+    one = TriedPrecision(BYTES, 1.0, Timing(timing(0.5, 0.5).ratios + beyond.ratios))
+    assert not one.is_good_enough(0.99)
     assert one.slower == beyond.ratios
 
 
 def test_a_fast_library_must_be_accurate_too_and_without_times_that_alone_counts() -> None:
-    assert not Tried(BYTES, 0.989, timing(0.5)).holds(0.99)
-    assert Tried(BYTES, 0.99).holds(0.99)
-    assert not Tried(BYTES, 0.989).holds(0.99)
+    assert not TriedPrecision(BYTES, 0.989, timing(0.5)).is_good_enough(0.99)
+    assert TriedPrecision(BYTES, 0.99).is_good_enough(0.99)
+    assert not TriedPrecision(BYTES, 0.989).is_good_enough(0.99)
 
 
 def test_the_first_that_holds_is_taken_and_float32_where_none_does() -> None:
     assert CHOICE.chosen == HALF
     assert choice(*CHOICE.tried[:2]).chosen == FLOAT32
     assert choice().chosen == FLOAT32
-    assert choice(Tried(BYTES, 1.0), Tried(WEIGHTS, 1.0)).chosen == BYTES
+    assert choice(TriedPrecision(BYTES, 1.0), TriedPrecision(WEIGHTS, 1.0)).chosen == BYTES
 
 
 def test_it_is_told_how_each_did_in_accuracy_and_in_time() -> None:
-    assert [*CHOICE.lines()] == [
+    assert [*CHOICE.describe_choice()] == [
         "int8, int8 activations: 99.50 % of 400 pictures of calibration agree with TensorFlow",
         "  time, float32's being 1, on 1 thread: x86-64-v3 1.03, x86-64-v4 0.96",
         "  time, float32's being 1, on 2 threads: x86-64-v3 1.19, x86-64-v4 1.05",
@@ -83,8 +83,8 @@ def test_it_is_told_how_each_did_in_accuracy_and_in_time() -> None:
         "  time, float32's being 1, on 1 thread: x86-64-v3 1.00, x86-64-v4 0.99",
         "taken: float16",
     ]
-    elsewhere = choice(Tried(BYTES, 1.0), untimed="this machine does not run libraries for arm64")
-    assert next(elsewhere.lines()) == (
+    elsewhere = choice(TriedPrecision(BYTES, 1.0), untimed="this machine does not run libraries for arm64")
+    assert next(elsewhere.describe_choice()) == (
         "time was not measured, as this machine does not run libraries for arm64: accuracy alone decides"
     )
 
@@ -92,13 +92,13 @@ def test_it_is_told_how_each_did_in_accuracy_and_in_time() -> None:
 def test_json_and_back() -> None:
     data = json.loads(json.dumps(CHOICE.to_dict()))
     assert data["chosen"] == {"weights": "float16", "activations": "float32"}
-    assert Choice.of_dict(data) == CHOICE
+    assert PrecisionChoice.from_dict(data) == CHOICE
 
 
 def test_what_was_measured_of_a_kind() -> None:
-    assert CHOICE.timing(HALF) == timing(1.0, 0.99)
-    assert CHOICE.timing(WEIGHTS) is None
-    assert CHOICE.timing(Kind("bfloat16")) is None
+    assert CHOICE.find_timing(HALF) == timing(1.0, 0.99)
+    assert CHOICE.find_timing(WEIGHTS) is None
+    assert CHOICE.find_timing(Precision("bfloat16")) is None
 
 
 def test_a_manifest_has_the_choice_or_none(tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from builder.base.errors import PIPE_CLOSED, UsageError
 from builder.cli import COMMANDS, GROUPS, main, make_parser
-from builder.cli.cli_reference import reference
-from builder.cli.command import named
-from builder.cli.guide import EXAMPLES, example
-from builder.cli.results import RESULTS, document
+from builder.cli.cli_reference import format_cli_reference
+from builder.cli.command import list_commands
+from builder.cli.guide import EXAMPLES, format_example
+from builder.cli.results import RESULTS, make_results_schema
 from builder.release.bindings import LANGUAGES
 from tests.conftest import ROOT
 from tests.support.results import printed
 
-BY_NAME = {name: command for given in COMMANDS for name, command in named(given)}
+BY_NAME = {name: command for given in COMMANDS for name, command in list_commands(given)}
 NAMES = list(BY_NAME)
 
 
@@ -35,12 +35,12 @@ def test_every_command_says_what_it_takes(name: str, capsys: pytest.CaptureFixtu
     help = capsys.readouterr().out
     assert help.startswith(f"usage: coldforge {name} ")
     assert f"{BY_NAME[name].help[1:]}." in help
-    assert help.endswith(f"\nexample: {example(name)}\n")
+    assert help.endswith(f"\nexample: {format_example(name)}\n")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_commands_example_is_one_of_it(name: str) -> None:
-    options = make_parser().parse_args(shlex.split(example(name))[1:])
+    options = make_parser().parse_args(shlex.split(format_example(name))[1:])
     assert options.command is BY_NAME[name].run
 
 
@@ -69,7 +69,7 @@ def test_commands_that_print_numbers_say_in_which_unit(
 
 def test_the_page_of_commands_is_up_to_date() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m builder.cli.cli_reference docs/cli.md"
+    assert page == format_cli_reference(), "run: python -m builder.cli.cli_reference docs/cli.md"
     assert "| `--package zip\\|image` |" in page
     assert "| `--json` |" in page
     assert page.count("\n## ") == len(NAMES)
@@ -77,7 +77,7 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 
 def test_the_schema_of_results_is_up_to_date() -> None:
     text = (ROOT / "docs" / "results.schema.json").read_text(encoding="utf-8")
-    assert json.loads(text) == document(), "run: python -m builder.cli.cli_reference docs/cli.md"
+    assert json.loads(text) == make_results_schema(), "run: python -m builder.cli.cli_reference docs/cli.md"
     assert set(RESULTS) == set(NAMES)
 
 

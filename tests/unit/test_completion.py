@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli import main
-from builder.cli.complete import SHELLS, script
+from builder.cli.complete import SHELLS, format_completion_script
 from tests.conftest import ROOT
 from tests.support import needs
 
@@ -70,8 +70,8 @@ def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as ended:
         main(["--completion", shell])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"{script(shell)}\n"
-    assert "coldforge" in script(shell)
+    assert capsys.readouterr().out == f"{format_completion_script(shell)}\n"
+    assert "coldforge" in format_completion_script(shell)
 
 
 def test_without_the_package_the_command_that_installs_it() -> None:

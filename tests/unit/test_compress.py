@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from builder.cli.build_tables import weights_line
+from builder.cli.build_tables import format_weights
 from builder.compiler.lower.compress import (
     LEAST_WEIGHTS,
     Compressor,
-    Rules,
-    compress,
-    constant_digest,
-    encode,
-    store,
-    to_bfloat16,
-    to_float16,
+    WeightRules,
+    compress_weights,
+    digest_constant,
+    encode_numbers,
+    quantise_weights,
+    round_to_bfloat16,
+    round_to_float16,
 )
 from builder.compiler.lower.decisions import LayerWeights, LoweringReport, WeightSizes
 from builder.compiler.lower.packing import pack_layer, pack_scale
@@ -41,14 +41,14 @@ def normal(*shape: int, scale: float = 1.0) -> Any:
 @given(values=arrays(np.float32, 50, elements=finite))
 def test_rounding_is_numpys_and_ml_dtypes(values: Any) -> None:
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(to_float16(values), values.astype(np.float16).astype(np.float32))
-    np.testing.assert_array_equal(to_bfloat16(values), values.astype(ml_dtypes.bfloat16).astype(np.float32))
+        np.testing.assert_array_equal(round_to_float16(values), values.astype(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(round_to_bfloat16(values), values.astype(ml_dtypes.bfloat16).astype(np.float32))
 
 
 @pytest.mark.parametrize("bits", [0x3F800000, 0x3F808000, 0x3F818000, 0x3F808001, 0x7F7F8000, 0x00008000, 0x80000001])
 def test_bfloat16_at_its_ties_and_ends(bits: int) -> None:
     value = np.array([bits], np.uint32).view(np.float32)
-    assert to_bfloat16(value) == value.astype(ml_dtypes.bfloat16).astype(np.float32)
+    assert round_to_bfloat16(value) == value.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
 @settings(max_examples=200, deadline=None)
@@ -57,8 +57,8 @@ def test_what_is_stored_is_read_back(weights: Any) -> None:
     """The bytes of every type are its own numbers, and stand for ``restored``."""
     small = np.clip(weights, -60000, 60000)
     for kind, dtype in (("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16), ("int8", np.int8)):
-        stored = store(small, kind)  # type: ignore[arg-type]
-        read = np.frombuffer(encode(stored.numbers, stored.type), dtype).astype(np.float32).reshape(small.shape)
+        stored = quantise_weights(small, kind)  # type: ignore[arg-type]
+        read = np.frombuffer(encode_numbers(stored.numbers, stored.type), dtype).astype(np.float32).reshape(small.shape)
         np.testing.assert_array_equal(read, stored.numbers)
         scale = 1 if stored.scale is None else stored.scale
         np.testing.assert_array_equal(read * scale, stored.restored)
@@ -67,21 +67,21 @@ def test_what_is_stored_is_read_back(weights: Any) -> None:
 @settings(max_examples=200, deadline=None)
 @given(weights=kernels)
 def test_int8_is_within_half_a_step_of_each_channel(weights: Any) -> None:
-    stored = store(weights, "int8")
+    stored = quantise_weights(weights, "int8")
     assert stored.scale is not None
     largest = np.abs(weights).max(axis=(0, 1, 2)).astype(np.float64)
     assert (np.abs(stored.numbers) <= 127).all()
     # float32 rounds the scale, the quotient and the product.
     allowed = largest / 254 * (1 + 1e-5) + 1e-37
     assert (np.abs(stored.restored.astype(np.float64) - weights) <= allowed).all()
-    symmetric = store(-weights, "int8")
+    symmetric = quantise_weights(-weights, "int8")
     np.testing.assert_array_equal(symmetric.numbers, -stored.numbers)
 
 
 def test_a_channel_of_zeros_stays_zero() -> None:
     weights = normal(3, 3, 4, 8)
     weights[..., 3] = 0
-    stored = store(weights, "int8")
+    stored = quantise_weights(weights, "int8")
     assert not stored.restored[..., 3].any()
     assert np.isfinite(stored.restored).all()
 
@@ -89,7 +89,7 @@ def test_a_channel_of_zeros_stays_zero() -> None:
 def test_packed_bytes_and_their_scales_lie_alike() -> None:
     """Channel by channel of two groups: what the kernel reads at a panel's place times the scale of that place."""
     weights = normal(1, 1, 5, 2 * 20)
-    stored = store(weights, "int8")
+    stored = quantise_weights(weights, "int8")
     assert stored.scale is not None
     panels = np.frombuffer(pack_layer(stored.numbers, "direct", groups=2, kind="int8"), np.int8).reshape(2, 2, 5, 16)
     scales = np.frombuffer(pack_scale(stored.scale, groups=2), np.float32).reshape(2, 2, 16)
@@ -104,7 +104,7 @@ def test_packed_bytes_and_their_scales_lie_alike() -> None:
 @pytest.mark.parametrize(("kind", "size"), [("float32", 4), ("float16", 2), ("bfloat16", 2), ("int8", 1)])
 def test_the_sizes_of_a_packed_layer(kind: Any, size: int) -> None:
     weights = normal(3, 3, 16, 40)
-    numbers = store(weights, kind).numbers
+    numbers = quantise_weights(weights, kind).numbers
     assert len(pack_layer(numbers, "direct", kind=kind)) == size * 9 * 16 * 48
     assert len(pack_layer(numbers[..., :32], "winograd4", kind=kind)) == size * 9 * 16 * 32
 
@@ -125,7 +125,7 @@ def test_a_depthwise_layer_takes_floats_only() -> None:
     ],
 )
 def test_what_is_refused_stays_as_it_is(weights: Any, kind: Any, because: str) -> None:
-    stored = compress(weights, kind)
+    stored = compress_weights(weights, kind)
     assert stored.type == "float32"
     assert because in stored.kept
     np.testing.assert_array_equal(stored.restored, weights)
@@ -141,44 +141,53 @@ def test_fewer_weights_are_int8_where_bytes_are_summed() -> None:
     }
     for (summed, kind, channels), stored in cases.items():
         weights = normal(1, 1, channels, 40)
-        found = Compressor(Rules(kind, summed=summed)).layer("one", weights, weights, lambda x: x)
+        found = Compressor(WeightRules(kind, summed=summed)).compress_layer("one", weights, weights, lambda x: x)
         assert found.type == stored
     few = normal(1, 1, 16, 31)
-    assert Compressor(Rules("int8", summed=True)).layer("one", few, few, lambda x: x).kept == "fewer than 512 weights"
+    assert (
+        Compressor(WeightRules("int8", summed=True)).compress_layer("one", few, few, lambda x: x).kept
+        == "fewer than 512 weights"
+    )
 
 
 def test_trained_weights_are_not_refused() -> None:
     for kind in ("float16", "bfloat16", "int8"):
-        stored = compress(normal(3, 3, 32, 32, scale=0.02), kind)  # type: ignore[arg-type]
+        stored = compress_weights(normal(3, 3, 32, 32, scale=0.02), kind)  # type: ignore[arg-type]
         assert (stored.type, stored.kept) == (kind, "")
 
 
 def test_the_last_rule_that_fits_decides() -> None:
-    rules = Rules("int8", (("net/*", "float16"), ("*/logits/MatMul", "float32")))
-    assert [rules.type_of(n) for n in ("stem", "net/a/Conv2D", "net/logits/MatMul")] == ["int8", "float16", "float32"]
+    rules = WeightRules("int8", (("net/*", "float16"), ("*/logits/MatMul", "float32")))
+    assert [rules.choose_type(n) for n in ("stem", "net/a/Conv2D", "net/logits/MatMul")] == [
+        "int8",
+        "float16",
+        "float32",
+    ]
 
 
 def test_the_graph_is_given_what_the_library_has() -> None:
     """A folded scale is taken off again; a channel that it makes zero keeps the graph's own numbers."""
-    compressor, constant = Compressor(Rules("int8")), normal(64, 32)
+    compressor, constant = Compressor(WeightRules("int8")), normal(64, 32)
     scale = np.linspace(-2, 2, 32)
     scale[5] = 0
     folded = (constant * scale).astype(np.float32)[None, None]
-    stored = compressor.layer("dense", folded, constant, lambda c: c[None, None], scale)
-    exchanged = compressor.restored[constant_digest(constant)]
+    stored = compressor.compress_layer("dense", folded, constant, lambda c: c[None, None], scale)
+    exchanged = compressor.restored[digest_constant(constant)]
     np.testing.assert_allclose(exchanged * scale, stored.restored[0, 0], rtol=1e-6)
     np.testing.assert_array_equal(exchanged[:, 5], constant[:, 5])
     assert np.abs(exchanged - constant).max() > 0
 
 
 def test_weights_that_others_read_too_stay_as_they_are() -> None:
-    compressor, constant = Compressor(Rules("float16")), normal(64, 32)
+    compressor, constant = Compressor(WeightRules("float16")), normal(64, 32)
     place = lambda c: c[None, None]  # noqa: E731
-    assert compressor.layer("a", constant[None, None], constant, place, alone=False).type == "float32"
+    assert compressor.compress_layer("a", constant[None, None], constant, place, alone=False).type == "float32"
     assert not compressor.restored
-    assert compressor.layer("b", constant[None, None], constant, place).type == "float16"
-    assert compressor.layer("c", constant[None, None], constant, place).type == "float16"  # the same, as folded
-    other = compressor.layer("d", 3 * constant[None, None], constant, place, 3.0)
+    assert compressor.compress_layer("b", constant[None, None], constant, place).type == "float16"
+    assert (
+        compressor.compress_layer("c", constant[None, None], constant, place).type == "float16"
+    )  # the same, as folded
+    other = compressor.compress_layer("d", 3 * constant[None, None], constant, place, 3.0)
     assert (other.type, other.kept) == ("float32", "another layer has the same weights, scaled otherwise")
     assert compressor.names == ["a", "b", "c", "d"]
 
@@ -189,13 +198,13 @@ def test_what_was_saved_adds_up() -> None:
         LayerWeights("conv", "b/Conv2D", "float16", 500, 1000, 2000),
         LayerWeights("dot.1", "c/MatMul", "float32", 100, 400, 400, "fewer than 1,024 weights"),
     )
-    sizes = WeightSizes.of(1064 + 1000 + 400 + 36, layers)
+    sizes = WeightSizes.from_layers(1064 + 1000 + 400 + 36, layers)
     assert sizes.as_float32 == 4000 + 2000 + 400 + 36
     assert sizes.types == {"int8": 1064, "float16": 1000, "float32": 400}
     assert sizes.compressed_share == pytest.approx(6000 / 6436)
     lowering = LoweringReport("optimised", 3, (), weights=layers, weights_size=sizes.bytes)
     assert lowering.compressed
-    line = weights_line(lowering)
+    line = format_weights(lowering)
     assert line == "weights: 2,500 bytes, 6,436 as float32; 93.2 % of them int8 and float16; 1 layer keeps float32"
     found = lowering.to_dict()["weights"]
     assert (found["bytes"], found["as_float32"], found["compressed_share"]) == (2500, 6436, 0.9323)

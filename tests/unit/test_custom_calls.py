@@ -9,7 +9,7 @@ import pytest
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.steps.base import Buffer, Step
-from builder.compiler.lower.steps.custom_call_step import Tensor, step_of
+from builder.compiler.lower.steps.custom_call_step import CallTensor, make_step
 from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
 from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, STEPS
 
@@ -24,7 +24,7 @@ DTYPES = {NMS: "ffifi", COMBINED_NMS: "fffffi"}
 def made(target: str, config: bytes | None = None, shapes: tuple[str, ...] = (), dtypes: str = "") -> Step:
     text = json.dumps(CONFIGS.get(target, {})).encode() if config is None else config
     tensors = [
-        ({"f": "float32", "i": "int32"}[dtype], Tensor(tuple(map(int, filter(None, shape.split("x")))), place))
+        ({"f": "float32", "i": "int32"}[dtype], CallTensor(tuple(map(int, filter(None, shape.split("x")))), place))
         for dtype, shape, place in zip(
             dtypes or DTYPES.get(target, ""),
             shapes or SHAPES.get(target, ()),
@@ -32,7 +32,7 @@ def made(target: str, config: bytes | None = None, shapes: tuple[str, ...] = (),
             strict=False,
         )
     ]
-    return step_of(target, "call", text, tensors[:2], tensors[2:], lambda size: Buffer("arena", 1024, size))
+    return make_step(target, "call", text, tensors[:2], tensors[2:], lambda size: Buffer("arena", 1024, size))
 
 
 def test_a_rewrites_call_is_a_step() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from builder.compiler.lower.build_program import assemble
+from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.dense_end import LEAST_WEIGHTS
 from builder.compiler.lower.hlo import read_dag
-from builder.compiler.lower.options import Options
+from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.schedule import schedule
+from builder.compiler.lower.schedule import schedule_tasks
 from builder.compiler.lower.steps.layer_step import LayerStep
 from tests.support.hlo import Module
 from tests.support.places import ports_of
@@ -21,10 +21,10 @@ WIDE = LEAST_WEIGHTS // 4 // 64 // 2
 """Two dense layers to and from 64 channels have just enough weights."""
 
 
-def lowered(module: Module, options: Options | None = None) -> Program:
+def lowered(module: Module, options: LoweringOptions | None = None) -> Program:
     dag = read_dag(module.result)
     feeds, fetches = ports_of(dag)
-    program, _ = assemble(dag, schedule(dag, []), Program((), feeds, fetches, (), 0, 0), options)
+    program, _ = assemble_program(dag, schedule_tasks(dag, []), Program((), feeds, fetches, (), 0, 0), options)
     return program
 
 
@@ -99,5 +99,5 @@ def test_states_are_of_one_run(states: int) -> None:
     m.tuple(dense(m, dense(m, picture(m), WIDE), 64))
     dag = read_dag(m.result)
     feeds, fetches = ports_of(dag)
-    program, _ = assemble(dag, schedule(dag, []), Program((), feeds, fetches, (), 0, 0), states=states)
+    program, _ = assemble_program(dag, schedule_tasks(dag, []), Program((), feeds, fetches, (), 0, 0), states=states)
     assert (program.dense_end is None) == bool(states)

@@ -11,7 +11,7 @@ from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.project import HOME, Project
 from builder.base.targets import ARM64, DEFAULT, TARGETS, Target
 from builder.cli import main
-from builder.release.deploy import Deployment, build_words, deploy_words, find_sam, target_of
+from builder.release.deploy import Deployment, find_sam, find_target, make_build_arguments, make_deploy_arguments
 from tests.conftest import ROOT
 
 CHECKOUT = Project(HOME)
@@ -22,12 +22,12 @@ EMOTION = Deployment(("emotion",), "emotion", DEFAULT)
 def test_the_function_is_built_for_the_target_that_is_asked_for(target: Target) -> None:
     """By --target, or by the template's parameter."""
     asked = (f"Architecture={target.architecture}", "MemorySize=512")
-    assert target_of(asked, DEFAULT) == target
-    assert target_of(["MemorySize=512"], target) == target
+    assert find_target(asked, DEFAULT) == target
+    assert find_target(["MemorySize=512"], target) == target
     by_parameter, by_target = (replace(EMOTION, target=target, parameters=given) for given in (asked, asked[1:]))
-    assert build_words(by_parameter).count(asked[0]) == 1
-    assert (asked[0] in build_words(by_target)) == (target is not DEFAULT)
-    assert "MemorySize=512" in build_words(by_target)
+    assert make_build_arguments(by_parameter).count(asked[0]) == 1
+    assert (asked[0] in make_build_arguments(by_target)) == (target is not DEFAULT)
+    assert "MemorySize=512" in make_build_arguments(by_target)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_each_model_has_a_stack_in_each_environment(wanted: Deployment, stack: s
 def test_sam_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = replace(EMOTION, target=ARM64, package="image", environment="prod", sam_options=("--no-rollback",))
     monkeypatch.delenv("CI", raising=False)
-    words = deploy_words(wanted, "coldforge-emotion-prod", {"ModelName": "emotion", "Note": "two words"})
+    words = make_deploy_arguments(wanted, "coldforge-emotion-prod", {"ModelName": "emotion", "Note": "two words"})
     assert words[:5] == ["deploy", "--config-env", "prod", "--stack-name", "coldforge-emotion-prod"]
     assert {"--resolve-image-repos", "ModelName=emotion", "Note=two words"} < set(words)
     assert words[-1] == "--no-rollback"
     assert "--no-confirm-changeset" not in words
     monkeypatch.setenv("CI", "true")
-    assert "--no-confirm-changeset" in deploy_words(wanted, "", {})
-    assert "--stack-name" not in deploy_words(wanted, "", {})
+    assert "--no-confirm-changeset" in make_deploy_arguments(wanted, "", {})
+    assert "--stack-name" not in make_deploy_arguments(wanted, "", {})
 
 
 def test_without_sam_nothing_is_begun(

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from builder.base.sandbox.kernel import Kernel
+from builder.base.sandbox.kernel import KernelFeatures
 from builder.cli import main
 from builder.cli.doctor import (
     Diagnosis,
     Finding,
-    aws,
-    disk,
-    docker,
-    memory,
-    packages,
-    processor,
-    python,
-    render,
-    sandbox,
+    check_aws,
+    check_disk,
+    check_docker,
+    check_memory,
+    check_packages,
+    check_processor,
+    check_python,
+    check_sandbox,
+    format_diagnosis,
 )
 from builder.pipeline.docker.builder_image import BuilderImage
 from tests.conftest import ROOT
@@ -30,10 +30,10 @@ from tests.support.results import printed
 
 
 def test_the_python() -> None:
-    assert [python((3, minor), True).there for minor in (10, 11, 13, 14)] == [False, True, True, False]
-    assert python((3, 10), True).remedy == "make PYTHON=python3.13 setup"
-    assert not python((3, 12), False).there
-    assert "python3.12-venv" in python((3, 12), False).remedy
+    assert [check_python((3, minor), True).there for minor in (10, 11, 13, 14)] == [False, True, True, False]
+    assert check_python((3, 10), True).remedy == "make PYTHON=python3.13 setup"
+    assert not check_python((3, 12), False).there
+    assert "python3.12-venv" in check_python((3, 12), False).remedy
 
 
 def test_the_packages() -> None:
@@ -42,8 +42,8 @@ def test_the_packages() -> None:
             raise importlib.metadata.PackageNotFoundError(name)
         return "1.0"
 
-    assert packages(lambda name: "1.0").found == "tensorflow-cpu 1.0, keras 1.0, ziglang 1.0"
-    assert packages(one_missing) == Finding(
+    assert check_packages(lambda name: "1.0").found == "tensorflow-cpu 1.0, keras 1.0, ziglang 1.0"
+    assert check_packages(one_missing) == Finding(
         "packages", False, "no ziglang", "every command outside Docker", "make setup"
     )
 
@@ -65,15 +65,18 @@ def test_what_docker_can_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fai
     )
     program.chmod(0o755)
     monkeypatch.setenv("DOCKER", str(program))
-    findings = list(docker(BuilderImage.configured(ROOT / "requirements" / "build.txt", {})))
+    findings = list(check_docker(BuilderImage.from_environment(ROOT / "requirements" / "build.txt", {})))
     assert [finding.there for finding in findings] == there
     assert [bool(finding.remedy) for finding in findings].count(True) == bool(fails)
     assert "\n" not in "".join(finding.found for finding in findings)
 
 
 def test_the_sandbox() -> None:
-    assert sandbox(Kernel(3, True)).there
-    assert [sandbox(kernel).there for kernel in (Kernel(2, True), Kernel(3, False))] == [False, False]
+    assert check_sandbox(KernelFeatures(3, True)).there
+    assert [check_sandbox(kernel).there for kernel in (KernelFeatures(2, True), KernelFeatures(3, False))] == [
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,14 +90,14 @@ def test_the_sandbox() -> None:
 )
 def test_the_memory(tmp_path: Path, text: str, there: bool, found: str) -> None:
     (tmp_path / "meminfo").write_text(text)
-    assert (memory(tmp_path / "meminfo").there, memory(tmp_path / "meminfo").found) == (there, found)
-    assert memory(tmp_path / "none").there
+    assert (check_memory(tmp_path / "meminfo").there, check_memory(tmp_path / "meminfo").found) == (there, found)
+    assert check_memory(tmp_path / "none").there
 
 
 def test_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Usage", (), {"free": 10**9}))
-    assert not disk(tmp_path).there
-    assert disk(tmp_path).found == f"1.0 GB free in {tmp_path}"
+    assert not check_disk(tmp_path).there
+    assert check_disk(tmp_path).found == f"1.0 GB free in {tmp_path}"
 
 
 @pytest.mark.parametrize(
@@ -103,10 +106,10 @@ def test_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_processor(tmp_path: Path, flags: str, there: bool, has: str) -> None:
     (tmp_path / "cpuinfo").write_text(f"model name\t: one\nflags\t\t: {flags}\n")
-    found = processor(tmp_path / "cpuinfo")
+    found = check_processor(tmp_path / "cpuinfo")
     assert found.there is there
     assert found.found.endswith(f"with {has}")
-    assert processor(tmp_path / "none").there  # it has no list of flags, as Graviton has none
+    assert check_processor(tmp_path / "none").there  # it has no list of flags, as Graviton has none
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_credentials_are_looked_for_and_never_shown(
     tmp_path: Path, environment: dict[str, str], config: str, there: bool
 ) -> None:
     (tmp_path / "config").write_text(config)
-    found = aws(environment, tmp_path)
+    found = check_aws(environment, tmp_path)
     assert found.there is there
     assert "SECRET" not in str(found)
 
@@ -147,7 +150,7 @@ def test_whether_a_model_can_be_built(missing: set[str], can_build: bool) -> Non
         tuple(Finding(n, n not in missing, "x", "y", "get it" if n in missing else "") for n in names)
     )
     assert diagnosis.can_build is can_build
-    text = render(diagnosis)
+    text = format_diagnosis(diagnosis)
     assert text.count("get it") == len(missing)
     assert ("does not work here yet" in text) is not can_build
 

@@ -13,8 +13,8 @@ from builder.config.tensor import TensorSpec
 from builder.verify.agreement import MOST_SENSITIVE
 from builder.verify.expected_answers import ExpectedOutput
 from builder.verify.reference_answers import explain_too_few
-from builder.verify.sensitivity import moved_zeros
-from builder.verify.unstable_cases import doubts
+from builder.verify.sensitivity import move_zeros
+from builder.verify.unstable_cases import find_unstable_cases
 
 NAN, INF = math.nan, math.inf
 
@@ -23,7 +23,9 @@ def doubt(before: Any, after: Any, tolerance: Tolerance | None = None, dtype: st
     first, second = np.array(before, dtype), np.array(after, dtype)
     spec = TensorSpec("y", dtype, first.shape)
     output = ExpectedOutput("score", spec, 0, "raw", tolerance or Tolerance())
-    return doubts([output], {"case": {"y": first}, "other": {"y": first}}, {"case": {"y": second}}, "when it moves")
+    return find_unstable_cases(
+        [output], {"case": {"y": first}, "other": {"y": first}}, {"case": {"y": second}}, "when it moves"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_only_inputs_without_any_number_move_off_zero() -> None:
         "pixels": {"sound": np.zeros((1, 50), np.uint8)},
         "nothing": {"sound": np.zeros((0, 50), np.float32)},
     }
-    found = moved_zeros(calls)
+    found = move_zeros(calls)
     assert list(found) == ["blank"]
     assert found["blank"]["mask"] is calls["blank"]["mask"]
     assert found["blank"]["id"] is calls["blank"]["id"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.base.targets import X86_64
-from builder.compiler.emit import emit
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.emit import emit_sources
+from builder.compiler.lower.steps.base import walk_steps
 from tests.support.every_step import EVERY_STEP, SPEC
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    return emit(EVERY_STEP, SPEC, X86_64, tmp_path).folder
+    return emit_sources(EVERY_STEP, SPEC, X86_64, tmp_path).folder
 
 
 @pytest.mark.parametrize("name", ["program.c", "model.h", "weights.S", "model.json"])
@@ -34,6 +34,6 @@ def test_weights_stand_at_their_offsets(sources: Path) -> None:
 
 
 def test_walk_finds_nested_steps() -> None:
-    names = [s.name for s in walk(EVERY_STEP.steps)]
+    names = [s.name for s in walk_steps(EVERY_STEP.steps)]
     assert names.count("add.1") == 6
     assert "call.13" in names

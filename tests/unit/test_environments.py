@@ -12,8 +12,8 @@ import yaml
 from builder.base.errors import UsageError
 from builder.config.schema import SECTIONS
 from builder.release.compose import compose_template
-from builder.release.environments import environment_addons, parameters
-from builder.release.template_check import Loader, problems
+from builder.release.environments import merge_parameters, read_environment_addons
+from builder.release.template_check import TemplateLoader, list_problems
 from tests.conftest import ROOT
 
 SAMCONFIG = ROOT / "samconfig.toml"
@@ -24,14 +24,14 @@ NAMES = ("default", "dev", "staging", "prod")
 def test_the_templates_take_every_environment(name: str, tmp_path: Path) -> None:
     for package in ("zip", "image"):
         path = tmp_path / f"{package}.yaml"
-        path.write_text(compose_template(environment_addons(SAMCONFIG, name), package))
-        assert list(problems(path, parameters(SAMCONFIG, name, ["ModelName=emotion"]))) == []
+        path.write_text(compose_template(read_environment_addons(SAMCONFIG, name), package))
+        assert list(list_problems(path, merge_parameters(SAMCONFIG, name, ["ModelName=emotion"]))) == []
 
 
 def test_what_is_given_joins_what_is_configured_and_wins() -> None:
-    configured = parameters(SAMCONFIG, "prod", [])
+    configured = merge_parameters(SAMCONFIG, "prod", [])
     assert configured["LogRetentionDays"] == "90"
-    given = parameters(
+    given = merge_parameters(
         SAMCONFIG, "prod", ["ModelName=digits", "LogRetentionDays=1", "LogRetentionDays=90", "S3Sources=a=b"]
     )
     assert given == configured | {"ModelName": "digits", "S3Sources": "a=b"}
@@ -43,18 +43,18 @@ def test_what_is_given_joins_what_is_configured_and_wins() -> None:
 def test_both_forms_of_samconfig(tmp_path: Path, listed: str) -> None:
     path = tmp_path / "samconfig.toml"
     path.write_text(f"[x.deploy.parameters]\nparameter_overrides = {listed}\n")
-    assert parameters(path, "x", []) == {"A": "1", "B": "two words"}
+    assert merge_parameters(path, "x", []) == {"A": "1", "B": "two words"}
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no environment production; it has default, dev, staging, prod"):
-        parameters(SAMCONFIG, "production", [])
+        merge_parameters(SAMCONFIG, "production", [])
     with pytest.raises(UsageError, match="LogLevel: write parameters as NAME=VALUE"):
-        parameters(SAMCONFIG, "prod", ["LogLevel"])
+        merge_parameters(SAMCONFIG, "prod", ["LogLevel"])
     with pytest.raises(UsageError, match="has no environment production"):
-        environment_addons(SAMCONFIG, "production")
+        read_environment_addons(SAMCONFIG, "production")
     with pytest.raises(UsageError, match="cannot be read"):
-        parameters(tmp_path / "samconfig.toml", "prod", [])
+        merge_parameters(tmp_path / "samconfig.toml", "prod", [])
 
 
 def test_every_environment_has_its_own_stack_and_may_make_roles() -> None:
@@ -69,7 +69,7 @@ def test_every_environment_has_its_own_stack_and_may_make_roles() -> None:
 
 def test_the_longest_name_fits_what_aws_makes_of_it() -> None:
     """A stack's name may have 128 characters, a layer's 140. Names of several models join, up to 110 characters."""
-    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=Loader)
+    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=TemplateLoader)
     pattern = template["Parameters"]["ModelName"]["AllowedPattern"]
     longest = "x" * 110
     assert re.fullmatch(pattern, longest)
@@ -77,5 +77,5 @@ def test_the_longest_name_fits_what_aws_makes_of_it() -> None:
     assert max(len(f"coldforge-{longest}-{name}") for name in NAMES[1:]) <= 128
     assert len(f"coldforge-{longest}-dependencies") <= 140
     (section,) = (section for section in SECTIONS if section.name == "model")
-    assert list(section.field("name").kind.problems(longest[:64])) == []
-    assert list(section.field("name").kind.problems(longest)) != []
+    assert list(section.find_field("name").kind.find_problems(longest[:64])) == []
+    assert list(section.find_field("name").kind.find_problems(longest)) != []

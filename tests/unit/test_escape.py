@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from builder.base import escape
-from builder.base.console_tables import table
+from builder.base.console_tables import format_table
 from builder.base.errors import LowerError
 from builder.base.progress import Progress
-from builder.compiler.emit.header import header_source
+from builder.compiler.emit.header import format_header
 from builder.compiler.lower.program import BoundState
-from builder.config import FeedSpec, render
+from builder.config import FeedSpec, render_spec
 from builder.config.tensor import TensorSpec
-from builder.measure.sample_request import how_to_try
-from builder.release.bindings import LANGUAGES, generate
+from builder.measure.sample_request import format_try_command
+from builder.release.bindings import LANGUAGES, generate_binding
 from tests.support.abi_library import picture_description
 from tests.support.every_step import EVERY_STEP, SPEC, arena
 from tests.support.hostile import NAMES
@@ -50,11 +50,11 @@ def seen(text: str) -> bool:
 @given(ORDINARY)
 def test_an_ordinary_name_stays_as_it_is(name: str) -> None:
     plain = " ".join(name.split())
-    for function in (escape.visible, escape.terminal):
+    for function in (escape.escape_invisible, escape.escape_terminal):
         assert function(name) == name
-    assert [f(plain) for f in (escape.comment, escape.doc, escape.html, escape.markdown)] == (
-        [plain.replace("/*", "/ *")] * 2 + [plain] * 2
-    )
+    assert [
+        f(plain) for f in (escape.escape_comment, escape.escape_docstring, escape.escape_html, escape.escape_markdown)
+    ] == ([plain.replace("/*", "/ *")] * 2 + [plain] * 2)
     for literal in (escape.c_string, escape.c_literal, escape.rust_string, escape.go_string, escape.python_string):
         assert literal(name) == f'"{name}"'
     assert escape.toml_string(name) == escape.javascript_string(name) == f'"{name}"'
@@ -62,8 +62,15 @@ def test_an_ordinary_name_stays_as_it_is(name: str) -> None:
 
 @given(ANYTHING)
 def test_what_is_shown_can_be_seen(text: str) -> None:
-    assert seen(escape.terminal(text))
-    for one_line in (escape.visible, escape.comment, escape.doc, escape.html, escape.shell, escape.json_line):
+    assert seen(escape.escape_terminal(text))
+    for one_line in (
+        escape.escape_invisible,
+        escape.escape_comment,
+        escape.escape_docstring,
+        escape.escape_html,
+        escape.quote_shell,
+        escape.json_line,
+    ):
         assert seen(shown := one_line(text))
         assert "\n" not in shown
         assert "\t" not in shown
@@ -71,10 +78,12 @@ def test_what_is_shown_can_be_seen(text: str) -> None:
 
 @given(ANYTHING)
 def test_a_comment_neither_ends_nor_begins_another(text: str) -> None:
-    line = escape.comment(text)
+    line = escape.escape_comment(text)
     assert not re.search(r"\*/|/\*|\?\?", line)
     assert not re.search(r"\?\?/", escape.c_string(text))
-    tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(f'"""{escape.doc(text)}."""\n').readline)]
+    tokens = [
+        t.type for t in tokenize.generate_tokens(io.StringIO(f'"""{escape.escape_docstring(text)}."""\n').readline)
+    ]
     assert tokens == [tokenize.STRING, tokenize.NEWLINE, tokenize.ENDMARKER]
 
 
@@ -103,9 +112,9 @@ def test_html_is_text(text: str) -> None:
             found.append(("comment", data))
 
     reader = Reader()
-    reader.feed(f'<p title="{escape.html(text)}">{escape.html("x" + text)}</p>')
+    reader.feed(f'<p title="{escape.escape_html(text)}">{escape.escape_html("x" + text)}</p>')
     reader.close()
-    shown = escape.visible(text)
+    shown = escape.escape_invisible(text)
     assert found[0] == ("p", [("title", shown)])
     assert "".join(found[1:]) == "x" + shown
 
@@ -113,7 +122,7 @@ def test_html_is_text(text: str) -> None:
 @given(ANYTHING)
 @example("[a](b) ![a](b) <b> `c` | d")
 def test_markdown_is_text(text: str) -> None:
-    tokens = MarkdownIt("gfm-like", {"linkify": False}).parseInline(f"a {escape.markdown(text)} z")
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parseInline(f"a {escape.escape_markdown(text)} z")
     kinds = {child.type for token in tokens for child in token.children or ()}
     assert kinds <= {"text", "em_open", "em_close", "strong_open", "strong_close", "text_special"}
 
@@ -136,19 +145,19 @@ def test_markdown_mentions_nobody_and_links_to_nothing() -> None:
         "                             extension_configs={'pymdownx.magiclink': github})\n"
         "    print(html.count('<a '))\n"
     )
-    texts = [f"x {text} y" for text in (*LINKED, *map(escape.markdown, (*LINKED, *NAMES)))]
+    texts = [f"x {text} y" for text in (*LINKED, *map(escape.escape_markdown, (*LINKED, *NAMES)))]
     done = subprocess.run([python, "-c", code], input=json.dumps(texts), capture_output=True, text=True, check=True)
     links = [int(line) for line in done.stdout.split()]
     assert min(links[: len(LINKED)]) > 0  # as they are
     assert max(links[len(LINKED) :]) == 0
-    assert "GH&#8203;-3" in escape.markdown("GH-3")  # which magiclink does not know
+    assert "GH&#8203;-3" in escape.escape_markdown("GH-3")  # which magiclink does not know
 
 
 def test_a_word_of_a_shell(tmp_path: Path) -> None:
-    words = [escape.shell(name) for name in NAMES]
+    words = [escape.quote_shell(name) for name in NAMES]
     script = "\n".join(f"printf '%s\\n' {word}" for word in words)
     done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, check=True)
-    assert done.stdout.decode().splitlines() == list(map(escape.visible, NAMES))
+    assert done.stdout.decode().splitlines() == list(map(escape.escape_invisible, NAMES))
     assert not list(tmp_path.iterdir())
 
 
@@ -177,7 +186,7 @@ def hostile_description(name: str) -> dict[str, Any]:
 def test_generated_packages_stay_what_they_are(name: str, tmp_path: Path) -> None:
     for language in LANGUAGES:
         parts = parts_of(tmp_path / language / "parts", hostile_description(name))
-        generate(language, parts, out := tmp_path / language / "out")
+        generate_binding(language, parts, out := tmp_path / language / "out")
         for path in (p for p in out.rglob("*") if p.suffix in (".md", ".py", ".rs", ".go", ".h", ".c", ".mts")):
             assert seen(path.read_text()), path
     python = tmp_path / "python" / "out"
@@ -192,7 +201,7 @@ def test_generated_packages_stay_what_they_are(name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_toml_says_nothing_more(name: str) -> None:
     notes = {"feeds.0": name, "feeds.0.shape": name}
-    text = render(replace(SPEC, feeds=(FeedSpec(name, (1, 2)),)), notes)
+    text = render_spec(replace(SPEC, feeds=(FeedSpec(name, (1, 2)),)), notes)
     (feed,) = tomllib.loads(text)["feeds"]
     assert feed == {"name": name.translate(SCALARS), "shape": [1, 2]}
 
@@ -200,7 +209,7 @@ def test_a_model_toml_says_nothing_more(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_header_has_no_code_of_the_model(name: str) -> None:
     state = BoundState(TensorSpec(name, "float32", (1,)), 0, arena(0, 4), arena(4, 4), arena(8, 4))
-    text = header_source(replace(EVERY_STEP, states=(state,)))
+    text = format_header(replace(EVERY_STEP, states=(state,)))
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     assert "cf_attack" not in code
     assert seen(text)
@@ -210,13 +219,13 @@ def test_the_header_has_no_code_of_the_model(name: str) -> None:
 def test_what_a_person_sees(name: str) -> None:
     stream = io.StringIO()
     progress = Progress(stream)
-    with progress.stage("import", name) as outcome:
+    with progress.show_stage("import", name) as outcome:
         outcome.note = name
     assert stream.getvalue().count("\n") == 1
-    progress.say(name)
+    progress.show_lines(name)
     assert seen(stream.getvalue())
-    assert table(("a",), [(name,)]).count("\n") == 2
-    tried = how_to_try(["m"], {"image": None, "feeds": [{"name": name, "dtype": "int8", "shape": [1]}]})
+    assert format_table(("a",), [(name,)]).count("\n") == 2
+    tried = format_try_command(["m"], {"image": None, "feeds": [{"name": name, "dtype": "int8", "shape": [1]}]})
     assert seen(tried)
     assert tried.count("\n") == 1
 

@@ -9,8 +9,8 @@ import pytest
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.program import BoundPort, Program, Weight
-from builder.compiler.lower.prune_weights import compact
-from builder.compiler.lower.replace_in_loops import exchange_products
+from builder.compiler.lower.prune_weights import drop_unused_weights
+from builder.compiler.lower.replace_in_loops import replace_products
 from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.control_step import WhileStep
 from builder.compiler.lower.steps.copy_step import CopyStep
@@ -93,7 +93,7 @@ class Loop:
         return Program((loop,), (), (fetch,), weights, 8192, 64 + WEIGHTS.nbytes)
 
     def exchanged(self) -> Program:
-        found = exchange_products(self.module.result, self.program())
+        found = replace_products(self.module.result, self.program())
         assert found is not None
         program, notes = found
         assert [n.name for n in notes] == [s.name for s in program.steps]
@@ -142,13 +142,13 @@ def test_a_row_of_what_the_loop_changes_or_a_part_of_one_stays_inside(changed: d
 def test_weights_that_are_not_constant_stay_with_xla() -> None:
     loop = Loop()
     loop.matrix = arena(4096 + 256, WEIGHTS.nbytes)
-    assert exchange_products(loop.module.result, loop.program()) is None
+    assert replace_products(loop.module.result, loop.program()) is None
 
 
 def test_compact_keeps_what_is_used_and_moves_it_together() -> None:
     step = KernelStep("k", "k", (Buffer("weights", 128 + 8, 4),), (arena(0, 4),), (1, 1, 1))
     weights = (Weight(0, b"unused" * 4), Weight(128, bytes(range(16))))
-    program = compact(Program((step,), (), (), weights, 64, 192))
+    program = drop_unused_weights(Program((step,), (), (), weights, 64, 192))
     (moved,) = program.steps
     assert isinstance(moved, KernelStep)
     assert program.weights == (Weight(0, bytes(range(16))),)
@@ -159,4 +159,4 @@ def test_compact_keeps_what_is_used_and_moves_it_together() -> None:
 def test_compact_refuses_weights_that_do_not_exist() -> None:
     step = KernelStep("k", "k", (Buffer("weights", 12, 8),), (), (1, 1, 1))
     with pytest.raises(LowerError, match="not there"):
-        compact(Program((step,), (), (), (Weight(0, bytes(16)),), 64, 64))
+        drop_unused_weights(Program((step,), (), (), (Weight(0, bytes(16)),), 64, 64))

@@ -13,7 +13,7 @@ import pytest
 
 from builder.base.disk import disk_error, disk_errors
 from builder.base.errors import ColdforgeError, DiskError, LinkError
-from builder.base.files import locked, replacing, replacing_file, scratch, write_file
+from builder.base.files import lock_target, replace_file, replace_folder, scratch_folder, write_file
 from tests.conftest import ROOT
 
 STAGE = """
@@ -86,9 +86,9 @@ def test_many_at_once_make_one_whole_thing(tmp_path: Path) -> None:
 
 
 def test_what_another_is_making_is_left_alone(tmp_path: Path) -> None:
-    with scratch(tmp_path / "other") as mine:
+    with scratch_folder(tmp_path / "other") as mine:
         write_file(tmp_path / "file", "content")
-        with replacing(tmp_path / "folder") as fresh:
+        with replace_folder(tmp_path / "folder") as fresh:
             (fresh / "x").touch()
         assert mine.is_dir()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
@@ -96,9 +96,9 @@ def test_what_another_is_making_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_lock_is_not_confused_by_one_that_was_deleted(tmp_path: Path) -> None:
     """`make clean` during a build: the next build has a lock of its own."""
-    with locked(tmp_path / "stage"):
+    with lock_target(tmp_path / "stage"):
         (tmp_path / ".stage.lock").unlink()
-        with locked(tmp_path / "stage"):
+        with lock_target(tmp_path / "stage"):
             pass
     assert list(tmp_path.iterdir()) == []
 
@@ -124,7 +124,7 @@ def test_a_file_that_fails_stays_as_it_was(tmp_path: Path) -> None:
     write_file(tmp_path / "file", "one")
 
     def fail() -> None:
-        with replacing_file(tmp_path / "file") as fresh:
+        with replace_file(tmp_path / "file") as fresh:
             fresh.write_text("half")
             raise ValueError("no")
 

@@ -14,7 +14,7 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError
 from builder.importers.frameworks import framework_environment
-from builder.importers.frameworks.framework_environment import Framework, environment_of
+from builder.importers.frameworks.framework_environment import Framework, ensure_environment
 from tests.support import local_server
 
 
@@ -40,18 +40,18 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frame
 
 def test_what_is_fetched_is_told_as_it_comes_and_once(framework: Framework) -> None:
     told: list[str] = []
-    folder = environment_of(framework, told.append)
+    folder = ensure_environment(framework, told.append)
     assert list(folder.glob("lib/python*/site-packages/tiny.py"))
     assert "1 kB" in told[0]
     (fetched,) = (line for line in told if "tiny-1.0-py3-none-any.whl" in line)
     assert re.search(r"\(\d+ bytes\)", fetched)
     assert told.index(fetched) > 0
     told.clear()
-    assert environment_of(framework, told.append) == folder
+    assert ensure_environment(framework, told.append) == folder
     assert told == []
 
 
 def test_what_a_program_says_last_is_in_the_error(framework: Framework) -> None:
     program = [sys.executable, "-c", "print('Downloading x'); raise SystemExit('no space is left')"]
     with pytest.raises(EnvironmentSetupError, match="no space is left"):
-        framework_environment._run(framework, program, lambda _: None)
+        framework_environment._run_command(framework, program, lambda _: None)

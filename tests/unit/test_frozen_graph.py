@@ -11,17 +11,17 @@ import pytest
 
 from builder.base.errors import SandboxError
 from builder.config.tensor import IndexRange, TensorSpec
-from builder.importers.graph import FrozenGraph, Port
+from builder.importers.graph import FrozenGraph, GraphPort
 
 GRAPH = {
-    "feeds": (Port(TensorSpec("x", "float32", (1, 4), ranges=(IndexRange(0, 1, 4, -3, 9),)), "feed/x:0"),),
+    "feeds": (GraphPort(TensorSpec("x", "float32", (1, 4), ranges=(IndexRange(0, 1, 4, -3, 9),)), "feed/x:0"),),
     "fetches": (
-        Port(TensorSpec("y", "int64", ()), "fetch/y:0"),
-        Port(TensorSpec("r", "float32", (9, 4), (0,)), "fetch/r:0"),
-        Port(TensorSpec("r_shape", "int32", (2,)), "fetch/r_shape:0"),
+        GraphPort(TensorSpec("y", "int64", ()), "fetch/y:0"),
+        GraphPort(TensorSpec("r", "float32", (9, 4), (0,)), "fetch/r:0"),
+        GraphPort(TensorSpec("r_shape", "int32", (2,)), "fetch/r_shape:0"),
     ),
     "variables": {"model/w": "dense/kernel"},
-    "states": (Port(TensorSpec("s", "bool", (0, 3)), "model/s"),),
+    "states": (GraphPort(TensorSpec("s", "bool", (0, 3)), "model/s"),),
 }
 CODE = "1]; __attribute__((constructor)) void f(void) { } int y["
 

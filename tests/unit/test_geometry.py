@@ -6,7 +6,7 @@ from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.hlo import read_dag
 from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.layers import find_cores
-from builder.compiler.lower.step_info import flop_of_value
+from builder.compiler.lower.step_info import count_value_flop
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.convolution_step import ConvolutionStep
 from builder.compiler.lower.steps.dot_step import DotStep
@@ -30,7 +30,7 @@ def test_a_convolution_counts_the_same_as_a_layer_a_step_and_a_value() -> None:
     (core,) = find_cores(dag)
     expected = 2 * (4 * 4 * 8) * 27
     assert core.geometry == Geometry(1, 6, (4, 4), 8, (3, 3), (2, 2), (1, 1), 2)
-    assert core.geometry.flop == flop_of_value(dag.names[convolution.name]) == expected
+    assert core.geometry.flop == count_value_flop(dag.names[convolution.name]) == expected
     step = ConvolutionStep(
         "convolution", "float32", NOWHERE, NOWHERE, NOWHERE, 1, 2, 6, 8, (9, 9), (4, 4), (3, 3), (2, 2), (0, 0), (1, 1),
         (1, 1), (False, False), (486, 1, 54, 6), (8, 1, 72, 24), (128, 1, 32, 8),
@@ -48,7 +48,7 @@ def test_the_index_finds_what_ids_refer_to() -> None:
     x = m.parameter(2, 3)
     y = m.elementwise("negate", x)
     index = HloIndex(m.result)
-    assert index.names[y.name] is index.root(index.entry)
-    assert [o.name for o in index.operands(y)] == [x.name]
+    assert index.names[y.name] is index.get_root(index.entry)
+    assert [o.name for o in index.get_operands(y)] == [x.name]
     assert index.owners[x.id].name == "entry"
-    assert index.called(y) == []
+    assert index.get_called(y) == []

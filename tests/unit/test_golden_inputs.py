@@ -10,7 +10,7 @@ import pytest
 
 from builder.config import FeedSpec
 from builder.config.tensor import IndexRange, TensorSpec
-from builder.importers.samples.golden_inputs import RANDOM_CASES, cases, extremes, random_values
+from builder.importers.samples.golden_inputs import RANDOM_CASES, make_cases, make_extremes, make_random_values
 from tests.support.hand_model import model_spec
 
 FLOATS, INDICES = ("float32", "float64"), ("int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -26,14 +26,14 @@ def feed(dtype: str, shape: tuple[int, ...] = (40, 50), name: str = "x") -> Tens
      *((d, {0, 1}) for d in INDICES)],
 )  # fmt: skip
 def test_extremes_alternate_between_both_ends(dtype: str, ends: set[float]) -> None:
-    values = extremes(feed(dtype, (3, 2)))
+    values = make_extremes(feed(dtype, (3, 2)))
     assert (values.shape, values.dtype) == ((3, 2), np.dtype(dtype))
     assert values.ravel()[:4].tolist() == [max(ends), min(ends), max(ends), min(ends)]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_random_floats_are_normal(dtype: str) -> None:
-    values = random_values(feed(dtype), 0)
+    values = make_random_values(feed(dtype), 0)
     assert (values.shape, values.dtype) == ((40, 50), np.dtype(dtype))
     assert abs(values.mean()) < 0.1
     assert abs(values.std() - 1) < 0.1
@@ -41,7 +41,7 @@ def test_random_floats_are_normal(dtype: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127)])
 def test_random_bytes_are_any(dtype: str, low: int, high: int) -> None:
-    values = random_values(feed(dtype, (100, 100)), 0)
+    values = make_random_values(feed(dtype, (100, 100)), 0)
     assert values.dtype == np.dtype(dtype)
     assert set(values.ravel().tolist()) == set(range(low, high + 1))
 
@@ -49,23 +49,23 @@ def test_random_bytes_are_any(dtype: str, low: int, high: int) -> None:
 @pytest.mark.parametrize("dtype", ["bool", *INDICES])
 def test_random_integers_may_be_indices(dtype: str) -> None:
     """A table of two rows is the smallest that anybody has; a bool stays one."""
-    assert set(random_values(feed(dtype), 0).ravel().tolist()) == {0, 1}
-    wide = set(random_values(feed(dtype), 3, 100).ravel().tolist())
+    assert set(make_random_values(feed(dtype), 0).ravel().tolist()) == {0, 1}
+    wide = set(make_random_values(feed(dtype), 3, 100).ravel().tolist())
     assert wide == ({0, 1} if dtype == "bool" else set(range(100)))
 
 
 def test_seeds_and_names_give_other_values_and_the_same_ones_again() -> None:
-    first = random_values(feed("float32"), 0)
-    np.testing.assert_array_equal(first, random_values(feed("float32"), 0))
-    assert not np.array_equal(first, random_values(feed("float32"), 1))
-    assert not np.array_equal(first, random_values(feed("float32", name="y"), 0))
+    first = make_random_values(feed("float32"), 0)
+    np.testing.assert_array_equal(first, make_random_values(feed("float32"), 0))
+    assert not np.array_equal(first, make_random_values(feed("float32"), 1))
+    assert not np.array_equal(first, make_random_values(feed("float32", name="y"), 0))
     # On any machine, with any later NumPy: PCG64 and the ziggurat are fixed.
     np.testing.assert_allclose(first.ravel()[:3], [-0.6485389, 1.081716, 0.9966934], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("dtype", "wide"), [("float32", False), ("uint8", False), ("int8", False), ("int64", True)])
 def test_the_cases_of_a_model_without_pictures(dtype: str, wide: bool, tmp_path: Path) -> None:
-    found = dict(cases(model_spec(()), [feed("float32"), feed(dtype, name="other")]))
+    found = dict(make_cases(model_spec(()), [feed("float32"), feed(dtype, name="other")]))
     assert RANDOM_CASES == 3
     assert list(found) == ["zeros", "extremes", "random-0", "random-1", "random-2", *(["wide", "ends"] if wide else [])]
     assert not found["zeros"]["x"].any()
@@ -82,7 +82,7 @@ def test_indices_are_whole_numbers_in_their_range(dtype: str) -> None:
     ranges = (IndexRange(0, 1, 4, 0, 6), IndexRange(2, 2, 4, low, 2), IndexRange(1, 1, 4, 0, 2**31 - 1))
     ranges = ranges if dtype not in ("uint8", "int8", "int16", "uint16") else ranges[:2]
     spec = TensorSpec("x", dtype, (50, 4), ranges=ranges)
-    found = [values["x"] for _, values in cases(replace(model_spec(), image=None), [spec])]
+    found = [values["x"] for _, values in make_cases(replace(model_spec(), image=None), [spec])]
     assert len(found) > 4
     for values in found:
         assert (values.dtype, values.shape) == (np.dtype(dtype), (50, 4))
@@ -97,18 +97,18 @@ def test_indices_are_whole_numbers_in_their_range(dtype: str) -> None:
 
 
 def test_the_last_random_case_has_zeros_of_both_signs_among_its_floats() -> None:
-    found = dict(cases(model_spec(()), [feed("float32"), feed("float64", (), "one"), feed("uint8", name="other")]))
+    found = dict(make_cases(model_spec(()), [feed("float32"), feed("float64", (), "one"), feed("uint8", name="other")]))
     signs = np.signbit(found["random-2"]["x"][found["random-2"]["x"] == 0])
     assert signs.any()
     assert not signs.all()
     assert 0.3 < signs.size / found["random-2"]["x"].size < 0.35
-    np.testing.assert_array_equal(found["random-2"]["one"], random_values(feed("float64", (), "one"), 2))
-    np.testing.assert_array_equal(found["random-2"]["other"], random_values(feed("uint8", name="other"), 2))
+    np.testing.assert_array_equal(found["random-2"]["one"], make_random_values(feed("float64", (), "one"), 2))
+    np.testing.assert_array_equal(found["random-2"]["other"], make_random_values(feed("uint8", name="other"), 2))
 
 
 @pytest.mark.parametrize("dtype", INDICES)
 def test_wide_integers_have_a_case_at_the_ends_of_their_type(dtype: str) -> None:
-    values = set(dict(cases(model_spec(()), [feed(dtype)]))["ends"]["x"].ravel().tolist())
+    values = set(dict(make_cases(model_spec(()), [feed(dtype)]))["ends"]["x"].ravel().tolist())
     info = np.iinfo(dtype)
     assert values == {0, 1, info.min, info.max}
 
@@ -116,7 +116,7 @@ def test_wide_integers_have_a_case_at_the_ends_of_their_type(dtype: str) -> None
 @pytest.mark.parametrize("shape", [(40, 50), (1,), (), (0, 3)])
 def test_inputs_that_take_nan_have_cases_of_it_and_of_infinities(shape: tuple[int, ...]) -> None:
     spec = replace(model_spec(()), feeds=(FeedSpec("x", nan=True), FeedSpec("y")))
-    found = dict(cases(spec, [feed("float32", shape), feed("float32", name="y")]))
+    found = dict(make_cases(spec, [feed("float32", shape), feed("float32", name="y")]))
     assert {"missing", "infinite"} <= set(found)
     for name, arrays in found.items():
         finite = np.isfinite(arrays["x"])

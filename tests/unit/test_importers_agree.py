@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.config import FeedSpec, FetchSpec
 from tests.support.models import freeze, run_graph
 
-tf = tensorflow()
+tf = import_tensorflow()
 v1 = tf.compat.v1
 
 F, I, L, B = "float32", "int32", "int64", "bool"  # noqa: E741

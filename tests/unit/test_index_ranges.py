@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tf import reference_session, tensorflow
+from builder.base.tf import import_tensorflow, reference_session
 from builder.config.tensor import IndexRange, TensorSpec, integer_limits
 from builder.importers.index_ranges import find_index_ranges
 
-tf = tensorflow()
+tf = import_tensorflow()
 raw = tf.raw_ops
 
 TABLE = np.arange(30, dtype=np.float32).reshape(10, 3)

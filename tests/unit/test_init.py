@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError
-from builder.config import FeedSpec, FetchSpec, ImageInput, ModelSpec, OutputSpec, Source, load
-from builder.importers.draft import Describe, draft, draft_text, name_of, with_raw_outputs
+from builder.config import FeedSpec, FetchSpec, ImageSpec, ModelSpec, OutputSpec, Source, read_spec
+from builder.importers.draft import Describe, draft_spec, draft_text, name_of, with_raw_outputs
 from builder.importers.input_scaling import InputScaling
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
@@ -24,10 +24,10 @@ def ports(feeds: list[PortInfo], fetches: list[PortInfo], *signatures: str) -> D
 
 def drafted(model: Path, describe: Describe, *, trust: bool = False) -> tuple[ModelSpec, str]:
     """The draft, after its text was written and read back."""
-    spec, text = draft(model, describe, trust=trust), draft_text(model, describe, trust=trust)
+    spec, text = draft_spec(model, describe, trust=trust), draft_text(model, describe, trust=trust)
     assert spec.path == model.parent / "model.toml"
     spec.path.write_text(text, encoding="utf-8")
-    assert load(spec.path) == spec
+    assert read_spec(spec.path) == spec
     return spec, text
 
 
@@ -48,7 +48,7 @@ def test_a_classifier_of_pictures(model: Path) -> None:
         name="cats_dogs",
         version="1",
         source=Source("keras", model),
-        image=ImageInput(None, 64, 96, "rgb", scale=(1 / 255,)),
+        image=ImageSpec(None, 64, 96, "rgb", scale=(1 / 255,)),
         outputs=(OutputSpec("cats_dogs", None, "classification", top_k=5),),
     )
     assert 'scale = "1/255"' in text
@@ -79,7 +79,7 @@ def test_objects_in_pictures(model: Path) -> None:
 
 def test_open_sizes_are_said(model: Path) -> None:
     spec, text = drafted(model, ports([PortInfo("image", "uint8", (None, None, None, 1))], [CLASSES]))
-    assert spec.image == ImageInput(None, 224, 224, "grey")
+    assert spec.image == ImageSpec(None, 224, 224, "grey")
     assert spec.feeds == ()
     assert "# Check: the model leaves its width open; 224 is assumed.\nwidth = 224" in text
     assert "leaves its height open" in text
@@ -136,10 +136,10 @@ def test_facts_come_back_from_json() -> None:
     facts = GraphFacts((SCALING, replace(SCALING, reverses=True, size=(8, 9))), {"y": "Softmax"}, "a family", 32)
     made = ModelPorts((), (), facts=facts)
     rows = json.loads(json.dumps(asdict(made)))
-    assert ModelPorts.of_json(rows) == made
+    assert ModelPorts.from_json(rows) == made
     for key, value in (("scalings", [{}]), ("scalings", 3), ("endings", []), ("length", "x")):
         with pytest.raises(ImportModelError):
-            ModelPorts.of_json(rows | {"facts": rows["facts"] | {key: value}})
+            ModelPorts.from_json(rows | {"facts": rows["facts"] | {key: value}})
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_h5_file_needs_trust(tmp_path: Path) -> None:
     path.touch()
     describe = ports([PortInfo("x", "float32", (None, 2))], [CLASSES])
     with pytest.raises(ImportModelError, match="may run code when it is loaded"):
-        draft(path, describe)
+        draft_spec(path, describe)
     assert drafted(path, describe, trust=True)[0].source.trust
 
 
@@ -251,11 +251,11 @@ def test_an_architecture_is_drafted_with_the_weights_beside_it(tmp_path: Path) -
     path, describe = tmp_path / "m.json", ports([PortInfo("x", "float32", (None, 2))], [CLASSES])
     path.touch()
     with pytest.raises(ImportModelError, match="beside it there is no"):
-        draft(path, describe, trust=True)
+        draft_spec(path, describe, trust=True)
     for name in ("a.h5", "b.weights.h5"):
         (tmp_path / name).touch()
     with pytest.raises(ImportModelError, match=r"a\.h5, b\.weights\.h5"):
-        draft(path, describe, trust=True)
+        draft_spec(path, describe, trust=True)
     (tmp_path / "m.weights.h5").touch()
     spec, _ = drafted(path, describe, trust=True)
     assert spec.source == Source("h5", path, trust=True, weights=tmp_path / "m.weights.h5")
@@ -286,7 +286,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         ("saved_model.pb", "name its folder"),
     ):
         with pytest.raises(ImportModelError, match=message):
-            draft(tmp_path / name, ports([], []))
+            draft_spec(tmp_path / name, ports([], []))
 
 
 shapes = st.none() | st.lists(st.none() | st.sampled_from([1, 2, 3, 64, 300]), max_size=5).map(tuple)

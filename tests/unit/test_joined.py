@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from builder.compiler.lower.geometry import MAX_SUM, Geometry
-from builder.compiler.lower.pixel_packing import join, join_weights, joined_pixels
+from builder.compiler.lower.pixel_packing import choose_joined_pixels, join_pixels, join_weights
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ from builder.compiler.lower.pixel_packing import join, join_weights, joined_pixe
     ],
 )
 def test_how_many(geometry: Geometry, pixels: int) -> None:
-    assert joined_pixels(geometry) == pixels
+    assert choose_joined_pixels(geometry) == pixels
 
 
 def test_the_layer_that_computes_them() -> None:
-    assert join(Geometry(2, 4, (5, 6), 3, (3, 4), (2, 3)), 2) == Geometry(2, 4, (5, 3), 6, (3, 7), (2, 6))
+    assert join_pixels(Geometry(2, 4, (5, 6), 3, (3, 4), (2, 3)), 2) == Geometry(2, 4, (5, 3), 6, (3, 7), (2, 6))
 
 
 def test_weights_by_hand() -> None:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from builder.base.errors import EnvironmentSetupError, ImportModelError
-from builder.base.tf import tensorflow
+from builder.base.tf import import_tensorflow
 from builder.config import ModelSpec, Source
-from builder.importers.model_description import describe
+from builder.importers.model_description import describe_model
 from builder.importers.model_import import freeze_model, open_model
 from handler.description import Port
-from handler.text.words import read
+from handler.text.words import parse_program
 from tests.support import keras2
 from tests.support.models import run_graph
 from tests.support.words import tensors
@@ -85,7 +85,7 @@ def test_layers_for_gpus_run_on_a_cpu(gpu: str, tmp_path: Path) -> None:
 
     options = {"recurrent_activation": "sigmoid", **({"reset_after": True} if gpu == "CuDNNGRU" else {})}
     model = keras2.save(lambda _: build(getattr(keras.layers, gpu[5:])(3, **options)), tmp_path / "cpu.h5")
-    twin = build(getattr(tensorflow().compat.v1.keras.layers, gpu, None) or _layer_for_gpus(gpu)(3))
+    twin = build(getattr(import_tensorflow().compat.v1.keras.layers, gpu, None) or _layer_for_gpus(gpu)(3))
     twin.load_weights(tmp_path / "cpu.h5")
     twin.save(tmp_path / "gpu.h5")
     feeds = keras2.examples(model)
@@ -101,7 +101,7 @@ def _layer_for_gpus(name: str) -> Any:
 
 
 def test_a_table_of_words(tmp_path: Path) -> None:
-    keras, tf = keras2.tf_keras(), tensorflow()
+    keras, tf = keras2.tf_keras(), import_tensorflow()
     lookup = keras.layers.StringLookup(output_mode="one_hot")
     lookup.adapt(tf.constant([["red"], ["green"]]))
     x = keras.Input((1,), dtype="string", name="colour")
@@ -110,7 +110,9 @@ def test_a_table_of_words(tmp_path: Path) -> None:
     spec = spec_of(tmp_path / "m.keras", tmp_path)
     graph = freeze_model(open_model(spec, tmp_path / "m.keras"), spec, tmp_path / "graph")
     port = Port("colour", "int64", (2, 1), 16)
-    made = tensors(read(graph.words_path.read_bytes()), {"colour": [b"red", b"blue"]}, {"colour": port})["colour"]
+    made = tensors(parse_program(graph.words_path.read_bytes()), {"colour": [b"red", b"blue"]}, {"colour": port})[
+        "colour"
+    ]
     found = run_graph(graph, {"colour": np.frombuffer(made, np.int64).reshape(2, 1)})
     require_agreement([*found.values()], [model(tf.constant([["red"], ["blue"]]))])
 
@@ -122,7 +124,7 @@ class TestNobodySaysWhoWroteIt:
             keras.Input((4,)), keras.layers.Dense(3, name="same"),
             keras.layers.Dense(3, activation="hard_sigmoid", name="other"), keras.layers.Dense(2),
         ]), path)  # fmt: skip
-        feeds, third = keras2.examples(model), tensorflow().keras.models.load_model(path, compile=False)
+        feeds, third = keras2.examples(model), import_tensorflow().keras.models.load_model(path, compile=False)
         keras2.without_version(path)
         with pytest.raises(ImportModelError, match=r"layer 'other'.*`keras = 2` or `keras = 3`"):
             open_model(spec_of(path, tmp_path), path)
@@ -151,7 +153,7 @@ class TestNobodySaysWhoWroteIt:
     def test_one_reads_it(self, kind: str, reader: str, tmp_path: Path) -> None:
         model = keras2.save(keras2.KINDS[kind], tmp_path / "m.h5")
         path, feeds = keras2.without_version(tmp_path / "m.h5"), keras2.examples(model)
-        assert f"read by {reader}" in describe(spec_of(path, tmp_path).source, path).origin
+        assert f"read by {reader}" in describe_model(spec_of(path, tmp_path).source, path).origin
         require_agreement(answers(spec_of(path, tmp_path), tmp_path / "g", feeds), keras2.answers(model, feeds))
 
     def test_both_agree(self, tmp_path: Path) -> None:
@@ -164,7 +166,7 @@ class TestNobodySaysWhoWroteIt:
 @pytest.mark.parametrize("weights", ["m.h5", "m.weights.h5"])
 @pytest.mark.parametrize("major", [2, 3])
 def test_an_architecture_with_its_weights_beside_it(major: int, weights: str, tmp_path: Path) -> None:
-    keras = keras2.tf_keras() if major == 2 else tensorflow().keras
+    keras = keras2.tf_keras() if major == 2 else import_tensorflow().keras
     model = SIGMOID(keras)
     (tmp_path / "m.json").write_text(model.to_json())
     if major == 2 or weights == "m.weights.h5":
@@ -175,7 +177,7 @@ def test_an_architecture_with_its_weights_beside_it(major: int, weights: str, tm
     feeds = keras2.examples(keras2.save(SIGMOID, tmp_path / "shapes.h5"))
     require_agreement(answers(spec, tmp_path / "graph", feeds), [model(feeds[0], training=False)])
     with pytest.raises(ImportModelError, match="trust"):
-        describe(spec_of(tmp_path / "m.json", tmp_path, weights=tmp_path / weights, trust=False).source, tmp_path)
+        describe_model(spec_of(tmp_path / "m.json", tmp_path, weights=tmp_path / weights, trust=False).source, tmp_path)
 
 
 def _weights_alone(path: Path) -> None:
@@ -205,29 +207,29 @@ def _changed(change: Callable[[h5py.File], object]) -> Callable[[Path], None]:
 def test_what_is_no_model_is_named(write: Callable[[Path], None], says: str, tmp_path: Path) -> None:
     write(tmp_path / "m.h5")
     with pytest.raises(ImportModelError, match=says):
-        describe(spec_of(tmp_path / "m.h5", tmp_path).source, tmp_path / "m.h5")
+        describe_model(spec_of(tmp_path / "m.h5", tmp_path).source, tmp_path / "m.h5")
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".keras"])
 @pytest.mark.parametrize("major", [2, 3])
 def test_missing_classes_are_named_in_full(major: int, suffix: str, tmp_path: Path) -> None:
-    keras = keras2.tf_keras() if major == 2 else tensorflow().keras
+    keras = keras2.tf_keras() if major == 2 else import_tensorflow().keras
     names = ["First" * 100, "Second"]
     first, second = (type(name, (keras.layers.Layer,), {"call": lambda self, x: x}) for name in names)
     keras.Sequential([keras.Input((4,)), first(), keras.layers.Dense(2), second()]).save(tmp_path / f"m{suffix}")
     with pytest.raises(ImportModelError, match=f"author has: {', '.join(names)}\\."):
-        describe(spec_of(tmp_path / f"m{suffix}", tmp_path).source, tmp_path / f"m{suffix}")
+        describe_model(spec_of(tmp_path / f"m{suffix}", tmp_path).source, tmp_path / f"m{suffix}")
 
     function = lambda x: x  # noqa: E731
     function.__name__ = "own_activation"
     keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, activation=function)]).save(tmp_path / f"f{suffix}")
     with pytest.raises(ImportModelError, match=r"author has: own_activation\."):
-        describe(spec_of(tmp_path / f"f{suffix}", tmp_path).source, tmp_path / f"f{suffix}")
+        describe_model(spec_of(tmp_path / f"f{suffix}", tmp_path).source, tmp_path / f"f{suffix}")
 
 
 @pytest.mark.parametrize("major", [2, 3])
 def test_a_model_of_a_fixed_batch_runs_for_others(major: int, tmp_path: Path) -> None:
-    keras = keras2.tf_keras() if major == 2 else tensorflow().keras
+    keras = keras2.tf_keras() if major == 2 else import_tensorflow().keras
     x = keras.Input(batch_shape=(32, 4))
     model = keras.Model(x, keras.layers.Dense(3)(x))
     model.save(tmp_path / "m.keras")
@@ -258,7 +260,7 @@ OPERATORS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_operators_in_hdf5_of_keras_3(kind: str, tmp_path: Path) -> None:
-    keras = tensorflow().keras
+    keras = import_tensorflow().keras
     x = keras.Input((6, 4), name="x")
     model = keras.Model(x, OPERATORS[kind](keras.layers, keras.ops, x))
     model.save(tmp_path / "m.h5")
@@ -279,4 +281,4 @@ def test_tf_keras_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     keras2.save(DENSE, tmp_path / "m.h5")
     monkeypatch.setitem(sys.modules, "tf_keras", None)
     with pytest.raises(EnvironmentSetupError, match=r"pip install --no-deps tf-keras=="):
-        describe(spec_of(tmp_path / "m.h5", tmp_path).source, tmp_path / "m.h5")
+        describe_model(spec_of(tmp_path / "m.h5", tmp_path).source, tmp_path / "m.h5")

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import SizeLimitError
-from builder.cli.build_tables import size_table
+from builder.cli.build_tables import format_sizes
 from builder.config import ModelSpec, Source
 from builder.package.lambda_limits import (
     CONTAINER_IMAGE,
     LAMBDA_UNZIPPED,
     Component,
     SizeTable,
-    check,
-    require,
+    make_size_table,
+    require_sizes,
 )
 
 MB = 1_000_000
@@ -34,8 +34,8 @@ FUNCTION = Component("function", 40_000, 12_000, layer=False)
 
 
 def test_what_fits_passes_and_adds_up() -> None:
-    table = check([MODEL, DEPENDENCIES, FUNCTION], SPEC)
-    require(table)
+    table = make_size_table([MODEL, DEPENDENCIES, FUNCTION], SPEC)
+    require_sizes(table)
     assert table.unzipped == 78_040_000
     assert table.zipped == 51_012_000
     assert table.largest_zip == 41 * MB
@@ -45,51 +45,51 @@ def test_what_fits_passes_and_adds_up() -> None:
 
 def test_the_limit_is_the_last_byte_that_fits() -> None:
     exact = replace(MODEL, unzipped=LAMBDA_UNZIPPED)
-    require(check([exact], SPEC))
+    require_sizes(make_size_table([exact], SPEC))
     with pytest.raises(SizeLimitError, match=r"1 over Lambda's limit of 262,144,000"):
-        require(check([exact, Component("function", 1, 1, layer=False)], SPEC))
+        require_sizes(make_size_table([exact, Component("function", 1, 1, layer=False)], SPEC))
 
 
 def test_no_spec_raises_lambdas_own_limit() -> None:
     generous = replace(SPEC, max_unzipped=10**12)
     with pytest.raises(SizeLimitError, match="container image"):
-        require(check([replace(MODEL, unzipped=300 * MB)], generous))
+        require_sizes(make_size_table([replace(MODEL, unzipped=300 * MB)], generous))
 
 
 def test_a_spec_may_ask_for_less() -> None:
     strict = replace(SPEC, max_unzipped=50 * MB)
     with pytest.raises(SizeLimitError, match=r"limit in model\.toml of 50,000,000") as caught:
-        require(check([MODEL, DEPENDENCIES, FUNCTION], strict))
+        require_sizes(make_size_table([MODEL, DEPENDENCIES, FUNCTION], strict))
     assert "Raise unzipped under [limits]" in str(caught.value)
 
 
 def test_a_zip_that_lambda_takes_through_s3_alone_stops_nothing() -> None:
     usual = replace(SPEC, max_zipped=ModelSpec.max_zipped)
     largest = replace(MODEL, unzipped=LAMBDA_UNZIPPED, zipped=LAMBDA_UNZIPPED)
-    table = check([largest], usual)
-    require(table)
-    assert "over 50 MB: deploy it through S3" in size_table(table)
+    table = make_size_table([largest], usual)
+    require_sizes(table)
+    assert "over 50 MB: deploy it through S3" in format_sizes(table)
     with pytest.raises(SizeLimitError, match="1 over Lambda's limit"):
-        require(check([replace(largest, unzipped=LAMBDA_UNZIPPED + 1)], usual))
+        require_sizes(make_size_table([replace(largest, unzipped=LAMBDA_UNZIPPED + 1)], usual))
 
 
 def test_a_zip_over_the_limit_of_the_spec_names_the_way_through_s3() -> None:
     big = replace(MODEL, zipped=60 * MB)
     with pytest.raises(SizeLimitError) as caught:
-        require(check([big, DEPENDENCIES], SPEC))
+        require_sizes(make_size_table([big, DEPENDENCIES], SPEC))
     assert "Zipped, model layer: 60,000,000" in str(caught.value)
     assert "set zipped = 60000000 or more" in str(caught.value)
-    require(check([big, DEPENDENCIES], replace(SPEC, max_zipped=60 * MB)))
+    require_sizes(make_size_table([big, DEPENDENCIES], replace(SPEC, max_zipped=60 * MB)))
 
 
 def test_zips_are_judged_one_by_one() -> None:
-    require(check([replace(MODEL, zipped=50 * MB), replace(DEPENDENCIES, zipped=50 * MB)], SPEC))
+    require_sizes(make_size_table([replace(MODEL, zipped=50 * MB), replace(DEPENDENCIES, zipped=50 * MB)], SPEC))
 
 
 def test_all_problems_come_at_once_with_every_component() -> None:
     layers = [Component(f"layer {i}", 50 * MB, 60 * MB) for i in range(6)]
     with pytest.raises(SizeLimitError) as caught:
-        require(check([*layers, FUNCTION], SPEC))
+        require_sizes(make_size_table([*layers, FUNCTION], SPEC))
     text = str(caught.value)
     assert "37,896,000 over" in text
     assert "Zipped, layer 5" in text
@@ -100,10 +100,10 @@ def test_all_problems_come_at_once_with_every_component() -> None:
 def test_an_image_may_hold_what_no_layer_can() -> None:
     large = [replace(MODEL, unzipped=300 * MB, zipped=280 * MB), DEPENDENCIES]
     with pytest.raises(SizeLimitError, match="PACKAGE=image"):
-        require(check(large, SPEC))
+        require_sizes(make_size_table(large, SPEC))
     image = replace(SPEC, packaging="image")
-    require(check(large, image))
+    require_sizes(make_size_table(large, image))
     with pytest.raises(SizeLimitError, match=r"over a container image's limit of 10,737,418,240"):
-        require(check([replace(MODEL, unzipped=CONTAINER_IMAGE + 1)], image))
+        require_sizes(make_size_table([replace(MODEL, unzipped=CONTAINER_IMAGE + 1)], image))
     with pytest.raises(SizeLimitError, match=r"limit in model\.toml of 50,000,000"):
-        require(check(large, replace(image, max_unzipped=50 * MB)))
+        require_sizes(make_size_table(large, replace(image, max_unzipped=50 * MB)))

@@ -18,8 +18,8 @@ import pytest
 from builder.base.errors import EnvironmentSetupError
 from builder.measure.local import http_server as local_http
 from builder.measure.local.framing import LONGEST_HEAD, MOST_LINES
-from builder.measure.local.http_server import MAX_BODY, MAX_EVENT, event, response, serving
-from builder.measure.local.origins import LOOPBACK, Allowed
+from builder.measure.local.http_server import MAX_BODY, MAX_EVENT, make_url_event, parse_response, serve_function
+from builder.measure.local.origins import LOOPBACK, AllowedOrigins
 
 
 def headers(**values: str) -> Message:
@@ -30,13 +30,15 @@ def headers(**values: str) -> Message:
 
 
 def test_a_request_is_a_function_urls_event() -> None:
-    sent = event("POST", "/v2/a%20b?x=1&x=2&y=%C3%A9&z=", headers(Content_Type="application/json", A="1"), b"{}", "id")
+    sent = make_url_event(
+        "POST", "/v2/a%20b?x=1&x=2&y=%C3%A9&z=", headers(Content_Type="application/json", A="1"), b"{}", "id"
+    )
     assert (sent["rawPath"], sent["rawQueryString"]) == ("/v2/a b", "x=1&x=2&y=%C3%A9&z=")
     assert sent["queryStringParameters"] == {"x": "1,2", "y": "é", "z": ""}
     assert sent["headers"] == {"content-type": "application/json", "a": "1"}
     assert (sent["body"], sent["isBase64Encoded"]) == ("{}", False)
     assert sent["requestContext"]["http"]["method"] == "POST"
-    assert "queryStringParameters" not in event("GET", "/", headers(), b"", "id")
+    assert "queryStringParameters" not in make_url_event("GET", "/", headers(), b"", "id")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_a_request_is_a_function_urls_event() -> None:
     ],
 )
 def test_only_text_travels_as_it_is(media: str, body: bytes, expected: tuple[str, bool]) -> None:
-    sent = event("POST", "/", headers(Content_Type=media) if media else headers(), body, "id")
+    sent = make_url_event("POST", "/", headers(Content_Type=media) if media else headers(), body, "id")
     assert (sent["body"], sent["isBase64Encoded"]) == expected
 
 
@@ -65,7 +67,7 @@ def test_only_text_travels_as_it_is(media: str, body: bytes, expected: tuple[str
     ],
 )
 def test_an_answer_that_is_none_is_a_bad_gateway(answer: Any) -> None:
-    assert response(answer)[0] == 502
+    assert parse_response(answer)[0] == 502
 
 
 def test_sockets_to_events_and_back() -> None:
@@ -78,7 +80,7 @@ def test_sockets_to_events_and_back() -> None:
             raise EnvironmentSetupError("it is gone")
         return {"statusCode": 201, "headers": {"x-a": "b"}, "body": "iQ==", "isBase64Encoded": True}
 
-    with serving(invoke, say=told.append) as url:
+    with serve_function(invoke, say=told.append) as url:
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
         for _ in range(2):  # the connection is kept
             connection.request("PUT", "/a?b", b"xy", {"Content-Type": "text/plain"})
@@ -119,7 +121,7 @@ def test_requests_wait_for_each_other() -> None:
         assert connection.getresponse().status == 200
         connection.close()
 
-    with serving(invoke) as url:
+    with serve_function(invoke) as url:
         threads = [threading.Thread(target=get, args=(url,)) for _ in range(16)]
         for thread in threads:
             thread.start()
@@ -129,11 +131,11 @@ def test_requests_wait_for_each_other() -> None:
 
 
 def test_a_port_that_is_taken_is_said() -> None:
-    with serving(lambda sent: None) as url:
+    with serve_function(lambda sent: None) as url:
         port = urlsplit(url).port or 0
         with (
             pytest.raises(EnvironmentSetupError, match=f"port {port} is in use; pass --port"),
-            serving(lambda sent: None, port),
+            serve_function(lambda sent: None, port),
         ):
             pass
 
@@ -158,14 +160,14 @@ class Server:
 
 
 @contextmanager
-def server_for(allowed: Allowed) -> Iterator[Server]:
+def server_for(allowed: AllowedOrigins) -> Iterator[Server]:
     bodies: list[bytes] = []
 
     def invoke(sent: dict[str, Any]) -> Any:
         bodies.append(sent.get("body", "").encode())
         return {"statusCode": 200}
 
-    with serving(invoke, allowed=allowed) as url:
+    with serve_function(invoke, allowed=allowed) as url:
         yield Server(url, bodies)
 
 
@@ -178,7 +180,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Server]:
     """A server that a tunnel leads to, and whose caller is a page of another origin."""
-    with server_for(Allowed(("tunnel.example",), ("https://app.example",))) as started:
+    with server_for(AllowedOrigins(("tunnel.example",), ("https://app.example",))) as started:
         yield started
 
 
@@ -309,7 +311,7 @@ def test_pages_of_other_sites_do_not_reach_the_function(guarded: Server, lines: 
 )
 def test_every_refusal_is_json_and_is_told_in_a_line(sent: bytes) -> None:
     told: list[str] = []
-    with serving(lambda event: {"statusCode": 200}, say=told.append) as url:
+    with serve_function(lambda event: {"statusCode": 200}, say=told.append) as url:
         address = urlsplit(url)
         with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
             connection.sendall(sent)
@@ -325,7 +327,7 @@ def test_every_refusal_is_json_and_is_told_in_a_line(sent: bytes) -> None:
 
 def test_a_refusal_of_the_functions_is_told_with_its_reason() -> None:
     told: list[str] = []
-    with serving(lambda event: {"statusCode": 400, "body": event["body"]}, say=told.append) as url:
+    with serve_function(lambda event: {"statusCode": 400, "body": event["body"]}, say=told.append) as url:
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
         connection.request(
             "POST", "/", '{"error": {"code": "a", "message": "b\x1b[2J"}}', {"Content-Type": "text/plain"}
@@ -341,7 +343,7 @@ def test_callers_that_never_finish_are_hung_up_on(monkeypatch: pytest.MonkeyPatc
     """And with as many of them as there are threads, the next caller is answered."""
     monkeypatch.setattr(local_http, "CALLER_SECONDS", 0.3)
     monkeypatch.setattr(local_http, "MOST_CALLERS", 2)
-    with serving(lambda event: {"statusCode": 200}) as url:
+    with serve_function(lambda event: {"statusCode": 200}) as url:
         address = (urlsplit(url).hostname, urlsplit(url).port)
         idle = [socket.create_connection(address, timeout=30) for _ in range(2)]
         for one in idle:
@@ -355,7 +357,7 @@ def test_callers_that_never_finish_are_hung_up_on(monkeypatch: pytest.MonkeyPatc
 
 def test_a_byte_now_and_then_does_not_keep_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_http, "CALLER_SECONDS", 0.3)
-    with serving(lambda event: {"statusCode": 200}) as url:
+    with serve_function(lambda event: {"statusCode": 200}) as url:
         address = (urlsplit(url).hostname, urlsplit(url).port)
         sent = 0
         with socket.create_connection(address, timeout=30) as connection, suppress(OSError):
@@ -368,7 +370,7 @@ def test_a_byte_now_and_then_does_not_keep_a_thread(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_caller_beyond_the_last_thread_is_hung_up_on() -> None:
-    with serving(lambda event: {"statusCode": 200}) as url, ExitStack() as stack:
+    with serve_function(lambda event: {"statusCode": 200}) as url, ExitStack() as stack:
         address = (urlsplit(url).hostname, urlsplit(url).port)
         for _ in range(local_http.MOST_CALLERS):
             stack.enter_context(socket.create_connection(address, timeout=30))
@@ -383,7 +385,7 @@ def test_a_caller_who_has_gone_leaves_no_traceback(capfd: pytest.CaptureFixture[
         assert gone.wait(30)
         return {"statusCode": 200, "body": "x" * 5_000_000}
 
-    with serving(invoke, say=told.append) as url:
+    with serve_function(invoke, say=told.append) as url:
         connection = socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=30)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing resets it
         connection.sendall(INNER)

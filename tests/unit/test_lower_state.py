@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 
 from builder.base.arrays import save_arrays
-from builder.compiler.emit.header import header_source
-from builder.compiler.emit.metadata import model_json
-from builder.compiler.emit.print_program import program_source
+from builder.compiler.emit.header import format_header
+from builder.compiler.emit.metadata import format_model_json
+from builder.compiler.emit.print_program import format_program_source
 from builder.compiler.lower.program import BoundPort, Program, Weight
-from builder.compiler.lower.program_state import bind_state, with_state
+from builder.compiler.lower.program_state import bind_state, list_state_ports
 from builder.compiler.lower.steps.base import Buffer
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
-from builder.importers.graph import FrozenGraph, Port
+from builder.importers.graph import FrozenGraph, GraphPort
 
-X = Port(TensorSpec("x", "float32", (2,)), "feed/x:0")
-SUM = Port(TensorSpec("layer/sum", "float32", (3,)), "model/sum")
-CALLS = Port(TensorSpec("calls", "int64", ()), "model/calls")
+X = GraphPort(TensorSpec("x", "float32", (2,)), "feed/x:0")
+SUM = GraphPort(TensorSpec("layer/sum", "float32", (3,)), "model/sum")
+CALLS = GraphPort(TensorSpec("calls", "int64", ()), "model/calls")
 FIRST = {"model/sum": np.array([1, 2, 3], np.float32), "model/calls": np.array(7, np.int64)}
 
 
@@ -52,20 +52,20 @@ def test_state_is_what_comes_after_the_feeds_and_fetches() -> None:
 def test_a_program_without_state_is_left_alone() -> None:
     assert bind_state(program(), (), {}) is not None
     assert bind_state(program(), (), {}).states == ()
-    assert "state" not in program_source(program(), "{}", "")
-    assert "CF_STATE_SIZE" not in header_source(program())
+    assert "state" not in format_program_source(program(), "{}", "")
+    assert "CF_STATE_SIZE" not in format_header(program())
 
 
 def test_what_is_printed_of_it() -> None:
     bound = bind_state(program(), (SUM, CALLS), FIRST)
-    source = program_source(bound, "{}", "")
+    source = format_program_source(bound, "{}", "")
     assert "{0u, 12u, 64u, 64u, 0, 64u}, /* layer/sum */" in source
     assert "{12u, 8u, 128u, 0u, 1, 128u}, /* calls */" in source
     assert ".state_count = 2" in source
     assert ".state_size = 20u" in source
-    assert "#define CF_STATE_SIZE 20u /* layer/sum, calls */" in header_source(bound)
+    assert "#define CF_STATE_SIZE 20u /* layer/sum, calls */" in format_header(bound)
     spec = ModelSpec(Path("model.toml"), "m", "1", Source("graph_def", Path("m.pb")))
-    assert json.loads(model_json(bound, spec, {"x86_64": []}))["states"] == [
+    assert json.loads(format_model_json(bound, spec, {"x86_64": []}))["states"] == [
         {"name": "layer/sum", "dtype": "float32", "shape": [3], "offset": 0, "bytes": 12},
         {"name": "calls", "dtype": "int64", "shape": [], "offset": 12, "bytes": 8},
     ]
@@ -77,7 +77,7 @@ def test_a_graph_keeps_its_first_state(tmp_path: Path) -> None:
     graph.save()
     again = FrozenGraph.load(tmp_path)
     assert again == graph
-    assert with_state(again)[0] == (X, SUM, CALLS)
+    assert list_state_ports(again)[0] == (X, SUM, CALLS)
     for node, value in again.first_state().items():
         np.testing.assert_array_equal(value, FIRST[node])
         assert value.dtype == FIRST[node].dtype

@@ -10,7 +10,7 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError
 from builder.base.project import Project
-from builder.config import AudioInput, ModelSpec, Source
+from builder.config import AudioSpec, ModelSpec, Source
 from builder.package.compiled_in import library_parts
 from builder.pipeline.docker.docker_run import CACHE, Mount, build_mounts
 from builder.sources import miniaudio
@@ -60,7 +60,7 @@ def test_a_container_has_it_where_a_model_takes_sound(tmp_path: Path, monkeypatc
     wanted = Mount(place, CACHE / place.relative_to(project.cache))
     (tmp_path / "scratch").mkdir()
     (tmp_path / "model.toml").touch()
-    for audio in (AudioInput("sound", 8_000, 400), None):
+    for audio in (AudioSpec("sound", 8_000, 400), None):
         spec = ModelSpec(tmp_path / "model.toml", "m", "1", Source("keras", model), audio=audio)
         mounts = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch")
         assert (wanted in mounts) == bool(audio)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import ColdforgeError
-from builder.config import load
-from builder.config.model_spec import TextInput
-from builder.importers.text import prepared
+from builder.config import read_spec
+from builder.config.model_spec import TextSpec
+from builder.importers.text import prepare_tokenizer
 from builder.pipeline.read_tuning import read_tuning
-from builder.release.environments import parameters
+from builder.release.environments import merge_parameters
 
 LISTS = "[" * 100_000 + "]" * 100_000
 
@@ -20,10 +20,10 @@ LISTS = "[" * 100_000 + "]" * 100_000
 @pytest.mark.parametrize(
     ("name", "content", "read"),
     [
-        ("model.toml", f"x = {LISTS}", load),
+        ("model.toml", f"x = {LISTS}", read_spec),
         ("tuning.json", LISTS, read_tuning),
-        ("tokenizer.json", LISTS, lambda path: prepared(TextInput(path))),
-        ("samconfig.toml", f"x = {LISTS}", lambda path: parameters(path, "default", [])),
+        ("tokenizer.json", LISTS, lambda path: prepare_tokenizer(TextSpec(path))),
+        ("samconfig.toml", f"x = {LISTS}", lambda path: merge_parameters(path, "default", [])),
     ],
 )
 def test_it_is_refused_by_its_name(name: str, content: str, read: Callable[[Path], object], tmp_path: Path) -> None:
@@ -37,6 +37,6 @@ def test_a_library_of_thousands_of_batches_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.toml"
     path.write_text(f'[model]\nsource = "m.keras"\nname = "m"\nbatch = {list(range(1, 3000))}\n', encoding="utf-8")
     with pytest.raises(ColdforgeError, match="batch"):
-        load(path)
+        read_spec(path)
     path.write_text(f'[model]\nsource = "m.keras"\nname = "m"\nbatch = {list(range(1, 33))}\n', encoding="utf-8")
-    assert len(load(path).batches) == 32
+    assert len(read_spec(path).batches) == 32

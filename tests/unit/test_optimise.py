@@ -9,15 +9,15 @@ import pytest
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.activations import FUNCTIONS
-from builder.compiler.lower.build_program import assemble
+from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, read_dag
 from builder.compiler.lower.layers import find_cores
-from builder.compiler.lower.options import Options
-from builder.compiler.lower.planner import PAGE, Storage, WeightStore, pages, place
+from builder.compiler.lower.options import LoweringOptions
+from builder.compiler.lower.planner import PAGE, Storage, WeightStore, find_touched_pages, place_storages
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.schedule import Schedule, schedule
+from builder.compiler.lower.schedule import Schedule, schedule_tasks
 from builder.compiler.lower.squeeze_excitation import absorb_factor
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.pool_step import PoolStep
@@ -34,9 +34,9 @@ def random(*shape: int, seed: int = 0) -> Any:
 
 def lowered(module: Module, states: int = 0) -> tuple[Program, Schedule, Dag]:
     dag = read_dag(module.result)
-    plan = schedule(dag, [])
+    plan = schedule_tasks(dag, [])
     feeds, fetches = ports_of(dag)
-    program, _ = assemble(dag, plan, Program((), feeds, fetches, (), 0, 0), states=states)
+    program, _ = assemble_program(dag, plan, Program((), feeds, fetches, (), 0, 0), states=states)
     return program, plan, dag
 
 
@@ -313,7 +313,7 @@ def storages(seed: int, threads: int) -> list[Storage]:
 @pytest.mark.parametrize("threads", [1, 16])
 def test_places_of_values_that_live_together_do_not_overlap(threads: int) -> None:
     found = storages(3, threads)
-    size, touched = place(found)
+    size, touched = place_storages(found)
     assert 0 <= touched <= size
     assert size < sum(s.size for s in found) / 2
     for i, a in enumerate(found):
@@ -329,28 +329,28 @@ def test_one_thread_touches_hardly_more_than_what_lives_at_a_time() -> None:
     """Each page is a fault in a function's first request, and stays. Largest first, it would be 1.4 to 2 times that."""
     for seed in range(10):
         found = storages(seed, threads=16)
-        place(found)
+        place_storages(found)
         least = max(sum(s.touched for s in found if s.first <= step <= s.last) for step in range(40))
-        assert len(pages(found)) * PAGE < 1.4 * least
+        assert len(find_touched_pages(found)) * PAGE < 1.4 * least
 
 
 def test_what_every_run_touches_ends_where_scratch_for_other_threads_begins() -> None:
     scratch = Storage(160_000, 1, 1, alone=10_000)
     found = [Storage(50_000, 0, 2), scratch]
-    size, touched = place(found)
+    size, touched = place_storages(found)
     assert scratch.offset + 10_000 <= touched < scratch.offset + 10_000 + PAGE
     assert size >= scratch.offset + scratch.size
 
 
 def test_without_scratch_for_threads_the_largest_comes_first() -> None:
     found = [Storage(100, 0, 1), Storage(5000, 1, 2), Storage(300, 1, 1)]
-    assert place(found)[0] == 5504
+    assert place_storages(found)[0] == 5504
     assert [s.offset for s in found] == [5376, 0, 5056]
 
 
 def test_equal_weights_are_stored_once() -> None:
     store = WeightStore()
-    places = [store.put(b"abcd"), store.put(b"efgh"), store.put(b"abcd")]
+    places = [store.add_constant(b"abcd"), store.add_constant(b"efgh"), store.add_constant(b"abcd")]
     assert places[0] == places[2] != places[1]
     assert [w.offset for w in store.weights] == [0, 64]
 
@@ -405,9 +405,9 @@ def test_factors_stay_where_the_product_is_wanted() -> None:
     excited(m)
     dag = read_dag(m.result)
     with pytest.raises(LowerError, match="nothing stores"):  # none of XLA's steps, which would multiply, is here
-        schedule(dag, [], lambda core: True)
+        schedule_tasks(dag, [], lambda core: True)
     name = dag.outputs[0].instruction.name
     core = next(core for core in find_cores(dag) if core.value.instruction.name == name)
-    assert Options(whole=True).product_wanted(core)
-    assert Options(quantisations={core.name: Quantisation(1.0, 0)}).product_wanted(core)
-    assert not Options().product_wanted(core)
+    assert LoweringOptions(whole=True).is_product_wanted(core)
+    assert LoweringOptions(quantisations={core.name: Quantisation(1.0, 0)}).is_product_wanted(core)
+    assert not LoweringOptions().is_product_wanted(core)

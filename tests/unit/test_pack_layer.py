@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from builder.base.cache import KEY_FILE, run_cached
 from builder.base.errors import EnvironmentSetupError
-from builder.package.layer import measure, source_date_epoch, write_zip
+from builder.package.layer import measure_zip, source_date_epoch, write_zip
 
 # Folders and files have different first letters, so that no path is both.
 NAMES = st.text(st.sampled_from("abc.-_ é雪"), max_size=6)
@@ -75,7 +75,7 @@ def test_a_stages_own_key_is_no_part_of_a_layer(tmp_path: Path) -> None:
     run_cached(tmp_path / "made", "key", lambda folder: build(folder, list(tree.items())))
     assert (tmp_path / "made" / KEY_FILE).is_file()
     assert zipped(tmp_path / "made") == zipped(build(tmp_path / "plain", list(tree.items())))
-    assert measure("one", tmp_path / "made").unzipped == 1
+    assert measure_zip("one", tmp_path / "made").unzipped == 1
 
 
 def test_modes_and_times_are_fixed(tmp_path: Path) -> None:
@@ -106,6 +106,6 @@ def test_source_date_epoch_is_honoured() -> None:
 
 def test_measuring_gives_the_sizes_of_the_zip(tmp_path: Path) -> None:
     build(tmp_path, [("app.py", b"x" * 1000), ("__pycache__/app.pyc", b"y" * 500)])
-    component = measure("function", tmp_path, layer=False)
+    component = measure_zip("function", tmp_path, layer=False)
     assert (component.unzipped, component.zipped) == (1500, len(zipped(tmp_path)))
-    assert measure("function", tmp_path, bytecode=False).unzipped == 1000
+    assert measure_zip("function", tmp_path, bytecode=False).unzipped == 1000

@@ -18,8 +18,8 @@ from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.measure.cost import estimate_sizes, prices_of
-from builder.measure.html_report.document import document, inline_json
-from builder.measure.html_report.memory_flow import flow_of
+from builder.measure.html_report.document import format_document, inline_json
+from builder.measure.html_report.memory_flow import trace_memory_flow
 from builder.measure.html_report.report_page import SCRIPTS
 from builder.measure.prices import WHOLE_PROCESSOR_MB
 from tests.conftest import ROOT
@@ -40,7 +40,7 @@ def test_data_in_a_page_is_json_and_no_markup(value: object) -> None:
 
 
 def test_the_policy_permits_what_the_page_has_and_nothing_else() -> None:
-    page = document("a <title>", "<p>text</p>", data={"a": 1}, scripts=SCRIPTS)
+    page = format_document("a <title>", "<p>text</p>", data={"a": 1}, scripts=SCRIPTS)
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
     assert policy
     rules = dict(rule.split(" ", 1) for rule in html.unescape(policy[1]).split("; "))
@@ -50,7 +50,7 @@ def test_the_policy_permits_what_the_page_has_and_nothing_else() -> None:
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert rules[rule] == f"'sha256-{digest}'"
     assert "<title>a &lt;title&gt;</title>" in page
-    assert "script-src" not in document("t", "")
+    assert "script-src" not in format_document("t", "")
 
 
 def test_the_pages_load_nothing() -> None:
@@ -84,7 +84,7 @@ def copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
 def test_a_value_lives_from_who_makes_it_to_the_last_who_reads_it() -> None:
     a, b, c = arena(0, 64), arena(64, 64), arena(0, 32)
     weights = Buffer("weights", 0, 64)
-    flow = flow_of(
+    flow = trace_memory_flow(
         program(kernel("make", weights, a), copy("pass", a, b), copy("again", b, c), copy("end", c, b), size=128)
     )
     lives = [(v.offset, v.size, v.first, v.last) for v in flow.lives]
@@ -94,14 +94,18 @@ def test_a_value_lives_from_who_makes_it_to_the_last_who_reads_it() -> None:
 
 def test_a_part_that_is_written_in_place_ends_no_value() -> None:
     whole, part, other = arena(0, 64), arena(16, 16), arena(64, 64)
-    flow = flow_of(program(kernel("make", whole), kernel("update", whole, part), copy("read", whole, other), size=128))
+    flow = trace_memory_flow(
+        program(kernel("make", whole), kernel("update", whole, part), copy("read", whole, other), size=128)
+    )
     assert [(v.size, v.made_by) for v in flow.lives] == [(64, [0, 1]), (64, [2])]
     assert list(flow.edges) == [(0, 1), (0, 2), (1, 2)]
 
 
 def test_a_feed_that_is_read_in_place_is_no_value_of_the_arena() -> None:
     feed = Buffer("feed", 0, 64)
-    flow = flow_of(program(copy("frame", feed, arena(0, 64)), copy("end", arena(0, 64), arena(64, 64)), size=128))
+    flow = trace_memory_flow(
+        program(copy("frame", feed, arena(0, 64)), copy("end", arena(0, 64), arena(64, 64)), size=128)
+    )
     assert [v.offset for v in flow.lives] == [0, 64]
     assert list(flow.edges) == [(-1, 0), (0, 1)]
 

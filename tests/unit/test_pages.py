@@ -13,13 +13,15 @@ from tests.support.pages import ROOT, SERVED, served_commands
 
 
 def test_the_abis_page_is_the_headers() -> None:
-    assert abi_page.PAGE.read_text(encoding="utf-8") == abi_page.page(), "run `python -m builder.cli.abi_page`"
+    assert abi_page.PAGE.read_text(encoding="utf-8") == abi_page.format_abi_page(), (
+        "run `python -m builder.cli.abi_page`"
+    )
 
 
 def test_the_abis_page_has_every_function() -> None:
     declared = re.findall(r"^[a-z].*?\b(cf_\w+)\(", abi_page.HEADER.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(declared) > 10
-    headings = " ".join(re.findall(r"^## (.+)$", abi_page.page(), re.MULTILINE)).replace(",", "").split()
+    headings = " ".join(re.findall(r"^## (.+)$", abi_page.format_abi_page(), re.MULTILINE)).replace(",", "").split()
     assert not set(declared) - set(headings)
 
 

@@ -13,15 +13,15 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError, ImportModelError, UsageError
 from builder.base.project import Project
-from builder.importers.frameworks.framework_environment import FRAMEWORKS, environment_of
+from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
 from builder.importers.frameworks.framework_names import distinct_names
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.stablehlo_program import Program, open_program
+from builder.importers.stablehlo_program import StableHloProgram, open_program
 from builder.pipeline.docker.docker_run import bundle_in_docker
 from tests.conftest import ROOT
 from tests.support.models import spec_for
 
-PROGRAM = Program(
+PROGRAM = StableHloProgram(
     b"module",
     10,
     {"weight_0": np.arange(6.0).reshape(2, 3)},
@@ -33,7 +33,7 @@ PROGRAM = Program(
 
 def test_a_program_comes_back_as_it_was(tmp_path: Path) -> None:
     PROGRAM.save(tmp_path)
-    found = Program.load(tmp_path)
+    found = StableHloProgram.load(tmp_path)
     assert dataclasses.replace(found, weights={}) == dataclasses.replace(PROGRAM, weights={})
     assert found.weights.keys() == PROGRAM.weights.keys()
     assert np.array_equal(found.weights["weight_0"], PROGRAM.weights["weight_0"])
@@ -44,7 +44,7 @@ def test_a_file_that_the_other_process_did_not_write(tmp_path: Path) -> None:
     PROGRAM.save(tmp_path)
     (tmp_path / "program.mlir").unlink()
     with pytest.raises(ImportModelError):
-        Program.load(tmp_path)
+        StableHloProgram.load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["weights.npz", "ports.json"])
@@ -53,7 +53,7 @@ def test_what_the_other_process_should_not_have_written(tmp_path: Path, name: st
     PROGRAM.save(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ImportModelError):
-        Program.load(tmp_path)
+        StableHloProgram.load(tmp_path)
 
 
 def position(number: int) -> Any:
@@ -92,7 +92,7 @@ def test_an_environment_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     said: list[str] = []
     with pytest.raises(EnvironmentSetupError, match=r"JAX's environment cannot be made[\s\S]*there is no venv"):
-        environment_of(FRAMEWORKS["jax"], said.append)
+        ensure_environment(FRAMEWORKS["jax"], said.append)
     assert said == ["setting up JAX in an environment of its own (once; about 140 MB to fetch, minutes)"]
     assert not list((tmp_path / "cache" / "coldforge" / "frameworks").glob("jax-*/*"))
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import CompileError
-from builder.base.progress import Progress, screen_of, size
+from builder.base.progress import Progress, choose_screen, format_bytes
 from builder.base.project import Project
-from builder.base.sandbox import Kernel, Limits, Sandbox
-from builder.base.sandbox.process_output import own_words
-from builder.base.sandbox.sandbox_client import _environment
-from builder.base.screen import Plain
+from builder.base.sandbox import KernelFeatures, ProcessLimits, Sandbox
+from builder.base.sandbox.process_output import select_own_lines
+from builder.base.sandbox.sandbox_client import _make_environment
+from builder.base.screen import PlainScreen
 from builder.base.targets import X86_64
 from builder.cli import main
 from builder.config import ModelSpec, Source
@@ -34,12 +34,12 @@ SCRIPT = """
 import sys, time
 from builder.base.progress import Progress
 progress = Progress()
-with progress.stage("verify", "libmodel.so [red]x[/red]") as outcome:
+with progress.show_stage("verify", "libmodel.so [red]x[/red]") as outcome:
     for case in range(3):
-        progress.step(case, 3, f"case {case}")
+        progress.show_step(case, 3, f"case {case}")
         time.sleep(0.15)
-    progress.say("said meanwhile")
-with progress.bytes("model.keras", 4_000_000, done=1_000_000) as advance:
+    progress.show_lines("said meanwhile")
+with progress.show_transfer("model.keras", 4_000_000, done=1_000_000) as advance:
     for _ in range(3):
         advance(1_000_000)
         time.sleep(0.15)
@@ -127,16 +127,16 @@ def test_without_rich_and_without_a_terminal_there_are_plain_lines() -> None:
     done = subprocess.run([sys.executable, "-S", "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "result\n"
     assert len(done.stderr.splitlines()) == 3
-    assert isinstance(screen_of(io.StringIO(), {"TERM": "xterm"}), Plain)
+    assert isinstance(choose_screen(io.StringIO(), {"TERM": "xterm"}), PlainScreen)
 
 
 def test_a_stage_that_fails_is_said_and_a_quiet_one_is_not() -> None:
     for quiet, expected in ((False, "  link       x — failed\n"), (True, "")):
         stream = io.StringIO()
         progress = Progress(stream, quiet=quiet)
-        with pytest.raises(KeyError), progress.stage("link", "x"):
+        with pytest.raises(KeyError), progress.show_stage("link", "x"):
             raise KeyError
-        progress.say("") if quiet else None
+        progress.show_lines("") if quiet else None
         assert stream.getvalue() == expected
         assert not progress.open
 
@@ -144,7 +144,7 @@ def test_a_stage_that_fails_is_said_and_a_quiet_one_is_not() -> None:
 def test_what_other_programs_print_is_shown_only_if_asked_for() -> None:
     for verbose, expected in ((False, ""), (True, "  | I0000 noise\n  | more\\x1b[2J\n")):
         stream = io.StringIO()
-        Progress(stream, verbose=verbose).detail("I0000 noise\nmore\x1b[2J\n")
+        Progress(stream, verbose=verbose).show_detail("I0000 noise\nmore\x1b[2J\n")
         assert stream.getvalue() == expected
 
 
@@ -160,7 +160,7 @@ E0000 00:00:1763825000.123456    4242 mlir_bridge_pass_util.cc:70] Failed to par
   hello from a Lambda layer
 self.x is 3
 """
-    assert own_words(log) == ["  hello from a Lambda layer", "self.x is 3"]
+    assert select_own_lines(log) == ["  hello from a Lambda layer", "self.x is 3"]
 
 
 def noise() -> None:
@@ -172,17 +172,19 @@ def noise() -> None:
 def test_tensorflows_noise_reaches_the_screen_only_if_asked_for(verbose: bool, tmp_path: Path) -> None:
     """In a real process of the sandbox, which is told how much to log, too."""
     stream = io.StringIO()
-    sandbox = Sandbox(Limits(memory=2 << 30, seconds=60), Kernel.here(), ("tests.unit.test_progress",), verbose)
+    sandbox = Sandbox(
+        ProcessLimits(memory=2 << 30, seconds=60), KernelFeatures.from_machine(), ("tests.unit.test_progress",), verbose
+    )
     spec = ModelSpec(tmp_path / "model.toml", "m", "1", Source("graph_def", tmp_path / "m.pb"))
     ws = Workspace(spec, Project(tmp_path), X86_64, Progress(stream, verbose=verbose), sandbox)
-    ws.progress.said.add(sandbox.kernel.missing())  # a kernel without Landlock says so
-    ws.sandboxed(noise, folder=tmp_path, reads=[], failed=lambda code, said: CompileError(f"{code} {said}"))
+    ws.progress.said.add(sandbox.kernel.describe_missing())  # a kernel without Landlock says so
+    ws.run_sandboxed(noise, folder=tmp_path, reads=[], failed=lambda code, said: CompileError(f"{code} {said}"))
     lines = stream.getvalue().splitlines()
     if verbose:
         assert [line[:10] for line in lines] == ["  | I0000 ", "  | mine"]
     else:
         assert lines == ["  the model says: mine"]
-    levels = [_environment({}, verbose=told)["TF_CPP_MIN_LOG_LEVEL"] for told in (False, True)]
+    levels = [_make_environment({}, verbose=told)["TF_CPP_MIN_LOG_LEVEL"] for told in (False, True)]
     assert levels == ["2", "0"]
 
 
@@ -192,5 +194,5 @@ def test_quiet_and_verbose_exclude_each_other(capsys: pytest.CaptureFixture[str]
 
 
 def test_sizes() -> None:
-    found = [size(n) for n in (0, 999, 1000, 12_345_678, 5_000_000_000_000)]
+    found = [format_bytes(n) for n in (0, 999, 1000, 12_345_678, 5_000_000_000_000)]
     assert found == ["0 B", "999 B", "1.0 kB", "12.3 MB", "5000.0 GB"]

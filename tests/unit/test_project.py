@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base.commands import CHECKOUT, bundle_command, either
+from builder.base.commands import CHECKOUT, bundle_command, choose_command
 from builder.base.project import HOME, Project, cache_folder
 from builder.base.targets import ARM64
 
@@ -31,6 +31,6 @@ def test_the_cache_is_where_xdg_says(named: str, wanted: str, monkeypatch: pytes
 
 def test_messages_name_make_in_a_checkout() -> None:
     assert CHECKOUT
-    assert either("make a", "coldforge a") == "make a"
+    assert choose_command("make a", "coldforge a") == "make a"
     assert bundle_command("my model.toml", ARM64) == "make bundle MODEL='my model.toml' TARGET=arm64"
     assert bundle_command() == "make bundle"

@@ -18,9 +18,9 @@ from builder.base.targets import X86_64
 from builder.base.untrusted_files import make_folder, require_regular
 from builder.config import ModelSpec, Source
 from builder.package.bundle import LIBRARY, BundleFiles
-from builder.pipeline.docker.docker_run import Mount, _relay, sandbox, scratch_of, take_bundle
+from builder.pipeline.docker.docker_run import Mount, _relay_output, make_sandbox_options, scratch_of, take_bundle
 
-FILES = BundleFiles.of("evil")
+FILES = BundleFiles.from_name("evil")
 SECRET = b"aws_secret_access_key = stand-in"
 SIZES = {"components": [], "unzipped": 0, "zipped": 0, "max_unzipped": 1, "max_zipped": 1}
 
@@ -203,7 +203,7 @@ def test_a_model_has_a_scratch_folder_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_container_may_have_so_much_and_no_more() -> None:
-    options = sandbox("1000:1000", [Mount(Path("/a"), Path("/b"))], memory=1 << 30)
+    options = make_sandbox_options("1000:1000", [Mount(Path("/a"), Path("/b"))], memory=1 << 30)
     pairs = list(itertools.pairwise(options))
     for pair in (
         ("--network", "none"),
@@ -220,7 +220,7 @@ def test_a_container_may_have_so_much_and_no_more() -> None:
 def test_what_a_container_says_does_not_reach_the_terminal_as_commands() -> None:
     said: list[str] = []
     error = "coldforge: \x1b[2Jno\n" + "x" * (1 << 20) + "\n"
-    message = _relay(io.StringIO(f"a\x1b]0;title\x07\u202eb\n{error}"), said.append)
+    message = _relay_output(io.StringIO(f"a\x1b]0;title\x07\u202eb\n{error}"), said.append)
     assert said == ["a\\x1b]0;title\\x07\\u202eb"]
     assert message.startswith("\\x1b[2Jno\nxxx")
     assert len(message) <= 1 << 17

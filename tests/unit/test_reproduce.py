@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from builder.base.errors import BundleError
-from builder.cli.proof_summary import comparison_lines, require_identical
+from builder.cli.proof_summary import format_comparison, require_identical
 from builder.package.bundle import EVERY_BUNDLE
 from builder.package.provenance import BUILD_TYPE, STATEMENT, Material, statement_json
-from builder.release.compare_bundles import compare
+from builder.release.compare_bundles import compare_bundle_files
 from builder.release.file_differences import first_difference
 
 MANIFEST = {
@@ -60,13 +60,13 @@ def restate(folder: Path, *, toml: str = "1", zig: str = "0") -> Path:
 
 
 def test_the_same_is_identical(tmp_path: Path) -> None:
-    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b"))
+    done = compare_bundle_files(bundle(tmp_path / "a"), bundle(tmp_path / "b"))
     require_identical(done)
-    assert list(comparison_lines(done)) == ["identical: 6 files"]
+    assert list(format_comparison(done)) == ["identical: 6 files"]
 
 
 def test_another_input_is_named_with_what_it_changed(tmp_path: Path) -> None:
-    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", toml="2", header="a\nc\n"))
+    done = compare_bundle_files(bundle(tmp_path / "a"), bundle(tmp_path / "b", toml="2", header="a\nc\n"))
     assert done.differing == {"model.h": 'line 2: "b" → "c"'}
     assert done.inputs == (f"model.toml: {'1' * 64} → {'2' * 64}",)
     with pytest.raises(BundleError, match=r"1 of 6 files differ.*Bring back the inputs"):
@@ -74,13 +74,13 @@ def test_another_input_is_named_with_what_it_changed(tmp_path: Path) -> None:
 
 
 def test_another_tool_is_named(tmp_path: Path) -> None:
-    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", zig="1"))
+    done = compare_bundle_files(bundle(tmp_path / "a"), bundle(tmp_path / "b", zig="1"))
     assert done.identical
     assert done.inputs == ("version of zig: 0 → 1", "ziglang: pkg:pypi/ziglang@0 → pkg:pypi/ziglang@1")
 
 
 def test_a_build_that_gives_other_bytes_for_the_same_inputs_is_at_fault(tmp_path: Path) -> None:
-    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", abi=2))
+    done = compare_bundle_files(bundle(tmp_path / "a"), bundle(tmp_path / "b", abi=2))
     assert done.differing == {"manifest.json": "abi: 1 → 2"}
     with pytest.raises(BundleError, match="the build is at fault"):
         require_identical(done)
@@ -95,7 +95,7 @@ def test_a_build_that_gives_other_bytes_for_the_same_inputs_is_at_fault(tmp_path
     ],
 )
 def test_what_a_machine_measures_is_said_apart(tmp_path: Path, manifest: dict[str, Any], where: str) -> None:
-    done = compare(bundle(tmp_path / "a"), bundle(tmp_path / "b", **manifest))
+    done = compare_bundle_files(bundle(tmp_path / "a"), bundle(tmp_path / "b", **manifest))
     assert done.identical
     assert done.measured == {"manifest.json": where}
 
@@ -120,7 +120,7 @@ FORGED = {"bytes": 0, "sha256": "0" * 64}
     ],
 )
 def test_no_forged_size_or_digest_is_identical(tmp_path: Path, forged: dict[str, Any], where: str) -> None:
-    done = compare(bundle(tmp_path / "a", **forged), bundle(tmp_path / "b"))
+    done = compare_bundle_files(bundle(tmp_path / "a", **forged), bundle(tmp_path / "b"))
     assert done.differing["manifest.json"].startswith(where)
 
 
@@ -136,7 +136,7 @@ def test_no_forged_size_or_digest_is_identical(tmp_path: Path, forged: dict[str,
 def test_a_manifest_that_is_written_in_another_way_is_not_identical(tmp_path: Path, text: str) -> None:
     a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b")
     (a / "manifest.json").write_text(text)
-    assert compare(restate(a), b).differing == {"manifest.json": "how it is written"}
+    assert compare_bundle_files(restate(a), b).differing == {"manifest.json": "how it is written"}
 
 
 @pytest.mark.parametrize("honest", [True, False])
@@ -152,7 +152,7 @@ def test_the_digest_of_a_models_manifest_in_a_joined_bundle(tmp_path: Path, hone
         files = {"one/manifest.json": entry if honest or number else FORGED}
         (folder / "manifest.json").write_text(manifest_text(MANIFEST | {"files": files}))
         made.append(restate(folder))
-    done = compare(*made)
+    done = compare_bundle_files(*made)
     assert done.identical is honest
     assert done.measured["one/manifest.json"] == "verification.worst: 1e-07 → 2e-07"
 
@@ -192,10 +192,10 @@ def test_json_that_is_nested_too_deep(tmp_path: Path, depth: int, name: str) -> 
     if name == STATEMENT:
         (a / name).write_text((a / name).read_text().replace('"--a"', deep))
         with pytest.raises(BundleError, match="nested"):
-            compare(a, b)
+            compare_bundle_files(a, b)
         return
     (a / name).write_text(deep)
-    assert name in compare(restate(a), b).differing
+    assert name in compare_bundle_files(restate(a), b).differing
 
 
 def test_a_file_that_only_one_has(tmp_path: Path) -> None:
@@ -203,14 +203,14 @@ def test_a_file_that_only_one_has(tmp_path: Path) -> None:
     statement = json.loads((a / STATEMENT).read_text())
     statement["subject"].append({"name": "layer.zip", "digest": {"sha256": "0" * 64}})
     (a / STATEMENT).write_text(json.dumps(statement))
-    assert compare(a, b).differing == {"layer.zip": "only in the first"}
-    assert compare(b, a).differing == {"layer.zip": "only in the new one"}
+    assert compare_bundle_files(a, b).differing == {"layer.zip": "only in the first"}
+    assert compare_bundle_files(b, a).differing == {"layer.zip": "only in the new one"}
 
 
 def test_what_was_put_beside_it_later_is_no_difference(tmp_path: Path) -> None:
     a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b")
     (a / "digits_test").write_bytes(b"")
-    assert compare(a, b).identical
+    assert compare_bundle_files(a, b).identical
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "layer/lib/libmodel.so", "model.h"])
@@ -221,7 +221,7 @@ def test_a_file_that_breaks_its_reader_is_only_another_one(tmp_path: Path, name:
     (a / name).write_bytes(data)
     for folder in (a, b):
         restate(folder)
-    assert name in compare(a, b).differing
+    assert name in compare_bundle_files(a, b).differing
 
 
 def zipped(path: Path, *members: tuple[str, bytes, int]) -> Path:

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.base.errors import UsageError
-from builder.config import AudioInput, ImageInput, ModelSpec, OutputSpec, Source, TextInput
+from builder.config import AudioSpec, ImageSpec, ModelSpec, OutputSpec, Source, TextSpec
 from builder.config.tensor import TensorSpec
 from builder.importers.samples import npz_file
-from builder.importers.samples.golden_inputs import random_values
+from builder.importers.samples.golden_inputs import make_random_values
 from builder.importers.samples.npz_file import read_arrays
-from builder.importers.samples.user_samples import Inputs, samples
+from builder.importers.samples.user_samples import Inputs, read_samples
 from tests.conftest import ROOT
 from tests.support import sounds, vocabulary
 from tests.support.hand_model import model_spec
@@ -33,7 +33,7 @@ def spec(batch: int = 1, **options: Any) -> ModelSpec:
 
 def read(folder: Path, arrays: dict[str, Any], of: ModelSpec, *feeds: TensorSpec, most: int | None = None) -> Inputs:
     np.savez(folder / "some.npz", **arrays)
-    return samples(folder / "some.npz", of, feeds, most)
+    return read_samples(folder / "some.npz", of, feeds, most)
 
 
 def test_items_of_several_inputs_become_runs(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, arrays: dict[str, 
         read(tmp_path, arrays, spec(2), X, N)
 
 
-IMAGE = ImageInput(None, width=4, height=3)
+IMAGE = ImageSpec(None, width=4, height=3)
 PICTURE = TensorSpec("x", "uint8", (1, 3, 4, 3))
 
 
@@ -124,7 +124,7 @@ def test_pictures_have_a_name_of_their_own_and_other_inputs_are_random(tmp_path:
     found = read(tmp_path, {"images": images}, spec(image=IMAGE), PICTURE, other)
     assert found.source == "2 pictures of some.npz"
     np.testing.assert_array_equal(found.runs[1]["x"], images[1:])
-    np.testing.assert_array_equal(found.runs[1]["k"], random_values(other, 0))
+    np.testing.assert_array_equal(found.runs[1]["k"], make_random_values(other, 0))
     with pytest.raises(UsageError, match="images is no input"):
         read(tmp_path, {"images": images}, spec(), PICTURE)
     with pytest.raises(UsageError, match="x is uint8"):
@@ -136,12 +136,12 @@ def test_folders_of_pictures(tmp_path: Path) -> None:
     for name in ("b/1.jpg", "b/2.jpg", "a/1.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    found = samples(tmp_path, spec(image=IMAGE), [PICTURE])
+    found = read_samples(tmp_path, spec(image=IMAGE), [PICTURE])
     assert found.labels is not None
     assert (found.items, found.labels.tolist(), found.output) == (3, [0, 1, 1], "kind")
-    assert len(samples(tmp_path, spec(image=IMAGE), [PICTURE], most=2).runs) == 2
+    assert len(read_samples(tmp_path, spec(image=IMAGE), [PICTURE], most=2).runs) == 2
     with pytest.raises(UsageError, match="takes no pictures, sound or text"):
-        samples(tmp_path, spec(), [PICTURE])
+        read_samples(tmp_path, spec(), [PICTURE])
 
 
 def npy(shape: str, dtype: str = "'<f4'", data: bytes = b"") -> bytes:
@@ -213,7 +213,7 @@ def test_any_damage_is_refused_or_read(tmp_path: Path, places: list[tuple[int, i
 
 
 SOUND = TensorSpec("sound", "float32", (2, 8))
-EAR = AudioInput("sound", 8_000, 8, 4)
+EAR = AudioSpec("sound", 8_000, 8, 4)
 
 
 def test_a_folder_of_recordings_is_windows_of_the_folders_labels(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_folder_of_recordings_is_windows_of_the_folders_labels(tmp_path: Path)
     for label, recorded in values.items():
         (tmp_path / label).mkdir()
         (tmp_path / label / "it.wav").write_bytes(sounds.wav("f64", recorded[:, None], 8_000))
-    found = samples(tmp_path, spec(2, audio=EAR), [SOUND])
+    found = read_samples(tmp_path, spec(2, audio=EAR), [SOUND])
     assert (found.items, found.output, len(found.runs)) == (5, "kind", 3)
     assert found.labels is not None
     assert found.labels.tolist() == [0, 0, 0, 0, 2]
@@ -234,7 +234,7 @@ def test_a_folder_of_recordings_is_windows_of_the_folders_labels(tmp_path: Path)
 def test_every_kind_of_wav_is_decoded(tmp_path: Path, kind: str) -> None:
     values = np.random.default_rng(0).uniform(-0.9, 0.9, (8, 3))
     (tmp_path / "it.wav").write_bytes(sounds.wav(kind, values, 8_000))
-    (run,) = samples(tmp_path, spec(1, audio=EAR), [TensorSpec("sound", "float32", (1, 8))]).runs
+    (run,) = read_samples(tmp_path, spec(1, audio=EAR), [TensorSpec("sound", "float32", (1, 8))]).runs
     rounding = 0.0 if kind.startswith("f") else 2.0 ** -sounds.KINDS[kind][1]
     assert np.abs(run["sound"] - values.mean(axis=1)).max() <= rounding + 2.0**-24
 
@@ -250,7 +250,7 @@ def test_every_kind_of_wav_is_decoded(tmp_path: Path, kind: str) -> None:
 def test_recordings_that_do_not_fit(tmp_path: Path, data: bytes, says: str) -> None:
     (tmp_path / "it.wav").write_bytes(data)
     with pytest.raises(UsageError, match=says):
-        samples(tmp_path, spec(1, audio=EAR), [SOUND])
+        read_samples(tmp_path, spec(1, audio=EAR), [SOUND])
 
 
 class TestTexts:
@@ -258,7 +258,7 @@ class TestTexts:
 
     @staticmethod
     def spec(folder: Path, *outputs: OutputSpec) -> tuple[ModelSpec, list[TensorSpec]]:
-        text = TextInput(None, vocabulary.write(folder))
+        text = TextSpec(None, vocabulary.write(folder))
         source = Source("keras", folder / "model.keras")
         spec = ModelSpec(folder / "model.toml", "m", "1", source, batch=2, text=text, outputs=outputs)
         return spec, [TensorSpec(name, "int32", (2, 6)) for name in ("input_ids", "attention_mask")]
@@ -266,7 +266,7 @@ class TestTexts:
     def test_lines_of_a_file(self, tmp_path: Path) -> None:
         path = tmp_path / "texts.txt"
         path.write_text("good film\n\nbad\nvery very very very very\n", encoding="utf-8")
-        found = samples(path, *self.spec(tmp_path))
+        found = read_samples(path, *self.spec(tmp_path))
         assert (found.items, len(found.runs)) == (3, 2)
         first, last = found.runs
         assert first["input_ids"].tolist() == [
@@ -281,7 +281,7 @@ class TestTexts:
             (tmp_path / "texts" / label).mkdir(parents=True)
             (tmp_path / "texts" / label / "1.txt").write_text(text, encoding="utf-8")
         output = OutputSpec("liked", None, "classification", ("no", "yes"))
-        found = samples(tmp_path / "texts", *self.spec(tmp_path, output))
+        found = read_samples(tmp_path / "texts", *self.spec(tmp_path, output))
         assert found.labels is not None
         assert found.labels.tolist() == [0, 1]
         assert found.runs[0]["input_ids"][1].tolist() == [*vocabulary.ids("good", "film"), 0, 0]
@@ -291,4 +291,4 @@ class TestTexts:
         (tmp_path / "b.txt").write_text(" \n")
         for name, why in (("a.txt", "is not UTF-8 text"), ("b.txt", "has no text"), ("c.txt", "cannot be read")):
             with pytest.raises(UsageError, match=why):
-                samples(tmp_path / name, *self.spec(tmp_path))
+                read_samples(tmp_path / name, *self.spec(tmp_path))

@@ -25,16 +25,16 @@ import pytest
 
 from builder.base.errors import ColdforgeError, CompileError, EnvironmentSetupError, SandboxError, UsageError
 from builder.base.project import Project
-from builder.base.sandbox import Kernel, Limits, Sandbox
-from builder.base.sandbox.sandbox_client import ANSWER_SIZE, LOG_SIZE, _environment, crashed
-from builder.base.sandbox.seccomp import program
+from builder.base.sandbox import KernelFeatures, ProcessLimits, Sandbox
+from builder.base.sandbox.sandbox_client import ANSWER_SIZE, LOG_SIZE, _make_environment, describe_crash
+from builder.base.sandbox.seccomp import make_filter
 from builder.base.targets import X86_64
 from builder.pipeline.workspace import Workspace
 from tests.conftest import ROOT
 from tests.support import attacks
 from tests.support.every_step import SPEC
 
-BARE = Sandbox(Limits(memory=2 << 30, seconds=60), Kernel.here(), preloaded=())
+BARE = Sandbox(ProcessLimits(memory=2 << 30, seconds=60), KernelFeatures.from_machine(), preloaded=())
 confined = pytest.mark.skipif(
     BARE.kernel.landlock < 6 or not BARE.kernel.seccomp, reason="this kernel has no Landlock 6, or no seccomp"
 )
@@ -45,7 +45,7 @@ def run(function: Callable[..., Any], *arguments: Any, folder: Path, sandbox: Sa
         function,
         *arguments,
         folder=folder,
-        failed=lambda code, said: CompileError(crashed(code, said, "It")),
+        failed=lambda code, said: CompileError(describe_crash(code, said, "It")),
         **options,
     )
     return done.value
@@ -176,8 +176,8 @@ def test_what_a_job_has(folder: Path) -> None:
 
 def test_the_server_gets_no_secret_of_the_environment() -> None:
     ours = {"AWS_SECRET_ACCESS_KEY": "x", "GITHUB_TOKEN": "x", "PATH": "/bin", "HTTPS_PROXY": "http://u:p@x"}
-    assert not {"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "HTTPS_PROXY"} & set(_environment(ours))
-    assert _environment(ours)["PATH"] == "/bin"
+    assert not {"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "HTTPS_PROXY"} & set(_make_environment(ours))
+    assert _make_environment(ours)["PATH"] == "/bin"
 
 
 def test_a_job_reads_what_it_is_given_and_no_neighbour(tmp_path: Path, folder: Path) -> None:
@@ -202,7 +202,7 @@ def _read(path: str) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA does not count what is mapped elsewhere")
 def test_memory_is_limited_and_named(folder: Path) -> None:
-    small = replace(BARE, limits=Limits(memory=1 << 30, seconds=60))
+    small = replace(BARE, limits=ProcessLimits(memory=1 << 30, seconds=60))
     assert run(attacks.take_memory, 256 << 20, folder=folder, sandbox=small) == 4
     with pytest.raises(EnvironmentSetupError, match=r"more than 1\.1 GB.*COLDFORGE_MEMORY_GB"):
         run(attacks.take_memory, 2 << 30, folder=folder, sandbox=small)
@@ -211,12 +211,12 @@ def test_memory_is_limited_and_named(folder: Path) -> None:
 @pytest.mark.parametrize("endless", [attacks.run_for_ever, attacks.sleep_for_ever])
 def test_time_is_limited_and_the_child_is_gone(endless: Callable[[], None], folder: Path) -> None:
     with pytest.raises(EnvironmentSetupError, match=r"longer than 0\.3 s.*COLDFORGE_SECONDS"):
-        run(endless, folder=folder, sandbox=replace(BARE, limits=Limits(memory=2 << 30, seconds=0.3)))
+        run(endless, folder=folder, sandbox=replace(BARE, limits=ProcessLimits(memory=2 << 30, seconds=0.3)))
     assert not Path("/proc", (folder / "pid").read_text()).exists()
 
 
-@pytest.mark.parametrize("kernel", [Kernel(0, False)])
-def test_a_link_as_a_result_is_refused_where_the_kernel_lets_it_be_made(kernel: Kernel, folder: Path) -> None:
+@pytest.mark.parametrize("kernel", [KernelFeatures(0, False)])
+def test_a_link_as_a_result_is_refused_where_the_kernel_lets_it_be_made(kernel: KernelFeatures, folder: Path) -> None:
     with pytest.raises(SandboxError, match=r"graph\.pb is a symbolic link"):
         run(attacks.leave_a_link, "/etc/passwd", folder=folder, sandbox=replace(BARE, kernel=kernel))
 
@@ -266,24 +266,24 @@ def test_what_a_job_prints_is_cut_and_made_harmless(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "lacks"),
     [
-        (Kernel(0, True), ["Landlock"]),
-        (Kernel(2, True), ["Landlock"]),
-        (Kernel(7, False), ["seccomp"]),
-        (Kernel(0, False), ["Landlock", "seccomp"]),
+        (KernelFeatures(0, True), ["Landlock"]),
+        (KernelFeatures(2, True), ["Landlock"]),
+        (KernelFeatures(7, False), ["seccomp"]),
+        (KernelFeatures(0, False), ["Landlock", "seccomp"]),
     ],
 )
-def test_what_a_system_lacks_is_said_in_one_line(kernel: Kernel, lacks: list[str]) -> None:
-    line = kernel.missing({})
+def test_what_a_system_lacks_is_said_in_one_line(kernel: KernelFeatures, lacks: list[str]) -> None:
+    line = kernel.describe_missing({})
     assert [word for word in ("Landlock", "seccomp") if word in line] == lacks
     assert "Docker" in line
     assert "\n" not in line
-    assert kernel.missing({"COLDFORGE_CONTAINED": "1"}) == ""
-    assert Kernel(3, True).missing({}) == ""
+    assert kernel.describe_missing({"COLDFORGE_CONTAINED": "1"}) == ""
+    assert KernelFeatures(3, True).describe_missing({}) == ""
 
 
-@pytest.mark.parametrize("kernel", [Kernel(0, True), Kernel(7, False), Kernel(2, True)])
+@pytest.mark.parametrize("kernel", [KernelFeatures(0, True), KernelFeatures(7, False), KernelFeatures(2, True)])
 def test_no_job_is_done_in_an_incomplete_sandbox_where_a_complete_one_is_required(
-    kernel: Kernel, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kernel: KernelFeatures, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLDFORGE_CONTAINED", raising=False)
     monkeypatch.setenv("COLDFORGE_SANDBOX", "require")
@@ -294,7 +294,7 @@ def test_no_job_is_done_in_an_incomplete_sandbox_where_a_complete_one_is_require
     kernel.require_demanded()
     monkeypatch.setenv("COLDFORGE_SANDBOX", "required")
     with pytest.raises(UsageError, match="COLDFORGE_SANDBOX"):
-        Kernel(7, True).require_demanded()
+        KernelFeatures(7, True).require_demanded()
 
 
 @confined
@@ -304,24 +304,24 @@ def test_a_job_is_done_in_a_complete_sandbox_that_is_required(folder: Path, monk
 
 
 def test_a_job_is_done_where_the_system_lacks_everything(folder: Path) -> None:
-    assert run(os.getcwd, folder=folder, sandbox=replace(BARE, kernel=Kernel(0, False))) == str(folder)
+    assert run(os.getcwd, folder=folder, sandbox=replace(BARE, kernel=KernelFeatures(0, False))) == str(folder)
 
 
 @pytest.mark.parametrize("name", ["COLDFORGE_MEMORY_GB", "COLDFORGE_SECONDS"])
 @pytest.mark.parametrize("value", ["none", "0", "-1", "nan", "inf"])
 def test_limits_that_are_none_are_refused(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
-        Limits.of_machine({name: value})
+        ProcessLimits.from_machine({name: value})
 
 
 def test_limits_can_be_set() -> None:
-    limits = Limits.of_machine({"COLDFORGE_MEMORY_GB": "1.5", "COLDFORGE_SECONDS": "20"})
-    assert limits == Limits(1_500_000_000, 20.0)
+    limits = ProcessLimits.from_machine({"COLDFORGE_MEMORY_GB": "1.5", "COLDFORGE_SECONDS": "20"})
+    assert limits == ProcessLimits(1_500_000_000, 20.0)
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_jump_of_the_filter_stays_inside(machine: str) -> None:
-    instructions = program(machine, 1234)
+    instructions = make_filter(machine, 1234)
     assert len(instructions) <= 4096
     for place, (code, true, false, _) in enumerate(instructions):
         assert 0 <= true < 256
@@ -438,10 +438,10 @@ def test_one_server_loads_for_all_models_and_may_begin_before_the_first_job(
     slow: tuple[Path, Sandbox], folder: Path
 ) -> None:
     place, sandbox = slow
-    sandbox.start()
+    sandbox.start_server()
     _wait_for(lambda: len(_loaded(place)) == 1)
     another = replace(sandbox)  # each model's workspace has its own
-    another.start()
+    another.start_server()
     parents = {run(os.getppid, folder=folder, sandbox=one) for one in (sandbox, another, sandbox)}
     assert _loaded(place) == [(*parents, False)]  # without the collector
 
@@ -474,7 +474,7 @@ def test_a_server_that_loads_for_nobody_ends_with_the_builder(slow: tuple[Path, 
 import sys, time, pathlib
 from dataclasses import replace
 from builder.base.sandbox import Sandbox
-replace(Sandbox.here(), preloaded=(sys.argv[2],)).start()
+replace(Sandbox.from_machine(), preloaded=(sys.argv[2],)).start_server()
 loaded = pathlib.Path(sys.argv[1])
 while not (loaded.exists() and loaded.read_text()):
     time.sleep(0.02)

@@ -16,13 +16,13 @@ from builder import __version__
 from builder.base.errors import UsageError
 from builder.base.project import HOME
 from builder.cli import main
-from builder.config import load
-from builder.release.environments import parameters
-from builder.release.scaffold import Service, differences, service_files
-from builder.release.template_check import Loader, problems
+from builder.config import read_spec
+from builder.release.environments import merge_parameters
+from builder.release.scaffold import Service, diff_service, make_service_files
+from builder.release.template_check import TemplateLoader, list_problems
 from tests.support.results import printed
 
-FILES = service_files(Service("my_model"))
+FILES = make_service_files(Service("my_model"))
 
 
 def test_every_placeholder_is_filled() -> None:
@@ -31,7 +31,7 @@ def test_every_placeholder_is_filled() -> None:
 
 
 def test_sam_uploads_what_stage_puts_there_and_builds_nothing() -> None:
-    template = yaml.load(FILES["template.yaml"], Loader=Loader)
+    template = yaml.load(FILES["template.yaml"], Loader=TemplateLoader)
     resources = template["Resources"]
     places = {name: resources[name]["Properties"]["ContentUri"] for name in ("ModelLayer", "DependenciesLayer")}
     assert places == {
@@ -41,7 +41,7 @@ def test_sam_uploads_what_stage_puts_there_and_builds_nothing() -> None:
     assert resources["Function"]["Properties"]["CodeUri"] == "layers/function/content/"
     assert "BuildMethod" not in FILES["template.yaml"]
     assert template["Parameters"]["ModelName"]["Default"] == "my_model"
-    original = yaml.load((HOME / "template.yaml").read_text(encoding="utf-8"), Loader=Loader)
+    original = yaml.load((HOME / "template.yaml").read_text(encoding="utf-8"), Loader=TemplateLoader)
     assert template["Parameters"].keys() == original["Parameters"].keys()
     assert resources.keys() == original["Resources"].keys()
 
@@ -53,7 +53,7 @@ def test_the_environments_differ_in_stack_and_parameters() -> None:
         "default": "my-model-dev", "dev": "my-model-dev", "staging": "my-model-staging", "prod": "my-model-prod",
     }  # fmt: skip
     assert all("ModelName=my_model" in row["parameter_overrides"] for row in parameters.values())
-    known = yaml.load(FILES["template.yaml"], Loader=Loader)["Parameters"]
+    known = yaml.load(FILES["template.yaml"], Loader=TemplateLoader)["Parameters"]
     for row in parameters.values():
         assert {pair.partition("=")[0] for pair in row["parameter_overrides"].split()} <= known.keys()
 
@@ -111,8 +111,8 @@ def test_a_new_project_and_its_update(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["new", str(folder), "--json"]) == 0
     written = printed("new", capsys.readouterr().out)["files"]
     assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == written
-    assert load(folder / "model.toml").name == "mein_gesicht"
-    assert list(differences(folder, service_files(Service.of(folder, [])))) == []
+    assert read_spec(folder / "model.toml").name == "mein_gesicht"
+    assert list(diff_service(folder, make_service_files(Service.from_folder(folder, [])))) == []
 
     (folder / "requirements.txt").write_text("coldforge==0.0.1\n")
     (folder / "Makefile").unlink()
@@ -138,9 +138,9 @@ def test_a_project_has_the_addons_that_it_was_made_with(tmp_path: Path, capsys: 
     folder = tmp_path / "faces"
     assert main(["new", str(folder), "--with", "results,canary"]) == 0
     assert "ResultsBucket" in capsys.readouterr().out
-    given = parameters(folder / "samconfig.toml", "prod", ["ResultsBucket=answers"])
+    given = merge_parameters(folder / "samconfig.toml", "prod", ["ResultsBucket=answers"])
     assert given["GradualDeployment"] == "Canary10Percent5Minutes"
-    assert list(problems(folder / "template.yaml", given)) == []
+    assert list(list_problems(folder / "template.yaml", given)) == []
     assert main(["new", str(folder), "--update", "--json"]) == 0
     assert printed("new", capsys.readouterr().out)["diff"] == ""
     assert main(["new", str(folder), "--update", "--with", "queue"]) == 0
@@ -176,12 +176,12 @@ def test_any_folder_gives_names_that_aws_takes(name: str, tmp_path: Path, capsys
     """CloudFormation's and SAM's rules; `sam deploy` refused the stack "2digits-dev"."""
     folder = tmp_path / name
     assert main(["new", str(folder)]) == 0
-    model = load(folder / "model.toml").name
+    model = read_spec(folder / "model.toml").name
     config = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
     environments = {name: config[name]["deploy"]["parameters"] for name in config if name != "version"}
     stacks = [row["stack_name"] for row in environments.values() if "stack_name" in row]
     assert len(stacks) == 4
     assert all(re.fullmatch("[A-Za-z][A-Za-z0-9-]{0,127}", stack) for stack in stacks)
-    given = parameters(folder / "samconfig.toml", "prod", [])
+    given = merge_parameters(folder / "samconfig.toml", "prod", [])
     assert given["ModelName"] == model
-    assert not [line for line in problems(folder / "template.yaml", given) if "ModelName" in line]
+    assert not [line for line in list_problems(folder / "template.yaml", given) if "ModelName" in line]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from builder.verify.sensitivity import FLOATS, joint_sensitivity, nudged, nudged_calls, sensitivity
+from builder.verify.sensitivity import FLOATS, measure_joint_sensitivity, measure_sensitivity, nudge_calls, nudge_values
 
 NAN, INF = math.nan, math.inf
 
@@ -16,7 +16,7 @@ NAN, INF = math.nan, math.inf
 def test_every_number_moves_to_one_of_its_neighbours(dtype: str) -> None:
     values = np.linspace(-3, 3, 1001).astype(dtype)
     values[values == 0] = 1
-    moved = nudged(values, np.random.Generator(np.random.PCG64(1)))
+    moved = nudge_values(values, np.random.Generator(np.random.PCG64(1)))
     up, down = moved == np.nextafter(values, INF, dtype=dtype), moved == np.nextafter(values, -INF, dtype=dtype)
     assert moved.dtype == values.dtype
     assert (up | down).all()
@@ -25,14 +25,14 @@ def test_every_number_moves_to_one_of_its_neighbours(dtype: str) -> None:
 
 def test_zeros_and_whole_numbers_stay() -> None:
     random = np.random.Generator(np.random.PCG64(1))
-    np.testing.assert_array_equal(nudged(np.zeros(100, np.float32), random), 0)
+    np.testing.assert_array_equal(nudge_values(np.zeros(100, np.float32), random), 0)
     whole = np.arange(100)
-    assert nudged(whole, random) is whole
+    assert nudge_values(whole, random) is whole
 
 
 def test_calls_are_moved_alike_each_time() -> None:
     calls = {case: {"x": np.ones(50, np.float32), "n": np.arange(3)} for case in ("a", "b")}
-    first, again = nudged_calls(calls), nudged_calls(calls)
+    first, again = nudge_calls(calls), nudge_calls(calls)
     for case in calls:
         np.testing.assert_array_equal(first[case]["x"], again[case]["x"])
         np.testing.assert_array_equal(first[case]["n"], calls[case]["n"])
@@ -43,7 +43,7 @@ def shares(before: list[list[float]], after: list[list[float]]) -> dict[str, flo
     answers, moved = (
         {str(i): {"y": np.array(row, np.float64)} for i, row in enumerate(rows)} for rows in (before, after)
     )
-    return sensitivity(answers, moved)
+    return measure_sensitivity(answers, moved)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_the_greatest_change_as_a_share(before: list[list[float]], after: list[l
 
 
 def test_whole_numbers_have_no_sensitivity() -> None:
-    assert sensitivity({"a": {"k": np.array([1])}}, {"a": {"k": np.array([2])}}) == {}
+    assert measure_sensitivity({"a": {"k": np.array([1])}}, {"a": {"k": np.array([2])}}) == {}
 
 
 def test_a_small_answer_does_not_excuse_large_ones() -> None:
     answers = {"small": {"y": np.array([0.01], "f"), "n": np.array([1])}, "large": {"y": np.array([1.0], "f")}}
     moved = {"small": {"y": np.array([0.015], "f"), "n": np.array([2])}, "large": {"y": np.array([1.01], "f")}}
-    assert sensitivity(answers, moved) == pytest.approx({"y": 0.5}, rel=1e-4)
-    assert joint_sensitivity(answers, moved) == pytest.approx({"y": 0.01}, rel=1e-4)
+    assert measure_sensitivity(answers, moved) == pytest.approx({"y": 0.5}, rel=1e-4)
+    assert measure_joint_sensitivity(answers, moved) == pytest.approx({"y": 0.01}, rel=1e-4)

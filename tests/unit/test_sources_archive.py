@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import ImportModelError
-from builder.sources.archive import names_in, unpack
-from builder.sources.folder_models import choose
+from builder.sources.archive import list_names, unpack_archive
+from builder.sources.folder_models import choose_model
 from builder.sources.transfer import Bounds
 
 
@@ -52,11 +52,11 @@ def unpacked(folder: Path, data: bytes) -> dict[str, bytes]:
     (folder / "a").write_bytes(data)
     (folder / "into").mkdir()
     try:
-        unpack(folder / "a", folder / "into", "the archive", Bounds(bytes=1_000_000, files=10))
+        unpack_archive(folder / "a", folder / "into", "the archive", Bounds(bytes=1_000_000, files=10))
     finally:
         assert sorted(path.name for path in folder.iterdir()) == ["a", "into"]
         assert not any(path.is_symlink() for path in folder.rglob("*"))
-    return {name: (folder / "into" / name).read_bytes() for name in names_in(folder / "into")}
+    return {name: (folder / "into" / name).read_bytes() for name in list_names(folder / "into")}
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -132,26 +132,26 @@ def test_a_zip_that_declares_a_directory_of_gigabytes(tmp_path: Path) -> None:
 class TestTheModel:
     def test_the_only_saved_model(self) -> None:
         names = ["readme", "top/m/saved_model.pb", "top/m/variables/x.h5", "top/m/assets/inner/saved_model.pb"]
-        assert choose(names, None, "it") == "top/m"
+        assert choose_model(names, None, "it") == "top/m"
 
     def test_the_archive_itself_is_one(self) -> None:
-        assert choose(["saved_model.pb", "keras_metadata.pb"], None, "it") == "."
+        assert choose_model(["saved_model.pb", "keras_metadata.pb"], None, "it") == "."
 
     def test_one_of_several(self) -> None:
         names = ["a/saved_model.pb", "b/saved_model.pb"]
-        assert choose(names, "./b/", "it") == "b"
+        assert choose_model(names, "./b/", "it") == "b"
         with pytest.raises(ImportModelError, match="has 2 that may be meant; name one of them as `file`: a, b"):
-            choose(names, None, "it")
+            choose_model(names, None, "it")
         with pytest.raises(ImportModelError, match="no model c"):
-            choose(names, "c", "it")
+            choose_model(names, "c", "it")
 
     def test_a_file(self) -> None:
         names = ["data/model.keras", "readme"]
-        assert choose(names, None, "it") == "data/model.keras"
-        assert choose(names, "data/model.keras", "it") == "data/model.keras"
+        assert choose_model(names, None, "it") == "data/model.keras"
+        assert choose_model(names, "data/model.keras", "it") == "data/model.keras"
         with pytest.raises(ImportModelError, match=r"Did you mean data/model\.keras"):
-            choose(names, "model.keras", "it")
+            choose_model(names, "model.keras", "it")
 
     def test_none(self) -> None:
         with pytest.raises(ImportModelError, match="has no model in it"):
-            choose(["readme"], None, "it")
+            choose_model(["readme"], None, "it")

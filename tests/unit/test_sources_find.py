@@ -11,11 +11,11 @@ import pytest
 from builder.base.errors import ImportModelError, UsageError
 from builder.base.project import Project
 from builder.cli import main
-from builder.config import ModelSpec, Source, load
+from builder.config import ModelSpec, Source, read_spec
 from builder.importers.draft import draft_text
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.pipeline.docker.docker_run import build_mounts
-from builder.sources import find, locate, with_text
+from builder.sources import find_source, locate_model, locate_text_file
 from tests.support.sources import packed, site
 from tests.support.website import Website, says
 
@@ -29,7 +29,7 @@ PORTS = ModelPorts((PortInfo("x", "float32", (None, 4)),), (PortInfo("y", "float
 
 def written(folder: Path, text: str, wanted: str) -> ModelSpec:
     """The spec that is drafted for the model at ``text``, after its text, with the line ``wanted``, was read back."""
-    origin, model = find(text, folder / "cache")
+    origin, model = find_source(text, folder / "cache")
     asked: list[tuple[Source, Path]] = []
 
     def describe(source: Source, path: Path) -> ModelPorts:
@@ -40,8 +40,8 @@ def written(folder: Path, text: str, wanted: str) -> ModelSpec:
     toml.write_text(draft_text(model, describe, toml=toml, origin=origin), encoding="utf-8")
     assert [path for _, path in asked] == [model.resolve()]
     assert wanted in toml.read_text()
-    spec = load(toml)
-    assert locate(spec, folder / "cache") == model, "it is pinned"
+    spec = read_spec(toml)
+    assert locate_model(spec, folder / "cache") == model, "it is pinned"
     return spec
 
 
@@ -70,7 +70,7 @@ def test_a_file_in_an_archive(site: Website, tmp_path: Path) -> None:
     assert (spec.name, spec.source.format) == ("nets", "keras")
     spec.path.write_text(spec.path.read_text().replace('file = "a/net.keras"\n', ""))
     with pytest.raises(ImportModelError, match=r'has no SavedModel(.|\n)*file = "a/net.keras"'):
-        locate(load(spec.path), tmp_path / "cache")
+        locate_model(read_spec(spec.path), tmp_path / "cache")
 
 
 def test_a_saved_model_in_an_archive(site: Website, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_tokenizer_in_an_archive(site: Website, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(f"{__name__}.PORTS", ModelPorts((ids,), PORTS.fetches, None, ()))
     site.files["/nets.tgz"] = packed({"a/net.keras": MODEL, "a/tokenizer.json": b"{}"})
     spec = written(tmp_path, f"{site.origin}/nets.tgz", 'tokenizer = "model:a/tokenizer.json"')
-    found = with_text(spec, tmp_path / "cache").text
+    found = locate_text_file(spec, tmp_path / "cache").text
     assert found
     assert found.tokenizer
     assert found.tokenizer.read_bytes() == b"{}"
@@ -92,7 +92,7 @@ def test_a_tokenizer_in_an_archive(site: Website, tmp_path: Path, monkeypatch: p
 
 def test_what_does_not_tell_its_format(site: Website, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not tell its format"):
-        find(f"{site.origin}/get?token=s3cr3t", tmp_path)
+        find_source(f"{site.origin}/get?token=s3cr3t", tmp_path)
     assert site.requests == []
 
 
@@ -111,11 +111,11 @@ def test_a_container_gets_its_own_model_to_read_and_no_other(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     site.files["/net.keras"], site.files["/other.keras"] = MODEL, b"another project's"
     project = Project(tmp_path)
-    locate(
+    locate_model(
         written(tmp_path, f"{site.origin}/other.keras", hashlib.sha256(b"another project's").hexdigest()), project.cache
     )
     spec = written(tmp_path, f"{site.origin}/net.keras", SHA)
-    model = locate(spec, project.cache)
+    model = locate_model(spec, project.cache)
     (tmp_path / "scratch").mkdir()
     mounts = build_mounts(spec, project, model, tmp_path, tmp_path / "scratch")
     fetched = [mount for mount in mounts if mount.source.is_relative_to(project.cache)]

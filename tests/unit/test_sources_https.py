@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
-from builder.config import Source, TextInput
+from builder.config import Source, TextSpec
 from builder.config.address import parse_address
 from builder.package.manifest import source_entry
-from builder.pipeline.record_provenance import trained_model
-from builder.sources import Bounds, locate, with_text
+from builder.pipeline.record_provenance import list_model_materials
+from builder.sources import Bounds, locate_model, locate_text_file
 from tests.support.sources import QUICK, packed, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 
@@ -40,7 +40,7 @@ def model(site: Website) -> None:
 
 def located(folder: Path, url: str, sha256: str | None = SHA, bounds: Bounds = QUICK) -> Path:
     source = Source("keras", None, sha256=sha256, address=parse_address(url))
-    return locate(spec_of(folder, source), folder / "cache", bounds=bounds)
+    return locate_model(spec_of(folder, source), folder / "cache", bounds=bounds)
 
 
 def refused(folder: Path, url: str, sha256: str | None = SHA, bounds: Bounds = QUICK) -> ColdforgeError:
@@ -75,7 +75,7 @@ class TestFetching:
             yield shown.append
 
         source = Source("keras", None, sha256=SHA, address=parse_address(f"{site.origin}/m.keras?token={SECRET}"))
-        locate(spec_of(tmp_path, source), tmp_path / "cache", show, QUICK)  # type: ignore[arg-type]
+        locate_model(spec_of(tmp_path, source), tmp_path / "cache", show, QUICK)  # type: ignore[arg-type]
         assert shown[0] == (f"{site.origin}/m.keras", len(MODEL), 0)
         assert sum(count for count in shown[1:] if isinstance(count, int)) == len(MODEL)
 
@@ -262,7 +262,7 @@ class TestRefusing:
 
         site.answers["/old"] = moved
         source = Source("keras", None, sha256=SHA, address=parse_address(f"{site.origin}/old"))
-        assert locate(spec_of(tmp_path, source), tmp_path / "cache", bounds=QUICK).read_bytes() == MODEL
+        assert locate_model(spec_of(tmp_path, source), tmp_path / "cache", bounds=QUICK).read_bytes() == MODEL
 
     @pytest.mark.parametrize("target", ["https://[::1/", "https://localhost:99999/"])
     def test_a_redirect_to_no_address(self, site: Website, tmp_path: Path, target: str) -> None:
@@ -310,10 +310,10 @@ class TestArchives:
         sha = hashlib.sha256(archive).hexdigest()
         source = Source("saved_model", None, sha256=sha, address=parse_address(f"{site.origin}/m.tar.gz"))
         spec = spec_of(tmp_path, source)
-        found = locate(spec, tmp_path / "cache")
+        found = locate_model(spec, tmp_path / "cache")
         assert found == tmp_path / "cache" / "models" / sha / "unpacked" / "top"
         (found / "variables" / "variables.index").write_bytes(b"spoilt")
-        assert locate(spec, tmp_path / "cache") == found
+        assert locate_model(spec, tmp_path / "cache") == found
         assert (found / "variables" / "variables.index").read_bytes() == b"index"
         assert len(site.requests) == 1
 
@@ -322,7 +322,7 @@ class TestArchives:
         site.files["/m.tgz"] = archive
         sha = hashlib.sha256(archive).hexdigest()
         source = Source("keras", None, None, "sub/b.keras", sha, address=parse_address(f"{site.origin}/m.tgz"))
-        assert locate(spec_of(tmp_path, source), tmp_path / "cache").read_bytes() == b"b"
+        assert locate_model(spec_of(tmp_path, source), tmp_path / "cache").read_bytes() == b"b"
 
     def test_a_tokenizer_of_it(self, site: Website, tmp_path: Path) -> None:
         site.files["/m.tgz"] = packed({"sub/b.keras": b"b", "sub/tokenizer.json": b"{}"})
@@ -330,8 +330,8 @@ class TestArchives:
         source = Source("keras", None, None, "sub/b.keras", sha, address=parse_address(f"{site.origin}/m.tgz"))
 
         def found(file: str, pinned: str | None = None) -> bytes:
-            text = TextInput(None, inside=("tokenizer", file), sha256=pinned)
-            located = with_text(replace(spec_of(tmp_path, source), text=text), tmp_path / "cache").text
+            text = TextSpec(None, inside=("tokenizer", file), sha256=pinned)
+            located = locate_text_file(replace(spec_of(tmp_path, source), text=text), tmp_path / "cache").text
             assert located
             assert located.tokenizer
             return located.tokenizer.read_bytes()
@@ -347,9 +347,9 @@ class TestArchives:
         site.files["/m.keras"] = MODEL
         sha = hashlib.sha256(MODEL).hexdigest()
         source = Source("keras", None, sha256=sha, address=parse_address(f"{site.origin}/m.keras"))
-        spec = replace(spec_of(tmp_path, source), text=TextInput(None, inside=("vocabulary", "vocab.txt")))
+        spec = replace(spec_of(tmp_path, source), text=TextSpec(None, inside=("vocabulary", "vocab.txt")))
         with pytest.raises(ImportModelError, match=r"is one file, and nothing else comes with it"):
-            with_text(spec, tmp_path / "cache")
+            locate_text_file(spec, tmp_path / "cache")
 
 
 def test_what_a_bundle_says_of_its_model_is_where_it_was_and_what_it_is(site: Website, tmp_path: Path) -> None:
@@ -359,13 +359,15 @@ def test_what_a_bundle_says_of_its_model_is_where_it_was_and_what_it_is(site: We
     address = parse_address(f"{site.origin}/m.tgz?X-Amz-Signature={SECRET}")
     source = Source("saved_model", None, sha256=sha, address=address)
     spec, cache = spec_of(tmp_path, source), tmp_path / "cache"
-    packed_in, model = (material.to_dict() for material in trained_model(source, locate(spec, cache), cache))
+    packed_in, model = (
+        material.to_dict() for material in list_model_materials(source, locate_model(spec, cache), cache)
+    )
     assert packed_in["uri"] == f"{site.origin}/m.tgz"
     assert packed_in["digest"] == {"sha256": sha}
     assert (model["name"], "uri" in model, [*model["digest"]]) == ("trained model m", False, ["dirHash"])
     assert source_entry(spec, {}) == {"format": "saved_model", "uri": f"{site.origin}/m.tgz"}
     plain = replace(source, format="keras", sha256=SHA, address=parse_address(f"{site.origin}/m.keras?t={SECRET}"))
-    (only,) = trained_model(plain, locate(spec_of(tmp_path, plain), cache), cache)
+    (only,) = list_model_materials(plain, locate_model(spec_of(tmp_path, plain), cache), cache)
     assert (only.uri, only.digest) == (f"{site.origin}/m.keras", {"sha256": SHA})
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
-from builder.config import Source, TextInput
+from builder.config import Source, TextSpec
 from builder.config.address import parse_address
-from builder.sources import locate, with_text
+from builder.sources import locate_model, locate_text_file
 from tests.support.sources import QUICK, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 
@@ -43,7 +43,7 @@ def cdn(site: Website, monkeypatch: pytest.MonkeyPatch) -> Iterator[Website]:
 
 def located(folder: Path, address: str = f"hf://org/repo/sub/m.keras@{COMMIT}", sha256: str | None = None) -> Path:
     source = Source("keras", None, sha256=sha256, address=parse_address(address))
-    return locate(spec_of(folder, source), folder / "cache", bounds=QUICK)
+    return locate_model(spec_of(folder, source), folder / "cache", bounds=QUICK)
 
 
 def refused(folder: Path, address: str = f"hf://org/repo/sub/m.keras@{COMMIT}") -> ColdforgeError:
@@ -67,14 +67,14 @@ def test_a_tokenizer_of_the_same_commit(site: Website, cdn: Website, tmp_path: P
     located(tmp_path)
     site.files[f"/org/repo/resolve/{COMMIT}/text/vocab.txt"] = b"[PAD]"
     address = parse_address(f"hf://org/repo/sub/m.keras@{COMMIT}")
-    text = TextInput(None, inside=("vocabulary", "text/vocab.txt"))
+    text = TextSpec(None, inside=("vocabulary", "text/vocab.txt"))
     spec = replace(spec_of(tmp_path, Source("keras", None, address=address)), text=text)
-    found = with_text(spec, tmp_path / "cache", bounds=QUICK).text
+    found = locate_text_file(spec, tmp_path / "cache", bounds=QUICK).text
     assert found
     assert found.vocabulary
     assert found.vocabulary.read_bytes() == b"[PAD]"
     with unchanged(tmp_path):
-        assert with_text(spec, tmp_path / "cache", bounds=QUICK).text == found
+        assert locate_text_file(spec, tmp_path / "cache", bounds=QUICK).text == found
 
 
 def test_the_token_goes_to_the_hub_alone(site: Website, cdn: Website, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from builder.base.errors import EnvironmentSetupError
 from builder.config import Source
 from builder.config.address import parse_address
-from builder.sources import locate
+from builder.sources import locate_model
 from tests.support.sources import QUICK, packed, site, spec_of, unchanged
 from tests.support.website import Website, says, website
 
@@ -33,7 +33,7 @@ def kaggle(site: Website, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 def located(folder: Path) -> Path:
     source = Source("saved_model", None, address=parse_address(ADDRESS))
-    return locate(spec_of(folder, source), folder / "cache", bounds=QUICK)
+    return locate_model(spec_of(folder, source), folder / "cache", bounds=QUICK)
 
 
 def test_a_version_is_pin_enough(site: Website, tmp_path: Path) -> None:

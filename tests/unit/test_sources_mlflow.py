@@ -15,8 +15,8 @@ import pytest
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
 from builder.config import Format, Source
 from builder.config.address import parse_address
-from builder.sources import Bounds, find, locate
-from builder.sources.mlflow import version_at
+from builder.sources import Bounds, find_source, locate_model
+from builder.sources.mlflow import find_version
 from tests.support import s3
 from tests.support.sources import QUICK, site, spec_of, unchanged
 from tests.support.website import Website, says, website
@@ -92,7 +92,7 @@ def located(
     bounds: Bounds = QUICK,
 ) -> Path:
     source = Source(form, None, None, file, address=parse_address(address))
-    return locate(spec_of(folder, source), folder / "cache", bounds=bounds)
+    return locate_model(spec_of(folder, source), folder / "cache", bounds=bounds)
 
 
 def refused(folder: Path, address: str = ADDRESS, file: str = "data/model.keras") -> ColdforgeError:
@@ -143,7 +143,7 @@ def test_an_alias_is_refused_with_the_line_that_pins_it(tmp_path: Path) -> None:
 
 
 def test_all_names_of_a_version(site: Website) -> None:
-    names = version_at(parse_address(ADDRESS), QUICK).names()
+    names = find_version(parse_address(ADDRESS), QUICK).list_files()
     assert names == ["MLmodel", "data/model.keras", "saved/saved_model.pb", "saved/variables/variables.index"]
 
 
@@ -253,6 +253,6 @@ def test_a_server_that_is_none(site: Website, tmp_path: Path, answer: bytes) -> 
 
 
 def test_init_names_the_model_in_a_version(site: Website, tmp_path: Path) -> None:
-    source, path = find("mlflow:/models:/digits net@champion", tmp_path)
+    source, path = find_source("mlflow:/models:/digits net@champion", tmp_path)
     assert (source.address, source.format, source.file) == (parse_address(ADDRESS), "saved_model", "saved")
     assert (path / "saved_model.pb").read_bytes() == b"graph"

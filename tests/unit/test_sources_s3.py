@@ -11,7 +11,7 @@ import pytest
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
 from builder.config import Source
 from builder.config.address import parse_address
-from builder.sources import Bounds, locate
+from builder.sources import Bounds, locate_model
 from tests.support import s3
 from tests.support.sources import QUICK, spec_of
 
@@ -30,7 +30,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3.Bucket]:
 
 def located(folder: Path, address: str = "s3://models/a b/m.keras", sha256: str | None = SHA) -> Path:
     source = Source("keras", None, sha256=sha256, address=parse_address(address))
-    return locate(spec_of(folder, source), folder / "cache", bounds=QUICK)
+    return locate_model(spec_of(folder, source), folder / "cache", bounds=QUICK)
 
 
 def test_an_object_is_fetched_once(bucket: s3.Bucket, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_another_object_meanwhile_is_fetched_from_its_start(bucket: s3.Bucket, t
     bucket.cut = 9
     source = Source("keras", None, sha256=SHA, address=parse_address("s3://models/a b/m.keras"))
     with pytest.raises(EnvironmentSetupError, match="goes on where this one ended"):
-        locate(spec_of(tmp_path, source), tmp_path / "cache", bounds=Bounds(attempts=1))
+        locate_model(spec_of(tmp_path, source), tmp_path / "cache", bounds=Bounds(attempts=1))
     bucket.cut, bucket.objects["models/a b/m.keras"] = 0, MODEL[::-1]
     digest = hashlib.sha256(MODEL[::-1]).hexdigest()
     assert located(tmp_path, sha256=digest).read_bytes() == MODEL[::-1]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.base.errors import SpecError
-from builder.config import Format, ModelSpec, Source, load, render, to_json
+from builder.config import Format, ModelSpec, Source, read_spec, render_spec, to_json
 from builder.config.address import Address, is_address, parse_address
 
 SHA = "59534287fdfb125e30a94400296c25ea9f5d706fca93dd8adbbbed916799ea0e"
@@ -21,7 +21,7 @@ SECRET = "s3cr3t"
 def loaded(folder: Path, *lines: str) -> ModelSpec:
     path = folder / "model.toml"
     path.write_text("\n".join(["[model]", *lines]), encoding="utf-8")
-    return load(path)
+    return read_spec(path)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_what_is_wrong(tmp_path: Path, text: str, why: str) -> None:
 def test_the_format(tmp_path: Path, lines: tuple[str, ...], form: Format, archived: bool) -> None:
     spec = loaded(tmp_path, *lines, f'sha256 = "{SHA}"')
     assert (spec.source.format, spec.source.archived, spec.source.path) == (form, archived, None)
-    spec.path.write_text(render(spec), encoding="utf-8")
-    assert load(spec.path) == spec
+    spec.path.write_text(render_spec(spec), encoding="utf-8")
+    assert read_spec(spec.path) == spec
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from builder.base.errors import BundleError, UsageError
 from builder.base.project import Project
 from builder.base.targets import ARM64, X86_64
 from builder.cli import main
-from builder.measure.diff.bundle_facts import Facts
+from builder.measure.diff.bundle_facts import BundleFacts
 from builder.package.bundle import find_bundle
 from builder.package.provenance import BUILD_TYPE, STATEMENT, statement_json
-from builder.release.activate_bundle import Staged, stage, staged_in
-from builder.release.bindings.describe import describe
-from builder.release.envelope import opened
-from builder.release.template_check import problems
+from builder.release.activate_bundle import ActiveBundle, activate_models, read_active_bundle
+from builder.release.bindings.describe import parse_description
+from builder.release.envelope import open_envelope
+from builder.release.template_check import list_problems
 from tests.support.results import printed
 
 TEMPLATE = """\
@@ -84,27 +84,27 @@ def project(tmp_path: Path) -> Project:
 
 def test_the_named_bundle_is_staged(project: Project) -> None:
     content = project.layers / "model" / "content"
-    assert stage(["emotion"], project, X86_64) == Staged("emotion", "1")
-    assert stage(["digits"], project, X86_64) == Staged("digits", "2")
+    assert activate_models(["emotion"], project, X86_64) == ActiveBundle("emotion", "1")
+    assert activate_models(["digits"], project, X86_64) == ActiveBundle("digits", "2")
     assert (content / "lib" / "libmodel.so").read_text() == "digits"
-    assert stage(["digits"], project, ARM64) == Staged("digits", "3")
+    assert activate_models(["digits"], project, ARM64) == ActiveBundle("digits", "3")
     assert (content / "lib" / "libmodel.so").read_text() == "digits"
     assert (content.with_name("content-arm64") / "lib" / "libmodel.so").read_text() == "digits-arm64"
-    assert stage(["digits", "emotion"], project, X86_64) == Staged("digits-emotion", "2+1")
+    assert activate_models(["digits", "emotion"], project, X86_64) == ActiveBundle("digits-emotion", "2+1")
 
 
 def test_a_model_that_is_not_bundled_leaves_what_is_staged(project: Project) -> None:
-    stage(["digits"], project, X86_64)
+    activate_models(["digits"], project, X86_64)
     with pytest.raises(UsageError, match="run `make bundle MODEL=flowers` first"):
-        stage(["flowers"], project, X86_64)
-    assert staged_in(project.layers / "model" / "content") == Staged("digits", "2")
+        activate_models(["flowers"], project, X86_64)
+    assert read_active_bundle(project.layers / "model" / "content") == ActiveBundle("digits", "2")
 
 
 def test_the_command_prints_what_make_reads(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project.root / "model.toml").write_text('[model]\nname = "digits"\nsource = "digits.keras"\n')
-    monkeypatch.setattr(Project, "here", classmethod(lambda cls: project))
+    monkeypatch.setattr(Project, "in_current_folder", classmethod(lambda cls: project))
     assert main(["stage", str(project.root), "--target", "x86_64"]) == 0
     assert capsys.readouterr().out == "digits 2\n"
     assert main(["stage", str(project.root), "--target", "x86_64", "--json"]) == 0
@@ -120,12 +120,12 @@ def test_a_stack_is_not_given_another_model(project: Project) -> None:
     template = project.layers / "model" / "template.yaml"
     (project.layers / "model").mkdir(parents=True)
     template.write_text(TEMPLATE)
-    stage(["digits"], project, X86_64)
-    (problem,) = problems(template, {})
+    activate_models(["digits"], project, X86_64)
+    (problem,) = list_problems(template, {})
     assert problem.startswith("ModelName is emotion, but the model layer has digits 2: ")
-    assert list(problems(template, {"ModelName": "digits"})) == []
-    stage(["digits", "emotion"], project, X86_64)
-    assert list(problems(template, {"ModelName": "digits-emotion"})) == []
+    assert list(list_problems(template, {"ModelName": "digits"})) == []
+    activate_models(["digits", "emotion"], project, X86_64)
+    assert list(list_problems(template, {"ModelName": "digits-emotion"})) == []
 
 
 def exchange(path: Path) -> None:
@@ -186,12 +186,12 @@ def test_a_bundle_that_its_statement_contradicts_reaches_no_layer(
     name: str,
 ) -> None:
     (project.root / "model.toml").write_text('[model]\nname = "digits"\nsource = "digits.keras"\n')
-    monkeypatch.setattr(Project, "here", classmethod(lambda cls: project))
-    stage(["emotion"], project, X86_64)
+    monkeypatch.setattr(Project, "in_current_folder", classmethod(lambda cls: project))
+    activate_models(["emotion"], project, X86_64)
     attack(project.dist / "digits" / name)
     assert main([command, str(project.root), "--target", "x86_64"]) == BundleError.exit_code
     assert name in capsys.readouterr().err
-    assert staged_in(project.layers / "model" / "content") == Staged("emotion", "1")
+    assert read_active_bundle(project.layers / "model" / "content") == ActiveBundle("emotion", "1")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "layer/model/manifest.json"])
@@ -199,8 +199,8 @@ def test_a_manifest_that_is_nested_too_deep_is_an_error_by_name(project: Project
     (project.dist / "digits" / name).write_text("[" * 100_000 + "]" * 100_000)
     state(project.dist / "digits")
     with pytest.raises(BundleError, match=f"{name} is not a bundle's manifest"):
-        stage(["digits"], project, X86_64)
-    assert staged_in(project.layers / "model" / "content") is None
+        activate_models(["digits"], project, X86_64)
+    assert read_active_bundle(project.layers / "model" / "content") is None
 
 
 @pytest.mark.parametrize("text", ["[" * 101 + "]" * 101, '{"a":' * 500 + "1" + "}" * 500, "[" * 100_000, "[]", "3"])
@@ -210,14 +210,14 @@ def test_json_of_another_form_is_an_error_of_every_reader(project: Project, text
     with pytest.raises(UsageError, match="there is no bundle"):
         find_bundle(project.dist, "digits", X86_64)
     with pytest.raises(UsageError, match="there is no bundle"):
-        Facts.read(project.dist / "digits")
+        BundleFacts.from_folder(project.dist / "digits")
     with pytest.raises(UsageError, match=r"model\.json cannot be used"):
-        describe(text)
+        parse_description(text)
     with pytest.raises(ValueError, match=r"DSSE|nested"):
-        opened(text)
+        open_envelope(text)
 
 
 def test_a_bundle_of_another_model_is_not_taken_for_the_named_one(project: Project) -> None:
     (project.dist / "emotion").rename(project.dist / "flowers")
     with pytest.raises(BundleError, match="a bundle of model emotion, not of flowers"):
-        stage(["flowers"], project, X86_64)
+        activate_models(["flowers"], project, X86_64)

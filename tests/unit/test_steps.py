@@ -11,10 +11,10 @@ import pytest
 
 from builder.compiler.emit.print_steps import Printer
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import Buffer, Step, walk
+from builder.compiler.lower.steps.base import Buffer, Step, walk_steps
 from builder.compiler.lower.steps.control_step import CallStep
-from builder.compiler.lower.steps.thunk_reader import thunk_readers
-from builder.measure.html_report.memory_flow import flow_of
+from builder.compiler.lower.steps.thunk_reader import load_thunk_readers
+from builder.measure.html_report.memory_flow import trace_memory_flow
 from tests.support.every_step import EVERY_STEP, FUSED_STEPS, KERNEL, arena
 
 RUNTIME = Path(__file__).resolve().parents[2] / "builder" / "runtime"
@@ -22,14 +22,14 @@ HEADERS = "\n".join(
     re.sub(r"/\*.*?\*/", "", (RUNTIME / name).read_text(encoding="utf-8"), flags=re.DOTALL)
     for name in ("ops/kernels.h", "abi/program.h", "fused/fused.h")
 )
-ALL = walk((*EVERY_STEP.steps, *FUSED_STEPS))
+ALL = walk_steps((*EVERY_STEP.steps, *FUSED_STEPS))
 
 Place = tuple[str, int]
 
 
 def kinds(base: type[Step] = Step) -> set[type[Step]]:
     """Every kind of step that the builder has."""
-    thunk_readers()  # imports their modules
+    load_thunk_readers()  # imports their modules
     found = {kind for one in base.__subclasses__() for kind in (one, *kinds(one))}
     return {kind for kind in found if kind.__module__.startswith("builder.")}
 
@@ -58,7 +58,7 @@ def test_there_is_a_step_of_every_kind() -> None:
 def test_what_the_c_touches_is_declared(step: Step) -> None:
     """The step's own memory, and in a cascade that of its layers."""
     touched, own = addresses(printed(step)), places(step.buffers)
-    assert touched <= places(buffer for one in walk((step,)) for buffer in one.buffers)
+    assert touched <= places(buffer for one in walk_steps((step,)) for buffer in one.buffers)
     assert own <= touched or getattr(step, "trip_count", None)  # a counted loop reads no predicate
 
 
@@ -93,7 +93,7 @@ def test_what_the_runtime_may_write_is_declared_so(step: Step) -> None:
 @pytest.mark.parametrize("step", ALL, ids=name_of)
 def test_the_report_has_the_edges_of_every_step(step: Step) -> None:
     """From what makes anything that it reads, and to what reads anything that it leaves."""
-    for one in walk((step,)):
+    for one in walk_steps((step,)):
         for buffer in one.reads:
             made = replace(KERNEL, arguments=(), results=(buffer,))
             assert ((0, 1) in edges(made, step)) == (buffer.space == "arena")
@@ -102,7 +102,7 @@ def test_the_report_has_the_edges_of_every_step(step: Step) -> None:
 
 
 def edges(*steps: Step) -> Iterable[tuple[int, int]]:
-    return flow_of(Program(steps, (), (), (), 0, 0)).edges
+    return trace_memory_flow(Program(steps, (), (), (), 0, 0)).edges
 
 
 def test_a_field_that_does_not_say_how_it_is_used_is_an_error() -> None:

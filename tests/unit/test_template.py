@@ -16,7 +16,7 @@ import yaml
 from builder.base.errors import TemplateError, UsageError
 from builder.cli import main
 from builder.release.compose import ADDONS, CORE, NEEDS, PACKAGES, addon_names, compose_template
-from builder.release.template_check import Loader, problems, require
+from builder.release.template_check import TemplateLoader, list_problems, require_deployable
 from tests.conftest import ROOT
 from tests.support.stacks import EVERYTHING, filled
 
@@ -25,7 +25,7 @@ QUEUE = "arn:aws:sqs:eu-west-1:123456789012:pictures"
 
 @functools.cache
 def loaded(text: str) -> dict[str, Any]:
-    template: dict[str, Any] = yaml.load(text, Loader=Loader)
+    template: dict[str, Any] = yaml.load(text, Loader=TemplateLoader)
     return template
 
 
@@ -156,7 +156,7 @@ def unbuilt(tmp_path: Path) -> Path:
 
 
 def refused(path: Path, given: dict[str, str]) -> list[str]:
-    return list(problems(path, filled(loaded(path.read_text()), given)))
+    return list(list_problems(path, filled(loaded(path.read_text()), given)))
 
 
 @pytest.mark.parametrize(
@@ -208,9 +208,9 @@ def test_what_is_taken_of_parameters(unbuilt: Path, given: dict[str, str]) -> No
 
 
 def test_what_has_no_default_has_to_be_given(unbuilt: Path) -> None:
-    assert "ResultsBucket is not given, and has no default." in problems(unbuilt, {})
+    assert "ResultsBucket is not given, and has no default." in list_problems(unbuilt, {})
     with pytest.raises(TemplateError, match="ResultsBucket"):
-        require(unbuilt)
+        require_deployable(unbuilt)
 
 
 @pytest.mark.parametrize(
@@ -284,24 +284,24 @@ def test_a_library_for_another_processor_is_refused(tmp_path: Path, of_library: 
     elf = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + machine.to_bytes(2, "little")
     (tmp_path / "Model" / "lib" / "libmodel.so").write_bytes(elf)
     for architecture in ("x86_64", "arm64"):
-        found = list(problems(path, {"Architecture": architecture}))
+        found = list(list_problems(path, {"Architecture": architecture}))
         assert len(found) == (architecture != of_library)
         assert all(f"lib/libmodel.so in Model is for {of_library}: `make bundle TARGET=" in one for one in found)
 
 
 def test_too_large_together_recommends_the_image(tmp_path: Path) -> None:
     path = built(tmp_path)
-    require(path)
+    require_deployable(path)
     with (tmp_path / "Model" / "weights").open("wb") as file:
         file.truncate(262_144_001)
     with pytest.raises(TemplateError, match="PACKAGE=image"):
-        require(path)
+        require_deployable(path)
     shutil.rmtree(tmp_path / "Model")
 
 
 def test_a_template_that_was_not_built(tmp_path: Path) -> None:
     with pytest.raises(TemplateError, match="make sam-build"):
-        require(tmp_path / "none.yaml")
+        require_deployable(tmp_path / "none.yaml")
 
 
 def evaluated(value: Any, parameters: dict[str, str], conditions: dict[str, Any]) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from builder.base.errors import ImportModelError
-from builder.config import TextInput
-from builder.importers.text import encoder, needs_package, prepared
+from builder.config import TextSpec
+from builder.importers.text import make_encoder, needs_package, prepare_tokenizer
 from tests.support import vocabulary
 from tests.support.vocabulary import PIECES, SPECIAL, ids
 
@@ -50,20 +50,20 @@ def tokenizer(**changes: Any) -> dict[str, Any]:
     return found | changes
 
 
-def written(folder: Path, content: Any) -> TextInput:
+def written(folder: Path, content: Any) -> TextSpec:
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(content), encoding="utf-8")
-    return TextInput(path)
+    return TextSpec(path)
 
 
 def test_a_tokenizer_and_its_vocabulary_prepare_the_same(tmp_path: Path) -> None:
-    text = TextInput(None, vocabulary.write(tmp_path))
+    text = TextSpec(None, vocabulary.write(tmp_path))
     (one, its), (other, others) = (
-        p.split(b"\n", 1) for p in (prepared(written(tmp_path, tokenizer())), prepared(text))
+        p.split(b"\n", 1) for p in (prepare_tokenizer(written(tmp_path, tokenizer())), prepare_tokenizer(text))
     )
     assert json.loads(one) == json.loads(other)
     assert its == others
-    assert b'"length": 9' in prepared(TextInput(None, text.vocabulary, length=9))
+    assert b'"length": 9' in prepare_tokenizer(TextSpec(None, text.vocabulary, length=9))
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_a_tokenizer_and_its_vocabulary_prepare_the_same(tmp_path: Path) -> None
     ],
 )
 def test_what_a_tokenizer_says_is_done(tmp_path: Path, changes: Any, text: str, pieces: list[str]) -> None:
-    assert encoder(written(tmp_path, tokenizer(**changes)), 99).encoder.encode(text, 99).ids == ids(*pieces)
+    assert make_encoder(written(tmp_path, tokenizer(**changes)), 99).encoder.encode_text(text, 99).ids == ids(*pieces)
 
 
 def test_without_a_template_nothing_is_added(tmp_path: Path) -> None:
-    found = encoder(written(tmp_path, tokenizer(post_processor=None)), 99)
-    assert found.encoder.encode("good bad", 99).ids == ids("good", "bad")[1:-1]
+    found = make_encoder(written(tmp_path, tokenizer(post_processor=None)), 99)
+    assert found.encoder.encode_text("good bad", 99).ids == ids("good", "bad")[1:-1]
 
 
 def test_the_pad_is_the_tokenizer_s(tmp_path: Path) -> None:
     padding = {"strategy": "BatchLongest", "direction": "Right", "pad_id": 4, "pad_type_id": 0, "pad_token": "[MASK]"}
-    assert encoder(written(tmp_path, tokenizer(padding=padding)), 9).pad == 4
-    assert encoder(written(tmp_path, tokenizer()), 9).pad == 0
+    assert make_encoder(written(tmp_path, tokenizer(padding=padding)), 9).pad == 4
+    assert make_encoder(written(tmp_path, tokenizer()), 9).pad == 0
 
 
 @pytest.mark.parametrize(
@@ -110,19 +110,19 @@ def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, content: Any, wh
     if content is not None:
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     with pytest.raises(ImportModelError, match=f"The tokenizer {path} .*{why}"):
-        prepared(TextInput(path))
+        prepare_tokenizer(TextSpec(path))
 
 
 def test_a_vocabulary_that_is_not_of_bert_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     path.write_text("[UNK]\n[PAD]\na\n", encoding="utf-8")
     with pytest.raises(ImportModelError, match=r"has no \[CLS\] and no \[SEP\]"):
-        prepared(TextInput(None, path))
+        prepare_tokenizer(TextSpec(None, path))
 
 
 def test_a_length_that_special_tokens_fill_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImportModelError, match="length is 2, and 2 special tokens alone"):
-        prepared(TextInput(None, vocabulary.write(tmp_path), length=2))
+        prepare_tokenizer(TextSpec(None, vocabulary.write(tmp_path), length=2))
 
 
 SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -149,13 +149,13 @@ REFUSED = (
 )  # fmt: skip
 
 
-def splitting(folder: Path, pattern: str) -> TextInput:
+def splitting(folder: Path, pattern: str) -> TextSpec:
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     return written(folder, tokenizer(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits"}, split]}))
 
 
-def limits_of(text: TextInput) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(prepared(text).partition(b"\n")[0])
+def limits_of(text: TextSpec) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(prepare_tokenizer(text).partition(b"\n")[0])
     return found
 
 
@@ -174,7 +174,7 @@ def test_patterns_that_take_the_square_of_it(tmp_path: Path, pattern: str) -> No
 @pytest.mark.parametrize("pattern", REFUSED)
 def test_a_pattern_whose_time_has_no_bound_is_refused_by_name(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(ImportModelError, match=re.escape(repr(pattern))):
-        prepared(splitting(tmp_path, pattern))
+        prepare_tokenizer(splitting(tmp_path, pattern))
 
 
 def test_what_a_tokenizer_puts_into_texts_counts(tmp_path: Path) -> None:
@@ -210,10 +210,10 @@ def test_what_unicode_makes_longer_counts_for_a_slow_pattern(tmp_path: Path) -> 
 )
 def test_other_tokenizers_are_for_the_package(tmp_path: Path, changes: Any) -> None:
     text = written(tmp_path, tokenizer(**changes))
-    options, data = prepared(text).split(b"\n", 1)
+    options, data = prepare_tokenizer(text).split(b"\n", 1)
     assert json.loads(options)["kind"] == "subwords"
     assert json.loads(data) == tokenizer(**changes) | {"truncation": None}
     assert needs_package(text)
     assert not needs_package(written(tmp_path, tokenizer()))
     with pytest.raises(ImportModelError, match=r"tokenizers\.abi3\.so cannot be loaded"):
-        encoder(written(tmp_path, tokenizer(**changes)), 8)
+        make_encoder(written(tmp_path, tokenizer(**changes)), 8)

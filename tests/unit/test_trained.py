@@ -10,7 +10,7 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError
 from builder.base.project import Project
-from builder.cli.command import load_spec
+from builder.cli.command import load_named_spec
 from builder.sources.trained_examples import SCRIPTS, ensure_trained
 from tests.conftest import ROOT
 
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Project:
 def train(project: Project) -> list[str]:
     """Have the model of ``tiny`` made, and return what a person hears of that."""
     told: list[str] = []
-    ensure_trained(load_spec("tiny", project), project, told.append)
+    ensure_trained(load_named_spec("tiny", project), project, told.append)
     return told
 
 
@@ -59,7 +59,7 @@ def test_a_script_beside_a_users_own_model_is_not_run(project: Project, tmp_path
     """It may be anything: a model.toml elsewhere names a model that is there, or is an error."""
     own = tmp_path / "own"
     (project.examples / "tiny").rename(own)
-    ensure_trained(load_spec(str(own), project), project, pytest.fail)
+    ensure_trained(load_named_spec(str(own), project), project, pytest.fail)
     assert not (tmp_path / "build").exists()
 
 
@@ -67,7 +67,7 @@ def test_every_example_without_a_fetched_model_has_a_script_that_make_knows() ->
     """The Makefile names them, as it sets up what the scripts need."""
     here = Project(ROOT)
     folders = [path.parent for path in here.examples.glob("*/model.toml")]
-    trained = {folder.name for folder in folders if load_spec(folder.name, here).source.path}
+    trained = {folder.name for folder in folders if load_named_spec(folder.name, here).source.path}
     assert trained == {folder.name for folder in folders if any((folder / name).is_file() for name in SCRIPTS)}
     (line,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("TRAINED := ")]
     assert set(line.split()[2:]) == trained

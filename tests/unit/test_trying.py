@@ -11,7 +11,7 @@ import pytest
 
 from builder.base.project import HOME
 from builder.cli import make_parser
-from builder.measure.sample_request import how_to_try, zeros
+from builder.measure.sample_request import format_try_command, make_zero_inputs
 
 PICTURE: dict[str, Any] = {"name": "pixels", "dtype": "uint8", "shape": [1, 8, 8, 1], "bytes": 64}
 SERIES: dict[str, Any] = {"name": "series", "dtype": "float32", "shape": [1, 3], "bytes": 12}
@@ -22,43 +22,43 @@ def described(*feeds: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_model_that_takes_a_picture_is_tried_with_one() -> None:
-    text = how_to_try(["a", "b c"], described(PICTURE))
+    text = format_try_command(["a", "b c"], described(PICTURE))
     assert text.startswith("try it: make invoke MODEL='a b c'\n")
     assert "IMAGE=FILE" in text
-    assert zeros(described(PICTURE)) == {}
+    assert make_zero_inputs(described(PICTURE)) == {}
 
 
 def test_a_model_without_pictures_is_tried_with_tensors() -> None:
-    text = how_to_try(["series"], described(SERIES))
+    text = format_try_command(["series"], described(SERIES))
     assert text.startswith("try it: make invoke MODEL=series\n")
     assert '{"inputs": {"series": <float32 [1, 3]>}}' in text
     assert "IMAGE" not in text
     assert "INPUTS=FILE" in text
-    assert zeros(described(SERIES)) == {"inputs": {"series": {"b64": "AAAAAAAAAAAAAAAA"}}}
+    assert make_zero_inputs(described(SERIES)) == {"inputs": {"series": {"b64": "AAAAAAAAAAAAAAAA"}}}
 
 
 def test_a_model_that_takes_both_is_tried_with_both() -> None:
-    assert '{"image": "<base64>", "inputs": {"series": <float32 [1, 3]>}}' in how_to_try(
+    assert '{"image": "<base64>", "inputs": {"series": <float32 [1, 3]>}}' in format_try_command(
         ["both"], described(PICTURE, SERIES)
     )
-    assert list(zeros(described(PICTURE, SERIES))["inputs"]) == ["series"]
+    assert list(make_zero_inputs(described(PICTURE, SERIES))["inputs"]) == ["series"]
 
 
 def test_a_model_of_text_is_tried_with_one() -> None:
     ids, mask = SERIES | {"name": "input_ids"}, SERIES | {"name": "attention_mask"}
     about = described(ids, mask) | {"text": {"ids": "input_ids", "mask": "attention_mask", "types": ""}}
-    assert how_to_try(["a"], about).startswith("try it: make invoke MODEL=a\n")
-    assert "TEXT=" in how_to_try(["a"], about)
-    assert zeros(about) == {}
+    assert format_try_command(["a"], about).startswith("try it: make invoke MODEL=a\n")
+    assert "TEXT=" in format_try_command(["a"], about)
+    assert make_zero_inputs(about) == {}
     both = about | {"feeds": [ids, mask, SERIES]}
-    assert list(zeros(both)["inputs"]) == ["series"]
+    assert list(make_zero_inputs(both)["inputs"]) == ["series"]
 
 
 def test_the_line_names_the_folder_that_the_command_was_told_to_work_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = how_to_try(["."], described(PICTURE), Path("my faces"))
+    text = format_try_command(["."], described(PICTURE), Path("my faces"))
     assert text.startswith("try it: coldforge -C 'my faces' invoke\n")
 
 
@@ -70,7 +70,7 @@ def test_the_line_to_try_is_a_command_that_is_there_and_names_no_file_that_is_no
 ) -> None:
     """Another folder than the checkout has no Makefile, also where the checkout's own command runs."""
     monkeypatch.chdir(HOME if checkout else tmp_path)
-    line, hint = how_to_try(models, about).removeprefix("try it: ").split("\n")
+    line, hint = format_try_command(models, about).removeprefix("try it: ").split("\n")
     if checkout:
         assert line == f"make invoke MODEL={shlex.quote(' '.join(models))}"
         assert "--" not in hint

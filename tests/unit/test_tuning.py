@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 
 from builder.base.errors import SpecError
 from builder.compiler.lower.geometry import Algorithm, Geometry
-from builder.compiler.lower.packing import candidates, choose, decide, scratch_size, thin_block
+from builder.compiler.lower.packing import (
+    choose_algorithm,
+    choose_thin_block,
+    compute_scratch_size,
+    list_algorithms,
+    resolve_algorithm,
+)
 from builder.config import ModelSpec, Source
-from builder.measure.tune_layers import Tuned, best, render, to_dict
-from builder.pipeline.read_tuning import Choice, Tuning, kernels_digest, read_tuning, tuning_path
+from builder.measure.tune_layers import TuningResult, choose_fastest, format_tuning, to_dict
+from builder.pipeline.read_tuning import AlgorithmChoice, Tuning, kernels_digest, read_tuning, tuning_path
 from tests.support.results import printed
 
 sides = st.tuples(st.integers(1, 40), st.integers(1, 40))
@@ -48,53 +54,55 @@ def test_labels_are_readable() -> None:
 
 
 def test_winograd_where_it_saves_more_than_its_transforms_take() -> None:
-    assert choose(replace(SHAPE, out_size=(7, 7))) == "winograd4"
-    assert choose(replace(SHAPE, out_size=(6, 6))) == "winograd2"  # which wastes none of its tiles there
-    assert choose(replace(SMALL, batch=16)) == "winograd4"  # the weights are transformed once for all pictures
-    assert choose(replace(SHAPE, out_size=(1, 200))) == "direct"
-    assert choose(replace(SHAPE, out_size=(7, 7)), allow_winograd=False) == "direct"
+    assert choose_algorithm(replace(SHAPE, out_size=(7, 7))) == "winograd4"
+    assert choose_algorithm(replace(SHAPE, out_size=(6, 6))) == "winograd2"  # which wastes none of its tiles there
+    assert (
+        choose_algorithm(replace(SMALL, batch=16)) == "winograd4"
+    )  # the weights are transformed once for all pictures
+    assert choose_algorithm(replace(SHAPE, out_size=(1, 200))) == "direct"
+    assert choose_algorithm(replace(SHAPE, out_size=(7, 7)), allow_winograd=False) == "direct"
 
 
 def test_few_output_channels_leave_their_lanes_to_pixels() -> None:
     thin = replace(SHAPE, out_channels=8)
-    assert candidates(thin) == ("thin", "direct")
-    assert candidates(thin, kind="int8") == ("direct",)
-    assert choose(replace(thin, out_channels=16, groups=2)) == "thin"
-    assert choose(replace(thin, out_channels=9)) == "direct"
-    assert choose(replace(thin, out_size=(3, 4))) == "direct"
-    assert choose(replace(thin, in_channels=512)) == "direct"
-    assert choose(replace(thin, kernel_size=(1, 1))) == "direct"
-    assert choose(replace(thin, kernel_size=(1, 1), out_channels=4)) == "thin"
+    assert list_algorithms(thin) == ("thin", "direct")
+    assert list_algorithms(thin, kind="int8") == ("direct",)
+    assert choose_algorithm(replace(thin, out_channels=16, groups=2)) == "thin"
+    assert choose_algorithm(replace(thin, out_channels=9)) == "direct"
+    assert choose_algorithm(replace(thin, out_size=(3, 4))) == "direct"
+    assert choose_algorithm(replace(thin, in_channels=512)) == "direct"
+    assert choose_algorithm(replace(thin, kernel_size=(1, 1))) == "direct"
+    assert choose_algorithm(replace(thin, kernel_size=(1, 1), out_channels=4)) == "thin"
 
 
 @given(shape=geometries)
 def test_a_block_of_a_thin_layer_is_a_part_of_the_picture(shape: Geometry) -> None:
     assume(shape.in_channels % shape.groups == shape.out_channels % shape.groups == 0)
-    rows, columns = thin_block(shape)
+    rows, columns = choose_thin_block(shape)
     assert 1 <= rows <= shape.out_size[0]
     assert 1 <= columns <= shape.out_size[1]
-    assert scratch_size(shape, "thin", threads=1) <= 256 << 10 or (rows == 1 and columns <= 128)
+    assert compute_scratch_size(shape, "thin", threads=1) <= 256 << 10 or (rows == 1 and columns <= 128)
 
 
 def test_what_is_tuned_is_taken_where_the_layer_can_have_it() -> None:
-    assert choose(SHAPE) == "winograd4"
-    assert choose(SMALL) == "direct"
-    for algorithm in candidates(SHAPE):
-        assert decide(SHAPE, {SHAPE.label: algorithm}) == algorithm
-    assert decide(SHAPE, {SMALL.label: "direct"}) == "winograd4"
-    assert decide(SHAPE, {SHAPE.label: "winograd2"}, allow_winograd=False) == "direct"
-    assert decide(SHAPE, {SHAPE.label: "depthwise"}) == "winograd4"
-    assert decide(SHAPE, {SHAPE.label: "of a later version"}) == "winograd4"  # type: ignore[dict-item]
+    assert choose_algorithm(SHAPE) == "winograd4"
+    assert choose_algorithm(SMALL) == "direct"
+    for algorithm in list_algorithms(SHAPE):
+        assert resolve_algorithm(SHAPE, {SHAPE.label: algorithm}) == algorithm
+    assert resolve_algorithm(SHAPE, {SMALL.label: "direct"}) == "winograd4"
+    assert resolve_algorithm(SHAPE, {SHAPE.label: "winograd2"}, allow_winograd=False) == "direct"
+    assert resolve_algorithm(SHAPE, {SHAPE.label: "depthwise"}) == "winograd4"
+    assert resolve_algorithm(SHAPE, {SHAPE.label: "of a later version"}) == "winograd4"  # type: ignore[dict-item]
 
 
 def test_another_algorithm_must_be_clearly_faster_on_all_instruction_sets_together() -> None:
     v3, v4 = "x86-64-v3", "x86-64-v4"
-    assert best("winograd4", {v3: {"direct": 98.0, "winograd4": 100.0}}) == "winograd4"
-    assert best("winograd4", {v3: {"direct": 96.0, "winograd4": 100.0}}) == "direct"
+    assert choose_fastest("winograd4", {v3: {"direct": 98.0, "winograd4": 100.0}}) == "winograd4"
+    assert choose_fastest("winograd4", {v3: {"direct": 96.0, "winograd4": 100.0}}) == "direct"
     both = {v3: {"direct": 50.0, "winograd4": 100.0}, v4: {"direct": 150.0, "winograd4": 100.0}}
-    assert best("winograd4", both) == "direct"
+    assert choose_fastest("winograd4", both) == "direct"
     both[v4]["direct"] = 250.0
-    assert best("winograd4", both) == "winograd4"
+    assert choose_fastest("winograd4", both) == "winograd4"
 
 
 TUNING = Tuning(
@@ -102,8 +110,8 @@ TUNING = Tuning(
     "x86_64",
     'a "CPU"',
     {
-        SHAPE.label: Choice("winograd2", {"x86-64-v3": {"direct": 3.0, "winograd2": 1.5}}),
-        SMALL.label: Choice("direct", {"x86-64-v3": {"direct": 3.0, "winograd2": 3.5}}),
+        SHAPE.label: AlgorithmChoice("winograd2", {"x86-64-v3": {"direct": 3.0, "winograd2": 1.5}}),
+        SMALL.label: AlgorithmChoice("direct", {"x86-64-v3": {"direct": 3.0, "winograd2": 3.5}}),
     },
 )
 
@@ -118,10 +126,10 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layers", [{}, TUNING.layers])
-def test_the_result_as_json(layers: dict[str, Choice], tmp_path: Path) -> None:
+def test_the_result_as_json(layers: dict[str, AlgorithmChoice], tmp_path: Path) -> None:
     path, rule = tmp_path / "tuning.json", dict.fromkeys(layers, "direct")
     rest = {"x86-64-v3": 1.5} if layers else {}
-    tuned = Tuned(path, replace(TUNING, layers=layers), rule, rest, 15)
+    tuned = TuningResult(path, replace(TUNING, layers=layers), rule, rest, 15)
     found = printed("tune", json.dumps(to_dict(tuned)))
     assert found["file"] == (str(path) if layers else None)
     assert found["layers"].keys() == layers.keys()
@@ -131,20 +139,20 @@ def test_the_result_as_json(layers: dict[str, Choice], tmp_path: Path) -> None:
 def test_how_far_the_rule_is_behind_is_of_whole_runs() -> None:
     """Of the two layers' 4.5 µs as tuned and 1.5 of all other steps, the rule takes 1.5 more."""
     rule: dict[str, Algorithm] = {SHAPE.label: "direct", SMALL.label: "direct"}
-    tuned = Tuned(Path("tuning.json"), TUNING, rule, {"x86-64-v3": 1.5}, 15)
+    tuned = TuningResult(Path("tuning.json"), TUNING, rule, {"x86-64-v3": 1.5}, 15)
     assert tuned.behind == {"x86-64-v3": pytest.approx(0.25)}
-    assert "is 25.0% (x86-64-v3) behind it" in render(tuned)
+    assert "is 25.0% (x86-64-v3) behind it" in format_tuning(tuned)
 
 
 def test_what_is_stale_is_told_in_one_line() -> None:
-    assert TUNING.stale({SHAPE.label, SMALL.label, "1x1 1x1x8-8"}) == ""
-    assert SMALL.label in TUNING.stale({SHAPE.label})
-    assert f"({min(SHAPE.label, SMALL.label)} and 1 more)" in TUNING.stale(())
-    assert TUNING.algorithms("x86_64") == {SHAPE.label: "winograd2", SMALL.label: "direct"}
-    assert TUNING.algorithms("arm64") == {}
+    assert TUNING.explain_stale({SHAPE.label, SMALL.label, "1x1 1x1x8-8"}) == ""
+    assert SMALL.label in TUNING.explain_stale({SHAPE.label})
+    assert f"({min(SHAPE.label, SMALL.label)} and 1 more)" in TUNING.explain_stale(())
+    assert TUNING.choose_algorithms("x86_64") == {SHAPE.label: "winograd2", SMALL.label: "direct"}
+    assert TUNING.choose_algorithms("arm64") == {}
     old = replace(TUNING, kernels="0" * 16)
-    assert old.algorithms("x86_64") == {}
-    assert "other kernels" in old.stale({SHAPE.label, SMALL.label})
+    assert old.choose_algorithms("x86_64") == {}
+    assert "other kernels" in old.explain_stale({SHAPE.label, SMALL.label})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError
-from builder.package.components import OURS, function_part, our_text
+from builder.package.components import OURS, function_part, read_own_licence
 from builder.package.layer import files_of
 from builder.package.wheels import wheel_parts
 from tests.conftest import ROOT
@@ -112,5 +112,5 @@ def test_the_functions_files_are_those_that_its_makefile_takes(tmp_path: Path) -
 
 
 def test_the_repositorys_licence_is_that_of_its_parts() -> None:
-    assert (ROOT / "LICENSE").read_text() == our_text()
+    assert (ROOT / "LICENSE").read_text() == read_own_licence()
     assert f'license = "{OURS}"' in (ROOT / "pyproject.toml").read_text()

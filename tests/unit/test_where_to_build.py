@@ -12,12 +12,12 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.config import ModelSpec
-from builder.config.parser import load
+from builder.config.parser import read_spec
 from builder.pipeline.docker.builder_image import BuilderImage
 from builder.pipeline.docker.route import Route, choose_route
 from tests.conftest import ROOT
 
-IMAGE = BuilderImage.configured(ROOT / "requirements" / "build.txt", {})
+IMAGE = BuilderImage.from_environment(ROOT / "requirements" / "build.txt", {})
 
 
 def choose(build_in: str, system: str, *specs: ModelSpec) -> tuple[Route, list[str]]:
@@ -82,4 +82,4 @@ def test_a_model_that_the_image_cannot_read(
 ) -> None:
     client(tmp_path, monkeypatch, answers=True)
     (tmp_path / "model.toml").write_text(f'[model]\nname = "one"\nsource = "{source}"\ntrust = true\n')
-    assert choose(asked, system, load(tmp_path / "model.toml"))[0] == wanted
+    assert choose(asked, system, read_spec(tmp_path / "model.toml"))[0] == wanted

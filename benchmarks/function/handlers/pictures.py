@@ -9,9 +9,9 @@ from typing import Any
 
 from service import FOLDER, Handler, answering, settings
 
-from handler.budget import Limits
+from handler.budget import RequestLimits
 from handler.description import ImageInput
-from handler.image import load_decoders, pixels
+from handler.image import load_decoders, read_pixels
 
 __all__ = ["FOLDER", "serve"]
 
@@ -21,10 +21,10 @@ def serve(infer: Callable[[bytes], Sequence[float]]) -> Handler:
     found = settings()
     labels, image = found["labels"], ImageInput(**found["image"])
     load_decoders()
-    limits = Limits.for_memory(int(os.environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"]))
+    limits = RequestLimits.for_memory(int(os.environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"]))
 
     def decode(event: dict[str, Any]) -> bytes:
-        return pixels(base64.b64decode(event["image"], validate=True), "image", image, limits)
+        return read_pixels(base64.b64decode(event["image"], validate=True), "image", image, limits)
 
     def show(probabilities: Sequence[float]) -> list[dict[str, Any]]:
         ranked = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])

@@ -6,8 +6,8 @@ seccomp (``seccomp``), root's powers (``privileges``), memory and time (``limits
 the screen (``kernel``). ``client`` is the builder's side, which reads the answer as text and files, and never as code.
 """
 
-from builder.base.sandbox.job_limits import Limits
-from builder.base.sandbox.kernel import Kernel
+from builder.base.sandbox.job_limits import ProcessLimits
+from builder.base.sandbox.kernel import KernelFeatures
 from builder.base.sandbox.sandbox_client import Sandbox
 
-__all__ = ["Kernel", "Limits", "Sandbox"]
+__all__ = ["KernelFeatures", "ProcessLimits", "Sandbox"]

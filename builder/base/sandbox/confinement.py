@@ -10,8 +10,8 @@ from pathlib import Path
 
 from builder.base.project import HOME
 from builder.base.sandbox import landlock, privileges, seccomp
-from builder.base.sandbox.job_limits import Limits
-from builder.base.sandbox.kernel import Kernel
+from builder.base.sandbox.job_limits import ProcessLimits
+from builder.base.sandbox.kernel import KernelFeatures
 
 SYSTEM = (
     "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/urandom", "/dev/random",
@@ -23,25 +23,29 @@ SYSTEM = (
 """Paths that programs read of a system; nobody's secrets, and of ``/proc`` no other process, connection or mount."""
 
 
-def confine(
-    limits: Limits, kernel: Kernel, reads: Iterable[Path], writes: Iterable[Path], programs: Iterable[Path] = ()
+def confine_process(
+    limits: ProcessLimits,
+    kernel: KernelFeatures,
+    reads: Iterable[Path],
+    writes: Iterable[Path],
+    programs: Iterable[Path] = (),
 ) -> None:
     """Give up all files but these, and all else that ``kernel`` can take away. Raises OSError.
 
     ``programs``: files and folders of a program that this process is to become.
     """
-    privileges.killed_first()
-    limits.apply()
-    privileges.drop()
+    privileges.prefer_oom_kill()
+    limits.apply_limits()
+    privileges.drop_capabilities()
     programs = list(programs)
     if kernel.landlock:
-        reads = [*map(Path, SYSTEM), *_interpreter(), *reads]
-        landlock.restrict(reads, [*writes, Path(os.devnull)], programs, kernel.landlock)
+        reads = [*map(Path, SYSTEM), *_list_interpreter_paths(), *reads]
+        landlock.restrict_files(reads, [*writes, Path(os.devnull)], programs, kernel.landlock)
     if kernel.seccomp:
-        seccomp.restrict(runs_program=bool(programs))
+        seccomp.restrict_calls(runs_program=bool(programs))
 
 
-def _interpreter() -> Iterator[Path]:
+def _list_interpreter_paths() -> Iterator[Path]:
     """Python, its packages and this code."""
     yield from (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     yield from (Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix))

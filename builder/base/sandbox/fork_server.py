@@ -26,20 +26,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builder.base.sandbox import sandbox_child
-from builder.base.sandbox.sandbox_job import Request, Status, receive, send_status
+from builder.base.sandbox.sandbox_job import JobRequest, JobStatus, receive_request, send_status
 
 
-def serve(client: socket.socket, folder: Path) -> None:
+def serve_jobs(client: socket.socket, folder: Path) -> None:
     """Do what ``client`` asks for, one request after the other, until it hangs up. ``folder``: for temporary files."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    while request := receive(client):
+    while request := receive_request(client):
         scratch = tempfile.mkdtemp(dir=folder)
         try:
-            status = _run(request, Path(scratch), client, woken)
+            status = _run_request(request, Path(scratch), client, woken)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
             os.close(request.log)
@@ -49,14 +49,14 @@ def serve(client: socket.socket, folder: Path) -> None:
         send_status(client, status)
 
 
-def _run(request: Request, scratch: Path, client: socket.socket, woken: int) -> Status | None:
+def _run_request(request: JobRequest, scratch: Path, client: socket.socket, woken: int) -> JobStatus | None:
     """None where the client has hung up."""
     server = os.getpid()
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        sandbox_child.main(request, scratch, server)
+        sandbox_child.run_job(request, scratch, server)
     end = time.monotonic() + request.seconds
     ended = False
     try:
@@ -67,17 +67,17 @@ def _run(request: Request, scratch: Path, client: socket.socket, woken: int) -> 
                 os.read(woken, 64)
                 found, raw = os.waitpid(pid, os.WNOHANG)
                 if ended := found == pid:
-                    return Status(os.waitstatus_to_exitcode(raw), too_long=False)
+                    return JobStatus(os.waitstatus_to_exitcode(raw), too_long=False)
             if client.fileno() in ready:  # nothing is sent before the answer: this is the end
                 return None
             if left <= 0:
-                return Status(-signal.SIGKILL, too_long=True)
+                return JobStatus(-signal.SIGKILL, too_long=True)
     finally:
         if not ended:
-            _kill(pid)
+            _kill_child(pid)
 
 
-def _kill(pid: int) -> None:
+def _kill_child(pid: int) -> None:
     """The child, and what it started where the system let it."""
     for end in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def _main(descriptor: int, folder: Path, modules: Sequence[str]) -> None:
         gc.freeze()  # a child's collector does not touch, and so copy, what was there before
         gc.enable()
         with socket.socket(fileno=descriptor) as client:
-            serve(client, folder)
+            serve_jobs(client, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

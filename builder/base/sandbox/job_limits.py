@@ -17,30 +17,30 @@ FILE_SIZE = 16 << 30
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """``memory``: bytes of what a job allocates; ``seconds``: of wall-clock time, and of each processor."""
 
     memory: int
     seconds: float = SECONDS
 
     @classmethod
-    def of_machine(cls, environment: Mapping[str, str] = os.environ) -> Limits:
+    def from_machine(cls, environment: Mapping[str, str] = os.environ) -> ProcessLimits:
         """Three quarters of the machine's memory and an hour, unless COLDFORGE_MEMORY_GB or COLDFORGE_SECONDS says
         otherwise. Raises UsageError."""
         whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        memory = _number(environment, "COLDFORGE_MEMORY_GB", whole * MEMORY_SHARE / 1e9)
-        return cls(int(memory * 1e9), _number(environment, "COLDFORGE_SECONDS", SECONDS))
+        memory = _read_number(environment, "COLDFORGE_MEMORY_GB", whole * MEMORY_SHARE / 1e9)
+        return cls(int(memory * 1e9), _read_number(environment, "COLDFORGE_SECONDS", SECONDS))
 
-    def apply(self) -> None:
+    def apply_limits(self) -> None:
         """To this process and all that it starts, for good."""
         processor_seconds = int(self.seconds * (os.cpu_count() or 1)) + 1
-        _limit(resource.RLIMIT_DATA, self.memory)
-        _limit(resource.RLIMIT_CPU, processor_seconds)
-        _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
-        _limit(resource.RLIMIT_CORE, 0)
+        _set_limit(resource.RLIMIT_DATA, self.memory)
+        _set_limit(resource.RLIMIT_CPU, processor_seconds)
+        _set_limit(resource.RLIMIT_FSIZE, FILE_SIZE)
+        _set_limit(resource.RLIMIT_CORE, 0)
 
 
-def out_of_memory(limits: Limits) -> str:
+def explain_out_of_memory(limits: ProcessLimits) -> str:
     """The message for a job that needs more."""
     return (
         f"the model needs more than {limits.memory / 1e9:.1f} GB, which is what reading or compiling one may have; "
@@ -48,13 +48,13 @@ def out_of_memory(limits: Limits) -> str:
     )
 
 
-def _limit(kind: int, value: int) -> None:
+def _set_limit(kind: int, value: int) -> None:
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
 
 
-def _number(environment: Mapping[str, str], name: str, default: float) -> float:
+def _read_number(environment: Mapping[str, str], name: str, default: float) -> float:
     text = environment.get(name, "").strip()
     try:
         value = float(text) if text else default

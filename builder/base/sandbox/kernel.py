@@ -19,15 +19,15 @@ WHOLE = 3
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelFeatures:
     """``landlock``: its version, 0 where there is none; ``seccomp``: whether there are filters."""
 
     landlock: int
     seccomp: bool
 
     @classmethod
-    def here(cls) -> Kernel:
-        return cls(landlock.version(), seccomp.available())
+    def from_machine(cls) -> KernelFeatures:
+        return cls(landlock.find_landlock_version(), seccomp.has_seccomp())
 
     def __str__(self) -> str:
         version = f"Landlock {self.landlock}" if self.landlock else "no Landlock"
@@ -38,10 +38,10 @@ class Kernel:
         demand = environment.get(DEMAND, "")
         if demand not in ("", "require"):
             raise UsageError(f"{DEMAND}={demand} is not known: it is `require`, or not set.")
-        if demand and (line := self.missing(environment)):
+        if demand and (line := self.describe_missing(environment)):
             raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model is read or run.\n{line}")
 
-    def missing(self, environment: Mapping[str, str] = os.environ) -> str:
+    def describe_missing(self, environment: Mapping[str, str] = os.environ) -> str:
         """One line for the screen; empty where nothing is missing, and in a container of coldforge's own."""
         lacks = [
             *([] if self.landlock >= WHOLE else ["Landlock, so a model's code can reach this user's files"]),

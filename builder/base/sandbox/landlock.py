@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from builder.base.sandbox.libc import syscall
+from builder.base.sandbox.libc import call_syscall
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every processor
 _VERSION = 1
@@ -42,37 +42,37 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
-def version() -> int:
+def find_landlock_version() -> int:
     """The kernel's version of Landlock (its ABI); 0 where there is none."""
     if sys.platform != "linux":
         return 0
     try:
-        return syscall(_CREATE_RULESET, None, 0, _VERSION)
+        return call_syscall(_CREATE_RULESET, None, 0, _VERSION)
     except OSError:  # not built in, not switched on, or a container does not let it through
         return 0
 
 
-def restrict(reads: Iterable[Path], writes: Iterable[Path], programs: Iterable[Path], abi: int) -> None:
+def restrict_files(reads: Iterable[Path], writes: Iterable[Path], programs: Iterable[Path], abi: int) -> None:
     """From now on this thread, and all that it starts, reads below ``reads``, writes below ``writes`` and runs what is
     below ``programs`` alone.
 
-    ``abi``: what ``version`` said; from 4 on there is no TCP either, from 6 on no abstract socket and no signal to the
-    outside. Paths that are not there are passed over; a link stands for what it leads to. Leaves a descriptor of each
-    path open. Raises OSError.
+    ``abi``: what ``find_landlock_version`` said; from 4 on there is no TCP either, from 6 on no abstract socket and no
+    signal to the outside. Paths that are not there are passed over; a link stands for what it leads to. Leaves a
+    descriptor of each path open. Raises OSError.
     """
     handled = (1 << _FILE_RIGHTS.get(abi, 16)) - 1
     rules = _Ruleset(handled, _TCP if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
-    ruleset = syscall(_CREATE_RULESET, ctypes.byref(rules), 24 if abi >= 6 else 16 if abi >= 4 else 8, 0)
+    ruleset = call_syscall(_CREATE_RULESET, ctypes.byref(rules), 24 if abi >= 6 else 16 if abi >= 4 else 8, 0)
     try:
         for paths, rights in ((reads, _READ), (writes, _WRITE), (programs, _READ | _EXECUTE)):
             for path in paths:
-                _allow(ruleset, path, rights & handled)
-        syscall(_RESTRICT_SELF, ruleset, 0)
+                _allow_path(ruleset, path, rights & handled)
+        call_syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: Path, rights: int) -> None:
+def _allow_path(ruleset: int, path: Path, rights: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -80,5 +80,5 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
     if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         rights &= _ON_FILES
     rule = _PathBeneath(rights, descriptor)
-    syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+    call_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
     # It stays open: where memory is short, /proc forgets what nobody holds, makes it anew, and the rule is of the old.

@@ -7,17 +7,17 @@ import os
 from typing import Any
 
 
-def prctl(option: int, *arguments: int) -> None:
+def call_prctl(option: int, *arguments: int) -> None:
     """Raises OSError."""
-    _call("prctl", ctypes.c_int, option, *arguments, *([0] * (4 - len(arguments))))
+    _call_function("prctl", ctypes.c_int, option, *arguments, *([0] * (4 - len(arguments))))
 
 
-def syscall(number: int, *arguments: object) -> int:
+def call_syscall(number: int, *arguments: object) -> int:
     """The result; arguments are whole numbers and what ctypes takes for a pointer. Raises OSError."""
-    return _call("syscall", ctypes.c_long, number, *arguments)
+    return _call_function("syscall", ctypes.c_long, number, *arguments)
 
 
-def _call(function: str, result: Any, *arguments: object) -> int:
+def _call_function(function: str, result: Any, *arguments: object) -> int:
     known = getattr(ctypes.CDLL(None, use_errno=True), function, None)
     if known is None:
         raise OSError(0, f"this system's C library has no {function}")

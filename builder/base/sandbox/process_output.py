@@ -20,7 +20,7 @@ _PLACE = re.compile(r"^\s+(?:\[\[|In )\{\{node ")
 LINES, WIDTH = 8, 500
 
 
-def last_words(code: int, log: str) -> str:
+def find_last_words(code: int, log: str) -> str:
     """Up to LINES lines of ``log``, indented. ``code``: the exit code, negative for a signal's number."""
     lines = [
         _LOG_PREFIX.sub("", line).rstrip()
@@ -29,11 +29,11 @@ def last_words(code: int, log: str) -> str:
     ]
     useful = [re.sub(r"^[\w.]*\.(\w+(?:Error|Exception)): ", "", line) for line in lines if line.strip()]
     # The exception comes last, and TensorFlow puts the whole reason there.
-    shown = list(dict.fromkeys(useful[-LINES:] if code < 0 else _from_error(useful)))
+    shown = list(dict.fromkeys(useful[-LINES:] if code < 0 else _cut_to_error(useful)))
     return "\n".join(f"  {line[:WIDTH]}" for line in shown) or "  (it said nothing)"
 
 
-def own_words(log: str) -> list[str]:
+def select_own_lines(log: str) -> list[str]:
     """The lines of ``log`` that TensorFlow, XLA and absl did not print."""
     logged = (_LOG_PREFIX.match, _CHATTER.search, _PLACE.match)
     return [line for line in log.splitlines() if line.strip() and not any(is_logged(line) for is_logged in logged)]
@@ -47,6 +47,6 @@ def signal_name(code: int) -> str:
         return f"signal {-code}"
 
 
-def _from_error(lines: list[str]) -> list[str]:
+def _cut_to_error(lines: list[str]) -> list[str]:
     starts = [i for i, line in enumerate(lines) if re.match(r"(?:\w+(?:Error|Exception): |[A-Z_]{6,}: )", line)]
     return lines[starts[-1] :][:LINES] if starts else lines[-LINES:]

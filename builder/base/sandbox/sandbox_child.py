@@ -13,16 +13,16 @@ from typing import NoReturn
 
 from builder.base.errors import ColdforgeError, EnvironmentSetupError
 from builder.base.sandbox import privileges
-from builder.base.sandbox.confinement import confine
-from builder.base.sandbox.job_limits import out_of_memory
-from builder.base.sandbox.sandbox_job import Job, Request, error_answer, value_answer
+from builder.base.sandbox.confinement import confine_process
+from builder.base.sandbox.job_limits import explain_out_of_memory
+from builder.base.sandbox.sandbox_job import Job, JobRequest, encode_error, encode_value
 
 _ANSWER = 3
 FAILED = 1
 """Exit code of a job that raised anything but a ColdforgeError; the log has its traceback."""
 
 
-def main(request: Request, scratch: Path, server: int) -> NoReturn:
+def run_job(request: JobRequest, scratch: Path, server: int) -> NoReturn:
     """Do the job of ``request`` and end. ``scratch``: an empty folder for temporary files; ``server``: who forked."""
     code = FAILED
     try:
@@ -31,8 +31,8 @@ def main(request: Request, scratch: Path, server: int) -> NoReturn:
         _keep_only(request.log, request.answer)
         job: Job = pickle.loads(request.pickled)  # the builder's own; nothing of a model has been read yet
         _move_in(job, scratch)
-        confine(job.limits, job.kernel, job.reads, [job.writes, scratch])
-        _answer(job)
+        confine_process(job.limits, job.kernel, job.reads, [job.writes, scratch])
+        _write_answer(job)
         sys.stdout.flush()
         code = 0
     except BaseException:
@@ -43,13 +43,13 @@ def main(request: Request, scratch: Path, server: int) -> NoReturn:
         os._exit(code)
 
 
-def _answer(job: Job) -> None:
+def _write_answer(job: Job) -> None:
     try:
-        answer = value_answer(job.function(*job.arguments))
+        answer = encode_value(job.function(*job.arguments))
     except ColdforgeError as error:
-        answer = error_answer(error.exit_code, str(error))
+        answer = encode_error(error.exit_code, str(error))
     except MemoryError:
-        answer = error_answer(EnvironmentSetupError.exit_code, out_of_memory(job.limits))
+        answer = encode_error(EnvironmentSetupError.exit_code, explain_out_of_memory(job.limits))
     with os.fdopen(_ANSWER, "wb") as file:
         file.write(answer)
 

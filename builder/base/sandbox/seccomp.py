@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from builder.base.sandbox import forbidden_calls
-from builder.base.sandbox.libc import syscall
+from builder.base.sandbox.libc import call_syscall
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """AUDIT_ARCH, and the column of ``calls``."""
@@ -37,33 +37,36 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.POINTER(_Filter)))
 
 
-def available() -> bool:
+def has_seccomp() -> bool:
     """Whether this kernel takes a filter, and the processor is one whose system calls are known here."""
     if sys.platform != "linux" or platform.machine() not in _ARCHITECTURES:
         return False
     action = ctypes.c_uint32(_KILL)
     try:
-        syscall(_SECCOMP[_ARCHITECTURES[platform.machine()][1]], _GET_ACTION_AVAIL, 0, ctypes.byref(action))
+        call_syscall(_SECCOMP[_ARCHITECTURES[platform.machine()][1]], _GET_ACTION_AVAIL, 0, ctypes.byref(action))
     except OSError:
         return False
     return True
 
 
-def restrict(*, runs_program: bool = False) -> None:
+def restrict_calls(*, runs_program: bool = False) -> None:
     """From now on this thread, and all that it starts, cannot make the calls in ``calls``.
 
     ``runs_program``: but may become another program, as far as Landlock lets it. A call of another architecture kills
     the process. PR_SET_NO_NEW_PRIVS must be set. Raises OSError.
     """
     machine = platform.machine()
-    instructions = program(machine, os.getpid(), runs_program)
+    instructions = make_filter(machine, os.getpid(), runs_program)
     array = (_Filter * len(instructions))(*(_Filter(*one) for one in instructions))
     whole = _Program(len(instructions), array)
-    syscall(_SECCOMP[_ARCHITECTURES[machine][1]], _SET_MODE_FILTER, 0, ctypes.byref(whole))
+    call_syscall(_SECCOMP[_ARCHITECTURES[machine][1]], _SET_MODE_FILTER, 0, ctypes.byref(whole))
 
 
-def program(machine: str, pid: int, runs_program: bool = False) -> list[Instruction]:
-    """The filter for ``machine``; signals may go to the process ``pid`` alone. ``runs_program``: as ``restrict``."""
+def make_filter(machine: str, pid: int, runs_program: bool = False) -> list[Instruction]:
+    """The filter for ``machine``; signals may go to the process ``pid`` alone.
+
+    ``runs_program``: as ``restrict_calls``.
+    """
     architecture, column = _ARCHITECTURES[machine]
     found = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -71,54 +74,60 @@ def program(machine: str, pid: int, runs_program: bool = False) -> list[Instruct
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
         (_JUMP_AT_LEAST, 0, 1, forbidden_calls.LAST + 1),
-        _refuse(errno.ENOSYS),
+        _make_refusal(errno.ENOSYS),
         (_JUMP_EQUAL, 0, 1, forbidden_calls.CLONE3),  # its flags are out of reach; glibc then takes clone
-        _refuse(errno.ENOSYS),
+        _make_refusal(errno.ENOSYS),
     ]
     for name, numbers in forbidden_calls.DENIED.items():
         if (number := numbers[column]) is not None and not (runs_program and name == "execve"):
-            found += [(_JUMP_EQUAL, 0, 1, number), _refuse(errno.EPERM)]
+            found += [(_JUMP_EQUAL, 0, 1, number), _make_refusal(errno.EPERM)]
     allow = (_RETURN, 0, 0, _ALLOW)
     for number in (forbidden_calls.KILL[column], forbidden_calls.TGKILL[column]):
-        found += _when(number, 0, [(_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow])
-    found += _when(
+        found += _check_argument(number, 0, [(_JUMP_EQUAL, 1, 0, pid), _make_refusal(errno.EPERM), allow])
+    found += _check_argument(
         forbidden_calls.CLONE[column],
         0,
-        [(_JUMP_ANY_BIT, 1, 0, forbidden_calls.CLONE_THREAD), _refuse(errno.EPERM), allow],
+        [(_JUMP_ANY_BIT, 1, 0, forbidden_calls.CLONE_THREAD), _make_refusal(errno.EPERM), allow],
     )
-    found += _when(
-        forbidden_calls.PRCTL[column], 0, [(_JUMP_EQUAL, 0, 1, forbidden_calls.SET_PDEATHSIG), _refuse(errno.EPERM)]
+    found += _check_argument(
+        forbidden_calls.PRCTL[column],
+        0,
+        [(_JUMP_EQUAL, 0, 1, forbidden_calls.SET_PDEATHSIG), _make_refusal(errno.EPERM)],
     )
-    itself = [(_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, pid), _refuse(errno.EPERM), allow]
+    itself = [(_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, pid), _make_refusal(errno.EPERM), allow]
     for numbers in forbidden_calls.OF_ITSELF.values():
-        found += _when(numbers[column], 0, itself)
-    found += _when(
-        forbidden_calls.SOCKETPAIR[column], 0, [(_JUMP_EQUAL, 1, 0, forbidden_calls.UNIX), _refuse(errno.EPERM)]
+        found += _check_argument(numbers[column], 0, itself)
+    found += _check_argument(
+        forbidden_calls.SOCKETPAIR[column], 0, [(_JUMP_EQUAL, 1, 0, forbidden_calls.UNIX), _make_refusal(errno.EPERM)]
     )
     kind = [
         (_AND, 0, 0, forbidden_calls.KIND_OF_SOCKET),
         (_JUMP_EQUAL, 1, 0, forbidden_calls.STREAM),
-        _refuse(errno.EPERM),
+        _make_refusal(errno.EPERM),
         allow,
     ]
-    found += _when(forbidden_calls.SOCKETPAIR[column], 1, kind)
+    found += _check_argument(forbidden_calls.SOCKETPAIR[column], 1, kind)
     for half in (_LOWER, _UPPER):
-        found += _when(forbidden_calls.SENDTO[column], 4, [(_JUMP_EQUAL, 1, 0, 0), _refuse(errno.EPERM)], half)
+        found += _check_argument(
+            forbidden_calls.SENDTO[column], 4, [(_JUMP_EQUAL, 1, 0, 0), _make_refusal(errno.EPERM)], half
+        )
     for command in forbidden_calls.FILE_EVENTS:
-        found += _when(forbidden_calls.FCNTL[column], 1, [(_JUMP_EQUAL, 0, 1, command), _refuse(errno.EPERM)])
+        found += _check_argument(
+            forbidden_calls.FCNTL[column], 1, [(_JUMP_EQUAL, 0, 1, command), _make_refusal(errno.EPERM)]
+        )
     known = [
         (_JUMP_EQUAL, len(forbidden_calls.TERMINAL_AND_FLAGS) - i, 0, c)
         for i, c in enumerate(forbidden_calls.TERMINAL_AND_FLAGS)
     ]
-    found += _when(forbidden_calls.IOCTL[column], 1, [*known, _refuse(errno.ENOTTY), allow])
+    found += _check_argument(forbidden_calls.IOCTL[column], 1, [*known, _make_refusal(errno.ENOTTY), allow])
     return [*found, allow]
 
 
-def _refuse(number: int) -> Instruction:
+def _make_refusal(number: int) -> Instruction:
     return _RETURN, 0, 0, _ERRNO | number
 
 
-def _when(number: int, argument: int, then: Sequence[Instruction], half: int = _LOWER) -> list[Instruction]:
+def _check_argument(number: int, argument: int, then: Sequence[Instruction], half: int = _LOWER) -> list[Instruction]:
     """For the call ``number``: ``then`` on one half of the argument. The number is loaded again after."""
     inner = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument + half), *then, (_LOAD, 0, 0, _NUMBER)]
     return [(_JUMP_EQUAL, 0, len(inner), number), *inner]

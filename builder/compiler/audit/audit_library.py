@@ -10,7 +10,7 @@ from typing import Any
 from builder.base.errors import AuditError
 from builder.base.targets import Target
 from builder.compiler.audit.elf_facts import ElfFacts, read_facts
-from builder.compiler.audit.policy import Violation, load_policy, violations
+from builder.compiler.audit.policy import Violation, find_violations, load_policy
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class AuditReport:
         return asdict(self) | {"passed": self.passed}
 
 
-def audit(path: Path, target: Target) -> AuditReport:
+def audit_file(path: Path, target: Target) -> AuditReport:
     """Judge the shared library ``path`` for ``target``.
 
     Raises AuditError when the file is not a readable ELF shared object or the target has no policy;
-    a broken rule is no error here: see ``require``.
+    a broken rule is no error here: see ``require_portable``.
     """
     policy = load_policy(target)
     facts = read_facts(path)
-    return AuditReport(path.name, target.name, policy.glibc_floor, facts, tuple(violations(facts, policy)))
+    return AuditReport(path.name, target.name, policy.glibc_floor, facts, tuple(find_violations(facts, policy)))
 
 
-def require(report: AuditReport) -> None:
+def require_portable(report: AuditReport) -> None:
     """Raises AuditError listing every violation with its remedy."""
     if report.passed:
         return
@@ -51,12 +51,12 @@ def require(report: AuditReport) -> None:
     raise AuditError(f"{report.file} is not portable to {report.target}:\n" + "\n".join(lines))
 
 
-def render_json(report: AuditReport) -> str:
+def format_audit_json(report: AuditReport) -> str:
     """The report as indented JSON."""
     return json.dumps(report.to_dict(), indent=2)
 
 
-def render_text(report: AuditReport) -> str:
+def format_audit_text(report: AuditReport) -> str:
     """The report for a person: one fact a line, then the verdict."""
     facts = report.facts
     rows = [

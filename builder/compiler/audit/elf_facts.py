@@ -80,7 +80,7 @@ def read_facts(path: Path) -> ElfFacts:
         raise AuditError(f"{path.name} cannot be read ({error.strerror}): build it again.") from error
     with stream:
         try:
-            return _read(ELFFile(stream), size)
+            return _read_elf(ELFFile(stream), size)
         except Exception as error:
             # pyelftools lets out whatever its parser met in a damaged file: ELFError, its construct
             # library's errors, UnicodeDecodeError, KeyError, MemoryError, ...
@@ -88,17 +88,17 @@ def read_facts(path: Path) -> ElfFacts:
             raise AuditError(f"{path.name} is not a sound ELF shared object ({why}): build it again.") from error
 
 
-def _read(elf: Any, size: int) -> ElfFacts:
+def _read_elf(elf: Any, size: int) -> ElfFacts:
     headers = list(elf.iter_segments())
-    segments = tuple(_segment(h) for h in headers)
+    segments = tuple(_read_segment(h) for h in headers)
     sections = tuple((str(s.name), int(s["sh_size"])) for s in elf.iter_sections())
     _check_extent(headers, size)
-    tags = _dynamic_tags(headers)
+    tags = _read_dynamic_tags(headers)
     names = [name for name, _ in sections]
     if ".dynsym" not in names:
         raise AuditError("no .dynsym section, so its exports cannot be listed")
-    versions = _version_needs(elf)
-    exports, undefined = _symbols(elf, versions)
+    versions = _read_version_needs(elf)
+    exports, undefined = _read_symbols(elf, versions)
     now = (
         "DT_BIND_NOW" in tags
         or any(int(v) & _DF_BIND_NOW for v in tags.get("DT_FLAGS", ()))
@@ -117,7 +117,7 @@ def _read(elf: Any, size: int) -> ElfFacts:
         exports=exports,
         undefined=undefined,
         versions=tuple(sorted({f"{library}:{version}" for library, version in versions.values()})),
-        glibc=_highest_glibc(version for _, version in versions.values()),
+        glibc=_find_highest_glibc(version for _, version in versions.values()),
         relro=("full" if now else "partial") if has_relro else "none",
         stays_loaded=any(int(v) & _DF_1_NODELETE for v in tags.get("DT_FLAGS_1", ())),
         # Without the header the loader assumes the worst and makes the stack executable.
@@ -133,7 +133,7 @@ def _read(elf: Any, size: int) -> ElfFacts:
     )
 
 
-def _segment(header: Any) -> Segment:
+def _read_segment(header: Any) -> Segment:
     bits = int(header["p_flags"])
     flags = "".join(
         letter if bits & bit else "-" for letter, bit in (("r", P_FLAGS.PF_R), ("w", P_FLAGS.PF_W), ("x", P_FLAGS.PF_X))
@@ -148,7 +148,7 @@ def _check_extent(headers: list[Any], size: int) -> None:
             raise AuditError("it is cut short: a segment ends beyond the end of the file")
 
 
-def _dynamic_tags(headers: list[Any]) -> dict[str, list[str]]:
+def _read_dynamic_tags(headers: list[Any]) -> dict[str, list[str]]:
     """Every dynamic tag with its values: names for NEEDED and its kind, decimal numbers for the others."""
     dynamic = next((h for h in headers if h["p_type"] == "PT_DYNAMIC"), None)
     if dynamic is None:
@@ -166,7 +166,7 @@ def _dynamic_tags(headers: list[Any]) -> dict[str, list[str]]:
     return tags
 
 
-def _version_needs(elf: Any) -> dict[int, tuple[str, str]]:
+def _read_version_needs(elf: Any) -> dict[int, tuple[str, str]]:
     """Version index, as in ``.gnu.version``, to (library, version)."""
     section = elf.get_section_by_name(".gnu.version_r")
     found: dict[int, tuple[str, str]] = {}
@@ -182,7 +182,7 @@ def _version_needs(elf: Any) -> dict[int, tuple[str, str]]:
     return found
 
 
-def _symbols(elf: Any, versions: dict[int, tuple[str, str]]) -> tuple[tuple[str, ...], tuple[Symbol, ...]]:
+def _read_symbols(elf: Any, versions: dict[int, tuple[str, str]]) -> tuple[tuple[str, ...], tuple[Symbol, ...]]:
     """Names it gives to others, and symbols it takes from others, both sorted."""
     indices = elf.get_section_by_name(".gnu.version")
     exports: set[str] = set()
@@ -200,11 +200,11 @@ def _symbols(elf: Any, versions: dict[int, tuple[str, str]]) -> tuple[tuple[str,
     return tuple(sorted(exports)), tuple(sorted(undefined, key=lambda s: (s.name, s.version)))
 
 
-def _highest_glibc(versions: Iterator[str]) -> str:
+def _find_highest_glibc(versions: Iterator[str]) -> str:
     numbers = [m[1] for m in (re.fullmatch(r"GLIBC_([0-9]+(?:\.[0-9]+)*)", v) for v in versions) if m]
-    return max(numbers, key=version_key, default="")
+    return max(numbers, key=parse_version, default="")
 
 
-def version_key(version: str) -> tuple[int, ...]:
+def parse_version(version: str) -> tuple[int, ...]:
     """``"2.34"`` as ``(2, 34)``, for comparing."""
     return tuple(int(part) for part in version.split("."))

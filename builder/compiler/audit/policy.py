@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builder.base.errors import AuditError
 from builder.base.targets import GLIBC_FLOOR, NAMES, TARGETS, Target
-from builder.compiler.audit.elf_facts import ElfFacts, version_key
+from builder.compiler.audit.elf_facts import ElfFacts, parse_version
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def load_policy(target: Target) -> Policy:
     )
 
 
-def target_of(path: Path) -> Target | None:
+def find_target(path: Path) -> Target | None:
     """The target whose machine the ELF file ``path`` is for; None when it is no ELF file or for none of them."""
     with path.open("rb") as stream:
         head = stream.read(20)  # e_ident, e_type, e_machine: the gABI's ELF header
@@ -71,38 +71,38 @@ def target_of(path: Path) -> Target | None:
     return next((target for target in TARGETS if target.elf and target.elf.number == number), None)
 
 
-def violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+def find_violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     """Every rule that ``facts`` breaks, in a fixed order."""
-    yield from _machine(facts, policy)
-    yield from _glibc(facts, policy)
-    yield from _needed(facts, policy)
-    yield from _exports(facts, policy)
+    yield from _check_machine(facts, policy)
+    yield from _check_glibc(facts, policy)
+    yield from _check_needed(facts, policy)
+    yield from _check_exports(facts, policy)
     for name in policy.require:
         found, remedy = _REQUIREMENTS[name](facts), _REMEDIES[name]
         if found:
             yield Violation(name, found, remedy)
 
 
-def _machine(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+def _check_machine(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     ours = (facts.machine, facts.bits, facts.little_endian)
     theirs = (policy.machine, policy.bits, policy.little_endian)
     if ours != theirs:
         yield Violation(
             "machine",
-            f"built for {_machine_text(*ours)}, not for {_machine_text(*theirs)} ({policy.target})",
+            f"built for {_format_machine(*ours)}, not for {_format_machine(*theirs)} ({policy.target})",
             f"build it with the toolchain's triple for {policy.target}",
         )
 
 
-def _machine_text(machine: str, bits: int, little_endian: bool) -> str:
+def _format_machine(machine: str, bits: int, little_endian: bool) -> str:
     return f"{machine.removeprefix('EM_')} {bits}-bit {'little' if little_endian else 'big'}-endian"
 
 
-def _glibc(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+def _check_glibc(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     for entry in facts.versions:
         library, _, version = entry.partition(":")
         number = re.fullmatch(r"GLIBC_([0-9]+(?:\.[0-9]+)*)", version)
-        if number and version_key(number[1]) <= version_key(policy.glibc_floor):
+        if number and parse_version(number[1]) <= parse_version(policy.glibc_floor):
             continue
         if not number and not version.startswith("GLIBC_"):
             continue  # another library's version: the rule on NEEDED speaks of it
@@ -116,7 +116,7 @@ def _glibc(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
         )
 
 
-def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+def _check_needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     for library in facts.needed:
         if library in policy.needed:
             continue
@@ -130,7 +130,7 @@ def _needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
         yield Violation("needed", f"needs {library}{used}", remedy)
 
 
-def _exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
+def _check_exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     wanted = set(policy.exports)
     optional_sets = policy.exports_of_outside_weights, policy.exports_of_several_signatures, policy.exports_of_sound
     for optional in optional_sets:
@@ -140,25 +140,25 @@ def _exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     if extra:
         yield Violation(
             "exports",
-            f"exports {_some(extra)}, which are not part of the ABI",
+            f"exports {_join_names(extra)}, which are not part of the ABI",
             "link with the version script that keeps everything else local",
         )
     if missing:
         yield Violation(
             "exports",
-            f"does not export {_some(missing)}",
+            f"does not export {_join_names(missing)}",
             'mark them visibility("default") and list them in the version script',
         )
 
 
-def _some(names: list[str], limit: int = 8) -> str:
+def _join_names(names: list[str], limit: int = 8) -> str:
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
-def _unresolved(facts: ElfFacts) -> str:
+def _describe_unresolved(facts: ElfFacts) -> str:
     names = [s.name for s in facts.undefined if not s.weak and not s.version]
-    return f"uses {_some(names)}, which no needed library is known to have" if names else ""
+    return f"uses {_join_names(names)}, which no needed library is known to have" if names else ""
 
 
 # Each tells what is wrong, or "" if nothing is.
@@ -170,7 +170,7 @@ _REQUIREMENTS: dict[str, Callable[[ElfFacts], str]] = {
     "stays_loaded": lambda f: "" if f.stays_loaded else "can be unloaded while threads of its own run in it",
     "no_text_relocations": lambda f: "has text relocations" if f.text_relocations else "",
     "no_search_path": lambda f: f"has the search path {':'.join(f.search_path)}" if f.search_path else "",
-    "resolved_symbols": _unresolved,
+    "resolved_symbols": _describe_unresolved,
 }
 
 _REMEDIES = {

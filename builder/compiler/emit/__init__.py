@@ -7,29 +7,29 @@ from pathlib import Path
 
 from builder.base.targets import Target
 from builder.compiler.emit.generated_sources import GeneratedSources, Probe
-from builder.compiler.emit.header import flat_run_source, header_source
-from builder.compiler.emit.metadata import model_json
-from builder.compiler.emit.outside_weights import write_outside, write_weights
+from builder.compiler.emit.header import format_flat_run, format_header
+from builder.compiler.emit.metadata import format_model_json
+from builder.compiler.emit.outside_weights import write_weights, write_weights_file
 from builder.compiler.emit.print_program import (
+    format_other_sources,
+    format_program_source,
     is_dynamic,
-    kernel_kinds,
-    kernel_tables,
-    layout_of,
-    other_sources,
-    program_source,
+    list_kernel_kinds,
+    list_kernel_tables,
+    make_layout,
     runs_in_parts,
     uses_cascades,
 )
-from builder.compiler.emit.weights_blob import weights_source
+from builder.compiler.emit.weights_blob import format_weights_source
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.base import walk_steps
 from builder.config import ModelSpec, Variant
-from builder.importers.graph import Given
+from builder.importers.graph import CallerInputs
 
-__all__ = ["GeneratedSources", "Probe", "emit"]
+__all__ = ["GeneratedSources", "Probe", "emit_sources"]
 
 
-def emit(
+def emit_sources(
     program: Program,
     spec: ModelSpec,
     target: Target,
@@ -38,7 +38,7 @@ def emit(
     kernels: Sequence[Path] = (),
     others: Mapping[Variant, Program] | None = None,
     probe: Probe | None = None,
-    given: Sequence[Given] = (),
+    given: Sequence[CallerInputs] = (),
 ) -> GeneratedSources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
@@ -49,32 +49,32 @@ def emit(
     """
     others = others or {}
     programs = (program, *others.values())
-    steps = [step for p in programs for step in walk(p.steps)]
-    tables, outside_library = kernel_tables(steps), bool(kernels) and spec.weights.place != "library"
-    isas = target.isas(fused=bool(tables & {"fused", "attention"}), integer="integer" in tables)
-    signatures = _signatures(spec, others)
+    steps = [step for p in programs for step in walk_steps(p.steps)]
+    tables, outside_library = list_kernel_tables(steps), bool(kernels) and spec.weights.place != "library"
+    isas = target.list_isas(fused=bool(tables & {"fused", "attention"}), integer="integer" in tables)
+    signatures = _list_signatures(spec, others)
     sources = GeneratedSources(
         folder=folder,
         names=("program.c", *(f"program{variant.symbol}.c" for variant in others)),
         isa=tuple(isas),
-        kernel_kinds=kernel_kinds(steps, one_by_one=any(p.parts and p.dense_end for p in programs)),
+        kernel_kinds=list_kernel_kinds(steps, one_by_one=any(p.parts and p.dense_end for p in programs)),
         attention="attention" in tables,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in programs),
         parts=runs_in_parts(programs),
         cascades=uses_cascades(steps),
         audio=spec.audio is not None,
-        layout=layout_of(program, kernels, others) if outside_library else None,
+        layout=make_layout(program, kernels, others) if outside_library else None,
         probe=probe,
     )
     layout = sources.layout
-    description = model_json(program, spec, {target.name: isas}, layout, others, given)
+    description = format_model_json(program, spec, {target.name: isas}, layout, others, given)
     sources.description.write_text(description + "\n")
-    sources.header.write_text(header_source(program, others))
-    source = program_source(
+    sources.header.write_text(format_header(program, others))
+    source = format_program_source(
         program,
         description,
-        flat_run_source(program),
+        format_flat_run(program),
         probe=probe,
         outside=layout,
         others=others,
@@ -82,19 +82,21 @@ def emit(
     )
     first, *further = sources.programs
     first.write_text(source)
-    for path, text in zip(further, other_sources(program, others, outside=layout is not None).values(), strict=True):
+    for path, text in zip(
+        further, format_other_sources(program, others, outside=layout is not None).values(), strict=True
+    ):
         path.write_text(text)
     if layout:
-        write_outside(program, layout, sources.weights)
+        write_weights_file(program, layout, sources.weights)
     else:
         with sources.weights.open("wb") as file:
             write_weights(program, file)
-        (folder / "weights.S").write_text(weights_source(sources.weights))
+        (folder / "weights.S").write_text(format_weights_source(sources.weights))
     sources.save()
     return sources
 
 
-def _signatures(spec: ModelSpec, others: Mapping[Variant, Program]) -> tuple[str, ...]:
+def _list_signatures(spec: ModelSpec, others: Mapping[Variant, Program]) -> tuple[str, ...]:
     if not any(variant.signature for variant in others):
         return ()
     return (spec.source.signature or "", *(one.name for one in spec.signatures))

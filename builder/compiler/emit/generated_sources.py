@@ -29,7 +29,9 @@ class GeneratedSources:
     isa: tuple[str, ...]
     """The instruction sets that the library has kernels for, the least first."""
     kernel_kinds: tuple[str, ...] = ()
-    """What the kernels have to know of besides what all do: ``builder.compiler.emit.print_program.kernel_kinds``."""
+    """What the kernels have to know of besides what all do:
+    ``builder.compiler.emit.print_program.list_kernel_kinds``.
+    """
     attention: bool = False
     """Whether any step is an attention."""
     several_signatures: bool = False

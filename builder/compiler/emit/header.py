@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from builder.base.escape import comment
+from builder.base.escape import escape_comment
 from builder.base.project import RUNTIME
 from builder.compiler.lower.program import BoundPort, Program
 from builder.config import Variant
@@ -27,7 +27,7 @@ C_TYPES = {
 }
 
 
-def header_source(program: Program, others: Mapping[Variant, Program] | None = None) -> str:
+def format_header(program: Program, others: Mapping[Variant, Program] | None = None) -> str:
     """model.h for this model: the ABI, byte sizes as macros, and the prototype of run().
 
     ``others``: the model for other batches and sizes.
@@ -35,28 +35,28 @@ def header_source(program: Program, others: Mapping[Variant, Program] | None = N
     text = (RUNTIME / "abi" / "model.h").read_text()
     before, after = text.split(_MARK)
     rows = [
-        f"#define CF_{kind}_{c_identifier(p.spec.name).upper()}_SIZE {p.spec.size}u /* {_describe(p)} */"
+        f"#define CF_{kind}_{c_identifier(p.spec.name).upper()}_SIZE {p.spec.size}u /* {_describe_port(p)} */"
         for kind, ports in (("FEED", program.feeds), ("FETCH", program.fetches))
         for p in ports
     ]
     if program.states:
-        names = comment(", ".join(state.spec.name for state in program.states))
+        names = escape_comment(", ".join(state.spec.name for state in program.states))
         rows.append(f"#define CF_STATE_SIZE {program.state_size}u /* {names} */")
     note = (
-        f"/* This model's tensors.{_batches(others or {})} */\n"
-        + "\n".join([*rows, *_sizes(others or {})])
+        f"/* This model's tensors.{_describe_batches(others or {})} */\n"
+        + "\n".join([*rows, *_describe_sizes(others or {})])
         + "\n\n/* One inference in one call, on a model opened at the first call and shared by all callers, who\n"
         " * wait for each other. Sizes are bytes. Returns a cf_status. */\n"
     )
-    return f"{before}\n{note}{_signature(program)};\n\n{after.lstrip()}"
+    return f"{before}\n{note}{_format_prototype(program)};\n\n{after.lstrip()}"
 
 
-def _batches(others: Mapping[Variant, Program]) -> str:
+def _describe_batches(others: Mapping[Variant, Program]) -> str:
     batches = list(dict.fromkeys(v.batch for v in others if not v.size and not v.signature))
     return f" It runs {' or '.join(map(str, batches))} items at once as well: sizes say how many." if batches else ""
 
 
-def _sizes(others: Mapping[Variant, Program]) -> list[str]:
+def _describe_sizes(others: Mapping[Variant, Program]) -> list[str]:
     """Comments with what the model takes and gives in its other sizes and signatures, of the first batch."""
     smallest = min((v.batch for v in others if v.size or v.signature), default=0)
     rows: dict[str, list[str]] = {}
@@ -65,38 +65,40 @@ def _sizes(others: Mapping[Variant, Program]) -> list[str]:
             what = (
                 f"Signature {variant.of}, after cf_set_signature" if variant.of else "Other sizes, for cf_run and run"
             )
-            ports = (f"{p.spec.name} {_describe(p)} of {p.spec.size} bytes" for p in (*one.feeds, *one.fetches))
-            rows.setdefault(comment(what), []).append(f" *   {comment(', '.join(ports))}")
+            ports = (f"{p.spec.name} {_describe_port(p)} of {p.spec.size} bytes" for p in (*one.feeds, *one.fetches))
+            rows.setdefault(escape_comment(what), []).append(f" *   {escape_comment(', '.join(ports))}")
     return [line for what, lines in rows.items() for line in (f"/* {what}:", *lines, " */")]
 
 
-def flat_run_source(program: Program) -> str:
+def format_flat_run(program: Program) -> str:
     """The definition of run() in program.c."""
-    feeds = [f"{{{_name('feed', p)}, {_name('feed', p)}_size}}" for p in program.feeds]
-    fetches = [f"{{{_name('fetch', p)}, {_name('fetch', p)}_size}}" for p in program.fetches]
+    feeds = [f"{{{_name_argument('feed', p)}, {_name_argument('feed', p)}_size}}" for p in program.feeds]
+    fetches = [f"{{{_name_argument('fetch', p)}, {_name_argument('fetch', p)}_size}}" for p in program.fetches]
     return (
-        f'__attribute__((visibility("default"))) {_signature(program)} {{\n'
+        f'__attribute__((visibility("default"))) {_format_prototype(program)} {{\n'
         f"    const cf_feed all_feeds[] = {{{', '.join(feeds)}}};\n"
         f"    const cf_fetch all_fetches[] = {{{', '.join(fetches)}}};\n"
         "    return (int)cf_run_shared(all_feeds, COUNT(all_feeds), all_fetches, COUNT(all_fetches));\n}\n"
     )
 
 
-def _signature(program: Program) -> str:
+def _format_prototype(program: Program) -> str:
     arguments = [
-        f"const {C_TYPES[p.spec.dtype]} *{_name('feed', p)}, size_t {_name('feed', p)}_size" for p in program.feeds
+        f"const {C_TYPES[p.spec.dtype]} *{_name_argument('feed', p)}, size_t {_name_argument('feed', p)}_size"
+        for p in program.feeds
     ]
     arguments += [
-        f"{C_TYPES[p.spec.dtype]} *{_name('fetch', p)}, size_t {_name('fetch', p)}_size" for p in program.fetches
+        f"{C_TYPES[p.spec.dtype]} *{_name_argument('fetch', p)}, size_t {_name_argument('fetch', p)}_size"
+        for p in program.fetches
     ]
     return "int run(" + ",\n        ".join(arguments) + ")"
 
 
-def _name(kind: str, port: BoundPort) -> str:
+def _name_argument(kind: str, port: BoundPort) -> str:
     return f"{kind}_{c_identifier(port.spec.name)}"
 
 
-def _describe(port: BoundPort) -> str:
+def _describe_port(port: BoundPort) -> str:
     spec = port.spec
     shape = ", ".join(map(str, spec.shape))
     return f"{spec.dtype} [{shape}]" + (f" at most; {spec.shape_fetch} says how much" if spec.dynamic else "")

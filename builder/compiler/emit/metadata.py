@@ -11,17 +11,17 @@ from builder.base.records import dump_record
 from builder.compiler.abi import ABI_VERSION
 from builder.compiler.lower.program import BoundState, Program
 from builder.compiler.weights_file import Layout
-from builder.config import AudioInput, ModelSpec, OutputSpec, TextInput, Variant
-from builder.importers.graph import Given
+from builder.config import AudioSpec, ModelSpec, OutputSpec, TextSpec, Variant
+from builder.importers.graph import CallerInputs
 
 
-def model_json(
+def format_model_json(
     program: Program,
     spec: ModelSpec,
     isa: dict[str, list[str]],
     outside: Layout | None = None,
     others: Mapping[Variant, Program] | None = None,
-    given: Sequence[Given] = (),
+    given: Sequence[CallerInputs] = (),
 ) -> str:
     """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
 
@@ -39,16 +39,16 @@ def model_json(
         "target": {"arch": arch, "isa": levels},
         "batch": spec.batch,
         **({"batches": batches} if len(batches) > 1 else {}),
-        **({"in_parts": True} if _in_parts(programs, spec.batch) else {}),
+        **({"in_parts": True} if _are_batches_in_parts(programs, spec.batch) else {}),
         **({"signature": spec.source.signature} if further else {}),
-        **_signature(spec, programs, first),
+        **_describe_signature(spec, programs, first),
         **(dump_record(given[first]) if given else {}),
     }
     if further:
         description["signatures"] = [
             {
                 "signature": spec.signatures[number - 1].name,
-                **_signature(spec, programs, number),
+                **_describe_signature(spec, programs, number),
                 **(dump_record(given[number]) if given else {}),
             }
             for number in further
@@ -58,13 +58,13 @@ def model_json(
     return json.dumps(description, separators=(",", ":"))
 
 
-def _in_parts(programs: Mapping[Variant, Program], smallest: int) -> bool:
+def _are_batches_in_parts(programs: Mapping[Variant, Program], smallest: int) -> bool:
     """Whether there are larger batches, and all of them run in parts."""
     larger = [program for variant, program in programs.items() if variant.batch > smallest]
     return bool(larger) and all(program.parts for program in larger)
 
 
-def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: int) -> dict[str, Any]:
+def _describe_signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: int) -> dict[str, Any]:
     """What one signature takes and gives, in each of its sizes, in the first batch."""
     of_it = {v: one for v, one in programs.items() if v.signature == signature and v.batch == spec.batch}
     own, (program, *others) = spec.of_variant(next(iter(of_it))), of_it.values()
@@ -72,8 +72,8 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
     pad = {feed.name: feed.pad for feed in own.feeds if feed.pad is not None}
     nan = [feed.name for feed in own.feeds if feed.nan]
     return {
-        **_ports(program),
-        **({"shapes": [_ports(one) for one in (program, *others)]} if others else {}),
+        **_describe_ports(program),
+        **({"shapes": [_describe_ports(one) for one in (program, *others)]} if others else {}),
         **({"pad": pad} if pad else {}),
         **({"nan": nan} if nan else {}),
         "image": image
@@ -91,38 +91,38 @@ def _signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: 
             "background": list(image.background),
             "decode": image.decode,
         },
-        **({"audio": _audio(audio, program)} if audio else {}),
-        **({"text": _text(own.text, program)} if own.text else {}),
-        **({"states": [_state(s) for s in program.states]} if program.states else {}),
-        "outputs": [_output(o, program) for o in own.outputs] or _raw(program),
+        **({"audio": _describe_audio(audio, program)} if audio else {}),
+        **({"text": _describe_text(own.text, program)} if own.text else {}),
+        **({"states": [_describe_state(s) for s in program.states]} if program.states else {}),
+        "outputs": [_describe_output(o, program) for o in own.outputs] or _list_raw_outputs(program),
     }
 
 
-def _audio(audio: AudioInput, program: Program) -> dict[str, Any]:
+def _describe_audio(audio: AudioSpec, program: Program) -> dict[str, Any]:
     feed = audio.feed or program.feeds[0].spec.name
     return {"feed": feed, "rate": audio.rate, "length": audio.length, "hop": audio.step}
 
 
-def _text(text: TextInput, program: Program) -> dict[str, Any]:
-    named = text.named([port.spec.name for port in program.feeds])
+def _describe_text(text: TextSpec, program: Program) -> dict[str, Any]:
+    named = text.with_feed_names([port.spec.name for port in program.feeds])
     return {"ids": named.ids, "mask": named.mask, "types": named.types}
 
 
-def _ports(program: Program) -> dict[str, Any]:
+def _describe_ports(program: Program) -> dict[str, Any]:
     return {
         "feeds": [port.spec.to_dict() for port in program.feeds],
         "fetches": [port.spec.to_dict() for port in program.fetches],
     }
 
 
-def _state(state: BoundState) -> dict[str, Any]:
+def _describe_state(state: BoundState) -> dict[str, Any]:
     spec = state.spec
     return {
         "name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "offset": state.offset, "bytes": spec.size,
     }  # fmt: skip
 
 
-def _output(output: OutputSpec, program: Program) -> dict[str, Any]:
+def _describe_output(output: OutputSpec, program: Program) -> dict[str, Any]:
     return {
         "name": output.name,
         "fetch": output.fetch or program.fetches[0].spec.name,
@@ -131,12 +131,12 @@ def _output(output: OutputSpec, program: Program) -> dict[str, Any]:
         "top_k": output.top_k,
         **({"format": output.written} if output.written else {}),
         **({"normalise": True} if output.normalise else {}),
-        **(_detection(output) if output.kind == "detection" else {}),
+        **(_describe_detection(output) if output.kind == "detection" else {}),
         **({"join": output.joins, "ignore": list(output.ignore)} if output.kind == "tokens" else {}),
     }
 
 
-def _detection(output: OutputSpec) -> dict[str, Any]:
+def _describe_detection(output: OutputSpec) -> dict[str, Any]:
     return {
         "scores": output.scores,
         "classes": output.classes or "",
@@ -147,7 +147,7 @@ def _detection(output: OutputSpec) -> dict[str, Any]:
     }
 
 
-def _raw(program: Program) -> list[dict[str, Any]]:
+def _list_raw_outputs(program: Program) -> list[dict[str, Any]]:
     """Every fetch as it is, but those that say how large another is."""
     names = [port.spec.name for port in program.fetches]
     shapes = {port.spec.shape_fetch for port in program.fetches}

@@ -25,7 +25,7 @@ PAGE = 4096
 CHUNK = 8 << 20
 
 
-def size_of(program: Program) -> int:
+def compute_weights_size(program: Program) -> int:
     """Bytes of a program's weights, padded to the alignment; never 0."""
     return max(ALIGNMENT, program.weights_size)
 
@@ -35,10 +35,10 @@ def write_weights(program: Program, file: BinaryIO, start: int = 0) -> None:
     for weight in program.weights:
         file.seek(start + weight.offset)
         file.write(weight.data)
-    file.truncate(start + size_of(program))
+    file.truncate(start + compute_weights_size(program))
 
 
-def write_outside(program: Program, layout: Layout, path: Path) -> None:
+def write_weights_file(program: Program, layout: Layout, path: Path) -> None:
     """Write the file: the same bytes for the same weights and layout."""
     count = -(-layout.size // CHUNK)
     start = -(-(HEADER.size + 32 * count) // PAGE) * PAGE

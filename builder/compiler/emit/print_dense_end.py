@@ -5,25 +5,28 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from builder.base.escape import comment
-from builder.compiler.lower.buffers import SLACK, align
+from builder.base.escape import escape_comment
+from builder.compiler.lower.buffers import SLACK, align_offset
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import View
 from builder.compiler.lower.steps.layer_step import LayerStep
 
 
-def dense_end_source(program: Program) -> str:
+def format_dense_end(program: Program) -> str:
     """The C of ``dense_end``, whose head and tail are ``run_head`` and ``run_tail``; "" where ``program`` has none."""
-    layers = _layers(program)
+    layers = _list_layers(program)
     if not layers:
         return ""
-    blocks, before = [], _before(layers)
+    blocks, before = [], _list_offsets(layers)
     for step, (source, target) in zip(layers, itertools.pairwise(before), strict=True):
-        all_inputs = _images(step.input, step.geometry.in_channels), _images(step.stored, step.geometry.out_channels)
+        all_inputs = (
+            _view_images(step.input, step.geometry.in_channels),
+            _view_images(step.stored, step.geometry.out_channels),
+        )
         lines = replace(step, input=all_inputs[0], output=all_inputs[1]).shared_c_lines(
             {"input": f"values + inputs * {source}u", "output": f"values + inputs * {target}u"}
         )
-        blocks += [f"    {{ /* {comment(step.name)} */", *(f"        {line}" for line in lines), "    }"]
+        blocks += [f"    {{ /* {escape_comment(step.name)} */", *(f"        {line}" for line in lines), "    }"]
     first, last = layers[0].input, layers[-1].stored
     ends = (first.buffer.offset + 4 * first.first, before[1], last.buffer.offset + 4 * last.first)
     sizes = (*ends, 4 * layers[-1].geometry.out_channels, before[-1])
@@ -39,30 +42,30 @@ def dense_end_source(program: Program) -> str:
     )
 
 
-def values_offset(program: Program) -> int:
+def get_values_offset(program: Program) -> int:
     """Where in the arena the values of a dense end begin, behind all of one part."""
-    return align(program.arena_size)
+    return align_offset(program.arena_size)
 
 
-def arena_size(program: Program) -> int:
+def compute_arena_size(program: Program) -> int:
     """Bytes of the arena, those for all inputs of a batch in parts included."""
-    layers = _layers(program) if program.parts else ()
+    layers = _list_layers(program) if program.parts else ()
     if not layers:
         return program.arena_size
-    of_one = _before(layers)[-1] + 4 * layers[-1].geometry.out_channels
-    return values_offset(program) + program.parts * of_one + SLACK
+    of_one = _list_offsets(layers)[-1] + 4 * layers[-1].geometry.out_channels
+    return get_values_offset(program) + program.parts * of_one + SLACK
 
 
-def _layers(program: Program) -> tuple[LayerStep, ...]:
+def _list_layers(program: Program) -> tuple[LayerStep, ...]:
     first, end = program.dense_end or (0, 0)
     return tuple(step for step in program.steps[first:end] if isinstance(step, LayerStep))
 
 
-def _before(layers: tuple[LayerStep, ...]) -> list[int]:
+def _list_offsets(layers: tuple[LayerStep, ...]) -> list[int]:
     """Bytes of an input's values before what each layer reads, and before what the last one leaves: one more number."""
     return list(itertools.accumulate((4 * step.geometry.in_channels for step in layers), initial=0))
 
 
-def _images(view: View, channels: int) -> View:
+def _view_images(view: View, channels: int) -> View:
     """All inputs' values, as images of one pixel each."""
     return View(view.buffer, 0, channels, channels, channels)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from builder.base.cache import digest
-from builder.base.escape import c_string, comment
+from builder.base.cache import compute_digest
+from builder.base.escape import c_string, escape_comment
 from builder.compiler.emit.generated_sources import Probe
-from builder.compiler.emit.outside_weights import size_of
-from builder.compiler.emit.print_dense_end import arena_size, values_offset
+from builder.compiler.emit.outside_weights import compute_weights_size
+from builder.compiler.emit.print_dense_end import compute_arena_size, get_values_offset
 from builder.compiler.emit.print_steps import Printer
 from builder.compiler.lower.program import BoundPort, Program
-from builder.compiler.lower.steps.base import KernelKind, KernelTable, Step, walk
+from builder.compiler.lower.steps.base import KernelKind, KernelTable, Step, walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
-from builder.compiler.lower.steps.printing import CF_DTYPES, list_literal
+from builder.compiler.lower.steps.printing import CF_DTYPES, format_list
 from builder.compiler.weights_file import Layout
 from builder.config import Variant
 from builder.config.tensor import ITEM_SIZES, integer_limits
@@ -40,7 +40,7 @@ FIRST = "cf_compiled_program"
 """The C name of the default program."""
 
 
-def program_source(
+def format_program_source(
     program: Program,
     description: str,
     flat_run: str,
@@ -54,29 +54,29 @@ def program_source(
 
     ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``probe``: every
     step, by its place in ``walk(program.steps)``, tells it that it begins. ``outside``: the weights are not
-    in the library, and are checked to be of this layout. ``others``: see ``other_sources``.
+    in the library, and are checked to be of this layout. ``others``: see ``format_other_sources``.
     ``signatures``: the names of all, where there are several.
     """
     others = others or {}
-    steps = walk(program.steps)
-    head = _head(outside is not None)
+    steps = walk_steps(program.steps)
+    head = _format_head(outside is not None)
     if probe:  # clock_gettime is POSIX, not C11
         head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "probe/{probe}.h"\n'
     numbers = {id(step): number for number, step in enumerate(steps)} if probe else {}
-    has_end = not probe and _has_end(program, others)  # steps that are looked at run one after another
-    parts = [head, *_body(program, numbers, has_end), *_states(program)]
+    has_end = not probe and _has_dense_end(program, others)  # steps that are looked at run one after another
+    parts = [head, *_format_body(program, numbers, has_end), *_format_states(program)]
     if outside:
-        parts.append(_outside(outside))
+        parts.append(_format_outside(outside))
     fields = {
         "description": c_string(description),
         **({"outside": "&outside"} if outside else {"weights": "cf_weights"}),
-        "arena_size": f"{max(map(arena_size, (program, *others.values())))}u",
+        "arena_size": f"{max(map(compute_arena_size, (program, *others.values())))}u",
         **({"arena_touched": f"{program.arena_touched}u"} if program.arena_touched else {}),
-        **_state_fields(program),
+        **_format_state_fields(program),
         **({"dense_end": "&dense_end"} if has_end else {}),
     }
     if others:
-        names = [_name(variant) for variant in others]
+        names = [_name_program(variant) for variant in others]
         parts.append(
             "".join(f"extern const cf_program {name};\n" for name in names)
             + f"static const cf_program *const others[] = {{{', '.join(f'&{name}' for name in names)}}};\n"
@@ -85,13 +85,15 @@ def program_source(
     if signatures:
         parts.append(f"static const char *const signatures[] = {{{', '.join(map(c_string, signatures))}}};\n")
         fields |= {"signatures": "signatures", "signature_count": "COUNT(signatures)"}
-    fields |= _arena_of_parts((program, *others.values())) if not probe else {}
-    used = (*steps, *(step for other in others.values() for step in walk(other.steps)))
-    parts.append(_program(FIRST, program, fields, used))
+    fields |= _format_part_arenas((program, *others.values())) if not probe else {}
+    used = (*steps, *(step for other in others.values() for step in walk_steps(other.steps)))
+    parts.append(_format_program(FIRST, program, fields, used))
     return "\n".join([*parts, flat_run])
 
 
-def other_sources(program: Program, others: Mapping[Variant, Program], *, outside: bool = False) -> dict[Variant, str]:
+def format_other_sources(
+    program: Program, others: Mapping[Variant, Program], *, outside: bool = False
+) -> dict[Variant, str]:
     """The text of program_<variant>.c for each of ``others``: the same model for other batches and sizes, over the
     weights of ``program``, the first one. A batch in parts whose steps another has before it has none of its own.
     """
@@ -100,84 +102,91 @@ def other_sources(program: Program, others: Mapping[Variant, Program], *, outsid
         fields = {"signature": f"{variant.signature}"} if variant.signature else {}
         part = next((name for name, one in named if other.parts and one.steps == other.steps), None)
         if part:
-            body = [f"extern const cf_program {part};\n", *_both_ports(other)]
+            body = [f"extern const cf_program {part};\n", *_format_all_ports(other)]
             fields["part"] = f"&{part}"
         else:
-            has_end = _has_end(other, others)
-            body = _body(other, {}, has_end)
+            has_end = _has_dense_end(other, others)
+            body = _format_body(other, {}, has_end)
             fields |= {"dense_end": "&dense_end"} if has_end else {}
-        texts[variant] = "\n".join([_head(outside), *body, _program(_name(variant), other, fields, ())])
-        named.append((_name(variant), other))
+        texts[variant] = "\n".join(
+            [_format_head(outside), *body, _format_program(_name_program(variant), other, fields, ())]
+        )
+        named.append((_name_program(variant), other))
     return texts
 
 
-def _name(variant: Variant) -> str:
+def _name_program(variant: Variant) -> str:
     return f"{FIRST}{variant.symbol}"
 
 
-def _head(outside: bool) -> str:
+def _format_head(outside: bool) -> str:
     return _HEAD.replace("@WEIGHTS@", "context->weights" if outside else "cf_weights")
 
 
-def _has_end(program: Program, others: Mapping[Variant, Program]) -> bool:
+def _has_dense_end(program: Program, others: Mapping[Variant, Program]) -> bool:
     """Whether a batch runs ``program`` in parts, but for its dense end."""
     in_parts = (one for one in (program, *others.values()) if one.parts and one.dense_end)
     return any(one.steps == program.steps for one in in_parts)
 
 
-def _body(program: Program, numbers: dict[int, int], has_end: bool) -> list[str]:
+def _format_body(program: Program, numbers: dict[int, int], has_end: bool) -> list[str]:
     printer = Printer(numbers)
-    steps = printer.program_with_end(program) if has_end else printer.program(program.steps)
-    return [_declarations(walk(program.steps)), steps, *_both_ports(program), *_dynamic(program)]
+    steps = printer.print_with_dense_end(program) if has_end else printer.print_program(program.steps)
+    return [
+        _format_declarations(walk_steps(program.steps)),
+        steps,
+        *_format_all_ports(program),
+        *_format_dynamic(program),
+    ]
 
 
-def _both_ports(program: Program) -> list[str]:
-    return [_ports("feeds", program.feeds), _ports("fetches", program.fetches), *_ranges(program)]
+def _format_all_ports(program: Program) -> list[str]:
+    return [_format_ports("feeds", program.feeds), _format_ports("fetches", program.fetches), *_format_ranges(program)]
 
 
-def _program(name: str, program: Program, fields: dict[str, str], used: Sequence[Step]) -> str:
+def _format_program(name: str, program: Program, fields: dict[str, str], used: Sequence[Step]) -> str:
     lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
-    ranges = "    .ranges = ranges,\n    .range_count = COUNT(ranges),\n" if _ranges(program) else ""
+    ranges = "    .ranges = ranges,\n    .range_count = COUNT(ranges),\n" if _format_ranges(program) else ""
     run = "" if "part" in fields else "    .run = run_program,\n"
     parts = f"    .parts = {program.parts}u,\n" if program.parts else ""
-    parts += f"    .values = {values_offset(program)}u,\n" if program.parts and program.dense_end else ""
+    parts += f"    .values = {get_values_offset(program)}u,\n" if program.parts and program.dense_end else ""
     dynamic = "    .dynamic = dynamic,\n    .dynamic_count = COUNT(dynamic),\n" if is_dynamic(program) else ""
     return (
         f"const cf_program {name} = {{\n{lines}"
         f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
         f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
         f"{ranges}"
-        f"{_kernel_tables(used)}"
+        f"{_format_kernel_tables(used)}"
         f"{run}{parts}{dynamic}}};\n"
     )
 
 
-def _outside(layout: Layout) -> str:
+def _format_outside(layout: Layout) -> str:
     digest = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(layout.digest))
     fields = f"{{{digest}}}, {layout.size}u, cf_open_beside, cf_unmap"
     return f"static const cf_outside outside = {{{fields}}};\n"
 
 
-def layout_of(program: Program, kernels: Sequence[Path], others: Mapping[Variant, Program] | None = None) -> Layout:
+def make_layout(program: Program, kernels: Sequence[Path], others: Mapping[Variant, Program] | None = None) -> Layout:
     """The layout of the weights of ``program`` and ``others``, which call XLA's ``kernels`` (graph.o of each).
 
     Weights fit the library of another model that compiles to the same steps and kernels: then nothing but the
     weights differs. Constants of one element are in the kernels.
     """
-    others, size = others or {}, size_of(program)
-    texts = [program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
-    texts += other_sources(program, others, outside=True).values()
-    return Layout(size, digest(*texts), digest(*kernels))
+    others, size = others or {}, compute_weights_size(program)
+    texts = [format_program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
+    texts += format_other_sources(program, others, outside=True).values()
+    return Layout(size, compute_digest(*texts), compute_digest(*kernels))
 
 
-def _kernel_tables(steps: Sequence[Step]) -> str:
+def _format_kernel_tables(steps: Sequence[Step]) -> str:
     """The fields that name tables of kernels. A program without fused layers names none of the fused kernels,
     one without integer layers none of integer GEMM, and the linker drops what is not named."""
-    used = kernel_tables(steps)
+    used = list_kernel_tables(steps)
     return "".join(f"    .{table} = cf_{table}_tables,\n" for table in get_args(KernelTable) if table in used)
 
 
-def kernel_tables(steps: Sequence[Step]) -> frozenset[KernelTable]:
+def list_kernel_tables(steps: Sequence[Step]) -> frozenset[KernelTable]:
     """The tables of our own kernels that any step calls."""
     tables: set[KernelTable] = {step.kernel_table for step in steps if step.kernel_table}
     return frozenset(tables | {"integer"} if any("INTEGER" in step.kernel_kinds for step in steps) else tables)
@@ -188,7 +197,7 @@ def uses_cascades(steps: Iterable[Step]) -> bool:
     return any(isinstance(s, CascadeStep) for s in steps)
 
 
-def kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tuple[KernelKind, ...]:
+def list_kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tuple[KernelKind, ...]:
     """What the fused kernels have to know of besides what all do, in a fixed order.
 
     ``one_by_one``: whether a batch in parts has a dense end.
@@ -199,11 +208,11 @@ def kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tuple[Ke
     return tuple(kind for kind in get_args(KernelKind) if kind in needed)
 
 
-def _declarations(steps: Iterable[Step]) -> str:
+def _format_declarations(steps: Iterable[Step]) -> str:
     return "\n".join(sorted({line for step in steps for line in step.c_declarations})) + "\n"
 
 
-def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:
+def _format_ports(name: str, ports: tuple[BoundPort, ...]) -> str:
     rows = [
         f"    {{{c_string(p.spec.name)}, {p.buffer.offset}u, {p.spec.size}u, CF_IN_{p.buffer.space.upper()}}},"
         for p in ports
@@ -211,18 +220,18 @@ def _ports(name: str, ports: tuple[BoundPort, ...]) -> str:
     return "\n".join([f"static const cf_port {name}[] = {{", *rows, "};\n"])
 
 
-def _ranges(program: Program) -> list[str]:
+def _format_ranges(program: Program) -> list[str]:
     """Print the table of the feeds' ranges, if there are any."""
     rows = [
         f"    {{{number}u, {CF_DTYPES[spec.dtype]}, {spec.elements}u, {one.first}u, {one.count}u, {one.period}u, "
-        f"{_int64(one.minimum)}, {_int64(one.maximum)}}},\n"
+        f"{_format_int64(one.minimum)}, {_format_int64(one.maximum)}}},\n"
         for number, spec in enumerate(port.spec for port in program.feeds)
         for one in spec.ranges
     ]
     return [f"static const cf_range ranges[] = {{\n{''.join(rows)}}};\n"] if rows else []
 
 
-def _int64(value: int) -> str:
+def _format_int64(value: int) -> str:
     return "INT64_MIN" if value == integer_limits("int64")[0] else f"INT64_C({value})"
 
 
@@ -231,7 +240,7 @@ def runs_in_parts(programs: Iterable[Program]) -> bool:
     return any(program.parts for program in programs)
 
 
-def _arena_of_parts(programs: Sequence[Program]) -> dict[str, str]:
+def _format_part_arenas(programs: Sequence[Program]) -> dict[str, str]:
     """What each thread needs to run parts beside the others'. Not where steps are looked at, one after another."""
     largest = max((program.arena_size for program in programs if program.parts), default=0)
     return {"part_arena_size": f"{largest}u"} if largest else {}
@@ -242,27 +251,27 @@ def is_dynamic(program: Program) -> bool:
     return any(port.spec.dynamic for port in program.fetches)
 
 
-def _dynamic(program: Program) -> list[str]:
+def _format_dynamic(program: Program) -> list[str]:
     """The table of fetches whose size the data decides: each is followed by the fetch of its shape."""
     most, rows = [], []
     for number, port in enumerate(program.fetches):
         spec = port.spec
         if spec.dynamic:
-            most.append(f"static const int32_t most_{number}[] = {list_literal(spec.shape)};\n")
+            most.append(f"static const int32_t most_{number}[] = {format_list(spec.shape)};\n")
             rows.append(f"    {{{number}u, {ITEM_SIZES[spec.dtype]}u, {len(spec.shape)}u, most_{number}}},\n")
     return [f"{''.join(most)}static const cf_dynamic dynamic[] = {{\n{''.join(rows)}}};\n"] if rows else []
 
 
-def _states(program: Program) -> list[str]:
+def _format_states(program: Program) -> list[str]:
     rows = [
         f"    {{{s.offset}u, {s.spec.size}u, {s.read.offset}u, {s.write.offset}u, {int(s.write.space == 'weights')}, "
-        f"{s.first.offset}u}}, /* {comment(s.spec.name)} */"
+        f"{s.first.offset}u}}, /* {escape_comment(s.spec.name)} */"
         for s in program.states
     ]
     return ["\n".join(["static const cf_state states[] = {", *rows, "};\n"])] if rows else []
 
 
-def _state_fields(program: Program) -> dict[str, str]:
+def _format_state_fields(program: Program) -> dict[str, str]:
     if not program.states:
         return {}
     return {"states": "states", "state_count": f"{len(program.states)}", "state_size": f"{program.state_size}u"}

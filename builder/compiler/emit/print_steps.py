@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from builder.base.escape import comment
-from builder.compiler.emit.print_dense_end import dense_end_source
+from builder.base.escape import escape_comment
+from builder.compiler.emit.print_dense_end import format_dense_end
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Step, Steps
 
@@ -18,22 +18,22 @@ class Printer:
         self.functions: list[str] = []
         self.probed = probed
 
-    def program(self, steps: Steps) -> str:
-        self.function(steps, "run_program")
+    def print_program(self, steps: Steps) -> str:
+        self.print_function(steps, "run_program")
         return "\n".join(self.functions)
 
-    def program_with_end(self, program: Program) -> str:
+    def print_with_dense_end(self, program: Program) -> str:
         """Of a program with a dense end that a batch in parts runs for all inputs."""
         first, end = program.dense_end or (0, 0)
-        head = self.function(program.steps[:first], "run_head")
-        tail = self.function(program.steps[end:], "run_tail")
-        layers = "".join(map(self.step, program.steps[first:end]))
+        head = self.print_function(program.steps[:first], "run_head")
+        tail = self.print_function(program.steps[end:], "run_tail")
+        layers = "".join(map(self.print_step, program.steps[first:end]))
         body = f"    TRY({head}(context));\n{layers}    return {tail}(context);\n"
         self.functions.append(f"static cf_status run_program(cf_context *context) {{\n{body}}}\n")
-        return "\n".join([*self.functions, dense_end_source(program)])
+        return "\n".join([*self.functions, format_dense_end(program)])
 
-    def function(self, steps: Steps, name: str | None = None) -> str:
-        blocks = [self.step(step) for step in steps]
+    def print_function(self, steps: Steps, name: str | None = None) -> str:
+        blocks = [self.print_step(step) for step in steps]
         name = name or f"sequence_{len(self.functions)}"
         body = "".join(blocks) or "    (void)context;\n"
         if self.probed and name == "run_program":
@@ -41,7 +41,7 @@ class Printer:
         self.functions.append(f"static cf_status {name}(cf_context *context) {{\n{body}    return CF_OK;\n}}\n")
         return name
 
-    def step(self, step: Step) -> str:
+    def print_step(self, step: Step) -> str:
         tell = [f"cf_step(context, {self.probed[id(step)]});"] if self.probed else []
         lines = "\n".join(f"        {line}" for line in [*tell, *step.c_lines(self)])
-        return f"    {{ /* {comment(step.name)} */\n{lines}\n    }}\n"
+        return f"    {{ /* {escape_comment(step.name)} */\n{lines}\n    }}\n"

@@ -11,7 +11,7 @@ _ELF = ('"a"', "%object", '\n    .section .note.GNU-stack,"",%progbits')
 _WASM = ('"",@', "@object", "")
 
 
-def weights_source(weights: Path, *, wasm: bool = False) -> str:
+def format_weights_source(weights: Path, *, wasm: bool = False) -> str:
     """weights.S, which takes in the file ``weights`` from its own folder: nothing to parse, copy or relocate at load.
 
     The compiler keeps objects by the text of their sources, so the text has to change with the weights.

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from builder.base.cache import place_file
 from builder.base.project import RUNTIME, cache_folder
-from builder.base.targets import Copy, Target
+from builder.base.targets import KernelCopy, Target
 from builder.compiler.emit import GeneratedSources, Probe
-from builder.compiler.link.kernel_tables import attention_tables, fused_tables, integer_tables
-from builder.compiler.link.toolchain import Toolchain, at_a_time
+from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
+from builder.compiler.link.toolchain import Toolchain, choose_job_count
 from builder.compiler.weights_file import FILE
 from builder.sources.miniaudio import unpack_miniaudio
 
@@ -67,7 +67,7 @@ PUBLIC_PROBES: dict[Probe, tuple[str, ...]] = {
 """And of those that are made to be looked into."""
 
 
-def public_names(sources: GeneratedSources) -> tuple[str, ...]:
+def list_public_names(sources: GeneratedSources) -> tuple[str, ...]:
     """The functions that a library of these sources lets others see."""
     names = [*PUBLIC]
     if sources.outside:
@@ -81,7 +81,7 @@ def public_names(sources: GeneratedSources) -> tuple[str, ...]:
     return tuple(names)
 
 
-def exports_map(names: Iterable[str]) -> str:
+def format_exports_map(names: Iterable[str]) -> str:
     """A linker's version script that hides all others."""
     return f"{{ global: {' '.join(f'{name};' for name in names)} local: *; }};\n"
 
@@ -126,9 +126,9 @@ def link_library(
     toolchain = Toolchain(target, cache)
     objects = compile_objects(sources, toolchain, folder, FORTIFY)
     exports = folder / "exports.map"
-    exports.write_text(exports_map(public_names(sources)))
+    exports.write_text(format_exports_map(list_public_names(sources)))
     library = SharedLibrary(folder, target)
-    toolchain.link([*objects, *kernels], exports, library.path)
+    toolchain.link_shared_library([*objects, *kernels], exports, library.path)
     if sources.outside:  # as large as the model is: a second name for it, where there can be one
         place_file(sources.outside, library.weights)
     for path in objects:
@@ -143,23 +143,25 @@ def compile_objects(
 
     Several are made at a time; their order is the same each time. Raises LinkError with the compiler's message.
     """
-    units = list(_units(sources, toolchain.target, folder))
+    units = list(_list_units(sources, toolchain.target, folder))
 
-    def compile(unit: _Unit) -> Path:
+    def compile(unit: _CompileUnit) -> Path:
         own = (*unit.flags, *flags)
-        toolchain.compile(unit.source, unit.output, include=(RUNTIME,), baseline=unit.baseline, cpu=unit.cpu, flags=own)
+        toolchain.compile_source(
+            unit.source, unit.output, include=(RUNTIME,), baseline=unit.baseline, cpu=unit.cpu, flags=own
+        )
         if unit.generated:
             unit.source.unlink()
         return unit.output
 
-    with ThreadPoolExecutor(at_a_time()) as pool:
+    with ThreadPoolExecutor(choose_job_count()) as pool:
         return list(pool.map(compile, units))
 
 
 @dataclass(frozen=True)
-class _Unit:
-    """What an object is made of. ``baseline``, ``cpu``, ``flags``: as ``Toolchain.compile`` has them. ``generated``:
-    the source goes when the object is there."""
+class _CompileUnit:
+    """What an object is made of. ``baseline``, ``cpu``, ``flags``: as ``Toolchain.compile_source`` has them.
+    ``generated``: the source goes when the object is there."""
 
     source: Path
     output: Path
@@ -169,19 +171,19 @@ class _Unit:
     generated: bool = False
 
 
-def _units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[_Unit]:
+def _list_units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[_CompileUnit]:
     """In the order in which they are linked."""
 
-    def unit(source: Path, baseline: bool = False, own: tuple[str, ...] = (), generated: bool = False) -> _Unit:
+    def unit(source: Path, baseline: bool = False, own: tuple[str, ...] = (), generated: bool = False) -> _CompileUnit:
         output = folder / f"{source.stem}_{source.suffix[1:]}.o"
-        return _Unit(source, output, baseline, flags=own, generated=generated)
+        return _CompileUnit(source, output, baseline, flags=own, generated=generated)
 
-    def copies(source: str, of: Iterable[Copy]) -> Iterator[_Unit]:
+    def copies(source: str, of: Iterable[KernelCopy]) -> Iterator[_CompileUnit]:
         for copy in of:
             own = (*FUSED_FLAGS, *copy.flags, f"-DCF_TABLE={copy.table}", *sources.kernel_flags)
-            yield _Unit(RUNTIME / source, folder / f"{copy.table}.o", cpu=copy.cpu, flags=own)
+            yield _CompileUnit(RUNTIME / source, folder / f"{copy.table}.o", cpu=copy.cpu, flags=own)
 
-    def tables(name: str, text: str) -> _Unit:
+    def tables(name: str, text: str) -> _CompileUnit:
         source = folder / f"{name}.c"
         source.write_text(text)
         return unit(source, baseline=True, generated=True)
@@ -189,13 +191,13 @@ def _units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[
     yield unit(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
     for name in (f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
         yield unit(RUNTIME / name, baseline=True)
-    yield tables("fused_tables", fused_tables(target))
+    yield tables("fused_tables", format_fused_tables(target))
     yield from copies(FUSED_SOURCE, target.fused_copies)
     if sources.attention:
-        yield tables("attention_tables", attention_tables(target))
+        yield tables("attention_tables", format_attention_tables(target))
         yield from copies(ATTENTION_SOURCE, target.attention_copies)
     if sources.integer:
-        yield tables("integer_tables", integer_tables(target))
+        yield tables("integer_tables", format_integer_tables(target))
         yield from copies(INTEGER_SOURCE, target.integer_copies)
     for name in KERNEL_SOURCES:
         yield unit(RUNTIME / name)

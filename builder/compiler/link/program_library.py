@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.compiler.emit import Probe, emit
+from builder.compiler.emit import Probe, emit_sources
 from builder.compiler.link.link_library_file import link_library
 from builder.compiler.lower.program import Program
 from builder.compiler.xla.tfcompile import CompiledGraph
@@ -18,5 +18,5 @@ def build_library(
 
     ``probe``: what the library says of each step while it runs. Raises LinkError.
     """
-    sources = emit(program, spec, compiled.target, folder, probe=probe)
+    sources = emit_sources(program, spec, compiled.target, folder, probe=probe)
     return link_library(sources, [compiled.kernels_path], compiled.target, folder, zig).path

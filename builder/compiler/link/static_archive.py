@@ -8,8 +8,8 @@ from pathlib import Path
 from builder.base.targets import Target
 from builder.compiler.audit.elf_facts import read_facts
 from builder.compiler.emit import GeneratedSources
-from builder.compiler.link.link_library_file import compile_objects, exports_map, public_names
-from builder.compiler.link.symbols import global_symbols, keep_global
+from builder.compiler.link.link_library_file import compile_objects, format_exports_map, list_public_names
+from builder.compiler.link.symbols import keep_global, list_global_symbols
 from builder.compiler.link.toolchain import Toolchain
 
 ARCHIVE = "libmodel.a"
@@ -30,28 +30,28 @@ def link_archive(sources: GeneratedSources, kernels: Sequence[Path], target: Tar
     toolchain = Toolchain(target, cache)
     objects = compile_objects(sources, toolchain, folder)
     whole, trial, exports = folder / "model.o", folder / TRIAL, folder / "exports.map"
-    public = public_names(sources)
-    exports.write_text(exports_map(public))
+    public = list_public_names(sources)
+    exports.write_text(format_exports_map(public))
 
     def combine() -> set[str]:
         """What is then still wanted of a compiler's own library."""
-        toolchain.combine([*objects, *kernels], whole)
+        toolchain.combine_objects([*objects, *kernels], whole)
         whole.write_bytes(keep_global(whole.read_bytes(), public, WEAK))
-        toolchain.link([whole], exports, trial)
+        toolchain.link_shared_library([whole], exports, trial)
         # The trial's linker brought that along, all in one piece: also a memcpy, which the C library has as well.
         imports = {symbol.name for symbol in read_facts(trial).undefined}
-        wanted = set(global_symbols(whole.read_bytes()).undefined) - imports
+        wanted = set(list_global_symbols(whole.read_bytes()).undefined) - imports
         return {name for name in wanted if name.startswith("__")}
 
     if missing := combine():
         builtins = folder / "builtins.o"
-        toolchain.builtins(builtins)
+        toolchain.compile_builtins(builtins)
         # Nothing else of it: the C library's memcpy and expf are the better ones.
         builtins.write_bytes(keep_global(builtins.read_bytes(), missing))
         objects.append(builtins)
         combine()
     archive = folder / ARCHIVE
-    toolchain.archive([whole], archive)
+    toolchain.create_archive([whole], archive)
     for path in (*objects, whole, exports):
         path.unlink()
     return archive

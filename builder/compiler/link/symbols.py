@@ -33,7 +33,7 @@ class Symbols:
     undefined: tuple[str, ...]
 
 
-def global_symbols(data: bytes) -> Symbols:
+def list_global_symbols(data: bytes) -> Symbols:
     """List the symbols of the object in ``data``. Raises LinkError if it is none for a 64-bit little-endian machine."""
     seen = [symbol for symbol in _read_symbols(data)[1].iter_symbols() if symbol["st_info"]["bind"] != "STB_LOCAL"]
     undefined = {symbol.name for symbol in seen if symbol["st_shndx"] == "SHN_UNDEF"}

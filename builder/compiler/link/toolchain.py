@@ -47,7 +47,7 @@ class Toolchain:
     target: Target
     cache: Path
 
-    def compile(
+    def compile_source(
         self,
         source: Path,
         output: Path,
@@ -69,7 +69,7 @@ class Toolchain:
         arguments = ["-target", self.target.triple, f"-mcpu={cpu}", *common, *flags, *includes]
         compile_file(arguments, source, output, self.cache)
 
-    def link(self, objects: list[Path], exports: Path, output: Path) -> None:
+    def link_shared_library(self, objects: list[Path], exports: Path, output: Path) -> None:
         """Link a shared library that exports what the version script ``exports`` lists and needs only libc and libm.
 
         Once loaded it stays: threads of the model that ``run`` shares are in its code when somebody calls dlclose.
@@ -80,14 +80,14 @@ class Toolchain:
             f"-Wl,--version-script={exports.resolve()}",
         ]  # fmt: skip
         paths = [str(p.resolve()) for p in objects]
-        self._run([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent)
+        self._run_compiler([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent)
 
-    def combine(self, objects: list[Path], output: Path) -> None:
+    def combine_objects(self, objects: list[Path], output: Path) -> None:
         """Put ``objects`` together as one object that is still to be linked. Raises LinkError."""
         paths = [str(p.resolve()) for p in objects]
         run_zig(["ld.lld", "-r", "--strip-debug", *paths, "-o", str(output.resolve())], output.parent, self.cache)
 
-    def builtins(self, output: Path) -> None:
+    def compile_builtins(self, output: Path) -> None:
         """An object with the compiler's own library, such as conversions of 16-bit floats. Raises LinkError."""
         source = output.with_suffix(".c")
         source.touch()
@@ -96,11 +96,11 @@ class Toolchain:
         run_zig(["build-obj", *options, source.name], output.parent, self.cache)
         source.unlink()
 
-    def archive(self, objects: list[Path], output: Path) -> None:
+    def create_archive(self, objects: list[Path], output: Path) -> None:
         """Make a static library, the same bytes for the same objects. Raises LinkError."""
         run_zig(["ar", "rcsD", str(output.resolve()), *(str(p.resolve()) for p in objects)], output.parent, self.cache)
 
-    def program(self, sources: Sequence[Path], output: Path, include: Sequence[Path]) -> None:
+    def compile_program(self, sources: Sequence[Path], output: Path, include: Sequence[Path]) -> None:
         """Compile C and assembly files into a program for any CPU of the architecture, in the first one's folder.
 
         Raises LinkError.
@@ -109,13 +109,13 @@ class Toolchain:
         includes = [f"-I{folder.resolve()}" for folder in include]
         paths = [str(source.resolve()) for source in sources]
         tail = ["-Wl,--build-id=none", "-lm", "-ldl", "-o", str(output.resolve())]
-        self._run([*options, *includes, *paths, *tail], sources[0].parent)
+        self._run_compiler([*options, *includes, *paths, *tail], sources[0].parent)
 
-    def _run(self, arguments: list[str], folder: Path) -> None:
+    def _run_compiler(self, arguments: list[str], folder: Path) -> None:
         run_compiler(["-target", self.target.triple, *arguments], folder, self.cache)
 
 
-def at_a_time() -> int:
+def choose_job_count() -> int:
     """How many files to compile at once: no more than four, because clang takes some hundred MB for each."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(here, 4)
@@ -148,7 +148,7 @@ def run_zig(arguments: list[str], folder: Path, cache: Path, objects: Path | Non
     """
     local = objects or cache
     caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(local.resolve())}
-    command = [*_zig(), *arguments]
+    command = [*_find_zig(), *arguments]
     done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
     said = done.stderr.strip()[-4000:]
     if done.returncode < 0 and not said:  # it writes to mapped files: where there is no space, that is a signal
@@ -158,7 +158,7 @@ def run_zig(arguments: list[str], folder: Path, cache: Path, objects: Path | Non
 
 
 @functools.cache
-def _zig() -> tuple[str, ...]:
+def _find_zig() -> tuple[str, ...]:
     """zig's own program: ``-m ziglang`` starts a Python before it, which takes as long as zig with a cached object."""
     spec = importlib.util.find_spec("ziglang")
     program = Path(spec.origin).parent / "zig" if spec and spec.origin else Path()

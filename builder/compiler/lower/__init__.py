@@ -9,11 +9,11 @@ from typing import Literal
 
 from builder.compiler.lower.compress import Array, RoundedInput
 from builder.compiler.lower.faithful import lower_faithfully
-from builder.compiler.lower.optimise import optimise
-from builder.compiler.lower.options import Options
+from builder.compiler.lower.optimise import optimise_graph
+from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.program_state import bind_state, with_state
-from builder.compiler.lower.step_info import Note, note_of
+from builder.compiler.lower.program_state import bind_state, list_state_ports
+from builder.compiler.lower.step_info import StepInfo, describe_step
 from builder.compiler.xla.compilation_result import read_result
 from builder.importers.graph import FrozenGraph
 
@@ -21,7 +21,7 @@ LoweringPath = Literal["optimised", "faithful"]
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredProgram:
     """A Program and the path that made it; ``notes`` has one for each of its steps.
 
     ``reason``: why the optimised path was not to be had, where it was asked for.
@@ -29,7 +29,7 @@ class Lowered:
 
     program: Program
     path: LoweringPath
-    notes: tuple[Note, ...]
+    notes: tuple[StepInfo, ...]
     reason: str = ""
     restored: Mapping[str, Array] = field(default_factory=dict)
     """Constants of the graph as the library has them, where they are rounded, by digest. Empty on the faithful path."""
@@ -39,26 +39,26 @@ class Lowered:
     """Whether the graph is one straight line of steps, which can be rearranged."""
 
 
-def lower(
+def lower_graph(
     metadata: Path,
     graph: FrozenGraph,
     cache: Path,
     path: LoweringPath = "optimised",
-    options: Options | None = None,
-) -> Lowered:
+    options: LoweringOptions | None = None,
+) -> LoweredProgram:
     """The Program of a ``graph_metadata.o``; ``cache`` keeps TensorFlow's recovered schema.
 
     "optimised" fuses what it can prove and falls back to "faithful", one step per XLA thunk, where that is nothing.
     """
     result = read_result(metadata, cache)
-    feeds, fetches = with_state(graph)
+    feeds, fetches = list_state_ports(graph)
     first = graph.first_state()
     reason = ""
     if path == "optimised":
-        outcome = optimise(result, feeds, fetches, options, len(graph.states))
+        outcome = optimise_graph(result, feeds, fetches, options, len(graph.states))
         if outcome.program is not None:
             bound = bind_state(outcome.program, graph.states, first)
-            return Lowered(
+            return LoweredProgram(
                 bound,
                 "optimised",
                 outcome.notes,
@@ -69,4 +69,4 @@ def lower(
         reason = outcome.reason
     share = options is None or options.share
     program = bind_state(lower_faithfully(result, feeds, fetches, share), graph.states, first)
-    return Lowered(program, "faithful", tuple(note_of(step) for step in program.steps), reason)
+    return LoweredProgram(program, "faithful", tuple(describe_step(step) for step in program.steps), reason)

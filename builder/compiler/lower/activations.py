@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.hlo import Value, scalar
+from builder.compiler.lower.hlo import Value, find_scalar
 from builder.compiler.lower.steps.layer_step import ActivationName
 
 Array = NDArray[np.float64]
@@ -24,15 +24,15 @@ Array = NDArray[np.float64]
 _erf, _erfc = (np.vectorize(f, otypes=[np.float64]) for f in (math.erf, math.erfc))
 
 
-def _sigmoid(x: Array) -> Array:
+def _compute_sigmoid(x: Array) -> Array:
     small: Array = np.exp(-np.abs(x))
     return np.asarray(np.where(x >= 0, 1, small) / (1 + small))
 
 
 FUNCTIONS: dict[ActivationName, Callable[[Array], Array]] = {
     "identity": lambda x: x,
-    "sigmoid": _sigmoid,
-    "swish": lambda x: x * _sigmoid(x),
+    "sigmoid": _compute_sigmoid,
+    "swish": lambda x: x * _compute_sigmoid(x),
     "hard_sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
     "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "gelu": lambda x: 0.5 * x * _erfc(-x / math.sqrt(2)),
@@ -70,32 +70,32 @@ _COMPARISONS = {
     "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
 }  # fmt: skip
 ELEMENTWISE = {*_UNARY, *_BINARY, "clamp", "select", "compare"}
-"""Opcodes that ``recognise`` can evaluate."""
+"""Opcodes that ``recognise_activation`` can evaluate."""
 
 
-def as_clamp(value: Value, of: Value) -> Activation | None:
+def match_clamp(value: Value, of: Value) -> Activation | None:
     """``value`` as one maximum, minimum or clamp of ``of`` by scalars, else None."""
     if value.op == "clamp" and value.operands[1] is of:
-        low, high = scalar(value.operands[0]), scalar(value.operands[2])
+        low, high = find_scalar(value.operands[0]), find_scalar(value.operands[2])
         return None if low is None or high is None or low > high else Activation("clamp", low, high)
     if value.op in ("maximum", "minimum") and of in value.operands:
         other = value.operands[value.operands[0] is of]
-        limit = scalar(other)
+        limit = find_scalar(other)
         if limit is None:
             return None
         return Activation("clamp", limit) if value.op == "maximum" else Activation("clamp", high=limit)
     return None
 
 
-def recognise(value: Value, of: Value, region: set[Value]) -> Activation | None:
+def recognise_activation(value: Value, of: Value, region: set[Value]) -> Activation | None:
     """Which activation turns ``of`` into ``value`` through the elementwise values of ``region``, if any does."""
-    clamp = as_clamp(value, of)
+    clamp = match_clamp(value, of)
     if clamp is not None:
         return clamp
-    numbers = [c for v in region for o in v.operands if o not in region and (c := scalar(o)) is not None]
-    x = _samples(tuple(sorted({c for c in numbers if math.isfinite(c) and abs(c) < 1e4})))
+    numbers = [c for v in region for o in v.operands if o not in region and (c := find_scalar(o)) is not None]
+    x = _make_samples(tuple(sorted({c for c in numbers if math.isfinite(c) and abs(c) < 1e4})))
     with np.errstate(all="ignore"):
-        y = _evaluate(value, of, region, x)
+        y = _evaluate_region(value, of, region, x)
     if y is None or not np.isfinite(y).all():
         return None
     for name, function in FUNCTIONS.items():
@@ -111,31 +111,31 @@ def recognise(value: Value, of: Value, region: set[Value]) -> Activation | None:
 
 
 @functools.cache
-def _samples(constants: tuple[float, ...]) -> NDArray[np.float32]:
+def _make_samples(constants: tuple[float, ...]) -> NDArray[np.float32]:
     near = [sign * c + e for c in constants for sign in (1, -1) for e in (-1e-3, 0.0, 1e-3)]
     grid = [np.linspace(-12, 12, 1201), np.linspace(-80, 80, 161), np.array([-1e4, -1e3, 1e3, 1e4]), np.array(near)]
     return np.concatenate(grid).astype(np.float32)
 
 
-def _evaluate(value: Value, of: Value, region: set[Value], x: _Floats) -> _Floats | None:
+def _evaluate_region(value: Value, of: Value, region: set[Value], x: _Floats) -> _Floats | None:
     found: dict[Value, _Floats] = {of: x}
     for step in sorted(region - {of}, key=lambda v: v.number):
         operands: list[_Floats] = []
         for operand in step.operands:
             if operand in found:
                 operands.append(found[operand])
-            elif (number := scalar(operand)) is not None:
+            elif (number := find_scalar(operand)) is not None:
                 operands.append(np.full_like(x, number))
             else:
                 return None
-        result = operands[0] if step.op == "bitcast" else apply(step, operands)
+        result = operands[0] if step.op == "bitcast" else apply_elementwise(step, operands)
         if result is None:
             return None
         found[step] = result
     return found[value]
 
 
-def apply(value: Value, operands: Sequence[_Floats]) -> _Floats | None:
+def apply_elementwise(value: Value, operands: Sequence[_Floats]) -> _Floats | None:
     """The elementwise operation of ``value`` on arrays; None for one that is not in ``ELEMENTWISE``."""
     match value.op:
         case "clamp":

@@ -6,11 +6,18 @@ import math
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from builder.compiler.lower.geometry import flop
-from builder.compiler.lower.hlo import Dag, Value, scalar
+from builder.compiler.lower.geometry import count_flop
+from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.masks import FoundMask, find_mask
-from builder.compiler.lower.softmax import softmax_of
-from builder.compiler.lower.strided import Part, Parts, in_common, regroup, strided, strides_of
+from builder.compiler.lower.softmax import match_softmax
+from builder.compiler.lower.strided import (
+    Part,
+    Parts,
+    compute_dense_strides,
+    find_common_index,
+    find_strided_view,
+    regroup_index,
+)
 
 _LARGEST = 256
 """CF_MOST_HEAD of runtime/fused/fused.h: numbers of a query, key or value of one head."""
@@ -24,7 +31,7 @@ Outer = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class RowsAt:
+class ValueRows:
     """Rows in the memory of ``base``, as ``Rows``."""
 
     base: Value
@@ -41,10 +48,10 @@ class Attention:
     """
 
     value: Value
-    query: RowsAt
-    key: RowsAt
-    values: RowsAt
-    output: RowsAt
+    query: ValueRows
+    key: ValueRows
+    values: ValueRows
+    output: ValueRows
     outer: Outer
     queries: int
     keys: int
@@ -70,7 +77,7 @@ class Attention:
 
     @property
     def flop(self) -> int:
-        return flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
+        return count_flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
 
 
 @dataclass(frozen=True)
@@ -87,34 +94,36 @@ class _Matrix:
 def find_attentions(dag: Dag, unstored: AbstractSet[Value] = frozenset()) -> list[Attention]:
     """Every live attention whose operands can be read where they are stored, which the ``unstored`` are not."""
     stored = {output.base for output in dag.outputs}
-    found = [_attention(value, dag, stored, unstored) for value in dag.live if value.op == "dot"]
+    found = [_match_attention(value, dag, stored, unstored) for value in dag.live if value.op == "dot"]
     return [attention for attention in found if attention is not None]
 
 
-def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: AbstractSet[Value]) -> Attention | None:
+def _match_attention(
+    product: Value, dag: Dag, stored: AbstractSet[Value], unstored: AbstractSet[Value]
+) -> Attention | None:
     """The one that ends with a product of weights, on the left, and values."""
     numbers = product.instruction.dot_dimension_numbers
-    outer = _outer(product)
+    outer = _count_outer(product)
     weights, values = product.operands[:2]
     if outer is None or list(numbers.lhs_contracting_dimensions) != [outer + 1]:
         return None
-    softmax = softmax_of(weights.base)
+    softmax = match_softmax(weights.base)
     if softmax is None or not weights.row_major:
         return None
     *rest, queries, keys = weights.dims
     if softmax.source.dims[-1] != keys:
         return None
-    scores = _scores(softmax.source, (math.prod(rest), queries, keys), unstored)
+    scores = _match_scores(softmax.source, (math.prod(rest), queries, keys), unstored)
     if scores is None:
         return None
     first, scale, mask, between = scores
     first_numbers = first.instruction.dot_dimension_numbers
-    if first.elements != weights.elements or first.dims[-2:] != (queries, keys) or _outer(first) is None:
+    if first.elements != weights.elements or first.dims[-2:] != (queries, keys) or _count_outer(first) is None:
         return None
-    query = _matrix(
+    query = _view_matrix(
         first.operands[0], first_numbers.lhs_batch_dimensions, first_numbers.lhs_contracting_dimensions, unstored
     )
-    key = _matrix(
+    key = _view_matrix(
         first.operands[1], first_numbers.rhs_batch_dimensions, first_numbers.rhs_contracting_dimensions, unstored
     )
     # Of the values, the dimension that is summed over is that of the rows.
@@ -123,9 +132,9 @@ def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: A
         for axis in range(len(values.dims))
         if axis not in (*numbers.rhs_batch_dimensions, *numbers.rhs_contracting_dimensions)
     ]
-    value = _matrix(values, numbers.rhs_batch_dimensions, inner, unstored)
-    end, inside = _end(product, dag, stored)
-    output = _written(end, product)
+    value = _view_matrix(values, numbers.rhs_batch_dimensions, inner, unstored)
+    end, inside = _find_last_copy(product, dag, stored)
+    output = _locate_output(end, product)
     if query is None or key is None or value is None or output is None or value.factor != 1:
         return None
     scale *= query.factor * key.factor
@@ -133,19 +142,19 @@ def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: A
     value_size = product.dims[-1]
     matrices = (query, key, value, output)
     count = math.prod(rest)
-    common = in_common([*(m.outer for m in matrices), mask.outer if mask is not None else ((count, 0),)])
+    common = find_common_index([*(m.outer for m in matrices), mask.outer if mask is not None else ((count, 0),)])
     if common is None or len(common[0]) > 3 or max(size, value_size) > _LARGEST or queries < _FEWEST_QUERIES:
         return None
     sizes, strides = common
-    padded = [_three(s, 0) for s in strides]
-    rows = [RowsAt(m.base, m.first, s, m.row) for m, s in zip(matrices, padded, strict=False)]
+    padded = [_pad_to_three(s, 0) for s in strides]
+    rows = [ValueRows(m.base, m.first, s, m.row) for m, s in zip(matrices, padded, strict=False)]
     return Attention(
         end,
         rows[0],
         rows[1],
         values=rows[2],
         output=rows[3],
-        outer=_three(sizes, 1),
+        outer=_pad_to_three(sizes, 1),
         queries=queries,
         keys=keys,
         size=size,
@@ -158,12 +167,12 @@ def _attention(product: Value, dag: Dag, stored: AbstractSet[Value], unstored: A
     )
 
 
-def _three(numbers: tuple[int, ...], fill: int) -> Outer:
+def _pad_to_three(numbers: tuple[int, ...], fill: int) -> Outer:
     first, second, third = (fill,) * (3 - len(numbers)) + numbers
     return first, second, third
 
 
-def _outer(product: Value) -> int | None:
+def _count_outer(product: Value) -> int | None:
     """How many dimensions of a float32 product come before its rows and columns; None if it is not so simple."""
     numbers = product.instruction.dot_dimension_numbers
     count = len(product.dims) - 2
@@ -174,13 +183,13 @@ def _outer(product: Value) -> int | None:
     return count if all(len(o.dims) == count + 2 and o.dtype == "float32" for o in product.operands) else None
 
 
-def _matrix(value: Value, outer: list[int], inner: list[int], unstored: AbstractSet[Value]) -> _Matrix | None:
+def _view_matrix(value: Value, outer: list[int], inner: list[int], unstored: AbstractSet[Value]) -> _Matrix | None:
     """``value`` with the dimension ``inner`` as its rows' numbers, and the one that is left as its rows."""
-    view = strided(value, unstored)
+    view = find_strided_view(value, unstored)
     if view is None or len(inner) != 1 or view.base.dtype != "float32" or view.base.is_constant:
         return None
     rows = next(axis for axis in range(len(value.dims)) if axis not in (*outer, *inner))
-    parts = [_single(view.dims[axis]) for axis in (rows, inner[0])]
+    parts = [_get_single_stride(view.dims[axis]) for axis in (rows, inner[0])]
     if parts[0] is None or parts[1] not in (0, 1):
         return None
     if parts[1] == 0 and value.dims[inner[0]] > 1:
@@ -189,13 +198,13 @@ def _matrix(value: Value, outer: list[int], inner: list[int], unstored: Abstract
     return _Matrix(view.base, view.first, across, parts[0], view.factor)
 
 
-def _single(parts: Parts) -> int | None:
+def _get_single_stride(parts: Parts) -> int | None:
     """The stride of an index of one part."""
     wanted = [part for part in parts if part[0] != 1]
     return None if len(wanted) > 1 else wanted[0][1] if wanted else 0
 
 
-def _scores(
+def _match_scores(
     value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
 ) -> tuple[Value, float, FoundMask | None, tuple[Value, ...]] | None:
     """(the product, its factor, the mask, the values between) of which softmax is taken."""
@@ -204,41 +213,41 @@ def _scores(
     if value.op == "dot":
         return value, 1.0, None, ()
     if value.op == "bitcast":
-        inner = _scores(value.operands[0], sizes, unstored)
+        inner = _match_scores(value.operands[0], sizes, unstored)
         return None if inner is None else (*inner[:3], (value, *inner[3]))
     if value.op in ("multiply", "divide"):
         for source, other in (value.operands, value.operands[::-1] if value.op == "multiply" else value.operands):
-            factor = scalar(other)
-            inner = _scores(source, sizes, unstored) if factor else None
+            factor = find_scalar(other)
+            inner = _match_scores(source, sizes, unstored) if factor else None
             if factor and inner is not None and inner[2] is None:
                 return inner[0], inner[1] * (factor if value.op == "multiply" else 1 / factor), None, (value, *inner[3])
         return None
     if value.op == "add":
         for source, other in (value.operands, value.operands[::-1]):
-            inner = _scores(source, sizes, unstored)
+            inner = _match_scores(source, sizes, unstored)
             mask = find_mask("added", other, 0.0, sizes, unstored) if inner is not None and inner[2] is None else None
             if inner is not None and mask is not None:
                 return inner[0], inner[1], mask, (value, *inner[3])
         return None
     if value.op == "select":
-        return _chosen(value, sizes, unstored)
+        return _match_selected_scores(value, sizes, unstored)
     return None
 
 
-def _chosen(
+def _match_selected_scores(
     value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
 ) -> tuple[Value, float, FoundMask | None, tuple[Value, ...]] | None:
     condition, yes, no = value.operands
-    inverted = scalar(no) is None
-    source, fill = (no, scalar(yes)) if inverted else (yes, scalar(no))
-    inner = _scores(source, sizes, unstored)
+    inverted = find_scalar(no) is None
+    source, fill = (no, find_scalar(yes)) if inverted else (yes, find_scalar(no))
+    inner = _match_scores(source, sizes, unstored)
     if inner is None or inner[2] is not None or fill is None:
         return None
     mask = find_mask("chosen", condition, fill, sizes, unstored, inverted=inverted)
     return None if mask is None else (inner[0], inner[1], mask, (value, *inner[3]))
 
 
-def _end(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tuple[Value, tuple[Value, ...]]:
+def _find_last_copy(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tuple[Value, tuple[Value, ...]]:
     """The last copy that is nothing but the product in another order, and what is no longer stored for it."""
     end, inside, passed, at = product, tuple[Value, ...](), list[Value](), product
     while at.base not in stored and len(dag.users[at]) == 1 and dag.users[at][0].op in ("bitcast", "transpose", "copy"):
@@ -249,24 +258,24 @@ def _end(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tuple[Value, t
     return end, inside
 
 
-def _written(end: Value, product: Value) -> _Matrix | None:
+def _locate_output(end: Value, product: Value) -> _Matrix | None:
     """Where the product's rows lie in ``end``."""
     if end is product:
-        *outer, rows, _ = zip(product.dims, strides_of(product), strict=True)
+        *outer, rows, _ = zip(product.dims, compute_dense_strides(product), strict=True)
         return _Matrix(end, 0, tuple(outer), rows[1])
-    view = strided(end, frozenset())
+    view = find_strided_view(end, frozenset())
     if view is None or view.base is not product.base:
         return None
     found: list[tuple[int, Part]] = []  # stride in the product, and the same index in ``end``
-    for parts, stride in zip(view.dims, strides_of(end), strict=True):
+    for parts, stride in zip(view.dims, compute_dense_strides(end), strict=True):
         for size, inner in reversed(parts):
             found.append((inner, (size, stride)))
             stride *= size
     in_order = [part for _, part in sorted((f for f in found if f[1][0] != 1), key=lambda f: -f[0])]
-    dims = regroup(in_order, product.dims)
+    dims = regroup_index(in_order, product.dims)
     if dims is None:
         return None
-    row, number = _single(dims[-2]), _single(dims[-1])
+    row, number = _get_single_stride(dims[-2]), _get_single_stride(dims[-1])
     if row is None or number not in (0, 1):
         return None
     return _Matrix(end, 0, tuple(part for dim in dims[:-2] for part in dim), row)

@@ -31,7 +31,7 @@ def find_broadcast(
     """
     if output is None or output.dtype != "float32" or output.elements < LEAST or write.size != 4 * output.elements:
         return None
-    value, target = output, strides(output)
+    value, target = output, compute_value_strides(output)
     while value.op in ("copy", "transpose"):
         if value.op == "transpose":
             order = list(value.instruction.dimensions)
@@ -44,7 +44,7 @@ def find_broadcast(
         operands = value.operands
     elif value is output:
         return None
-    found = [_operand(o, value.dims, reads, sources) for o in operands]
+    found = [_find_operand(o, value.dims, reads, sources) for o in operands]
     if len(found) != len(reads) or any(f is None for f in found):
         return None
     arrays = sorted((f for f in found if f is not None), key=lambda f: -f[0].size)  # the repeated one last
@@ -52,7 +52,7 @@ def find_broadcast(
         return None
     if any(buffer == write and own != target for buffer, own in arrays):
         return None  # in place, but not where each number was
-    merged = _merge(value.dims, [target, *(own for _, own in arrays)])
+    merged = _merge_dimensions(value.dims, [target, *(own for _, own in arrays)])
     if merged is None:
         return None
     dims, (target, source, *others) = merged
@@ -70,7 +70,7 @@ def find_broadcast(
     )
 
 
-def strides(value: Value) -> Strides:
+def compute_value_strides(value: Value) -> Strides:
     """The stride of each dimension of a value as it lies in memory, in elements."""
     found, step = [0] * len(value.dims), 1
     for dimension in value.layout:
@@ -79,16 +79,16 @@ def strides(value: Value) -> Strides:
     return tuple(found)
 
 
-def _operand(
+def _find_operand(
     value: Value, dims: tuple[int, ...], reads: Sequence[Buffer], sources: Sequence[Value | Buffer]
 ) -> tuple[Buffer, Strides] | None:
     """The buffer of an operand and its strides over ``dims``, 0 where it is repeated."""
     if value.dims != dims or value.dtype != "float32":
         return None
-    own = strides(value)
+    own = compute_value_strides(value)
     if value.op == "broadcast":
         value, axes = value.operands[0], list(value.instruction.dimensions)
-        inner, repeated = strides(value), [0] * len(dims)
+        inner, repeated = compute_value_strides(value), [0] * len(dims)
         for axis, size, step in zip(axes, value.dims, inner, strict=True):
             repeated[axis] = step if size > 1 else 0
         own = tuple(repeated)
@@ -101,7 +101,7 @@ def _operand(
     return possible[0], own
 
 
-def _merge(dims: Sequence[int], arrays: Sequence[Strides]) -> tuple[tuple[int, ...], list[Strides]] | None:
+def _merge_dimensions(dims: Sequence[int], arrays: Sequence[Strides]) -> tuple[tuple[int, ...], list[Strides]] | None:
     """``dims`` in the order of the first array, those of size 1 dropped and those that lie behind each other in every
     array made one, with ones in front up to RANK; None if they are more, or the first array has gaps at its end."""
     order = sorted((d for d in range(len(dims)) if dims[d] > 1), key=lambda d: -arrays[0][d])

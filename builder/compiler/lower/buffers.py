@@ -11,7 +11,7 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.hlo_index import HloIndex
-from builder.compiler.lower.hlo_literals import literal_bytes
+from builder.compiler.lower.hlo_literals import encode_literal
 from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import ALIGNMENT, Buffer, Space
 
@@ -29,7 +29,7 @@ class BufferPlan:
     arena_size: int
     weights_size: int
 
-    def slice(self, proto: Any, what: str) -> Buffer:
+    def resolve_slice(self, proto: Any, what: str) -> Buffer:
         """Where a BufferAllocationSliceProto lies. Raises LowerError for one outside the plan."""
         index = proto.buffer_allocation_index
         if index not in self.allocations:
@@ -40,7 +40,7 @@ class BufferPlan:
         return Buffer(space, offset + proto.offset, proto.size)
 
 
-def align(offset: int) -> int:
+def align_offset(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
@@ -58,12 +58,12 @@ def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
             continue
         if allocation.is_constant:
             source = index.instructions[logical[allocation.assigned[0].logical_buffer_id].defined_at.instruction_id]
-            data = literal_bytes(source.literal, allocation.size, source.name)
+            data = encode_literal(source.literal, allocation.size, source.name)
             offset = shared.get(data) if share else None
             if offset is None:
                 offset = shared[data] = end_of_weights
                 weights.append(Weight(offset, data))
-                end_of_weights = align(end_of_weights + len(data))
+                end_of_weights = align_offset(end_of_weights + len(data))
             allocations[allocation.index] = ("weights", offset, allocation.size)
             continue
         allocations[allocation.index] = ("arena", arena, allocation.size)
@@ -71,5 +71,5 @@ def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
             if list(allocation.parameter_shape_index):
                 raise LowerError("a feed that is a tuple cannot be bound; give the model plain tensors.")
             parameters[allocation.parameter_number] = Buffer("arena", arena, allocation.size)
-        arena = align(arena + allocation.size)
+        arena = align_offset(arena + allocation.size)
     return BufferPlan(allocations, parameters, tuple(weights), arena, end_of_weights)

@@ -13,11 +13,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from builder.compiler.lower.buffers import align
+from builder.compiler.lower.buffers import align_offset
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo import Value
-from builder.compiler.lower.layouts import TensorLayout, reads, writes
+from builder.compiler.lower.layouts import TensorLayout, get_written_image, list_read_images
 from builder.compiler.lower.schedule import Task
 
 MOST_LAYERS = 16
@@ -64,28 +64,28 @@ class Cascade:
         """Of a picture, on one thread."""
         return -(-self.height // self.rows)
 
-    def rows_of(self, number: int) -> int:
+    def count_rows(self, number: int) -> int:
         """How many rows task ``number`` computes at most."""
         return (*self.buffers, self.rows)[number - self.first]
 
 
 @dataclass(frozen=True)
-class Left:
+class LayerOutput:
     """What a layer leaves: numbers of ``item`` bytes."""
 
     layout: TensorLayout
     item: int
 
-    def rolling(self, rows: int) -> int:
+    def compute_rolling_size(self, rows: int) -> int:
         """Bytes of a rolling buffer for so many rows, and for the zeros below the picture."""
-        return align(self.item * (rows + self.layout.halo[2]) * self.layout.row)
+        return align_offset(self.item * (rows + self.layout.halo[2]) * self.layout.row)
 
 
 def find_cascades(
     tasks: Sequence[Task],
     readers: Mapping[Value, Mapping[int, Task]],
     whole: Callable[[Value], bool],
-    leaves: Callable[[Layer], Left],
+    leaves: Callable[[Layer], LayerOutput],
     algorithm: Callable[[Layer], Algorithm],
 ) -> tuple[Cascade, ...]:
     """The cascades among ``tasks`` that save the most time, in their order.
@@ -100,23 +100,23 @@ def find_cascades(
         for task in tasks[number:]:
             if not isinstance(task, Layer) or algorithm(task) not in STREAMED:
                 break
-            if run and not _follows(task, number + len(run), run[-1], readers, whole):
+            if run and not _can_follow(task, number + len(run), run[-1], readers, whole):
                 break
             run.append(task)
-        found += _divide(number, run, leaves) if len(run) > 1 else ()
+        found += _divide_run(number, run, leaves) if len(run) > 1 else ()
         number += max(1, len(run))
     return tuple(found)
 
 
-def most_rows(layers: Sequence[Geometry], rows: int) -> tuple[int, ...]:
+def compute_most_rows(layers: Sequence[Geometry], rows: int) -> tuple[int, ...]:
     """How many rows each of ``layers`` computes at most, so that the last one has ``rows`` rows."""
     found = [rows]
     for layer in reversed(layers[1:]):
-        found.append(layer.span(0, found[-1]))
+        found.append(layer.compute_span(0, found[-1]))
     return tuple(reversed(found))
 
 
-def _follows(
+def _can_follow(
     task: Layer,
     number: int,
     before: Layer,
@@ -127,22 +127,22 @@ def _follows(
     value, residual = before.end.base, task.affine.residual
     if before.second is not None or whole(value) or list(readers.get(value, ())) != [number]:
         return False
-    source, picture, _ = reads(task)[0]
+    source, picture, _ = list_read_images(task)[0]
     if source.base is not value or (residual is not None and residual.base is value):
         return False
-    return picture == writes(before) and picture[1] > 1
+    return picture == get_written_image(before) and picture[1] > 1
 
 
-def _divide(first: int, run: Sequence[Layer], leaves: Callable[[Layer], Left]) -> Iterator[Cascade]:
+def _divide_run(first: int, run: Sequence[Layer], leaves: Callable[[Layer], LayerOutput]) -> Iterator[Cascade]:
     """The cascades that make the least of: beginning layers for each stripe, and values that leave the caches."""
     best: list[tuple[float, tuple[Cascade, ...]]] = [(0.0, ())]
     for end in range(1, len(run) + 1):
         options = []
         for begin in range(max(0, end - MOST_LAYERS), end):
             cost, cascades = best[begin]
-            cost += _leaving(run[begin - 1], leaves) if begin else 0
+            cost += _estimate_memory_cost(run[begin - 1], leaves) if begin else 0
             if end - begin > 1:
-                cascade = _cascade(first + begin, run[begin:end], leaves)
+                cascade = _make_cascade(first + begin, run[begin:end], leaves)
                 if cascade is None:
                     continue
                 cost, cascades = cost + CALL_NS * cascade.stripes * (end - begin), (*cascades, cascade)
@@ -151,16 +151,16 @@ def _divide(first: int, run: Sequence[Layer], leaves: Callable[[Layer], Left]) -
     yield from best[-1][1]
 
 
-def _leaving(layer: Layer, leaves: Callable[[Layer], Left]) -> float:
+def _estimate_memory_cost(layer: Layer, leaves: Callable[[Layer], LayerOutput]) -> float:
     """Nanoseconds that it costs if what ``layer`` leaves is in memory as a whole."""
-    batch, numbers = layer.core.out_picture[0], math.prod(writes(layer)[1:])
+    batch, numbers = layer.core.out_picture[0], math.prod(get_written_image(layer)[1:])
     if 4 * numbers < LEAST_BYTES:
         return 0.0
     size = leaves(layer).item * numbers
     return batch * size * BYTE_NS if size >= LEAST_BYTES else 0.0
 
 
-def _cascade(first: int, layers: Sequence[Layer], leaves: Callable[[Layer], Left]) -> Cascade | None:
+def _make_cascade(first: int, layers: Sequence[Layer], leaves: Callable[[Layer], LayerOutput]) -> Cascade | None:
     """The cascade with the highest stripes that fit, all about equally high; None where not even one row fits."""
     sizes = [one.core.geometry for one in layers]
     if 4 * sum(size.weights for size in sizes) > WEIGHT_BYTES:
@@ -169,10 +169,10 @@ def _cascade(first: int, layers: Sequence[Layer], leaves: Callable[[Layer], Left
     height = sizes[-1].out_size[0]
 
     def fits(rows: int) -> bool:
-        return sum(map(Left.rolling, left, most_rows(sizes, rows))) <= BUFFER_BYTES
+        return sum(map(LayerOutput.compute_rolling_size, left, compute_most_rows(sizes, rows))) <= BUFFER_BYTES
 
     most = sum(1 for _ in itertools.takewhile(fits, range(1, height + 1)))
     if most == 0:
         return None
     rows = -(-height // -(-height // most))
-    return Cascade(first, rows, height, most_rows(sizes, rows)[:-1])
+    return Cascade(first, rows, height, compute_most_rows(sizes, rows)[:-1])

@@ -35,7 +35,7 @@ MOST_CHANGE = 1e-3
 
 
 @dataclass(frozen=True)
-class Rules:
+class WeightRules:
     """Which type each layer's weights have: ``type``, or that of the last of ``layers`` whose pattern its name fits.
 
     ``summed``: the inputs of layers with int8 weights are rounded too.
@@ -45,17 +45,17 @@ class Rules:
     layers: tuple[tuple[str, WeightType], ...] = ()
     summed: bool = False
 
-    def type_of(self, name: str) -> WeightType:
+    def choose_type(self, name: str) -> WeightType:
         return next((kind for pattern, kind in reversed(self.layers) if fnmatchcase(name, pattern)), self.type)
 
-    def least(self, kind: WeightType, input_channels: int) -> int:
+    def get_least_weights(self, kind: WeightType, input_channels: int) -> int:
         """How many weights of ``kind`` a layer has at least, for them not to be float32."""
         summed = self.summed and kind == "int8" and input_channels >= LEAST_SUMMED_CHANNELS
         return LEAST_SUMMED if summed else LEAST_WEIGHTS
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredWeights:
     """``numbers``: what lies in the library, each a number that ``type`` has; ``restored``: what is multiplied with.
 
     Both [KH, KW, C / groups, OC]. ``scale`` [OC] is that of int8, else None. ``kept``: why the type is not the one
@@ -69,55 +69,55 @@ class Stored:
     kept: str = ""
 
 
-def compress(weights: Array, wanted: WeightType, least: int = LEAST_WEIGHTS) -> Stored:
+def compress_weights(weights: Array, wanted: WeightType, least: int = LEAST_WEIGHTS) -> StoredWeights:
     """``weights`` [KH, KW, C / groups, OC] as ``wanted``, or as they are where that would not do.
 
     ``least``: of fewer, they stay as they are.
     """
     weights = np.asarray(weights, np.float32)
     if wanted == "float32":
-        return Stored("float32", weights, weights)
+        return StoredWeights("float32", weights, weights)
     if weights.size < least:
-        return _kept(weights, f"fewer than {least:,} weights")
+        return _keep_float32(weights, f"fewer than {least:,} weights")
     if not np.isfinite(weights).all():
-        return _kept(weights, "not all of its weights are finite")
-    stored = store(weights, wanted)
+        return _keep_float32(weights, "not all of its weights are finite")
+    stored = quantise_weights(weights, wanted)
     if not np.isfinite(stored.restored).all():
-        return _kept(weights, f"weights up to {np.abs(weights).max():.3g} are beyond {wanted}")
-    change = _change(weights, stored.restored)
+        return _keep_float32(weights, f"weights up to {np.abs(weights).max():.3g} are beyond {wanted}")
+    change = _measure_change(weights, stored.restored)
     if wanted == "float16" and change > MOST_CHANGE:
-        return _kept(weights, f"so small that float16 would change them by {100 * change:.2g} %")
+        return _keep_float32(weights, f"so small that float16 would change them by {100 * change:.2g} %")
     return stored
 
 
-def store(weights: Array, kind: WeightType) -> Stored:
+def quantise_weights(weights: Array, kind: WeightType) -> StoredWeights:
     """``weights`` [KH, KW, C / groups, OC], all finite, as ``kind`` in any case."""
     match kind:
         case "float16":
-            rounded = to_float16(weights)
+            rounded = round_to_float16(weights)
         case "bfloat16":
-            rounded = to_bfloat16(weights)
+            rounded = round_to_bfloat16(weights)
         case "int8":
-            return _int8(weights)
+            return _quantise_int8(weights)
         case _:
             rounded = weights
-    return Stored(kind, rounded, rounded)
+    return StoredWeights(kind, rounded, rounded)
 
 
-def to_float16(values: Array) -> Array:
+def round_to_float16(values: Array) -> Array:
     """The nearest float16 numbers, as float32; infinite beyond 65,504."""
     with np.errstate(over="ignore"):
         return values.astype(np.float16).astype(np.float32)
 
 
-def to_bfloat16(values: Array) -> Array:
+def round_to_bfloat16(values: Array) -> Array:
     """The nearest bfloat16 numbers, as float32; infinite beyond the largest. No NaN may be among ``values``."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     return (bits & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def encode(numbers: Array, kind: WeightType) -> bytes:
+def encode_numbers(numbers: Array, kind: WeightType) -> bytes:
     """Little-endian bytes of ``numbers``, every one of which ``kind`` has."""
     numbers = np.ascontiguousarray(numbers, np.float32)
     match kind:
@@ -130,20 +130,20 @@ def encode(numbers: Array, kind: WeightType) -> bytes:
     return numbers.tobytes()
 
 
-def _int8(weights: Array) -> Stored:
+def _quantise_int8(weights: Array) -> StoredWeights:
     largest = np.abs(weights).max(axis=(0, 1, 2))
     scale = np.where(largest > 0, np.maximum(largest / np.float32(127), np.finfo(np.float32).tiny), 1)
     scale = scale.astype(np.float32)
     numbers = np.clip(np.rint(weights / scale), -127, 127).astype(np.float32)
     with np.errstate(over="ignore"):
-        return Stored("int8", numbers, numbers * scale, scale)
+        return StoredWeights("int8", numbers, numbers * scale, scale)
 
 
-def _kept(weights: Array, reason: str) -> Stored:
-    return Stored("float32", weights, weights, kept=reason)
+def _keep_float32(weights: Array, reason: str) -> StoredWeights:
+    return StoredWeights("float32", weights, weights, kept=reason)
 
 
-def _change(weights: Array, rounded: Array) -> float:
+def _measure_change(weights: Array, rounded: Array) -> float:
     norm = float(np.linalg.norm(weights.astype(np.float64)))
     return float(np.linalg.norm(rounded.astype(np.float64) - weights)) / norm if norm else 0.0
 
@@ -167,19 +167,19 @@ class Compressor:
     """Compresses the layers of one program by ``rules`` and keeps count.
 
     ``names``: of all layers so far. ``restored``: constants of the graph that are to be exchanged for the graph to
-    calculate with what the library has, by ``constant_digest`` of what they are now.
+    calculate with what the library has, by ``digest_constant`` of what they are now.
     """
 
-    rules: Rules = field(default_factory=Rules)
+    rules: WeightRules = field(default_factory=WeightRules)
     names: list[str] = field(default_factory=list)
     restored: dict[str, Array] = field(default_factory=dict)
     rounded: list[RoundedInput] = field(default_factory=list)
 
-    def input(self, name: str, constant: Array, quantisation: Quantisation | None) -> None:
+    def record_input(self, name: str, constant: Array, quantisation: Quantisation | None) -> None:
         """Note how the input of the layer ``name`` is rounded, which reads ``constant``."""
-        self.rounded.append(RoundedInput(constant_digest(constant), name, quantisation))
+        self.rounded.append(RoundedInput(digest_constant(constant), name, quantisation))
 
-    def layer(
+    def compress_layer(
         self,
         name: str,
         weights: Array,
@@ -188,29 +188,29 @@ class Compressor:
         scale: NDArray[np.float64] | float = 1.0,
         *,
         alone: bool = True,
-    ) -> Stored:
+    ) -> StoredWeights:
         """The ``weights`` of the layer ``name``, which are ``view_of(constant) * scale``; ``scale`` is per channel.
 
         ``alone``: nothing but layers like this one reads the constant.
         """
         self.names.append(name)
-        wanted = self.rules.type_of(name)
-        stored = compress(weights, wanted, self.rules.least(wanted, weights.shape[2]))
+        wanted = self.rules.choose_type(name)
+        stored = compress_weights(weights, wanted, self.rules.get_least_weights(wanted, weights.shape[2]))
         if stored.type == "float32":
             return stored
         if not alone:
-            return _kept(weights, "another step reads the same weights")
+            return _keep_float32(weights, "another step reads the same weights")
         exchanged = np.array(constant, np.float32, order="C")
         view = view_of(exchanged)
         with np.errstate(divide="ignore", invalid="ignore"):
             unscaled = stored.restored / np.asarray(scale)
         view[...] = np.where(np.isfinite(unscaled), unscaled, view)
-        key = constant_digest(constant)
+        key = digest_constant(constant)
         if not np.array_equal(self.restored.setdefault(key, exchanged), exchanged):
-            return _kept(weights, "another layer has the same weights, scaled otherwise")
+            return _keep_float32(weights, "another layer has the same weights, scaled otherwise")
         return stored
 
 
-def constant_digest(constant: Array) -> str:
+def digest_constant(constant: Array) -> str:
     """The SHA-256 of a constant's numbers in row-major order, whatever its shape."""
     return hashlib.sha256(np.ascontiguousarray(constant, "<f4").tobytes()).hexdigest()

@@ -13,7 +13,7 @@ from builder.compiler.lower.geometry import Algorithm, Geometry
 
 
 @dataclass(frozen=True)
-class Factors:
+class CostFactors:
     """Times in multiply-adds of ``direct``: of one multiply-add; of an input, a sum and a weight at one point."""
 
     product: float
@@ -22,10 +22,10 @@ class Factors:
     weight: float = 0.0
 
 
-FACTORS: Mapping[Algorithm, Factors] = {
-    "direct": Factors(1.0),
-    "winograd2": Factors(1.21, 12.35, 7.66, 5.13),
-    "winograd4": Factors(1.25, 24.45, 5.22, 4.5),
+FACTORS: Mapping[Algorithm, CostFactors] = {
+    "direct": CostFactors(1.0),
+    "winograd2": CostFactors(1.21, 12.35, 7.66, 5.13),
+    "winograd4": CostFactors(1.25, 24.45, 5.22, 4.5),
 }
 """Of 81 to 83 geometries with sides of 3 to 28 and 16 to 512 channels, on one thread, the geometric means of AVX2 and
 AVX-512, with weights that no cache holds any more. They are the means of two fits of November 2026:
@@ -39,7 +39,7 @@ That of the EPYC is older than the kernel for few tiles. The choice by the means
 average over these geometries on the Xeon, where the EPYC's own took 3.2 %."""
 
 
-def counts(geometry: Geometry, algorithm: Algorithm) -> tuple[int, int, int, int]:
+def count_operations(geometry: Geometry, algorithm: Algorithm) -> tuple[int, int, int, int]:
     """The multiply-adds, transformed inputs, sums and weights of a 3x3 layer with stride 1, in the order of Factors."""
     channels, outer = geometry.in_channels, geometry.out_channels
     height, width = geometry.out_size
@@ -51,8 +51,8 @@ def counts(geometry: Geometry, algorithm: Algorithm) -> tuple[int, int, int, int
     return tiles * of_weights, points * tiles * channels, points * tiles * outer, of_weights
 
 
-def cost(geometry: Geometry, algorithm: Algorithm) -> float:
+def estimate_cost(geometry: Geometry, algorithm: Algorithm) -> float:
     """About how long ``algorithm`` takes for a layer that Winograd can compute, in multiply-adds of ``direct``."""
     of = FACTORS[algorithm]
-    products, inputs, outputs, weights = counts(geometry, algorithm)
+    products, inputs, outputs, weights = count_operations(geometry, algorithm)
     return of.product * products + of.input * inputs + of.output * outputs + of.weight * weights

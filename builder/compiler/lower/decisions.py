@@ -11,10 +11,10 @@ from typing import Any, Literal
 from builder.base.records import read_record
 from builder.compiler.lower.compress import ITEM_SIZES
 from builder.compiler.lower.geometry import THIN_CHANNELS, Algorithm
-from builder.compiler.lower.packing import PANEL, TILED, choose, thin_block, winograd_band
+from builder.compiler.lower.packing import PANEL, TILED, choose_algorithm, choose_thin_block, choose_winograd_band
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.step_info import Note
-from builder.compiler.lower.steps.base import Step, walk
+from builder.compiler.lower.step_info import StepInfo
+from builder.compiler.lower.steps.base import Step, walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.layer_step import LayerStep
@@ -78,33 +78,33 @@ class LayerWeights:
     input_kept: str = ""
 
 
-def layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
+def list_layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
     """The weights of every layer and table, also inside loops and branches, in the order they run.
 
     ``kept``: why a layer's input is not rounded although that was asked for, by the layer's name.
     """
     found = []
     tables: set[tuple[str, int]] = set()
-    for step in walk(program.steps):
+    for step in walk_steps(program.steps):
         if isinstance(step, LayerStep | RecurrentStep):
-            found.append(_weights(step, kept or {}))
+            found.append(_describe_weights(step, kept or {}))
         elif isinstance(step, GatherStep) and (step.layer, step.table.offset) not in tables:
             tables.add((step.layer, step.table.offset))
-            found.append(_table(step))
+            found.append(_describe_table(step))
     return tuple(found)
 
 
-def _table(step: GatherStep) -> LayerWeights:
+def _describe_table(step: GatherStep) -> LayerWeights:
     size = step.table.size + (step.weight_scale.size if step.weight_scale else 0)
     count = step.rows * step.width
     return LayerWeights(step.name, step.layer, step.weight_type, count, size, 4 * count, kept=step.kept)
 
 
-def _weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) -> LayerWeights:
+def _describe_weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) -> LayerWeights:
     size = sum(b.size for b in (step.weights, step.weight_scale, step.weight_sums) if b is not None)
     count = step.geometry.weights
     stored = step.weights.size // ITEM_SIZES[step.weight_type]
-    if isinstance(step, LayerStep) and step.weight_type != "float32" and choose(step.geometry) == "thin":
+    if isinstance(step, LayerStep) and step.weight_type != "float32" and choose_algorithm(step.geometry) == "thin":
         stored = count  # without panels to fill
     as_float32 = stored * ITEM_SIZES["float32"]
     why = "" if step.quantisation else kept.get(step.layer, "")
@@ -130,7 +130,7 @@ class WeightSizes:
     types: Mapping[str, int]
 
     @classmethod
-    def of(cls, total: int, layers: Iterable[LayerWeights]) -> WeightSizes:
+    def from_layers(cls, total: int, layers: Iterable[LayerWeights]) -> WeightSizes:
         types: dict[str, int] = {}
         saved = 0
         for layer in layers:
@@ -163,7 +163,7 @@ class LoweringReport:
 
     @property
     def sizes(self) -> WeightSizes:
-        return WeightSizes.of(self.weights_size, self.weights)
+        return WeightSizes.from_layers(self.weights_size, self.weights)
 
     @property
     def compressed(self) -> bool:
@@ -200,20 +200,20 @@ class LoweringReport:
         return read_record(cls, json.loads(path.read_text(encoding="utf-8")))
 
 
-def decisions(
-    program: Program, notes: Iterable[Note], tuned: Mapping[str, Algorithm] | None = None
+def list_decisions(
+    program: Program, notes: Iterable[StepInfo], tuned: Mapping[str, Algorithm] | None = None
 ) -> tuple[Decision, ...]:
     """One for each fused step; ``notes`` are those of all steps, ``tuned`` what a tuner decided, by geometry."""
     tuned = tuned or {}
-    pairs: list[tuple[Step, Note]] = []
+    pairs: list[tuple[Step, StepInfo]] = []
     for step, note in zip(program.steps, notes, strict=True):
         pairs.append((step, note))
         if isinstance(step, CascadeStep):
             pairs += zip(step.layers, note.inside, strict=True)
-    return tuple(_decision(step, note, tuned) for step, note in pairs if note.kind not in _NOT_FUSED)
+    return tuple(_make_decision(step, note, tuned) for step, note in pairs if note.kind not in _NOT_FUSED)
 
 
-def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decision:
+def _make_decision(step: Step, note: StepInfo, tuned: Mapping[str, Algorithm]) -> Decision:
     if isinstance(step, CascadeStep):
         return Decision(note.name, note.kind, "", note.matched, packing={"rows": step.rows})
     if not isinstance(step, LayerStep):
@@ -225,8 +225,11 @@ def _decision(step: Step, note: Note, tuned: Mapping[str, Algorithm]) -> Decisio
     if step.joined > 1:
         packing["joined"] = step.joined
     if step.algorithm in TILED:
-        packing["band"] = winograd_band(shape, step.algorithm)
+        packing["band"] = choose_winograd_band(shape, step.algorithm)
     if step.algorithm == "thin":
-        packing |= {"panel": min(THIN_CHANNELS, shape.out_channels // shape.groups), "block": list(thin_block(shape))}
+        packing |= {
+            "panel": min(THIN_CHANNELS, shape.out_channels // shape.groups),
+            "block": list(choose_thin_block(shape)),
+        }
     chooser: Chooser = "tuning" if tuned.get(shape.label) == step.algorithm else "rule"
     return Decision(note.name, note.kind, step.algorithm, note.matched, shape.label, packing, chosen_by=chooser)

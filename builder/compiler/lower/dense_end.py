@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Value
 from builder.compiler.lower.layouts import NO_HALO
-from builder.compiler.lower.schedule import Task, outputs
+from builder.compiler.lower.schedule import Task, list_outputs
 from builder.compiler.lower.steps.base import Step
 from builder.compiler.lower.steps.layer_step import LayerStep
 
@@ -20,7 +20,7 @@ LEAST_WEIGHTS = 512 << 10
 """Bytes of all weights of these layers: fewer stay in the second-level cache from one input to the next."""
 
 
-def dense_end(
+def find_dense_end(
     tasks: Sequence[Task],
     step_of: Sequence[int],
     steps: Sequence[Step],
@@ -30,7 +30,7 @@ def dense_end(
     """Numbers of the first of these layers among ``steps``, and of the step behind the last; None where there is no
     such end, or it has too few weights. ``step_of``: the step of each task. ``readers``: of each value, by number.
     """
-    maker = {output: number for number, task in enumerate(tasks) for output in outputs(task)}
+    maker = {output: number for number, task in enumerate(tasks) for output in list_outputs(task)}
     needed_by = {value: max(numbers, default=-1) for value, numbers in readers.items()}
     needed_by |= dict.fromkeys(fetched, len(tasks))
     for end in range(len(tasks), 0, -1):
@@ -41,7 +41,7 @@ def dense_end(
         if any(needed_by[value] >= end for value in before if value is not last.end.base):
             continue
         first = end - 1
-        while first > 0 and _leads_on(tasks[first - 1], steps[step_of[first - 1]], first, readers, fetched):
+        while first > 0 and _can_continue(tasks[first - 1], steps[step_of[first - 1]], first, readers, fetched):
             first -= 1
         layers = [steps[step_of[number]] for number in range(first, end)]
         if sum(step.weights.size for step in layers if isinstance(step, LayerStep)) >= LEAST_WEIGHTS:
@@ -49,7 +49,7 @@ def dense_end(
     return None
 
 
-def _leads_on(
+def _can_continue(
     task: Task, step: Step, number: int, readers: Mapping[Value, Mapping[int, Task]], fetched: Collection[Value]
 ) -> bool:
     """Whether ``task`` is such a layer, and what it leaves is for task ``number`` alone."""

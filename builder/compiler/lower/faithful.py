@@ -10,16 +10,18 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.buffers import BufferPlan, align, plan_buffers
-from builder.compiler.lower.fetch_buffers import result_buffers
+from builder.compiler.lower.buffers import BufferPlan, align_offset, plan_buffers
+from builder.compiler.lower.fetch_buffers import find_result_buffers
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader
 from builder.config.tensor import TensorSpec
-from builder.importers.graph import Port
+from builder.importers.graph import GraphPort
 
 
-def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], share: bool = True) -> Program:
+def lower_faithfully(
+    result: Any, feeds: tuple[GraphPort, ...], fetches: tuple[GraphPort, ...], share: bool = True
+) -> Program:
     """Turn a CompilationResultProto into a Program with the given feeds and fetches, in order.
 
     Equal constants share one place if ``share``.
@@ -27,7 +29,7 @@ def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, 
     """
     plan = plan_buffers(result, share)
     reader = ThunkReader(plan)
-    steps = reader.sequence(result.thunk_sequence)
+    steps = reader.read_sequence(result.thunk_sequence)
     if reader.refused:
         raise LowerError(
             "the runtime cannot run what XLA made of this graph:\n  "
@@ -39,36 +41,36 @@ def lower_faithfully(result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, 
         feeds=_bind_feeds(result, plan, feeds),
         fetches=_bind_fetches(result, plan, fetches),
         weights=(*plan.weights, *reader.tables.values()),
-        arena_size=plan.arena_size + align(reader.scratch_size),
-        weights_size=plan.weights_size + sum(align(len(data)) for data in reader.tables),
+        arena_size=plan.arena_size + align_offset(reader.scratch_size),
+        weights_size=plan.weights_size + sum(align_offset(len(data)) for data in reader.tables),
     )
 
 
-def _bind_feeds(result: Any, plan: BufferPlan, feeds: tuple[Port, ...]) -> tuple[BoundPort, ...]:
+def _bind_feeds(result: Any, plan: BufferPlan, feeds: tuple[GraphPort, ...]) -> tuple[BoundPort, ...]:
     layout = result.hlo_module.hlo_module.host_program_shape.parameters
     if len(layout) != len(feeds) or sorted(plan.parameters) != list(range(len(feeds))):
         raise LowerError(f"XLA compiled {len(layout)} parameters for {len(feeds)} feeds; report this model.")
     return tuple(
-        _bind(port, shape, plan.parameters[i]) for i, (port, shape) in enumerate(zip(feeds, layout, strict=True))
+        _bind_port(port, shape, plan.parameters[i]) for i, (port, shape) in enumerate(zip(feeds, layout, strict=True))
     )
 
 
-def _bind_fetches(result: Any, plan: BufferPlan, fetches: tuple[Port, ...]) -> tuple[BoundPort, ...]:
-    outputs = result_buffers(result, plan)
+def _bind_fetches(result: Any, plan: BufferPlan, fetches: tuple[GraphPort, ...]) -> tuple[BoundPort, ...]:
+    outputs = find_result_buffers(result, plan)
     if len(outputs) != len(fetches):
         raise LowerError(f"XLA compiled {len(outputs)} results for {len(fetches)} fetches; report this model.")
-    return tuple(_bind(port, shape, buffer) for port, (shape, buffer) in zip(fetches, outputs, strict=True))
+    return tuple(_bind_port(port, shape, buffer) for port, (shape, buffer) in zip(fetches, outputs, strict=True))
 
 
-def _bind(port: Port, shape: Any, buffer: Buffer) -> BoundPort:
-    actual = (hlo_shapes.dtype(shape), tuple(shape.dimensions))
-    taken = (hlo_shapes.dtype(shape), _taken(port.spec, shape))
+def _bind_port(port: GraphPort, shape: Any, buffer: Buffer) -> BoundPort:
+    actual = (hlo_shapes.get_dtype(shape), tuple(shape.dimensions))
+    taken = (hlo_shapes.get_dtype(shape), _limit_dimensions(port.spec, shape))
     if taken != (port.spec.dtype, port.spec.shape) or not hlo_shapes.is_row_major(shape):
         raise LowerError(f"{port.spec.name} is {port.spec}, but XLA compiled it as {actual}; report this model.")
     return BoundPort(port.spec, Buffer(buffer.space, buffer.offset, port.spec.size))
 
 
-def _taken(spec: TensorSpec, shape: Any) -> tuple[int, ...]:
+def _limit_dimensions(spec: TensorSpec, shape: Any) -> tuple[int, ...]:
     """XLA's dimensions, or where the data decides as few as the spec takes: what is there comes first, without gaps."""
     dynamic = tuple(at for at, does in enumerate(shape.is_dynamic_dimension) if does)
     if dynamic != spec.dynamic or len(shape.dimensions) != len(spec.shape):

@@ -13,7 +13,7 @@ _TRANSPARENT = {"bitcast", "while", "optimization-barrier", "domain"}
 """Opcodes whose result lies where their operand lies, when XLA defines no value of their own."""
 
 
-class Resolver:
+class BufferResolver:
     """Follow an HLO value to the instruction that XLA's buffer assignment says defines it."""
 
     def __init__(self, result: Any, plan: BufferPlan) -> None:
@@ -32,35 +32,35 @@ class Resolver:
             for a in allocation.assigned
         }
 
-    def find(self, instruction: Any, index: tuple[int, ...]) -> Buffer:
+    def find_buffer(self, instruction: Any, index: tuple[int, ...]) -> Buffer:
         """The buffer of the leaf ``index`` of an instruction's (tuple) result."""
         if (instruction.id, index) in self.values:
             allocation, assigned = self.values[instruction.id, index]
             space, offset, _ = self.plan.allocations[allocation]
             return Buffer(space, offset + assigned.offset, assigned.size)
-        operands = self.index.operands(instruction)
+        operands = self.index.get_operands(instruction)
         match instruction.opcode:
             case "tuple":
-                return self.find(operands[index[0]], index[1:])
+                return self.find_buffer(operands[index[0]], index[1:])
             case "get-tuple-element":
-                return self.find(operands[0], (instruction.tuple_index, *index))
+                return self.find_buffer(operands[0], (instruction.tuple_index, *index))
             case "call" | "conditional":
-                return self.find(self.index.root(self.index.called(instruction)[0]), index)
+                return self.find_buffer(self.index.get_root(self.index.get_called(instruction)[0]), index)
             case "parameter" if (owner := self.index.owners[instruction.id].id) in self.callers:
-                operand = self.index.operands(self.callers[owner])[instruction.parameter_number]
-                return self.find(operand, index)
+                operand = self.index.get_operands(self.callers[owner])[instruction.parameter_number]
+                return self.find_buffer(operand, index)
             case opcode if opcode in _TRANSPARENT:
-                return self.find(operands[0], index)
+                return self.find_buffer(operands[0], index)
         raise LowerError(
             f"fetch {instruction.name} ({instruction.opcode}) has no buffer of its own; report this model."
         )
 
 
-def result_buffers(result: Any, plan: BufferPlan) -> list[tuple[Any, Buffer]]:
+def find_result_buffers(result: Any, plan: BufferPlan) -> list[tuple[Any, Buffer]]:
     """(ShapeProto, buffer) of every output, in the order of the fetches."""
-    resolver = Resolver(result, plan)
-    root = resolver.index.root(resolver.index.entry)
+    resolver = BufferResolver(result, plan)
+    root = resolver.index.get_root(resolver.index.entry)
     shapes = list(root.shape.tuple_shapes)
     if not shapes:
-        return [(root.shape, resolver.find(root, ()))]
-    return [(shape, resolver.find(root, (i,))) for i, shape in enumerate(shapes)]
+        return [(root.shape, resolver.find_buffer(root, ()))]
+    return [(shape, resolver.find_buffer(root, (i,))) for i, shape in enumerate(shapes)]

@@ -55,10 +55,10 @@ def plan_fft(kind: FftKind, sizes: tuple[int, ...], batch: int) -> FftPlan:
     for number, size in enumerate(sizes):
         last = number == len(sizes) - 1
         length = size // 2 if real and last and size % 2 == 0 else size
-        axis = _axis(size, length, shared=last and (rows < LINES or length > LONG))
+        axis = _plan_axis(size, length, shared=last and (rows < LINES or length > LONG))
         axes.append(replace(axis, tables=sum(table.size for table in tables)))
-        tables.append(_tables(axis))
-    room = max(2 * LINES * (2 * _lane_length(axis) + axis.padded) for axis in axes)
+        tables.append(_make_tables(axis))
+    room = max(2 * LINES * (2 * _get_lane_length(axis) + axis.padded) for axis in axes)
     half = sizes[-1] // 2 + 1
     copied = 0
     if real:
@@ -67,22 +67,22 @@ def plan_fft(kind: FftKind, sizes: tuple[int, ...], batch: int) -> FftPlan:
     return FftPlan(tuple(axes), np.concatenate(tables), room, room + copied, room + copied + copy)
 
 
-def _axis(size: int, length: int, *, shared: bool) -> FftAxis:
+def _plan_axis(size: int, length: int, *, shared: bool) -> FftAxis:
     """``shared``: the lanes had better share a line, if they can."""
     padded = 0
-    if _largest_prime(length) > LARGEST_RADIX:
+    if _find_largest_prime(length) > LARGEST_RADIX:
         padded = 2 * length - 1
-        while _largest_prime(padded) > 5 or (shared and padded % LINES):
+        while _find_largest_prime(padded) > 5 or (shared and padded % LINES):
             padded += 1
     return FftAxis(size, length, padded, 0, shared and (padded or length) % LINES == 0)
 
 
-def _lane_length(axis: FftAxis) -> int:
+def _get_lane_length(axis: FftAxis) -> int:
     whole = axis.padded or axis.length
     return whole // LINES if axis.split else whole
 
 
-def _largest_prime(number: int) -> int:
+def _find_largest_prime(number: int) -> int:
     largest, factor = 1, 2
     while number > 1:
         if factor * factor > number:
@@ -93,25 +93,25 @@ def _largest_prime(number: int) -> int:
     return largest
 
 
-def _tables(axis: FftAxis) -> NDArray[np.float32]:
+def _make_tables(axis: FftAxis) -> NDArray[np.float32]:
     """The constants of one dimension, in the order that ``cf_fft_axis`` states."""
-    whole, lane = axis.padded or axis.length, _lane_length(axis)
-    parts = [_pairs(_roots(np.arange(lane), lane))]
+    whole, lane = axis.padded or axis.length, _get_lane_length(axis)
+    parts = [_interleave_parts(_compute_roots(np.arange(lane), lane))]
     if axis.split:
-        joined = _roots(np.outer(np.arange(lane), np.arange(LINES)), whole)
+        joined = _compute_roots(np.outer(np.arange(lane), np.arange(LINES)), whole)
         parts.append(np.stack([joined.real, joined.imag], 1).reshape(-1))
     if axis.padded:
-        chirp = _roots(np.arange(axis.length) ** 2, 2 * axis.length)
+        chirp = _compute_roots(np.arange(axis.length) ** 2, 2 * axis.length)
         filter_ = np.zeros(axis.padded, np.complex128)
         filter_[: axis.length] = chirp.conj()
         filter_[axis.padded - axis.length + 1 :] = chirp.conj()[:0:-1]
-        parts += [_pairs(chirp), _pairs(np.fft.fft(filter_) / axis.padded)]
+        parts += [_interleave_parts(chirp), _interleave_parts(np.fft.fft(filter_) / axis.padded)]
     if axis.length != axis.size:
-        parts.append(_pairs(-1j * _roots(np.arange(axis.length // 2 + 1), axis.size)))
+        parts.append(_interleave_parts(-1j * _compute_roots(np.arange(axis.length // 2 + 1), axis.size)))
     return np.concatenate(parts).astype(np.float32)
 
 
-def _roots(numerators: NDArray[np.int64], denominator: int) -> NDArray[np.complex128]:
+def _compute_roots(numerators: NDArray[np.int64], denominator: int) -> NDArray[np.complex128]:
     """exp(-2 pi i numerator / denominator)."""
     result: NDArray[Any] = np.exp(-2j * np.pi * (numerators % denominator) / denominator)
     parts = result.view(np.float64)
@@ -119,5 +119,5 @@ def _roots(numerators: NDArray[np.int64], denominator: int) -> NDArray[np.comple
     return result
 
 
-def _pairs(numbers: NDArray[np.complex128]) -> NDArray[np.float64]:
+def _interleave_parts(numbers: NDArray[np.complex128]) -> NDArray[np.float64]:
     return np.ascontiguousarray(numbers).view(np.float64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.hlo import Value, channel_vector, split_channel_vector
+from builder.compiler.lower.hlo import Value, find_channel_vector, find_split_channel_vector
 
 Vector = NDArray[np.float64]
 
@@ -22,17 +22,17 @@ class Affine:
     residual_scale: Vector | None = None
 
     @classmethod
-    def identity(cls, channels: int) -> Affine:
+    def make_identity(cls, channels: int) -> Affine:
         return cls(np.ones(channels), np.zeros(channels))
 
-    def times(self, factor: Vector) -> Affine:
+    def multiply_by(self, factor: Vector) -> Affine:
         scaled = None if self.residual_scale is None else self.residual_scale * factor
         return replace(self, scale=self.scale * factor, shift=self.shift * factor, residual_scale=scaled)
 
-    def plus(self, term: Vector) -> Affine:
+    def add_term(self, term: Vector) -> Affine:
         return replace(self, shift=self.shift + term)
 
-    def plus_residual(self, residual: Value, sign: float) -> Affine:
+    def add_residual(self, residual: Value, sign: float) -> Affine:
         return replace(self, residual=residual, residual_scale=np.full(self.scale.size, sign))
 
     @property
@@ -42,28 +42,28 @@ class Affine:
         return all(np.isfinite(v).all() and (np.abs(v) < 1e30).all() for v in vectors)
 
 
-def fold(user: Value, current: Value, so_far: Affine) -> Affine | None:
+def fold_operation(user: Value, current: Value, so_far: Affine) -> Affine | None:
     """``so_far``, which computes ``current``, with the arithmetic of ``user`` added. None where that is not affine."""
     if user.op == "negate":
-        return so_far.times(np.full(so_far.scale.size, -1.0))
+        return so_far.multiply_by(np.full(so_far.scale.size, -1.0))
     if user.op not in ("add", "subtract", "multiply", "divide") or len({*user.operands}) != 2:
         return None
     first = user.operands[0] is current
     other = user.operands[1 if first else 0]
-    vector = channel_vector(other)
+    vector = find_channel_vector(other)
     if vector is None:
-        vector = split_channel_vector(other, so_far.scale.size)
+        vector = find_split_channel_vector(other, so_far.scale.size)
     if vector is None or vector.size not in (1, so_far.scale.size):
         return None
     vector = np.broadcast_to(vector, so_far.scale.shape)
     folded = None
     match user.op:
         case "add":
-            folded = so_far.plus(vector)
+            folded = so_far.add_term(vector)
         case "multiply":
-            folded = so_far.times(vector)
+            folded = so_far.multiply_by(vector)
         case "subtract":
-            folded = so_far.plus(-vector) if first else so_far.times(-np.ones_like(vector)).plus(vector)
+            folded = so_far.add_term(-vector) if first else so_far.multiply_by(-np.ones_like(vector)).add_term(vector)
         case "divide" if first and (vector != 0).all():
-            folded = so_far.times(1 / vector)
+            folded = so_far.multiply_by(1 / vector)
     return folded if folded is not None and folded.finite else None

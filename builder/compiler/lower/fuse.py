@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from builder.compiler.lower.activations import ELEMENTWISE, Activation, as_clamp, recognise
-from builder.compiler.lower.fold import Affine, Vector, fold
-from builder.compiler.lower.hlo import Dag, Value, scalar
+from builder.compiler.lower.activations import ELEMENTWISE, Activation, match_clamp, recognise_activation
+from builder.compiler.lower.fold import Affine, Vector, fold_operation
+from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import Core
 
 _LONGEST_ACTIVATION = 120
@@ -24,7 +24,7 @@ IDENTITY, UNLIMITED = Activation(), Activation("clamp")
 
 
 @dataclass(frozen=True)
-class Second:
+class SecondOutput:
     """Another output: ``clamp(end * scale + shift)``."""
 
     value: Value
@@ -41,7 +41,7 @@ class Layer:
     end: Value
     affine: Affine
     activation: Activation
-    second: Second | None
+    second: SecondOutput | None
     inside: dict[Value, Value]
     """Values it computes and does not store, each with the value to stop at so that a step of XLA's computes it."""
     matched: tuple[str, ...]
@@ -54,7 +54,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FusionLimits:
     """What earlier attempts to schedule found out: values where layers must end, and second outputs nobody reads."""
 
     stops: AbstractSet[Value] = frozenset()
@@ -63,7 +63,7 @@ class Limits:
 
 
 @dataclass
-class _Chain:
+class _FusionChain:
     """The walk from a core's sums to the last value that is fused to them."""
 
     core: Core
@@ -76,7 +76,7 @@ class _Chain:
     matched: list[str] = field(default_factory=list)
     before_residual: Value | None = None
 
-    def advance(self, to: Value, region: AbstractSet[Value]) -> None:
+    def advance_to(self, to: Value, region: AbstractSet[Value]) -> None:
         stop = self.current
         for value in region:
             if value.base is not to.base:
@@ -84,18 +84,18 @@ class _Chain:
         self.current = to
 
 
-def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: Limits) -> Layer:
+def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: FusionLimits) -> Layer:
     """The layer with the longest chain from ``core``.
 
-    ``rank``: for each value, the number of the last core that it depends on; see ``ranks``.
+    ``rank``: for each value, the number of the last core that it depends on; see ``rank_values``.
     """
     # A value that is stored anyway ends the chain; what it is stored for decides nothing else.
     stored = {output.base for output in dag.outputs} | limits.stops
-    chain = _Chain(core, dag, stored, Affine.identity(core.out_channels), core.value)
-    while _step(chain, rank):
+    chain = _FusionChain(core, dag, stored, Affine.make_identity(core.out_channels), core.value)
+    while _extend_chain(chain, rank):
         pass
     end = chain.current
-    second = None if end.base in limits.no_second else _second(end, dag, core.out_channels, stored)
+    second = None if end.base in limits.no_second else _match_second(end, dag, core.out_channels, stored)
     matched = (*chain.matched, *(["second output"] if second else []))
     return Layer(
         core,
@@ -109,59 +109,59 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: Limits) ->
     )
 
 
-def _step(chain: _Chain, rank: dict[Value, int]) -> bool:
+def _extend_chain(chain: _FusionChain, rank: dict[Value, int]) -> bool:
     current, users = chain.current, chain.dag.users[chain.current]
-    if len(users) == 1 and _same_pixels(users[0], current, chain.core.out_channels):
+    if len(users) == 1 and _has_same_pixels(users[0], current, chain.core.out_channels):
         chain.current = users[0]  # the same bytes: nothing to stop at
         return True
     if current.base in chain.stops or any(u.dtype != "float32" and u.op != "compare" for u in users):
         return False
     if chain.activation.name == "identity" or chain.activation.name == "clamp":
         if chain.activation.name == "clamp":
-            return _clamp_again(chain, users)
-        found = _activation(chain.current, chain.dag, chain.stops)
+            return _extend_clamp(chain, users)
+        found = _match_activation(chain.current, chain.dag, chain.stops)
         if found is not None:
             value, chain.activation, region = found
             chain.matched.append(_clamp_name(chain.activation))
-            chain.advance(value, region)
+            chain.advance_to(value, region)
             return True
     else:
         return False
     if len(users) != 1 or not users[0].row_major:
         return False
     user = users[0]
-    folded = fold(user, current, chain.affine)
+    folded = fold_operation(user, current, chain.affine)
     if folded is not None:
         chain.affine = folded
         chain.matched.append("affine" if user.op in ("multiply", "divide", "negate") else "bias")
-        chain.advance(user, {current})
+        chain.advance_to(user, {current})
         return True
-    residual = _residual(chain, user, rank)
+    residual = _match_residual(chain, user, rank)
     if residual is not None:
         chain.affine = residual
         chain.matched.append("residual")
         chain.before_residual = current.base
-        chain.advance(user, {current})
+        chain.advance_to(user, {current})
         return True
     return False
 
 
-def _same_pixels(user: Value, value: Value, channels: int) -> bool:
+def _has_same_pixels(user: Value, value: Value, channels: int) -> bool:
     """Whether ``user`` is the same bytes, with the channels in its last dimension or in several (heads)."""
     same = user.op == "bitcast" and user.row_major and user.dtype == value.dtype
     return same and channels in itertools.accumulate(reversed(user.dims), operator.mul)
 
 
-def _clamp_again(chain: _Chain, users: tuple[Value, ...]) -> bool:
-    clamp = as_clamp(users[0], chain.current) if len(users) == 1 else None
+def _extend_clamp(chain: _FusionChain, users: tuple[Value, ...]) -> bool:
+    clamp = match_clamp(users[0], chain.current) if len(users) == 1 else None
     if clamp is None:
         return False
-    chain.activation = _compose(chain.activation, clamp)
-    chain.advance(users[0], {chain.current})
+    chain.activation = _compose_clamps(chain.activation, clamp)
+    chain.advance_to(users[0], {chain.current})
     return True
 
 
-def _compose(first: Activation, then: Activation) -> Activation:
+def _compose_clamps(first: Activation, then: Activation) -> Activation:
     def limit(x: float) -> float:
         return min(max(x, then.low), then.high)
 
@@ -174,7 +174,7 @@ def _clamp_name(activation: Activation) -> str:
     return {(0.0, math.inf): "relu", (0.0, 6.0): "relu6"}.get((activation.low, activation.high), "clamp")
 
 
-def _residual(chain: _Chain, user: Value, rank: dict[Value, int]) -> Affine | None:
+def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) -> Affine | None:
     """One other array of the same shape that exists before this layer runs, added or subtracted."""
     if chain.affine.residual is not None or user.op not in ("add", "subtract") or len({*user.operands}) != 2:
         return None
@@ -185,23 +185,23 @@ def _residual(chain: _Chain, user: Value, rank: dict[Value, int]) -> Affine | No
     if rank[other] >= rank[chain.core.value]:
         return None  # the other one is a later layer, which adds this one
     if user.op == "add":
-        return chain.affine.plus_residual(other, 1.0)
+        return chain.affine.add_residual(other, 1.0)
     if first:
-        return chain.affine.plus_residual(other, -1.0)
-    return chain.affine.times(-np.ones(chain.core.out_channels)).plus_residual(other, 1.0)
+        return chain.affine.add_residual(other, -1.0)
+    return chain.affine.multiply_by(-np.ones(chain.core.out_channels)).add_residual(other, 1.0)
 
 
-def _activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Value, Activation, set[Value]] | None:
+def _match_activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Value, Activation, set[Value]] | None:
     """The furthest value that is an activation of ``start``, with nothing in between that anyone else reads."""
     region, best = {start}, None
     while len(region) < _LONGEST_ACTIVATION:
-        ready = [u for v in region for u in dag.users[v] if u not in region and _scalar_step(u, v, start, region)]
+        ready = [u for v in region for u in dag.users[v] if u not in region and _is_scalar_step(u, v, start, region)]
         if not ready:
             break
         latest = min(ready, key=lambda v: v.number)
         region.add(latest)
-        if _closed(region, latest, dag):
-            activation = recognise(latest, start, region)
+        if _is_closed(region, latest, dag):
+            activation = recognise_activation(latest, start, region)
             if activation is not None:
                 best = (latest, activation, set(region))
             if latest.base in stops:
@@ -211,32 +211,32 @@ def _activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Valu
     return best
 
 
-def _scalar_step(value: Value, of: Value, start: Value, region: set[Value]) -> bool:
+def _is_scalar_step(value: Value, of: Value, start: Value, region: set[Value]) -> bool:
     """Whether ``value`` is elementwise on members of the region and scalar constants, or a member's same bytes."""
-    if _same_pixels(value, of, start.dims[-1]):
+    if _has_same_pixels(value, of, start.dims[-1]):
         return True
     if value.op not in ELEMENTWISE or value.elements != start.elements or not value.row_major:
         return False
-    return all(operand in region or scalar(operand) is not None for operand in value.operands)
+    return all(operand in region or find_scalar(operand) is not None for operand in value.operands)
 
 
-def _closed(region: set[Value], latest: Value, dag: Dag) -> bool:
+def _is_closed(region: set[Value], latest: Value, dag: Dag) -> bool:
     return all(v is latest or all(u in region for u in dag.users[v]) for v in region)
 
 
-def _second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value]) -> Second | None:
+def _match_second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value]) -> SecondOutput | None:
     users = dag.users[end]
     if len(users) < 2 and end.base not in stored:
         return None
     for user in users:
-        affine, clamp, current, following = Affine.identity(channels), UNLIMITED, end, user
+        affine, clamp, current, following = Affine.make_identity(channels), UNLIMITED, end, user
         while True:
-            folded = fold(following, current, affine) if clamp == UNLIMITED else None
-            limited = as_clamp(following, current)
+            folded = fold_operation(following, current, affine) if clamp == UNLIMITED else None
+            limited = match_clamp(following, current)
             if folded is not None:
                 affine = folded
             elif limited is not None:
-                clamp = _compose(clamp, limited)
+                clamp = _compose_clamps(clamp, limited)
             else:
                 break
             current = following
@@ -244,11 +244,11 @@ def _second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value]) -> 
                 break
             following = dag.users[current][0]
         if current is not end and current.row_major and clamp != UNLIMITED:
-            return Second(current, affine.scale, affine.shift, clamp)
+            return SecondOutput(current, affine.scale, affine.shift, clamp)
     return None
 
 
-def ranks(dag: Dag, cores: list[Core]) -> dict[Value, int]:
+def rank_values(dag: Dag, cores: list[Core]) -> dict[Value, int]:
     """For every live value the number of the last core among what it is made of, itself included; -1 for none."""
     order = {core.value: number for number, core in enumerate(cores)}
     found: dict[Value, int] = {}

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from builder.compiler.lower.compress import LEAST_WEIGHTS, Array, Compressor, Rules, encode
+from builder.compiler.lower.compress import LEAST_WEIGHTS, Array, Compressor, WeightRules, encode_numbers
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.gathers import Gather, find_gathers
-from builder.compiler.lower.hlo import Value, intermediate
+from builder.compiler.lower.hlo import Value, make_intermediate
 from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.schedule import Task
 from builder.compiler.lower.steps.base import Buffer
@@ -22,7 +22,7 @@ from builder.config.model_spec import WeightType
 
 
 @dataclass(frozen=True)
-class Table:
+class StoredTable:
     """What is stored of a table: ``numbers`` and int8's ``scales``, as bytes. ``kept``: why it is still float32."""
 
     type: WeightType
@@ -31,7 +31,7 @@ class Table:
     kept: str
 
 
-def store_table(name: str, table: Array, compressor: Compressor, *, alone: bool) -> Table:
+def store_table(name: str, table: Array, compressor: Compressor, *, alone: bool) -> StoredTable:
     """``table`` [rows, width] as the rules want it for the op ``name``: int8 has a scale for each row.
 
     ``alone``: nothing reads it but gathers and layers whose weights are of the same type.
@@ -41,18 +41,18 @@ def store_table(name: str, table: Array, compressor: Compressor, *, alone: bool)
         """A row is to a table what an output channel is to a product."""
         return constant.T[None, None]
 
-    stored = compressor.layer(name, view(table), table, view, alone=alone)
+    stored = compressor.compress_layer(name, view(table), table, view, alone=alone)
     numbers = np.ascontiguousarray(stored.numbers[0, 0].T)
     scales = None if stored.scale is None else stored.scale.astype("<f4").tobytes()
-    return Table(stored.type, encode(numbers, stored.type), scales, stored.kept)
+    return StoredTable(stored.type, encode_numbers(numbers, stored.type), scales, stored.kept)
 
 
-def worthwhile(gathers: Collection[Gather], rules: Rules) -> bool:
+def is_worth_compressing(gathers: Collection[Gather], rules: WeightRules) -> bool:
     """Whether any of the tables is to be stored in fewer bits."""
-    return any(rules.type_of(g.name) != "float32" and g.rows * g.width >= LEAST_WEIGHTS for g in gathers)
+    return any(rules.choose_type(g.name) != "float32" and g.rows * g.width >= LEAST_WEIGHTS for g in gathers)
 
 
-def with_gathers(result: Any, thunks: list[Thunk], compressor: Compressor) -> list[Thunk]:
+def add_gather_steps(result: Any, thunks: list[Thunk], compressor: Compressor) -> list[Thunk]:
     """``thunks`` of a CompilationResultProto, with steps that gather before the kernels that did so.
 
     ``compressor`` learns the names of tables that its rules leave as they are.
@@ -61,19 +61,19 @@ def with_gathers(result: Any, thunks: list[Thunk], compressor: Compressor) -> li
     made: dict[tuple[Any, ...], Value] = {}
     found: list[Thunk] = []
     for thunk in thunks:
-        gathers = _gathers(index, thunk)
-        if not worthwhile(gathers, compressor.rules):
+        gathers = _find_gathers(index, thunk)
+        if not is_worth_compressing(gathers, compressor.rules):
             compressor.names += [gather.name for gather in gathers]
             found.append(thunk)
         elif gathers[0].result:
-            found.append(_gather(thunk, gathers[0], thunk.writes[0], thunk.outputs[0]))
+            found.append(_make_gather(thunk, gathers[0], thunk.writes[0], thunk.outputs[0]))
         else:
-            found += _before(thunk, gathers, made)
+            found += _gather_before(thunk, gathers, made)
     return found
 
 
 @dataclass(frozen=True)
-class Tables:
+class RoundableTables:
     """Which tables may be rounded: nothing reads them but gathers, and layers whose weights are rounded alike.
 
     ``by_buffer``: for each table that a step of ours gathers from; ``by_constant``: for those that layers read as well.
@@ -84,27 +84,29 @@ class Tables:
 
 
 def find_tables(
-    tasks: Sequence[Task], constants: Mapping[int, bytes], fetched: Collection[Value], rules: Rules
-) -> Tables:
+    tasks: Sequence[Task], constants: Mapping[int, bytes], fetched: Collection[Value], rules: WeightRules
+) -> RoundableTables:
     """The tables of ``tasks``. ``constants``: the bytes of each, by its offset; ``fetched``: what callers get."""
     layers = [task for task in tasks if isinstance(task, Layer)]
     thunks = [task for task in tasks if isinstance(task, Thunk)]
     types: dict[Buffer, set[WeightType]] = {}
     for thunk in thunks:
         if isinstance(thunk.step, GatherStep):
-            types.setdefault(thunk.reads[1], set()).add(rules.type_of(thunk.step.layer))
+            types.setdefault(thunk.reads[1], set()).add(rules.choose_type(thunk.step.layer))
     others = [s for t in thunks if not isinstance(t.step, GatherStep) for s in t.sources if isinstance(s, Buffer)]
     by_buffer: dict[Buffer, bool] = {}
     by_constant: dict[Value, bool] = {}
     for table, wanted in types.items():
         data = constants.get(table.offset, b"")[: table.size]
-        tied = [layer for layer in layers if _holds(layer.core.weights.base, data)]
-        wanted |= {rules.type_of(layer.core.name) for layer in tied}
+        tied = [layer for layer in layers if _holds_data(layer.core.weights.base, data)]
+        wanted |= {rules.choose_type(layer.core.name) for layer in tied}
         plain = all((layer.affine.scale == 1).all() for layer in tied)
-        read = any(holds_table(constants, other, data) for other in others) or any(_holds(v, data) for v in fetched)
+        read = any(holds_table(constants, other, data) for other in others) or any(
+            _holds_data(v, data) for v in fetched
+        )
         by_buffer[table] = len(wanted) == 1 and plain and not read
         by_constant |= {layer.core.weights.base: by_buffer[table] for layer in tied}
-    return Tables(by_buffer, by_constant)
+    return RoundableTables(by_buffer, by_constant)
 
 
 def holds_table(constants: Mapping[int, bytes], buffer: Buffer, data: bytes) -> bool:
@@ -112,13 +114,13 @@ def holds_table(constants: Mapping[int, bytes], buffer: Buffer, data: bytes) -> 
     return buffer.space == "weights" and buffer.size == len(data) and constants.get(buffer.offset, b"").startswith(data)
 
 
-def _holds(value: Value, data: bytes) -> bool:
+def _holds_data(value: Value, data: bytes) -> bool:
     return (
         value.op == "constant" and value.dtype == "float32" and 4 * value.elements == len(data) and value.data == data
     )
 
 
-def step_of(gather: Gather, name: str, indices: Buffer, table: Buffer, output: Buffer) -> GatherStep:
+def make_gather_step(gather: Gather, name: str, indices: Buffer, table: Buffer, output: Buffer) -> GatherStep:
     """The step, of a table that is still float32."""
     return GatherStep(
         name,
@@ -135,20 +137,20 @@ def step_of(gather: Gather, name: str, indices: Buffer, table: Buffer, output: B
     )
 
 
-def _gathers(index: HloIndex, thunk: Thunk) -> tuple[Gather, ...]:
+def _find_gathers(index: HloIndex, thunk: Thunk) -> tuple[Gather, ...]:
     step = thunk.step
     if not isinstance(step, KernelStep):
         return ()
     constants = [isinstance(source, Buffer) for source in thunk.sources]
     gathers = find_gathers(index, step.name, len(thunk.reads), constants)
-    written_over = {read for write in range(len(thunk.writes)) for read in thunk.aliased(write)}
+    written_over = {read for write in range(len(thunk.writes)) for read in thunk.list_aliased_reads(write)}
     indices = {gather.indices for gather in gathers}
     if indices & written_over or any(constants[number] for number in indices):
         return ()
     return gathers
 
 
-def _before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[Any, ...], Value]) -> list[Thunk]:
+def _gather_before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[Any, ...], Value]) -> list[Thunk]:
     """``thunk`` over the rows that it gathered itself, after the steps that gather them where none of ``made`` does."""
     steps = []
     reads, sources = list(thunk.reads), list(thunk.sources)
@@ -159,17 +161,17 @@ def _before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[Any, ...
         # A place that no buffer of XLA's plan has.
         rows = Buffer("arena", -1 - gather.table, 4 * gather.count * gather.width)
         if key not in made:
-            made[key] = intermediate(f"{thunk.step.name} rows")
-            steps.append(_gather(thunk, gather, rows, made[key]))
+            made[key] = make_intermediate(f"{thunk.step.name} rows")
+            steps.append(_make_gather(thunk, gather, rows, made[key]))
         reads[gather.table], sources[gather.table] = rows, made[key]
     for gather in gathers:
-        sources[gather.indices] = gather.places()
+        sources[gather.indices] = gather.encode_positions()
     return [*steps, replace(thunk, reads=tuple(reads), sources=tuple(sources))]
 
 
-def _gather(thunk: Thunk, gather: Gather, write: Buffer, output: Value | None) -> Thunk:
+def _make_gather(thunk: Thunk, gather: Gather, write: Buffer, output: Value | None) -> Thunk:
     reads = (thunk.reads[gather.indices], thunk.reads[gather.table])
     name = thunk.step.name if gather.result else f"{thunk.step.name} rows"
-    step = step_of(gather, name, *reads, write)
+    step = make_gather_step(gather, name, *reads, write)
     sources = (thunk.sources[gather.indices], thunk.sources[gather.table])
     return Thunk(thunk.number, step, reads, (write,), sources, (output,))

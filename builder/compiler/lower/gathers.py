@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower import hlo_shapes
 from builder.compiler.lower.hlo_index import HloIndex
-from builder.compiler.lower.layers import op_name
+from builder.compiler.lower.layers import get_op_name
 
 INDEX_TYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 """What the runtime reads indices from."""
@@ -51,7 +51,7 @@ class Gather:
     negative: bool
     result: bool = False
 
-    def places(self) -> bytes:
+    def encode_positions(self) -> bytes:
         """0, 1, 2 ... as ``index``: what the kernel reads in the place of its indices."""
         numbers: NDArray[Any] = np.arange(self.count).astype(self.index)
         return numbers.tobytes()
@@ -65,13 +65,13 @@ def find_gathers(index: HloIndex, name: str, arguments: int, constants: Sequence
     instruction = index.names.get(name)
     if instruction is None or len(instruction.operand_ids) != arguments:
         return ()
-    kernel = _Kernel(index, instruction)
+    kernel = _GatherKernel(index, instruction)
     found: list[Gather] = []
     for number in range(arguments):
         if not constants[number]:
-            found += kernel.gathers_by(number, constants)
+            found += kernel.match_gathers(number, constants)
     tables = {gather.table for gather in found}
-    used = {gather.table: kernel.readers(gather.table) for gather in found}
+    used = {gather.table: kernel.find_readers(gather.table) for gather in found}
     ways = {table: [(g.indices, g.wide, g.negative) for g in found if g.table == table] for table in tables}
     # A table that the kernel reads otherwise as well stays whole, and with it the indices that another table shares.
     whole = {table for table in tables if len(used[table]) != len(ways[table]) or len(set(ways[table])) > 1}
@@ -82,47 +82,47 @@ def find_gathers(index: HloIndex, name: str, arguments: int, constants: Sequence
     return tuple(kept)
 
 
-class _Kernel:
+class _GatherKernel:
     """One kernel: the fusion's computation, or a single instruction and its operands."""
 
     def __init__(self, index: HloIndex, instruction: Any) -> None:
         self.index, self.instruction, self.fused = index, instruction, instruction.opcode == "fusion"
         if self.fused:
-            computation = index.called(instruction)[0]
+            computation = index.get_called(instruction)[0]
             self.instructions = list(computation.instructions)
-            self.root = index.root(computation)
+            self.root = index.get_root(computation)
             self.arguments = {i.parameter_number: i for i in self.instructions if i.opcode == "parameter"}
         else:
-            operands = index.operands(instruction)
+            operands = index.get_operands(instruction)
             self.instructions, self.root = [*operands, instruction], instruction
             self.arguments = dict(enumerate(operands))
         self.numbers = {argument.id: number for number, argument in self.arguments.items()}
 
-    def readers(self, number: int) -> list[Any]:
+    def find_readers(self, number: int) -> list[Any]:
         """The instructions that read an argument."""
-        return [] if number not in self.arguments else self._users(self.arguments[number])
+        return [] if number not in self.arguments else self._find_users(self.arguments[number])
 
-    def gathers_by(self, number: int, constants: Sequence[bool]) -> Iterator[Gather]:
+    def match_gathers(self, number: int, constants: Sequence[bool]) -> Iterator[Gather]:
         """The gathers whose indices are argument ``number``, if the kernel does nothing else with it."""
         if number not in self.arguments:
             return
         argument = self.arguments[number]
-        chains = [c for g in self.instructions if (c := self._chain(g)) is not None and c.argument is argument]
+        chains = [c for g in self.instructions if (c := self._trace_indices(g)) is not None and c.argument is argument]
         inside = {i.id for chain in chains for i in chain.steps}
         ends = {chain.gather.id for chain in chains}
         for step in (argument, *(i for chain in chains for i in chain.steps)):
-            if any(user.id not in inside | ends for user in self._users(step)) or step is self.root:
+            if any(user.id not in inside | ends for user in self._find_users(step)) or step is self.root:
                 return
-        made = [self._gather(chain, number, constants) for chain in chains]
+        made = [self._match_gather(chain, number, constants) for chain in chains]
         if all(made):
             yield from (gather for gather in made if gather is not None)
 
-    def _users(self, instruction: Any) -> list[Any]:
+    def _find_users(self, instruction: Any) -> list[Any]:
         found = [i for i in self.instructions if instruction.id in i.operand_ids]
         return found if self.fused else [i for i in found if i is self.root]
 
-    def _gather(self, chain: _Chain, number: int, constants: Sequence[bool]) -> Gather | None:
-        table, operand = chain.gather, self.index.operands(chain.gather)[0]
+    def _match_gather(self, chain: _IndexChain, number: int, constants: Sequence[bool]) -> Gather | None:
+        table, operand = chain.gather, self.index.get_operands(chain.gather)[0]
         place = self.numbers.get(operand.id)
         if place is None or not constants[place] or not _is_table(operand):
             return None
@@ -130,7 +130,7 @@ class _Kernel:
         if _slice_sizes(table)[1] != width:
             return None
         count = math.prod(chain.argument.shape.dimensions)
-        dtype, wide = hlo_shapes.dtype(chain.argument.shape), chain.dtypes[-1] == "int64"
+        dtype, wide = hlo_shapes.get_dtype(chain.argument.shape), chain.dtypes[-1] == "int64"
         enough = all(count <= (_MOST_FLOAT if d == "float32" else int(np.iinfo(d).max) + 1) for d in chain.dtypes)
         if chain.rows not in (None, rows) or not enough or not 0 < count <= rows:
             return None
@@ -139,8 +139,8 @@ class _Kernel:
             return None
         parts = (chain.argument, *chain.steps, table)
         plain = count == taken and all(hlo_shapes.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
-        result = plain and self._through(self.root) is table and _rows_last(table)
-        name = table.metadata.op_name or op_name(self.index.operands(self.instruction)[place])
+        result = plain and self._skip_bitcasts(self.root) is table and _has_contiguous_rows(table)
+        name = table.metadata.op_name or get_op_name(self.index.get_operands(self.instruction)[place])
         return Gather(
             name,
             place,
@@ -154,17 +154,17 @@ class _Kernel:
             result=result,
         )
 
-    def _through(self, instruction: Any) -> Any:
+    def _skip_bitcasts(self, instruction: Any) -> Any:
         """What an instruction is, but for bitcasts."""
         while instruction.opcode in ("bitcast", "reshape") and hlo_shapes.is_row_major(instruction.shape):
-            (instruction,) = self.index.operands(instruction)
+            (instruction,) = self.index.get_operands(instruction)
         return instruction
 
-    def _chain(self, gather: Any) -> _Chain | None:
+    def _trace_indices(self, gather: Any) -> _IndexChain | None:
         """How the indices of ``gather`` come of an argument; None for what is no gather of rows, or if they do not."""
         if gather.opcode not in GATHERS:
             return None
-        operands = self.index.operands(gather)
+        operands = self.index.get_operands(gather)
         if not _takes_rows(gather, [self._is_zero(o) for o in operands]):
             return None
         rows: int | None = None
@@ -172,13 +172,15 @@ class _Kernel:
         dtypes: list[str] = []
         at = operands[1]
         while at.id not in self.numbers:
-            dtypes.insert(0, hlo_shapes.dtype(at.shape))
+            dtypes.insert(0, hlo_shapes.get_dtype(at.shape))
             steps.append(at)
-            inner = self.index.operands(at)
+            inner = self.index.get_operands(at)
             match at.opcode:
                 case "bitcast" | "reshape" | "convert" | "copy" | "transpose" | "slice" | "dynamic-slice":
                     at = inner[0]
-                case "select" if rows is None and len({*dtypes}) == 1 and (wrapped := self._wrapped(at)) is not None:
+                case "select" if (
+                    rows is None and len({*dtypes}) == 1 and (wrapped := self._match_wrapping(at)) is not None
+                ):
                     at, rows, more = wrapped
                     steps += more
                 case "select" if self._is_cast(*inner):
@@ -186,19 +188,19 @@ class _Kernel:
                     at = inner[1]
                 case _:
                     return None
-        dtypes.insert(0, hlo_shapes.dtype(at.shape))
+        dtypes.insert(0, hlo_shapes.get_dtype(at.shape))
         # Of the dtypes on the way only the first and the last count, which the runtime converts to as XLA does.
         exact = len(dict.fromkeys(dtypes)) <= 2 and dtypes[-1] in ("int32", "int64") and dtypes[0] in INDEX_TYPES
-        return _Chain(gather, at, tuple(steps), tuple(dtypes), rows) if exact else None
+        return _IndexChain(gather, at, tuple(steps), tuple(dtypes), rows) if exact else None
 
-    def _wrapped(self, select: Any) -> tuple[Any, int, list[Any]] | None:
+    def _match_wrapping(self, select: Any) -> tuple[Any, int, list[Any]] | None:
         """Of ``x < 0 ? x + rows : x``: x, the rows, and what is computed on the way."""
-        less, moved, plain = self.index.operands(select)
+        less, moved, plain = self.index.get_operands(select)
         if less.opcode != "compare" or less.comparison_direction != "LT" or moved.opcode != "add":
             return None
-        left, zero = self.index.operands(less)
-        addends = self.index.operands(moved)
-        rows = next((self._number(o) for o in addends if o.id != plain.id), None)
+        left, zero = self.index.get_operands(less)
+        addends = self.index.get_operands(moved)
+        rows = next((self._read_number(o) for o in addends if o.id != plain.id), None)
         if left.id != plain.id or plain.id not in [o.id for o in addends] or not self._is_zero(zero) or rows is None:
             return None
         return plain, rows, [less, moved]
@@ -207,13 +209,13 @@ class _Kernel:
         """Return if a select makes integers of floats, as the rewrite of Cast does: x < 2^31 ? whole(x) : -2^31."""
         if less.opcode != "compare" or less.comparison_direction != "LT" or whole.opcode != "convert":
             return False
-        bound, lowest = self._number(self.index.operands(less)[1]), self._number(least)
+        bound, lowest = self._read_number(self.index.get_operands(less)[1]), self._read_number(least)
         return lowest in (-(2**31), -(2**63)) and bound == -lowest and less.operand_ids[0] == whole.operand_ids[0]
 
-    def _number(self, instruction: Any) -> int | None:
+    def _read_number(self, instruction: Any) -> int | None:
         """The one whole number of a constant, repeated or not."""
         while instruction.opcode in ("broadcast", "bitcast", "reshape", "convert"):
-            (instruction,) = self.index.operands(instruction)
+            (instruction,) = self.index.get_operands(instruction)
         if instruction.opcode != "constant":
             return None
         literal = instruction.literal
@@ -221,11 +223,11 @@ class _Kernel:
         return int(numbers[0]) if len(numbers) == 1 and float(numbers[0]).is_integer() else None
 
     def _is_zero(self, instruction: Any) -> bool:
-        return self._number(instruction) == 0
+        return self._read_number(instruction) == 0
 
 
 @dataclass(frozen=True)
-class _Chain:
+class _IndexChain:
     """``gather`` takes its indices from ``argument`` by ``steps``, the dtypes of which are ``dtypes``, argument first.
 
     ``rows``: what is added to those below 0; None where nothing is.
@@ -241,7 +243,7 @@ class _Chain:
 def _is_table(instruction: Any) -> bool:
     shape = instruction.shape
     plain = len(shape.dimensions) == 2 and hlo_shapes.is_row_major(shape)
-    return plain and min(shape.dimensions) > 0 and hlo_shapes.dtype(shape) == "float32"
+    return plain and min(shape.dimensions) > 0 and hlo_shapes.get_dtype(shape) == "float32"
 
 
 def _takes_rows(instruction: Any, zeros: Sequence[bool]) -> bool:
@@ -264,7 +266,7 @@ def _slice_sizes(instruction: Any) -> list[int]:
     return []
 
 
-def _rows_last(instruction: Any) -> bool:
+def _has_contiguous_rows(instruction: Any) -> bool:
     """Whether the rows lie one behind the other in the result, and each is whole."""
     if instruction.opcode == "dynamic-slice":
         return True

@@ -18,7 +18,7 @@ THIN_CHANNELS = 8
 """CF_THIN_CHANNELS in runtime/fused/thin.h."""
 
 
-def flop(outputs: int, k: int) -> int:
+def count_flop(outputs: int, k: int) -> int:
     """Floating-point operations of ``outputs`` sums of ``k`` products each, a multiply-add counted as two."""
     return 2 * outputs * k
 
@@ -54,9 +54,9 @@ class Geometry:
     @property
     def flop(self) -> int:
         """Floating-point operations, a multiply-add counted as two."""
-        return flop(self.batch * self.out_size[0] * self.out_size[1] * self.out_channels, self.k)
+        return count_flop(self.batch * self.out_size[0] * self.out_size[1] * self.out_channels, self.k)
 
-    def span(self, axis: int, outputs: int) -> int:
+    def compute_span(self, axis: int, outputs: int) -> int:
         """How many rows (``axis`` 0) or columns (1) of the input so many rows or columns of the output are made of."""
         return (outputs - 1) * self.stride[axis] + (self.kernel_size[axis] - 1) * self.dilation[axis] + 1
 

@@ -21,7 +21,7 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
-def constant_array(value: Value) -> NDArray[Any] | None:
+def evaluate_constant(value: Value) -> NDArray[Any] | None:
     """The elements, in logical order; None where they depend on an input, or take an operation that is not known."""
     if value.elements > _MOST or not value.dtype:
         return None
@@ -31,7 +31,7 @@ def constant_array(value: Value) -> NDArray[Any] | None:
         axis = value.instruction.dimensions[0]
         shape = [size if number == axis else 1 for number, size in enumerate(value.dims)]
         return np.broadcast_to(np.arange(value.dims[axis]).astype(value.dtype).reshape(shape), value.dims)
-    operands = [constant_array(operand) for operand in value.operands]
+    operands = [evaluate_constant(operand) for operand in value.operands]
     known = [operand for operand in operands if operand is not None]
     if not operands or len(known) != len(operands):
         return None

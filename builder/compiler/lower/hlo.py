@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_shapes
 from builder.compiler.lower.hlo_index import HloIndex
-from builder.compiler.lower.hlo_literals import literal_bytes
+from builder.compiler.lower.hlo_literals import encode_literal
 
 COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "and", "or"}
 _IMPURE = ("rng", "infeed", "outfeed", "send", "recv", "custom-call", "while", "conditional", "call", "async")
@@ -62,7 +62,7 @@ class Value:
     def data(self) -> bytes:
         """A constant's bytes, as they lie in its buffer."""
         size = self.elements * np.dtype(self.dtype).itemsize
-        return literal_bytes(self.instruction.literal, size, self.instruction.name)
+        return encode_literal(self.instruction.literal, size, self.instruction.name)
 
     @property
     def is_constant(self) -> bool:
@@ -118,31 +118,31 @@ def find_sources(values: Iterable[Value]) -> set[Value]:
 
 def read_dag(result: Any) -> Dag:
     """The DAG of a CompilationResultProto's entry computation. Raises LowerError for a dtype without a name."""
-    builder = _Builder(HloIndex(result))
-    root = builder.evaluate(builder.index.entry, None)
+    builder = _DagBuilder(HloIndex(result))
+    root = builder.evaluate_computation(builder.index.entry, None)
     builder.dag.outputs = root.operands if root.op == "tuple" else (root,)
     return builder.dag
 
 
 def read_computation(index: HloIndex, computation: Any) -> tuple[Dag, Value]:
     """The values of a computation, and its root; its parameters are values too. Raises LowerError as ``read_dag``."""
-    builder = _Builder(index)
-    root = builder.evaluate(computation, None)
+    builder = _DagBuilder(index)
+    root = builder.evaluate_computation(computation, None)
     return builder.dag, root
 
 
-class _Builder:
+class _DagBuilder:
     def __init__(self, index: HloIndex) -> None:
         self.index = index
         self.dag = Dag()
         self.known: dict[Any, Value] = {}
 
-    def evaluate(self, computation: Any, arguments: Sequence[Value] | None) -> Value:
+    def evaluate_computation(self, computation: Any, arguments: Sequence[Value] | None) -> Value:
         """The root of a computation; ``arguments`` None: it is the entry, whose values get names."""
         local: dict[int, Value] = {}
         for instruction in computation.instructions:
             operands = tuple(local[i] for i in instruction.operand_ids)
-            local[instruction.id] = value = self._value(instruction, operands, arguments)
+            local[instruction.id] = value = self._evaluate_instruction(instruction, operands, arguments)
             if arguments is None:
                 self.dag.names[instruction.name] = value
                 if instruction.opcode == "parameter":
@@ -150,27 +150,29 @@ class _Builder:
         root: int = computation.root_id
         return local[root]
 
-    def _value(self, instruction: Any, operands: tuple[Value, ...], arguments: Sequence[Value] | None) -> Value:
+    def _evaluate_instruction(
+        self, instruction: Any, operands: tuple[Value, ...], arguments: Sequence[Value] | None
+    ) -> Value:
         match instruction.opcode:
             case "parameter" if arguments is not None:
                 number: int = instruction.parameter_number
                 return arguments[number]
             case "fusion":
-                return self.evaluate(self.index.called(instruction)[0], operands)
+                return self.evaluate_computation(self.index.get_called(instruction)[0], operands)
             case "get-tuple-element" if operands[0].op == "tuple":
                 index: int = instruction.tuple_index
                 return operands[0].operands[index]
             case "reshape" if operands[0].row_major and hlo_shapes.is_row_major(instruction.shape):
-                return self.make("bitcast", operands, instruction)
-        return self.make(instruction.opcode, operands, instruction)
+                return self.make_value("bitcast", operands, instruction)
+        return self.make_value(instruction.opcode, operands, instruction)
 
-    def make(self, op: str, operands: tuple[Value, ...], instruction: Any) -> Value:
+    def make_value(self, op: str, operands: tuple[Value, ...], instruction: Any) -> Value:
         shape = instruction.shape
         dims, row_major, dtype = tuple(shape.dimensions), True, ""
         if shape.tuple_shapes or op in ("tuple", "after-all"):
             layout: tuple[int, ...] = ()
         else:
-            layout, dtype = tuple(shape.layout.minor_to_major), hlo_shapes.dtype(shape)
+            layout, dtype = tuple(shape.layout.minor_to_major), hlo_shapes.get_dtype(shape)
             row_major = hlo_shapes.is_row_major(shape)
         if op == "bitcast":
             source = operands[0].base  # of bitcasts only the last one counts
@@ -179,8 +181,8 @@ class _Builder:
             operands = (source,)
         elif op in COMMUTATIVE:
             operands = tuple(sorted(operands, key=lambda v: v.number))
-        reducers = tuple(self._reducer(c) for c in self.index.called(instruction))
-        key: Any = (op, operands, dims, layout, dtype, reducers, self._identity(op, instruction))
+        reducers = tuple(self._identify_reducer(c) for c in self.index.get_called(instruction))
+        key: Any = (op, operands, dims, layout, dtype, reducers, self._make_attribute_key(op, instruction))
         if key not in self.known:
             reducer = str(reducers[0]) if len(reducers) == 1 else ""
             value = Value(
@@ -199,7 +201,7 @@ class _Builder:
         found: Value = self.known[key]
         return found
 
-    def _identity(self, op: str, instruction: Any) -> Any:
+    def _make_attribute_key(self, op: str, instruction: Any) -> Any:
         """What tells two instructions of one opcode apart, besides operands and shape."""
         if op in ("bitcast", "tuple"):
             return ()
@@ -216,16 +218,16 @@ class _Builder:
                 copy.ClearField(name)
         return copy.SerializeToString(deterministic=True)
 
-    def _reducer(self, computation: Any) -> str | int:
+    def _identify_reducer(self, computation: Any) -> str | int:
         """The opcode of a computation that is one binary operation on its two parameters, else its id."""
-        root = self.index.root(computation)
-        binary = [o.opcode for o in self.index.operands(root)] == ["parameter"] * 2
+        root = self.index.get_root(computation)
+        binary = [o.opcode for o in self.index.get_operands(root)] == ["parameter"] * 2
         if len(computation.instructions) == 3 and root.opcode in COMMUTATIVE and binary:
             return str(root.opcode)
         return int(computation.id)
 
 
-def channel_vector(value: Value) -> NDArray[np.float64] | None:
+def find_channel_vector(value: Value) -> NDArray[np.float64] | None:
     """A constant that is the same but for the last dimension: its values there (or one value), else None."""
     if value.dtype != "float32":
         return None
@@ -234,7 +236,7 @@ def channel_vector(value: Value) -> NDArray[np.float64] | None:
         return value.literal.astype(np.float64).reshape(-1) if flat else None
     if value.op not in ("broadcast", "bitcast"):
         return None
-    inner = channel_vector(value.operands[0])
+    inner = find_channel_vector(value.operands[0])
     if inner is None or inner.size == 1:
         return inner
     if value.op == "broadcast":
@@ -244,7 +246,7 @@ def channel_vector(value: Value) -> NDArray[np.float64] | None:
     return inner if value.row_major and value.dims[-1] == inner.size else None
 
 
-def split_channel_vector(value: Value, channels: int) -> NDArray[np.float64] | None:
+def find_split_channel_vector(value: Value, channels: int) -> NDArray[np.float64] | None:
     """The same of ``channels`` that are several of the last dimensions: a constant of just these, repeated."""
     if value.op != "broadcast" or value.dtype != "float32" or not value.row_major:
         return None
@@ -258,13 +260,13 @@ def split_channel_vector(value: Value, channels: int) -> NDArray[np.float64] | N
     )
 
 
-def scalar(value: Value) -> float | None:
+def find_scalar(value: Value) -> float | None:
     """A float32 constant that is one number everywhere, else None."""
-    vector = channel_vector(value)
+    vector = find_channel_vector(value)
     return float(vector[0]) if vector is not None and (vector == vector[0]).all() else None
 
 
-def intermediate(name: str) -> Value:
+def make_intermediate(name: str) -> Value:
     """A value of its own that is not in the graph: what XLA makes on the way to the instruction ``name``."""
     return Value(-1, "intermediate", (), (), "", True, layout=(), instruction=name)
 

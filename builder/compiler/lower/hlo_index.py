@@ -23,13 +23,13 @@ class HloIndex:
                 self.names[instruction.name] = instruction
                 self.owners[instruction.id] = computation
 
-    def operands(self, instruction: Any) -> list[Any]:
+    def get_operands(self, instruction: Any) -> list[Any]:
         return [self.instructions[i] for i in instruction.operand_ids]
 
-    def called(self, instruction: Any) -> list[Any]:
+    def get_called(self, instruction: Any) -> list[Any]:
         """The computations that an instruction calls: a fusion's, a reducer, branches, a loop's condition and body."""
         return [self.computations[i] for i in instruction.called_computation_ids]
 
-    def root(self, computation: Any) -> Any:
+    def get_root(self, computation: Any) -> Any:
         """The instruction whose value is the computation's."""
         return self.instructions[computation.root_id]

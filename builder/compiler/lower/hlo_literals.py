@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import LowerError
-from builder.compiler.lower.hlo_shapes import dtype
+from builder.compiler.lower.hlo_shapes import get_dtype
 
 # LiteralProto keeps these in a repeated field of the wide type named here ...
 _REPEATED = {
@@ -32,12 +32,12 @@ _RAW = {
 }
 
 
-def literal_bytes(literal: Any, size: int, name: str) -> bytes:
+def encode_literal(literal: Any, size: int, name: str) -> bytes:
     """Little-endian bytes of a LiteralProto, in its own layout, which is the buffer's.
 
     Raises LowerError, naming the constant, when they are not the ``size`` bytes its buffer holds.
     """
-    kind = dtype(literal.shape)
+    kind = get_dtype(literal.shape)
     if kind in _RAW:
         data = bytes(getattr(literal, _RAW[kind]))
     else:

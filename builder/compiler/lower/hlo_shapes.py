@@ -27,15 +27,15 @@ ELEMENT_TYPES: dict[int, tuple[str, int]] = {
 """xla.PrimitiveType (xla_data.proto) to NumPy's name and bytes per element."""
 
 
-def dtype(shape: Any) -> str:
-    return _element(shape)[0]
+def get_dtype(shape: Any) -> str:
+    return _get_element(shape)[0]
 
 
-def item_size(shape: Any) -> int:
-    return _element(shape)[1]
+def get_item_size(shape: Any) -> int:
+    return _get_element(shape)[1]
 
 
-def _element(shape: Any) -> tuple[str, int]:
+def _get_element(shape: Any) -> tuple[str, int]:
     try:
         return ELEMENT_TYPES[shape.element_type]
     except KeyError:
@@ -45,7 +45,7 @@ def _element(shape: Any) -> tuple[str, int]:
         ) from None
 
 
-def strides(shape: Any) -> tuple[int, ...]:
+def compute_shape_strides(shape: Any) -> tuple[int, ...]:
     """Element stride of each logical dimension of a dense XLA shape (``minor_to_major`` layout)."""
     dims = list(shape.dimensions)
     result = [0] * len(dims)
@@ -59,19 +59,19 @@ def strides(shape: Any) -> tuple[int, ...]:
 def is_row_major(shape: Any) -> bool:
     """Whether the dense bytes are in C order; dimensions of size 1 do not count."""
     expected = 1
-    for size, stride in reversed(list(zip(shape.dimensions, strides(shape), strict=True))):
+    for size, stride in reversed(list(zip(shape.dimensions, compute_shape_strides(shape), strict=True))):
         if size > 1 and stride != expected:
             return False
         expected *= max(1, size)
     return True
 
 
-def merge(shape: Any, dimensions: list[int], what: str) -> tuple[int, int]:
+def merge_dimensions(shape: Any, dimensions: list[int], what: str) -> tuple[int, int]:
     """Several logical dimensions as one: (size, element stride).
 
     Raises LowerError, naming ``what``, where they do not lie behind each other in memory.
     """
-    sizes, steps = list(shape.dimensions), strides(shape)
+    sizes, steps = list(shape.dimensions), compute_shape_strides(shape)
     total = math.prod(sizes[d] for d in dimensions)
     merged: int | None = None
     span = 0

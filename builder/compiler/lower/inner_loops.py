@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from builder.base.errors import LowerError
-from builder.compiler.lower.buffers import align, plan_buffers
-from builder.compiler.lower.fetch_buffers import Resolver
+from builder.compiler.lower.buffers import align_offset, plan_buffers
+from builder.compiler.lower.fetch_buffers import BufferResolver
 from builder.compiler.lower.steps.base import ALIGNMENT, Buffer, move_buffers
 from builder.compiler.lower.steps.control_step import CallStep
 from builder.compiler.lower.steps.copy_step import CopyStep
@@ -20,7 +20,7 @@ from builder.compiler.lower.steps.kernel_step import KernelStep
 
 
 @dataclass(frozen=True)
-class EnclosedStep:
+class InnerLoopStep:
     """``kernel`` over memory that begins at 0, but for its constants. ``inputs`` and ``outputs`` are places there.
 
     ``results``: which of the loop's results the outputs are. What it passes on unchanged is none.
@@ -41,7 +41,7 @@ class EnclosedStep:
     def scratch_size(self) -> int:
         return self.scratch.size
 
-    def rebuild(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> CallStep:
+    def replace_buffers(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> CallStep:
         """The copies and the kernel. ``reads``: the inputs, then the constants."""
         assert scratch is not None
 
@@ -53,24 +53,24 @@ class EnclosedStep:
         return CallStep(
             self.name,
             (
-                *(_copy(self.name, read, inside(own)) for read, own in zip(reads, self.inputs, strict=False)),
+                *(_make_copy(self.name, read, inside(own)) for read, own in zip(reads, self.inputs, strict=False)),
                 kernel,
-                *(_copy(self.name, inside(own), write) for own, write in zip(self.outputs, writes, strict=True)),
+                *(_make_copy(self.name, inside(own), write) for own, write in zip(self.outputs, writes, strict=True)),
             ),
         )
 
 
-def _copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
+def _make_copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
     return CopyStep(f"{name} copy", source, target, 1, (target.size,), (1,), target_strides=(1,))
 
 
-class Enclosures:
+class InnerLoopFinder:
     """Finds the kernels of a CompilationResultProto that have a loop inside."""
 
     def __init__(self, result: Any) -> None:
-        self.resolver = Resolver(result, plan_buffers(result))
+        self.resolver = BufferResolver(result, plan_buffers(result))
 
-    def enclose(self, step: KernelStep) -> tuple[EnclosedStep, tuple[Buffer, ...], tuple[Buffer, ...]] | None:
+    def find_inner_loop(self, step: KernelStep) -> tuple[InnerLoopStep, tuple[Buffer, ...], tuple[Buffer, ...]] | None:
         """The step, what it reads and what it writes in XLA's plan; None for any other kernel.
 
         Raises LowerError where something that goes in or out is not among what the kernel names.
@@ -78,21 +78,21 @@ class Enclosures:
         instruction = self.resolver.index.names.get(step.name)
         if instruction is None or instruction.opcode != "call":
             return None
-        given = [b for o in self.resolver.index.operands(instruction) for b in self._leaves(o)]
+        given = [b for o in self.resolver.index.get_operands(instruction) for b in self._list_leaves(o)]
         inputs = tuple(dict.fromkeys(b for b in given if b.space == "arena"))
-        results = self._results(instruction)
-        outputs = tuple(b for i, b in enumerate(self._leaves(instruction)) if i in results)
-        own = packed([b for b in step.buffers if b.space == "arena"])
+        results = self._list_results(instruction)
+        outputs = tuple(b for i, b in enumerate(self._list_leaves(instruction)) if i in results)
+        own = pack_buffers([b for b in step.buffers if b.space == "arena"])
         if not {*inputs, *outputs} <= own.keys():
             raise LowerError(f"{step.name} does not name all that goes in and out")
-        size = max(align(b.offset + b.size) for b in own.values())
+        size = max(align_offset(b.offset + b.size) for b in own.values())
         kernel = move_buffers(step, lambda b, _: own.get(b, b))
         scratch = Buffer("arena", 0, size)
         places = tuple(own[b] for b in inputs), tuple(own[b] for b in outputs)
-        enclosed = EnclosedStep(step.name, kernel, *places, results, scratch)
+        enclosed = InnerLoopStep(step.name, kernel, *places, results, scratch)
         return enclosed, (*inputs, *enclosed.constants), outputs
 
-    def _results(self, instruction: Any) -> tuple[int, ...]:
+    def _list_results(self, instruction: Any) -> tuple[int, ...]:
         """The results that something reads, in their order; XLA reads what the loop does not change where it was."""
         if not instruction.shape.tuple_shapes:
             return (0,)
@@ -100,13 +100,13 @@ class Enclosures:
         parts = {o.tuple_index for o in others if list(o.operand_ids) == [instruction.id]}
         return tuple(sorted(parts))
 
-    def _leaves(self, instruction: Any) -> Iterator[Buffer]:
+    def _list_leaves(self, instruction: Any) -> Iterator[Buffer]:
         parts = len(instruction.shape.tuple_shapes)
         for index in [(i,) for i in range(parts)] if parts else [()]:
-            yield self.resolver.find(instruction, index)
+            yield self.resolver.find_buffer(instruction, index)
 
 
-def packed(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
+def pack_buffers(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
     """The buffers packed from 0 on; those that share memory share it in the same way."""
     found: dict[Buffer, Buffer] = {}
     start = end = -1  # of the group, in XLA's plan
@@ -114,7 +114,7 @@ def packed(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
     for buffer in sorted(set(buffers), key=lambda b: (b.offset, b.size)):
         if buffer.offset >= end:
             start = buffer.offset - buffer.offset % ALIGNMENT
-            moved, end = align(size), start
+            moved, end = align_offset(size), start
         found[buffer] = replace(buffer, offset=moved + buffer.offset - start)
         end = max(end, buffer.offset + buffer.size)
         size = max(size, moved + end - start)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.packing import MAX_TAPS
-from builder.compiler.lower.strided import strided, strides_of
+from builder.compiler.lower.strided import compute_dense_strides, find_strided_view
 
-Picture = tuple[int, int, int]
+ImageShape = tuple[int, int, int]
 """Batch, height and width."""
 
 
@@ -24,8 +24,8 @@ class Core:
     value: Value
     input: Value
     weights: Value
-    in_picture: Picture
-    out_picture: Picture
+    in_picture: ImageShape
+    out_picture: ImageShape
     in_channels: int
     out_channels: int
     kernel_size: tuple[int, int] = (1, 1)
@@ -45,14 +45,14 @@ class Core:
     @property
     def name(self) -> str:
         """The op's name in the model; the instruction's name where XLA was not told that."""
-        return op_name(self.value.instruction)
+        return get_op_name(self.value.instruction)
 
     @property
     def input_halo(self) -> tuple[int, int, int, int]:
         """(top, left, bottom, right) pixels of padding that the kernel reads around its input."""
 
         def after(axis: int) -> int:
-            last = self.geometry.span(axis, self.out_picture[1 + axis])
+            last = self.geometry.compute_span(axis, self.out_picture[1 + axis])
             return max(0, last - self.in_picture[1 + axis] - self.padding[axis])
 
         return (*self.padding, after(0), after(1))
@@ -72,11 +72,11 @@ class Core:
             groups=self.groups,
         )
 
-    def kernel(self) -> NDArray[np.float32]:
+    def arrange_kernel(self) -> NDArray[np.float32]:
         """The weights as [height, width, in channels / groups, out channels]."""
-        return np.asarray(self.arranged(self.weights.literal), np.float32)
+        return np.asarray(self.arrange_weights(self.weights.literal), np.float32)
 
-    def arranged(self, literal: NDArray[np.float32]) -> NDArray[np.float32]:
+    def arrange_weights(self, literal: NDArray[np.float32]) -> NDArray[np.float32]:
         """The view of an array in the order of the constant that is in the order of ``kernel()``."""
         if self.swapped:
             numbers = self.value.instruction.convolution_dimension_numbers
@@ -95,12 +95,12 @@ class Core:
         return kernel if len(space) == 2 else kernel[None]
 
 
-def op_name(instruction: Any) -> str:
+def get_op_name(instruction: Any) -> str:
     """What the model calls the op that an HLO instruction was made of; the instruction's name where that is unknown."""
     return instruction.metadata.op_name or str(instruction.name)
 
 
-def picture_of(dims: tuple[int, ...]) -> tuple[int, int, int, int]:
+def get_image_shape(dims: tuple[int, ...]) -> tuple[int, int, int, int]:
     """(batch, height, width, channels) of an array whose last dimension is its channels."""
     match dims:
         case (batch, height, width, channels):
@@ -120,15 +120,15 @@ def find_cores(dag: Dag) -> list[Core]:
     for value in dag.live:
         core = None
         if value.op == "convolution":
-            core = _convolution(value) or _swapped(value)
+            core = _match_convolution(value) or _match_swapped(value)
         elif value.op == "dot":
-            core = _dense(value)
+            core = _match_dense(value)
         if core is not None and core.geometry.flop:
             found.append(core)
     return found
 
 
-def why_not(value: Value) -> str:
+def explain_no_core(value: Value) -> str:
     """Why a convolution or product is no core, in words; empty for anything else."""
     if value.op not in ("convolution", "dot"):
         return ""
@@ -141,17 +141,17 @@ def why_not(value: Value) -> str:
     return "dimensions in an order that the kernels do not have"
 
 
-def _suitable(value: Value, data: Value, weights: Value) -> bool:
+def _is_suitable(value: Value, data: Value, weights: Value) -> bool:
     """float32 throughout, row-major data, weights known at build time."""
     floats = {value.dtype, data.dtype, weights.dtype} == {"float32"}
     return floats and value.row_major and data.row_major and weights.is_constant
 
 
-def _convolution(value: Value) -> Core | None:
+def _match_convolution(value: Value) -> Core | None:
     instruction = value.instruction
     numbers, windows = instruction.convolution_dimension_numbers, list(instruction.window.dimensions)
     rank = len(windows)
-    if not _suitable(value, *value.operands) or rank not in (1, 2) or max(1, instruction.batch_group_count) != 1:
+    if not _is_suitable(value, *value.operands) or rank not in (1, 2) or max(1, instruction.batch_group_count) != 1:
         return None
     outside_in = (0, rank + 1, list(range(1, rank + 1)))
     layouts = (
@@ -169,8 +169,8 @@ def _convolution(value: Value) -> Core | None:
     kernel_size = pair([w.size for w in windows], 1)
     if kernel_size[0] * kernel_size[1] > MAX_TAPS:
         return None
-    batch, height, width, channels = picture_of(value.operands[0].dims)
-    out = picture_of(value.dims)
+    batch, height, width, channels = get_image_shape(value.operands[0].dims)
+    out = get_image_shape(value.dims)
     return Core(
         value,
         value.operands[0],
@@ -187,7 +187,7 @@ def _convolution(value: Value) -> Core | None:
     )
 
 
-def _swapped(value: Value) -> Core | None:
+def _match_swapped(value: Value) -> Core | None:
     """A 2-D convolution whose kernel and data XLA exchanged, as the one it was before.
 
     With data of size S in the kernel's place, reversed, and padding p, output o meets weight k at pixel
@@ -196,7 +196,7 @@ def _swapped(value: Value) -> Core | None:
     instruction = value.instruction
     numbers, windows = instruction.convolution_dimension_numbers, list(instruction.window.dimensions)
     weights, data = value.operands
-    if len(windows) != 2 or not _suitable(value, data, weights):
+    if len(windows) != 2 or not _is_suitable(value, data, weights):
         return None
     if max(1, instruction.batch_group_count) != 1 or max(1, instruction.feature_group_count) != 1:
         return None
@@ -215,8 +215,8 @@ def _swapped(value: Value) -> Core | None:
     left = width - windows[1].size + windows[1].padding_low
     if min(top, left) < 0 or height * width > MAX_TAPS:
         return None
-    batch, rows, columns, channels = picture_of(data.dims)
-    out = picture_of(value.dims)
+    batch, rows, columns, channels = get_image_shape(data.dims)
+    out = get_image_shape(value.dims)
     return Core(
         value,
         data,
@@ -231,7 +231,7 @@ def _swapped(value: Value) -> Core | None:
     )
 
 
-def _dense(value: Value) -> Core | None:
+def _match_dense(value: Value) -> Core | None:
     numbers = value.instruction.dot_dimension_numbers
     data, repeated = value.operands[:2]
     batches = list(numbers.lhs_batch_dimensions)
@@ -241,30 +241,32 @@ def _dense(value: Value) -> Core | None:
         return None
     if len(numbers.rhs_contracting_dimensions) != 1 or len(repeated.dims) != len(batches) + 2:
         return None
-    found = _matrix(repeated, list(numbers.rhs_batch_dimensions), numbers.rhs_contracting_dimensions[0])
-    if found is None or not _suitable(value, data, found[0]):
+    found = _find_matrix(repeated, list(numbers.rhs_batch_dimensions), numbers.rhs_contracting_dimensions[0])
+    if found is None or not _is_suitable(value, data, found[0]):
         return None
     weights, transposed = found
     channels, outputs = data.dims[-1], value.dims[-1]
     # As the producer sees its pixels, so that a product can read a picture with a halo.
     source = data.base
-    rows = picture_of(source.dims if source.row_major and source.dims[-1:] == (channels,) else data.dims)[:3]
+    rows = get_image_shape(source.dims if source.row_major and source.dims[-1:] == (channels,) else data.dims)[:3]
     return Core(value, data, weights, rows, rows, channels, out_channels=outputs, transposed=transposed)
 
 
-def _matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value, bool] | None:
+def _find_matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value, bool] | None:
     """The constant matrix that a product's right side is, and whether its rows are outputs; ``inner`` is summed over.
 
     It may be repeated for every one of ``batches``, as PyTorch repeats weights for a tensor that isn't dense.
     """
     if not batches:
         return operand, inner == 1
-    view = strided(operand, frozenset())
+    view = find_strided_view(operand, frozenset())
     if view is None or view.base.op != "constant" or (view.first, view.factor) != (0, 1.0):
         return None
     (outer,) = {*range(len(operand.dims))} - {*batches, inner}
     if len(view.base.dims) != 2 or any(stride for axis in batches for _, stride in view.dims[axis]):
         return None
     sides = tuple(view.dims[axis] for axis in (inner, outer))
-    axes = tuple(((size, stride),) for size, stride in zip(view.base.dims, strides_of(view.base), strict=True))
+    axes = tuple(
+        ((size, stride),) for size, stride in zip(view.base.dims, compute_dense_strides(view.base), strict=True)
+    )
     return (view.base, sides != axes) if sides in (axes, axes[::-1]) else None

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
-from builder.compiler.lower.layers import picture_of
+from builder.compiler.lower.layers import get_image_shape
 from builder.compiler.lower.normalise import Norm
 from builder.compiler.lower.pooling import Pool
-from builder.compiler.lower.schedule import Task, inputs, makers_of, outputs
+from builder.compiler.lower.schedule import Task, find_makers, list_inputs, list_outputs
 from builder.compiler.lower.steps.base import Buffer, View
 from builder.compiler.lower.thunks import Thunk
 
@@ -46,7 +46,7 @@ class TensorLayout:
     def _image(self) -> int:
         return (self.picture[1] + self.halo[0] + self.halo[2]) * self.row
 
-    def view(self, buffer: Buffer, inset: tuple[int, int] = (0, 0)) -> View:
+    def make_view(self, buffer: Buffer, inset: tuple[int, int] = (0, 0)) -> View:
         """The picture in ``buffer``; ``inset`` (rows, pixels) moves element [0, 0] into the halo."""
         first = (self.halo[0] - inset[0]) * self.row + (self.halo[1] - inset[1]) * self.pixel
         return View(buffer, first, self._image, self.row, self.pixel)
@@ -59,30 +59,32 @@ class TensorLayouts:
     stored: dict[Value, TensorLayout]
     repacked: dict[Value, TensorLayout]
 
-    def reading(self, value: Value, picture: tuple[int, int, int, int], halo: Sides) -> tuple[bool, TensorLayout]:
+    def get_read_layout(
+        self, value: Value, picture: tuple[int, int, int, int], halo: Sides
+    ) -> tuple[bool, TensorLayout]:
         """(whether it is the copy, the layout) in which a reader with this picture and halo finds a value."""
         base = value.base
         if base in self.stored:
             return False, self.stored[base]
         if halo != NO_HALO:
             return True, self.repacked[base]
-        return False, dense(picture)
+        return False, make_dense_layout(picture)
 
-    def writing(self, value: Value, picture: tuple[int, int, int, int]) -> TensorLayout:
-        return self.stored.get(value.base, dense(picture))
+    def get_written_layout(self, value: Value, picture: tuple[int, int, int, int]) -> TensorLayout:
+        return self.stored.get(value.base, make_dense_layout(picture))
 
 
-def dense(picture: tuple[int, int, int, int]) -> TensorLayout:
+def make_dense_layout(picture: tuple[int, int, int, int]) -> TensorLayout:
     """The layout without a halo or gaps."""
     return TensorLayout(picture, NO_HALO, picture[3])
 
 
-def reads(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
+def list_read_images(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
     """Everything a task reads as a picture: (value, picture, halo it must have)."""
     if isinstance(task, Pool):
         return [(task.input, (*task.in_picture, task.channels), task.around)]
     if isinstance(task, Norm):
-        return [(task.input, _picture_of_rows(task.input, task.channels), NO_HALO)]
+        return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
     core = task.core
     found = [(core.input, (*core.in_picture, core.in_channels), core.input_halo)]
     if task.affine.residual is not None:
@@ -90,41 +92,41 @@ def reads(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, i
     return found
 
 
-def writes(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
+def get_written_image(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
     """The picture that a task stores."""
     if isinstance(task, Pool):
         return (*task.out_picture, task.channels)
     if isinstance(task, Norm):
-        return _picture_of_rows(task.input, task.channels)
+        return _get_rows_image(task.input, task.channels)
     return (*task.core.out_picture, task.core.out_channels)
 
 
-def _picture_of_rows(value: Value, channels: int) -> tuple[int, int, int, int]:
+def _get_rows_image(value: Value, channels: int) -> tuple[int, int, int, int]:
     """The picture whose pixels the rows of ``value`` are, as the step that makes it sees them where it can."""
     base = value.base
-    return picture_of(base.dims if base.row_major and base.dims[-1:] == (channels,) else value.dims)
+    return get_image_shape(base.dims if base.row_major and base.dims[-1:] == (channels,) else value.dims)
 
 
-def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
+def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     """The layout of everything the tasks store.
 
     A value is stored with the halo its readers need, if one of our own kernels makes it and all see the same picture.
     """
-    makers = makers_of(tasks)
+    makers = find_makers(tasks)
     fixed = {output.base for output in dag.outputs}
     pictures: dict[Value, set[tuple[int, int, int, int]]] = {}
     halos: dict[Value, Sides] = {}
     for task in tasks:
         if isinstance(task, Thunk | Attention):
-            fixed.update(source.base for source in inputs(task))
+            fixed.update(source.base for source in list_inputs(task))
             continue
         if isinstance(task, Layer) and task.core.factor is not None:
             fixed.add(task.core.factor.base)
-        for output in outputs(task):
-            pictures.setdefault(output, set()).add(writes(task))
-        for value, picture, halo in reads(task):
+        for output in list_outputs(task):
+            pictures.setdefault(output, set()).add(get_written_image(task))
+        for value, picture, halo in list_read_images(task):
             pictures.setdefault(value.base, set()).add(picture)
-            halos[value.base] = around(halos.get(value.base, NO_HALO), halo)
+            halos[value.base] = merge_halos(halos.get(value.base, NO_HALO), halo)
     stored: dict[Value, TensorLayout] = {}
     repacked: dict[Value, TensorLayout] = {}
     for value, seen in pictures.items():
@@ -132,35 +134,35 @@ def lay_out(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
         picture = next(iter(seen))
         free = maker is not None and not isinstance(maker, Thunk | Attention) and value not in fixed
         if free and len(seen) == 1:
-            stored[value] = TensorLayout(picture, halo, pixel_stride(picture))
+            stored[value] = TensorLayout(picture, halo, choose_pixel_stride(picture))
         elif halo != NO_HALO:
-            wanted = _padded_picture(value, tasks)
-            repacked[value] = TensorLayout(wanted, halo, pixel_stride(wanted))
+            wanted = _find_padded_image(value, tasks)
+            repacked[value] = TensorLayout(wanted, halo, choose_pixel_stride(wanted))
     return TensorLayouts(stored, repacked)
 
 
-def _padded_picture(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
+def _find_padded_image(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
     """The picture as those see it that need a halo."""
     for task in tasks:
         if not isinstance(task, Thunk | Attention):
-            for source, picture, halo in reads(task):
+            for source, picture, halo in list_read_images(task):
                 if source.base is value and halo != NO_HALO:
                     return picture
-    return picture_of(value.dims)
+    return get_image_shape(value.dims)
 
 
-def pixel_stride(picture: tuple[int, int, int, int], size: int = 4) -> int:
+def choose_pixel_stride(picture: tuple[int, int, int, int], size: int = 4) -> int:
     """How many numbers, of ``size`` bytes each, lie from one pixel of ``picture`` to the next."""
     channels = picture[3]
     slow = size * channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1
     return channels + _SKEW // size if slow else channels
 
 
-def around(a: Sides, b: Sides) -> Sides:
+def merge_halos(a: Sides, b: Sides) -> Sides:
     return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
-def with_rows(layer: Layer) -> Layer:
+def flatten_pixels(layer: Layer) -> Layer:
     """A 1x1 layer over dense pictures as one over a single row of all their pixels."""
     core = layer.core
     batch, height, width = core.out_picture

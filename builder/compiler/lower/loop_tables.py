@@ -11,24 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from builder.compiler.lower.buffers import SLACK, align
+from builder.compiler.lower.buffers import SLACK, align_offset
 from builder.compiler.lower.compress import Compressor
-from builder.compiler.lower.gather_tables import Table, holds_table, step_of, store_table, worthwhile
+from builder.compiler.lower.gather_tables import (
+    StoredTable,
+    holds_table,
+    is_worth_compressing,
+    make_gather_step,
+    store_table,
+)
 from builder.compiler.lower.gathers import Gather, find_gathers
 from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.program import Program, Weight
-from builder.compiler.lower.steps.base import Buffer, Step, Steps, change_bodies, walk
+from builder.compiler.lower.steps.base import Buffer, Step, Steps, change_bodies, walk_steps
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 
 
-def exchange_gathers(result: Any, program: Program, compressor: Compressor) -> Program:
+def replace_gathers(result: Any, program: Program, compressor: Compressor) -> Program:
     """``program``, made of ``result`` (a CompilationResultProto), with steps that gather rows of small tables.
 
     The tables themselves are still among its weights. Without such a table it is ``program`` itself.
     """
-    exchange = _Exchange(HloIndex(result), program, compressor)
-    steps = mapped(program.steps, exchange.step)
+    exchange = _GatherReplacer(HloIndex(result), program, compressor)
+    steps = map_steps(program.steps, exchange.replace_step)
     if not exchange.weights:
         return program
     return replace(
@@ -40,48 +46,48 @@ def exchange_gathers(result: Any, program: Program, compressor: Compressor) -> P
     )
 
 
-def mapped(steps: Steps, change: Callable[[Step], list[Step]]) -> Steps:
+def map_steps(steps: Steps, change: Callable[[Step], list[Step]]) -> Steps:
     """Every step, those inside calls, branches and loops included, as what ``change`` makes of it."""
     return tuple(
         one
         for step in steps
-        for one in ([change_bodies(step, lambda body: mapped(body, change))] if step.bodies else change(step))
+        for one in ([change_bodies(step, lambda body: map_steps(body, change))] if step.bodies else change(step))
     )
 
 
-class _Exchange:
+class _GatherReplacer:
     def __init__(self, index: HloIndex, program: Program, compressor: Compressor) -> None:
         self.index, self.compressor = index, compressor
         self.constants = {weight.offset: weight.data for weight in program.weights}
         self.weights: list[Weight] = []
-        self.weights_end = align(program.weights_size)
-        self.arena = self.most = align(program.arena_size)
-        self.stored: dict[Buffer, Table] = {}
+        self.weights_end = align_offset(program.weights_size)
+        self.arena = self.most = align_offset(program.arena_size)
+        self.stored: dict[Buffer, StoredTable] = {}
         self.placed: dict[bytes, Buffer] = {}
-        self.gathers = {id(step): self._find(step) for step in walk(program.steps)}
-        self.alone = self._alone(program)
+        self.gathers = {id(step): self._find_gathers(step) for step in walk_steps(program.steps)}
+        self.alone = self._find_exclusive_tables(program)
 
-    def step(self, step: Step) -> list[Step]:
+    def replace_step(self, step: Step) -> list[Step]:
         gathers = self.gathers[id(step)]
-        if not isinstance(step, KernelStep) or not worthwhile(gathers, self.compressor.rules):
+        if not isinstance(step, KernelStep) or not is_worth_compressing(gathers, self.compressor.rules):
             self.compressor.names += [gather.name for gather in gathers]
             return [step]
         if gathers[0].result:
-            return [self._gather(step, gathers[0], step.results[0])]
+            return [self._make_gather(step, gathers[0], step.results[0])]
         arguments, made = list(step.arguments), dict[int, GatherStep]()
         end = self.arena
         for gather in gathers:
             rows = Buffer("arena", end, 4 * gather.count * gather.width)
             if gather.table not in made:
-                made[gather.table] = self._gather(step, gather, rows)
+                made[gather.table] = self._make_gather(step, gather, rows)
                 arguments[gather.table] = rows
-                end = align(end + rows.size)
+                end = align_offset(end + rows.size)
         for gather in gathers:
-            arguments[gather.indices] = self._put(gather.places())
+            arguments[gather.indices] = self._add_weight(gather.encode_positions())
         self.most = max(self.most, end)
         return [*made.values(), replace(step, arguments=tuple(arguments))]
 
-    def _find(self, step: Step) -> tuple[Gather, ...]:
+    def _find_gathers(self, step: Step) -> tuple[Gather, ...]:
         if not isinstance(step, KernelStep):
             return ()
         instruction = self.index.names.get(step.name)
@@ -91,28 +97,28 @@ class _Exchange:
         constants = [buffer.space == "weights" for buffer in step.arguments]
         found = find_gathers(self.index, step.name, arguments, constants)
         indices = [step.arguments[gather.indices] for gather in found]
-        if any(buffer.space == "weights" or buffer.overlaps(step.results[0]) for buffer in indices):
+        if any(buffer.space == "weights" or buffer.overlaps_buffer(step.results[0]) for buffer in indices):
             return ()
         return found
 
-    def _alone(self, program: Program) -> dict[Buffer, bool]:
+    def _find_exclusive_tables(self, program: Program) -> dict[Buffer, bool]:
         """Of each table, whether nothing but gathers of one type reads it."""
         types: dict[Buffer, set[str]] = {}
         others = [port.buffer for port in program.fetches]
-        for step in walk(program.steps):
+        for step in walk_steps(program.steps):
             gathers, read = self.gathers[id(step)], step.buffers
-            small = worthwhile(gathers, self.compressor.rules)
+            small = is_worth_compressing(gathers, self.compressor.rules)
             tables = {gather.table for gather in gathers} if small else set[int]()
             others += [buffer for number, buffer in enumerate(read) if number not in tables]
             for gather in gathers if small else ():
-                types.setdefault(read[gather.table], set()).add(self.compressor.rules.type_of(gather.name))
+                types.setdefault(read[gather.table], set()).add(self.compressor.rules.choose_type(gather.name))
         data = {table: self.constants[table.offset][: table.size] for table in types}
         return {
             table: len(kinds) == 1 and not any(holds_table(self.constants, other, data[table]) for other in others)
             for table, kinds in types.items()
         }
 
-    def _gather(self, kernel: KernelStep, gather: Gather, output: Buffer) -> GatherStep:
+    def _make_gather(self, kernel: KernelStep, gather: Gather, output: Buffer) -> GatherStep:
         table = kernel.arguments[gather.table]
         if table not in self.stored:
             numbers = np.frombuffer(self.constants[table.offset][: table.size], np.float32)
@@ -122,15 +128,15 @@ class _Exchange:
         stored = self.stored[table]
         name = kernel.name if gather.result else f"{kernel.name} rows"
         return replace(
-            step_of(gather, name, kernel.arguments[gather.indices], self._put(stored.numbers), output),
+            make_gather_step(gather, name, kernel.arguments[gather.indices], self._add_weight(stored.numbers), output),
             weight_type=stored.type,
-            weight_scale=None if stored.scales is None else self._put(stored.scales),
+            weight_scale=None if stored.scales is None else self._add_weight(stored.scales),
             kept=stored.kept,
         )
 
-    def _put(self, data: bytes) -> Buffer:
+    def _add_weight(self, data: bytes) -> Buffer:
         if data not in self.placed:
             self.placed[data] = Buffer("weights", self.weights_end, len(data))
             self.weights.append(Weight(self.weights_end, data))
-            self.weights_end = align(self.weights_end + len(data))
+            self.weights_end = align_offset(self.weights_end + len(data))
         return self.placed[data]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.graph_constants import constant_array
-from builder.compiler.lower.hlo import Value, scalar
+from builder.compiler.lower.graph_constants import evaluate_constant
+from builder.compiler.lower.hlo import Value, find_scalar
 from builder.compiler.lower.steps.attention_step import Mask, MaskKind, MaskType
-from builder.compiler.lower.strided import VIEWS, Part, Strided, regroup, strides_of, through
+from builder.compiler.lower.strided import VIEWS, Part, Strided, apply_view, compute_dense_strides, regroup_index
 
 _LEFT_OUT = -1e9
 """Exponentials of scores that a mask makes so small are 0."""
@@ -37,7 +37,7 @@ class FoundMask:
 
 
 @dataclass(frozen=True)
-class _Numbers:
+class _MaskNumbers:
     """``element * scale + shift``, with the elements of ``place.base`` as numbers of ``type``."""
 
     place: Strided
@@ -47,10 +47,10 @@ class _Numbers:
     hides: bool = False
     """It is -infinity instead, where the number is 0, and else 0."""
 
-    def times(self, factor: float) -> _Numbers:
+    def multiply_by(self, factor: float) -> _MaskNumbers:
         return replace(self, scale=self.scale * factor, shift=self.shift * factor)
 
-    def plus(self, term: float) -> _Numbers:
+    def add_term(self, term: float) -> _MaskNumbers:
         return replace(self, shift=self.shift + term)
 
 
@@ -68,27 +68,27 @@ def find_mask(
     ``sizes``: how often there are scores, of how many queries and keys. ``inverted``: false chooses the score.
     None where they cannot be read from memory.
     """
-    numbers = _read(value, unstored)
+    numbers = _read_numbers(value, unstored)
     if numbers is not None and inverted:
-        numbers = numbers.times(-1.0).plus(1.0)
+        numbers = numbers.multiply_by(-1.0).add_term(1.0)
     if numbers is None or not value.row_major:
         return None
     if numbers.hides:
         if kind != "added":
             return None
         kind, fill = "chosen", -math.inf
-    parts = regroup([part for dim in numbers.place.dims for part in dim], sizes)
+    parts = regroup_index([part for dim in numbers.place.dims for part in dim], sizes)
     if parts is None or len(parts[1]) > 1 or len(parts[2]) > 1:
         return None
     outer, query, key = parts[0], *(dim[0][1] if dim else 0 for dim in parts[1:])
     source = numbers.place.base
     mask = Mask(kind, type=numbers.type, scale=numbers.scale, shift=numbers.shift, fill=fill, first=numbers.place.first)
     found = FoundMask(mask, source, outer=outer, query=query, key=key)
-    known = constant_array(source)
-    return found if known is None else _of_constant(found, known, sizes)
+    known = evaluate_constant(source)
+    return found if known is None else _use_constant(found, known, sizes)
 
 
-def _of_constant(found: FoundMask, elements: NDArray[Any], sizes: tuple[int, int, int]) -> FoundMask:
+def _use_constant(found: FoundMask, elements: NDArray[Any], sizes: tuple[int, int, int]) -> FoundMask:
     assert found.source is not None
     mask = found.mask
     order = list(reversed(found.source.layout))
@@ -97,10 +97,10 @@ def _of_constant(found: FoundMask, elements: NDArray[Any], sizes: tuple[int, int
     constant = np.ascontiguousarray(numbers, np.float32)
     mask = replace(mask, type="f32", scale=1.0, shift=0.0)
     found = replace(found, mask=mask, source=None, constant=constant)
-    return _as_causal(found, constant, sizes) or found
+    return _match_causal(found, constant, sizes) or found
 
 
-def _as_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[int, int, int]) -> FoundMask | None:
+def _match_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[int, int, int]) -> FoundMask | None:
     """The same as "causal", where it lets every query see the keys up to one place, and at least one."""
     _, queries, keys = sizes
     if any(stride for _, stride in found.outer) or (found.query, found.key) != (keys, 1) or found.mask.first:
@@ -118,77 +118,77 @@ def _as_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[int
     return FoundMask(Mask("causal", fill=-math.inf, past=past), outer=found.outer)
 
 
-def _read(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
+def _read_numbers(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
     """As far back as what is done to the elements is known."""
-    found = _computed(value, unstored)
+    found = _read_computed(value, unstored)
     if found is not None and math.isfinite(found.scale) and math.isfinite(found.shift):
         return found
     base = value.base
-    if value.dtype not in _TYPES or (base in unstored and constant_array(base) is None) or base.dtype != value.dtype:
+    if value.dtype not in _TYPES or (base in unstored and evaluate_constant(base) is None) or base.dtype != value.dtype:
         return None
-    dims = tuple(((size, stride),) for size, stride in zip(value.dims, strides_of(value), strict=True))
-    return _Numbers(Strided(base, 0, dims), _TYPES[value.dtype])
+    dims = tuple(((size, stride),) for size, stride in zip(value.dims, compute_dense_strides(value), strict=True))
+    return _MaskNumbers(Strided(base, 0, dims), _TYPES[value.dtype])
 
 
-def _computed(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
+def _read_computed(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
     if value.op in VIEWS:
-        inner = _read(value.operands[0], unstored)
-        place = None if inner is None else through(value, inner.place)
+        inner = _read_numbers(value.operands[0], unstored)
+        place = None if inner is None else apply_view(value, inner.place)
         return None if inner is None or place is None else replace(inner, place=place)
     match value.op:
         case "convert" if value.dtype == "float32" and value.operands[0].dtype in _TYPES:
-            return _read(value.operands[0], unstored)
+            return _read_numbers(value.operands[0], unstored)
         case "not":
-            inner = _read(value.operands[0], unstored)
-            return None if inner is None else inner.times(-1.0).plus(1.0)
+            inner = _read_numbers(value.operands[0], unstored)
+            return None if inner is None else inner.multiply_by(-1.0).add_term(1.0)
         case "negate":
-            inner = _read(value.operands[0], unstored)
-            return None if inner is None or inner.hides else inner.times(-1.0)
+            inner = _read_numbers(value.operands[0], unstored)
+            return None if inner is None or inner.hides else inner.multiply_by(-1.0)
         case "compare":
-            return _compared(value, unstored)
+            return _read_compared(value, unstored)
         case "select" if value.dtype == "float32":
-            return _selected(value, unstored)
+            return _read_selected(value, unstored)
         case "add" | "subtract" | "multiply" if value.dtype == "float32" and len({*value.operands}) == 2:
-            return _with_scalar(value, unstored)
+            return _read_with_scalar(value, unstored)
     return None
 
 
-def _selected(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
+def _read_selected(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
     """One of two numbers, by a condition."""
-    condition, yes, no = value.operands[0], scalar(value.operands[1]), scalar(value.operands[2])
-    inner = None if yes is None or no is None else _read(condition, unstored)
+    condition, yes, no = value.operands[0], find_scalar(value.operands[1]), find_scalar(value.operands[2])
+    inner = None if yes is None or no is None else _read_numbers(condition, unstored)
     if inner is None or yes is None or no is None:
         return None
     if (yes, no) == (0.0, -math.inf):
         return replace(inner, hides=True)
     if (yes, no) == (-math.inf, 0.0):
-        return replace(inner.times(-1.0).plus(1.0), hides=True)
-    return inner.times(yes - no).plus(no)
+        return replace(inner.multiply_by(-1.0).add_term(1.0), hides=True)
+    return inner.multiply_by(yes - no).add_term(no)
 
 
-def _with_scalar(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
+def _read_with_scalar(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
     left, right = value.operands
-    swapped = scalar(left) is not None
-    number = scalar(left if swapped else right)
-    inner = None if number is None else _read(right if swapped else left, unstored)
+    swapped = find_scalar(left) is not None
+    number = find_scalar(left if swapped else right)
+    inner = None if number is None else _read_numbers(right if swapped else left, unstored)
     if inner is None or number is None or inner.hides:
         return None
     if value.op == "multiply":
-        return inner.times(number)
+        return inner.multiply_by(number)
     if value.op == "add":
-        return inner.plus(number)
-    return inner.times(-1.0).plus(number) if swapped else inner.plus(-number)
+        return inner.add_term(number)
+    return inner.multiply_by(-1.0).add_term(number) if swapped else inner.add_term(-number)
 
 
-def _compared(value: Value, unstored: AbstractSet[Value]) -> _Numbers | None:
+def _read_compared(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
     """``x != 0`` and ``x == 0`` of int32."""
     source, zero = value.operands
-    known = constant_array(zero) if source.dtype == "int32" else None
+    known = evaluate_constant(zero) if source.dtype == "int32" else None
     direction = value.instruction.comparison_direction
     if known is None or known.any() or direction not in ("EQ", "NE"):
         return None
-    inner = _read(source, unstored)
+    inner = _read_numbers(source, unstored)
     if inner is None or (inner.type, inner.scale, inner.shift) != ("s32", 1.0, 0.0):
         return None
     found = replace(inner, type="set")
-    return found if direction == "NE" else found.times(-1.0).plus(1.0)
+    return found if direction == "NE" else found.multiply_by(-1.0).add_term(1.0)

@@ -14,8 +14,8 @@ from typing import Any
 from builder.base.errors import LowerError
 from builder.compiler.lower.hlo import Dag, read_dag
 from builder.compiler.lower.program import BoundPort, Program
-from builder.compiler.lower.step_info import flop_of_value
-from builder.importers.graph import Port
+from builder.compiler.lower.step_info import count_value_flop
+from builder.importers.graph import GraphPort
 
 LEAST_USES = 20
 """How often one input uses a weight on the average: a network with 16 uses takes 0.97 times as long in one run of 16
@@ -26,7 +26,7 @@ _WHOLE = ("while", "conditional", "call", "rng", "rng-bit-generator", "rng-get-a
 """Ops with which a graph runs as it is: loops are batches in time, and numbers drawn must not be drawn again."""
 
 
-def worth_parts(result: Any) -> bool:
+def is_worth_splitting(result: Any) -> bool:
     """Whether a batch had better run in parts, by the CompilationResultProto of the graph for one input."""
     try:
         dag = read_dag(result)
@@ -34,25 +34,29 @@ def worth_parts(result: Any) -> bool:
         return False
     if any(value.op in _WHOLE for value in dag.live):
         return False
-    flop, weights = _products(dag)
+    flop, weights = _count_products(dag)
     return flop >= LEAST_FLOP and flop >= 2 * LEAST_USES * weights
 
 
-def in_parts(program: Program, feeds: Sequence[Port], fetches: Sequence[Port], parts: int) -> Program:
+def make_batch_program(
+    program: Program, feeds: Sequence[GraphPort], fetches: Sequence[GraphPort], parts: int
+) -> Program:
     """``program``, which is for one input, for a batch with these ``feeds`` and ``fetches``."""
-    return replace(program, parts=parts, feeds=_of(program.feeds, feeds), fetches=_of(program.fetches, fetches))
+    return replace(
+        program, parts=parts, feeds=_bind_ports(program.feeds, feeds), fetches=_bind_ports(program.fetches, fetches)
+    )
 
 
-def _products(dag: Dag) -> tuple[int, int]:
+def _count_products(dag: Dag) -> tuple[int, int]:
     """The floating-point operations of products and convolutions with weights, and how many weights these have."""
     weights, flop = {}, 0
     for value in dag.live:
         constant = next((operand.base for operand in value.operands if operand.is_constant), None)
         if value.op in ("dot", "convolution") and constant is not None:
             weights[constant] = constant.elements
-            flop += flop_of_value(value)
+            flop += count_value_flop(value)
     return flop, sum(weights.values())
 
 
-def _of(bound: Sequence[BoundPort], ports: Sequence[Port]) -> tuple[BoundPort, ...]:
+def _bind_ports(bound: Sequence[BoundPort], ports: Sequence[GraphPort]) -> tuple[BoundPort, ...]:
     return tuple(BoundPort(port.spec, one.buffer) for one, port in zip(bound, ports, strict=True))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.activations import ELEMENTWISE, apply
-from builder.compiler.lower.hlo import Dag, Value, channel_vector
-from builder.compiler.lower.softmax import is_plain, reduction
+from builder.compiler.lower.activations import ELEMENTWISE, apply_elementwise
+from builder.compiler.lower.hlo import Dag, Value, find_channel_vector
+from builder.compiler.lower.softmax import is_dense_float32, match_reduction
 
 _FEWEST = 8
 """Channels: with fewer, most lanes of the kernel's vectors would be idle."""
@@ -51,19 +51,21 @@ class Norm:
 
 def find_norms(dag: Dag) -> list[Norm]:
     """Every live layer normalisation of float32, also of those whose mean counts as 0."""
-    found = [_norm(value, dag) for value in dag.live if value.op in ("rsqrt", "sqrt") and value.dtype == "float32"]
+    found = [
+        _match_norm(value, dag) for value in dag.live if value.op in ("rsqrt", "sqrt") and value.dtype == "float32"
+    ]
     return [norm for norm in found if norm is not None]
 
 
-def _norm(root: Value, dag: Dag) -> Norm | None:
+def _match_norm(root: Value, dag: Dag) -> Norm | None:
     """The one whose standard deviation is ``root``, or 1 / ``root``."""
-    for source in _sources(root):
-        rows = _Rows(source)
-        if rows.value(root) is None:
+    for source in _find_sources(root):
+        rows = _SampledRows(source)
+        if rows.compute_value(root) is None:
             continue
         best = None
-        for end, inside in _ends(rows, root, dag):
-            affine = _affine(rows, root, end)
+        for end, inside in _find_ends(rows, root, dag):
+            affine = _match_affine(rows, root, end)
             if affine is not None:
                 best = Norm(end, source, *affine, inside)
         if best is not None:
@@ -71,14 +73,14 @@ def _norm(root: Value, dag: Dag) -> Norm | None:
     return None
 
 
-def _sources(root: Value) -> list[Value]:
+def _find_sources(root: Value) -> list[Value]:
     """What may be normalised: what the sums that ``root`` is made of are made of, the furthest first."""
     found: dict[Value, None] = {}
     pending = [(root, 0)]
     while pending and len(found) < _MOST_VALUES:
         value, depth = pending.pop()
         for operand in value.operands:
-            summed = reduction(operand, "add")
+            summed = match_reduction(operand, "add")
             if summed is not None:
                 found[summed[0]] = None
                 pending.append((summed[0], 1))
@@ -89,12 +91,12 @@ def _sources(root: Value) -> list[Value]:
                 pending.append((operand, depth + 1))
     rows = root.elements
     return sorted(
-        (v for v in found if is_plain(v) and v.dims[-1] >= _FEWEST and v.elements == rows * v.dims[-1]),
+        (v for v in found if is_dense_float32(v) and v.dims[-1] >= _FEWEST and v.elements == rows * v.dims[-1]),
         key=lambda v: v.number,
     )
 
 
-class _Rows:
+class _SampledRows:
     """The values that are made of ``source``, of a few rows instead of all: [rows, channels], or [rows, 1] of sums."""
 
     def __init__(self, source: Value) -> None:
@@ -114,17 +116,17 @@ class _Rows:
 
     def is_source(self, value: Value) -> bool:
         """Whether it is the source's bytes, row by row."""
-        return value.base is self.source.base and is_plain(value) and self._shape(value) == "all"
+        return value.base is self.source.base and is_dense_float32(value) and self._classify_shape(value) == "all"
 
     def is_whole(self, value: Value) -> bool:
         """Whether it has a number for each channel of each row."""
-        return self._shape(value) == "all"
+        return self._classify_shape(value) == "all"
 
-    def made(self) -> set[Value]:
+    def list_derived(self) -> set[Value]:
         """The values that are known and were made of the source."""
-        return {v for v in self.known if not self.is_source(v) and channel_vector(v) is None}
+        return {v for v in self.known if not self.is_source(v) and find_channel_vector(v) is None}
 
-    def value(self, value: Value) -> Array | None:
+    def compute_value(self, value: Value) -> Array | None:
         """None for what is made of anything else, or where there is another operation than is known here."""
         if value in self.known:
             return self.known[value]
@@ -136,32 +138,32 @@ class _Rows:
             order.append(at)
             if len(order) > _MOST_VALUES:
                 return None
-            for operand in self._operands(at):
+            for operand in self._list_operands(at):
                 if operand not in seen and operand not in self.known:
                     seen.add(operand)
                     pending.append(operand)
         for at in sorted(order, key=lambda v: v.number):
-            numbers = self._evaluate(at)
+            numbers = self._evaluate_value(at)
             if numbers is None:
                 return None
             self.known[at] = numbers
         return self.known[value]
 
-    def _operands(self, value: Value) -> tuple[Value, ...]:
-        if channel_vector(value) is not None or self.is_source(value):
+    def _list_operands(self, value: Value) -> tuple[Value, ...]:
+        if find_channel_vector(value) is not None or self.is_source(value):
             return ()
-        summed = reduction(value, "add")
+        summed = match_reduction(value, "add")
         return (summed[0],) if summed is not None else value.operands
 
-    def _evaluate(self, value: Value) -> Array | None:
+    def _evaluate_value(self, value: Value) -> Array | None:
         if self.is_source(value):
             return self.samples
-        vector = channel_vector(value)
+        vector = find_channel_vector(value)
         if vector is not None:
             return vector[None] if vector.size in (1, self.channels) else None
-        if (not is_plain(value) and value.dims) or value.dtype != "float32":
+        if (not is_dense_float32(value) and value.dims) or value.dtype != "float32":
             return None
-        summed = reduction(value, "add")
+        summed = match_reduction(value, "add")
         if summed is not None:
             self.partial[value] = tuple(summed[1][1:])
             whole = self.known.get(summed[0])
@@ -171,60 +173,60 @@ class _Rows:
         if len(operands) != len(value.operands):
             return None
         if value.op == "bitcast":
-            return operands[0] if self._shape(value) == self._shape(value.operands[0]) else None
+            return operands[0] if self._classify_shape(value) == self._classify_shape(value.operands[0]) else None
         if value.op == "broadcast":
-            return operands[0] if self._along_channels(value) else None
-        if value.op not in ELEMENTWISE or self._shape(value) is None:
+            return operands[0] if self._is_along_channels(value) else None
+        if value.op not in ELEMENTWISE or self._classify_shape(value) is None:
             return None
         with np.errstate(all="ignore"):
-            result = apply(value, operands)
+            result = apply_elementwise(value, operands)
         return None if result is None else np.asarray(result, np.float64)
 
-    def _shape(self, value: Value) -> str | None:
+    def _classify_shape(self, value: Value) -> str | None:
         """Whether it has a number for each channel of each row, or one for each row."""
         if value.elements == self.rows * self.channels and value.dims[-1:] == (self.channels,):
             return "all"
         return "rows" if value.elements == self.rows else None
 
-    def _along_channels(self, value: Value) -> bool:
+    def _is_along_channels(self, value: Value) -> bool:
         """Whether it repeats a number of each row for each channel, or is the same bytes."""
         source = value.operands[0]
         axes, last = list(value.instruction.dimensions), len(value.dims) - 1
-        if self._shape(source) != "rows" or self._shape(value) is None or not source.row_major:
+        if self._classify_shape(source) != "rows" or self._classify_shape(value) is None or not source.row_major:
             return False
         moved = [(axis, size) for axis, size in zip(axes, source.dims, strict=True) if size > 1]
         kept = [(axis, size) for axis, size in enumerate(value.dims) if size > 1]
-        if self._shape(value) == "all":
+        if self._classify_shape(value) == "all":
             kept = [pair for pair in kept if pair[0] != last]
         return moved == kept
 
 
-def _ends(rows: _Rows, root: Value, dag: Dag) -> Iterator[tuple[Value, tuple[Value, ...]]]:
+def _find_ends(rows: _SampledRows, root: Value, dag: Dag) -> Iterator[tuple[Value, tuple[Value, ...]]]:
     """Values that are made of ``root`` and the source alone, each with what is on the way, that nobody else reads."""
-    region, made = rows.made(), {root}
+    region, made = rows.list_derived(), {root}
     while len(region) < _MOST_VALUES:
         users = [u for v in region for u in dag.users.get(v, ()) if u not in region]
-        latest = next((u for u in sorted(users, key=lambda v: v.number) if rows.value(u) is not None), None)
+        latest = next((u for u in sorted(users, key=lambda v: v.number) if rows.compute_value(u) is not None), None)
         if latest is None:
             return
         # What it is made of besides is on the way as well.
-        region |= rows.made()
+        region |= rows.list_derived()
         if any(operand in made for operand in latest.operands):
             made.add(latest)
         inside = region - {latest}
         partial = [part for value in inside for part in rows.partial.get(value, ())]
         whole = {*region, *partial}
         closed = all(user in whole for value in (*inside, *partial) for user in dag.users[value])
-        if latest in made and closed and latest.op != "bitcast" and is_plain(latest) and rows.is_whole(latest):
+        if latest in made and closed and latest.op != "bitcast" and is_dense_float32(latest) and rows.is_whole(latest):
             yield latest, (*inside, *partial)
 
 
-def _affine(rows: _Rows, root: Value, end: Value) -> tuple[Array, Array, float, bool] | None:
+def _match_affine(rows: _SampledRows, root: Value, end: Value) -> tuple[Array, Array, float, bool] | None:
     """(gamma, beta, epsilon, centred) if ``end`` is that of the source."""
-    x, y = rows.samples, rows.value(end)
-    zero = _Rows(rows.source)
+    x, y = rows.samples, rows.compute_value(end)
+    zero = _SampledRows(rows.source)
     zero.known[rows.source] = np.zeros_like(x)
-    within = zero.value(root.operands[0])
+    within = zero.compute_value(root.operands[0])
     if y is None or y.shape != x.shape or within is None or not np.isfinite(y).all():
         return None
     epsilon = float(np.ravel(within)[0])

@@ -12,26 +12,26 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from builder.base.errors import LowerError, SpecError
-from builder.compiler.lower.build_program import assemble
-from builder.compiler.lower.compress import Array, Compressor, RoundedInput, Rules
+from builder.compiler.lower.build_program import assemble_program
+from builder.compiler.lower.compress import Array, Compressor, RoundedInput, WeightRules
 from builder.compiler.lower.faithful import lower_faithfully
-from builder.compiler.lower.gather_tables import with_gathers
+from builder.compiler.lower.gather_tables import add_gather_steps
 from builder.compiler.lower.hlo import read_dag
-from builder.compiler.lower.options import Options
+from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.replace_in_loops import exchange_products
-from builder.compiler.lower.schedule import schedule
-from builder.compiler.lower.step_info import Note
+from builder.compiler.lower.replace_in_loops import replace_products
+from builder.compiler.lower.schedule import schedule_tasks
+from builder.compiler.lower.step_info import StepInfo
 from builder.compiler.lower.thunks import read_thunks
-from builder.importers.graph import Port
+from builder.importers.graph import GraphPort
 
 
 @dataclass(frozen=True)
-class Optimised:
+class OptimisedProgram:
     """``program`` None: the whole graph stays faithful, for ``reason``; so does its memory wherever that is given."""
 
     program: Program | None
-    notes: tuple[Note, ...] = ()
+    notes: tuple[StepInfo, ...] = ()
     reason: str = ""
     restored: Mapping[str, Array] = field(default_factory=dict)
     """Constants of the graph as the library has them, where that is rounded; see ``Compressor``."""
@@ -45,33 +45,37 @@ class Optimised:
         return sum(note.flop for note in self.notes if note.kind != "xla") / total if total else 1.0
 
 
-def optimise(
-    result: Any, feeds: tuple[Port, ...], fetches: tuple[Port, ...], options: Options | None = None, states: int = 0
-) -> Optimised:
+def optimise_graph(
+    result: Any,
+    feeds: tuple[GraphPort, ...],
+    fetches: tuple[GraphPort, ...],
+    options: LoweringOptions | None = None,
+    states: int = 0,
+) -> OptimisedProgram:
     """Match what can be matched in a CompilationResultProto; the last feeds and fetches are ``states``.
 
     Raises LowerError as ``lower_faithfully`` does.
     """
-    options = options or Options()
+    options = options or LoweringOptions()
     faithful = lower_faithfully(result, feeds, fetches, options.share)
     compressor, reason = Compressor(options.weights), ""
-    made: tuple[Program, tuple[Note, ...]] | None
+    made: tuple[Program, tuple[StepInfo, ...]] | None
     try:
         dag = read_dag(result)
         open_sizes = any(port.spec.dynamic for port in fetches)
         thunks = read_thunks(result, dag, faithful, enclose=open_sizes)
-        scheduled = schedule(dag, with_gathers(result, thunks, compressor), options.product_wanted)
-        made = assemble(dag, scheduled, faithful, options, compressor, states)
+        scheduled = schedule_tasks(dag, add_gather_steps(result, thunks, compressor), options.is_product_wanted)
+        made = assemble_program(dag, scheduled, faithful, options, compressor, states)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)
-        made = exchange_products(result, faithful, options, compressor)
+        made = replace_products(result, faithful, options, compressor)
     if made is None:
-        return Optimised(None, (), reason)
+        return OptimisedProgram(None, (), reason)
     _require_known(options.weights, compressor)
-    return Optimised(*made, reason, compressor.restored, tuple(compressor.rounded))
+    return OptimisedProgram(*made, reason, compressor.restored, tuple(compressor.rounded))
 
 
-def _require_known(rules: Rules, compressor: Compressor) -> None:
+def _require_known(rules: WeightRules, compressor: Compressor) -> None:
     """Raises SpecError for an exception that is none: its pattern fits no layer."""
     for pattern, _ in rules.layers:
         if not any(fnmatchcase(name, pattern) for name in compressor.names):

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.compress import encode
-from builder.compiler.lower.costs import cost
+from builder.compiler.lower.compress import encode_numbers
+from builder.compiler.lower.costs import estimate_cost
 from builder.compiler.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, Geometry
 from builder.config.model_spec import WeightType
 
@@ -85,7 +85,7 @@ _BLOCK_COLUMNS = 64  # narrower blocks copy many columns twice
 _LOAD = 64  # bytes that a vector load may reach past what it needs
 
 
-def choose(
+def choose_algorithm(
     geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
 ) -> Algorithm:
     """The algorithm where none was measured, for weights of ``kind``: a static rule, the same on every machine.
@@ -93,18 +93,18 @@ def choose(
     ``rounded``: the input is rounded to bytes.
     """
     if rounded:
-        floats = choose(geometry, allow_winograd=allow_winograd, kind=kind)
+        floats = choose_algorithm(geometry, allow_winograd=allow_winograd, kind=kind)
         return "integer_winograd4" if floats == "winograd4" else "integer"
     if geometry.depthwise:
         return "depthwise"
-    if kind == "float32" and geometry.thin and _worth_planes(geometry):
+    if kind == "float32" and geometry.thin and _is_thin_worthwhile(geometry):
         return "thin"
     if allow_winograd and geometry.winograd:
-        return min(("direct", *WINOGRAD), key=lambda algorithm: cost(geometry, algorithm))
+        return min(("direct", *WINOGRAD), key=lambda algorithm: estimate_cost(geometry, algorithm))
     return "direct"
 
 
-def _worth_planes(geometry: Geometry) -> bool:
+def _is_thin_worthwhile(geometry: Geometry) -> bool:
     """Whether pixels in the lanes save more than it takes to bring them there. Measured on an EPYC (Zen 4)."""
     inner, outer = geometry.in_channels // geometry.groups, geometry.out_channels // geometry.groups
     if math.prod(geometry.out_size) < _THIN_PIXELS:
@@ -113,7 +113,7 @@ def _worth_planes(geometry: Geometry) -> bool:
     return inner <= 256 if math.prod(geometry.kernel_size) > 1 else inner <= 64 and outer <= 4
 
 
-def candidates(
+def list_algorithms(
     geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
 ) -> tuple[Algorithm, ...]:
     """Every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
@@ -123,11 +123,11 @@ def candidates(
         possible += ("integer_winograd4",) if rounded else WINOGRAD
     if not rounded and kind == "float32" and geometry.thin and math.prod(geometry.out_size) >= _THIN_PIXELS:
         possible.append("thin")
-    best = choose(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
+    best = choose_algorithm(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
     return (best, *(a for a in possible if a != best))
 
 
-def decide(
+def resolve_algorithm(
     geometry: Geometry,
     tuned: Mapping[str, Algorithm],
     *,
@@ -137,9 +137,9 @@ def decide(
 ) -> Algorithm:
     """The algorithm that ``tuned`` has for this geometry's label, if the layer can have it; else the static rule's."""
     found = tuned.get(geometry.label)
-    if found in candidates(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded):
+    if found in list_algorithms(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded):
         return found
-    return choose(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
+    return choose_algorithm(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
 
 
 def pack_layer(
@@ -160,7 +160,7 @@ def pack_layer(
             raise ValueError(f"the depthwise kernel takes no {kind}")
         if inner != 1 or groups != outer:
             raise ValueError("a depthwise layer has one input channel and one output channel per group")
-        filters = _padded(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
+        filters = _pad_last_axis(weights.reshape(taps, outer)).reshape(taps, -1, PANEL)
         return np.ascontiguousarray(filters.transpose(1, 0, 2)).tobytes()
     if algorithm == "thin":
         if kind != "float32":
@@ -174,20 +174,20 @@ def pack_layer(
         if (height, width) != (3, 3) or groups != 1 or inner % 16 or outer % 16:
             raise ValueError("Winograd takes 3x3 weights, one group, and channels in multiples of 16")
         panels = weights.reshape(9, inner, outer // PANEL, PANEL)
-        return encode(panels.transpose(2, 1, 0, 3), kind)
+        return encode_numbers(panels.transpose(2, 1, 0, 3), kind)
     if algorithm in INTEGER:
         if kind != "int8" or groups != 1:
             raise ValueError("integer GEMM takes int8 weights and one group")
         if taps * inner > MAX_SUM:
             raise ValueError(f"more than {MAX_SUM} products have sums that int32 does not hold")
-        quads = np.pad(_padded(weights), [(0, 0), (0, 0), (0, -inner % QUAD), (0, 0)])
+        quads = np.pad(_pad_last_axis(weights), [(0, 0), (0, 0), (0, -inner % QUAD), (0, 0)])
         quads = quads.reshape(taps, -1, QUAD, quads.shape[-1] // PANEL, PANEL)
-        return encode(quads.transpose(3, 0, 1, 4, 2), kind)
+        return encode_numbers(quads.transpose(3, 0, 1, 4, 2), kind)
     if outer % groups:
         raise ValueError(f"{outer} output channels do not divide into {groups} groups")
     blocks = weights.reshape(taps * inner, groups, outer // groups)
-    panels = _padded(blocks).reshape(taps * inner, groups, -1, PANEL)
-    return encode(panels.transpose(1, 2, 0, 3), kind)
+    panels = _pad_last_axis(blocks).reshape(taps * inner, groups, -1, PANEL)
+    return encode_numbers(panels.transpose(1, 2, 0, 3), kind)
 
 
 def pack_units(weights: NDArray[np.float32]) -> bytes:
@@ -196,12 +196,12 @@ def pack_units(weights: NDArray[np.float32]) -> bytes:
     All gates of 16 units lie together.
     """
     units, gates, _ = weights.shape
-    return _padded(weights).reshape(units, gates, -1, PANEL).transpose(2, 0, 1, 3).astype("<f4").tobytes()
+    return _pad_last_axis(weights).reshape(units, gates, -1, PANEL).transpose(2, 0, 1, 3).astype("<f4").tobytes()
 
 
 def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
     """Scales [OC] as the panels of ``pack_layer`` lie: ``[groups * panels][16]``, zeros past the last channel."""
-    return _padded(np.asarray(scale, np.float32).reshape(groups, -1)).tobytes()
+    return _pad_last_axis(np.asarray(scale, np.float32).reshape(groups, -1)).tobytes()
 
 
 def pack_sums(numbers: NDArray[np.float32]) -> bytes:
@@ -219,7 +219,7 @@ def pad_channels(vector: NDArray[np.float32]) -> bytes:
     return np.pad(flat, (0, -flat.size % MAX_NR)).tobytes()
 
 
-def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
+def choose_winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
     """How many tiles are transformed together: as many as stay in the last-level cache."""
     size = 2 if algorithm == "winograd2" else 4
     tiles = geometry.batch * -(-geometry.out_size[0] // size) * -(-geometry.out_size[1] // size)
@@ -228,25 +228,29 @@ def winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
     return -(-tiles // bands)
 
 
-def scratch_size(geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS, *, tiles: bool = True) -> int:
+def compute_scratch_size(
+    geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS, *, tiles: bool = True
+) -> int:
     """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0.
 
     ``tiles``: also for a processor with AMX.
     """
     if algorithm == "integer":
-        quantised = -(-(2 * math.prod(quantised_shape(geometry)) + _LOAD) // 64) * 64
+        quantised = -(-(2 * math.prod(get_quantised_shape(geometry)) + _LOAD) // 64) * 64
         return quantised + (threads * _tile_rows(geometry) if tiles else 0)
     if algorithm == "integer_winograd4":  # a processor does one or the other
-        return max(scratch_size(geometry, one, threads, tiles=tiles) for one in ("integer", "winograd4"))
+        return max(compute_scratch_size(geometry, one, threads, tiles=tiles) for one in ("integer", "winograd4"))
     if algorithm == "thin":
-        return 4 * threads * _thin_floats(geometry, *thin_block(geometry))
+        return 4 * threads * _thin_floats(geometry, *choose_thin_block(geometry))
     if algorithm not in WINOGRAD:
         return 0
     points = 36 if algorithm == "winograd4" else 16
-    band, channels = winograd_band(geometry, algorithm), geometry.in_channels
+    band, channels = choose_winograd_band(geometry, algorithm), geometry.in_channels
     products = band if channels > WINOGRAD_KC else min(band, WINOGRAD_MC)
-    per_thread = _plane(min(channels, WINOGRAD_KC) * MAX_NR) + _plane(products * MAX_NR) if band > FEW_TILES else 0
-    return 4 * points * (_plane(band * (channels + 16)) + threads * per_thread)
+    per_thread = (
+        _pad_plane(min(channels, WINOGRAD_KC) * MAX_NR) + _pad_plane(products * MAX_NR) if band > FEW_TILES else 0
+    )
+    return 4 * points * (_pad_plane(band * (channels + 16)) + threads * per_thread)
 
 
 def _tile_rows(geometry: Geometry) -> int:
@@ -261,14 +265,14 @@ def _tile_rows(geometry: Geometry) -> int:
     return max(fewest * row, min(min(most, -(-pixels // fewest) * fewest) * row, TILE_ROW_BYTES))
 
 
-def recurrent_scratch(batch: int, units: int, columns: int, rounded: bool = False) -> int:
+def compute_recurrent_scratch(batch: int, units: int, columns: int, rounded: bool = False) -> int:
     """Bytes of scratch of a recurrent layer: the sums of a step, and behind them, if it is ``rounded``, what integer
     GEMM needs for each of the tasks that share the rows, as run_rows in runtime/fused/recurrent.h has them."""
     tasks = max(1, min(MAX_THREADS, batch // (GEMV_PIXELS + 1))) if rounded else 0
-    return 4 * batch * columns + tasks * scratch_size(Geometry(1, units, (1, batch), columns), "integer")
+    return 4 * batch * columns + tasks * compute_scratch_size(Geometry(1, units, (1, batch), columns), "integer")
 
 
-def thin_block(geometry: Geometry) -> tuple[int, int]:
+def choose_thin_block(geometry: Geometry) -> tuple[int, int]:
     """Rows and columns of the output that a task of a thin layer computes at most: what fits into a thread's part of
     the cache, and copies the fewest inputs twice."""
     height, width = geometry.out_size
@@ -296,20 +300,20 @@ def _thin_floats(geometry: Geometry, rows: int, columns: int) -> int:
     width = columns + reach[1]
     planes = math.prod(geometry.stride) * geometry.in_channels // geometry.groups
     sums = min(THIN_CHANNELS, geometry.out_channels // geometry.groups)
-    return planes * _plane((rows + reach[0]) * width + THIN_REACH) + sums * _plane(rows * width + THIN_REACH)
+    return planes * _pad_plane((rows + reach[0]) * width + THIN_REACH) + sums * _pad_plane(rows * width + THIN_REACH)
 
 
-def quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
+def get_quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
     """[batch, rows, columns, channels] of integer GEMM's quantised input: all that the sums read, padding included,
     with channels up to a multiple of 4. Each value takes one byte or, where the instruction set wants that, two."""
-    rows, columns = (geometry.span(axis, out) for axis, out in enumerate(geometry.out_size))
+    rows, columns = (geometry.compute_span(axis, out) for axis, out in enumerate(geometry.out_size))
     return geometry.batch, rows, columns, -(-geometry.in_channels // QUAD) * QUAD
 
 
-def _plane(floats: int) -> int:
+def _pad_plane(floats: int) -> int:
     """An odd number of cache lines, so that the planes of a transform do not share cache sets."""
     return (-(-floats // 16) | 1) * 16
 
 
-def _padded(array: NDArray[np.float32]) -> NDArray[np.float32]:
+def _pad_last_axis(array: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % PANEL)])

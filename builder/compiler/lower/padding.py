@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builder.compiler.lower.hlo import Value, scalar
-from builder.compiler.lower.layers import Core, picture_of
+from builder.compiler.lower.hlo import Value, find_scalar
+from builder.compiler.lower.layers import Core, get_image_shape
 
 
-def zero_pad(value: Value) -> tuple[int, int, int, int] | None:
+def match_zero_pad(value: Value) -> tuple[int, int, int, int] | None:
     """(top, left, bottom, right) of a ``pad`` of rank 4 that puts zeros around the picture alone, else None."""
     if value.op != "pad" or value.dtype != "float32" or len(value.dims) != 4 or not value.row_major:
         return None
     source, filler = value.operands
-    zero = scalar(filler)
+    zero = find_scalar(filler)
     sides = list(value.instruction.padding_config.dimensions)
     if zero != 0 or not source.row_major or any(s.interior_padding for s in sides):
         return None
@@ -28,16 +28,16 @@ def zero_pad(value: Value) -> tuple[int, int, int, int] | None:
     return around if min(around) >= 0 else None
 
 
-def absorb(core: Core) -> Core:
+def absorb_padding(core: Core) -> Core:
     """``core`` reading what its input pads, with that padding as its own; unchanged where nothing is padded."""
-    around = zero_pad(core.input)
+    around = match_zero_pad(core.input)
     if around is None or core.value.op != "convolution" or core.swapped:
         return core
     source = core.input.operands[0]
     return replace(
         core,
         input=source,
-        in_picture=picture_of(source.dims)[:3],
+        in_picture=get_image_shape(source.dims)[:3],
         padding=(core.padding[0] + around[0], core.padding[1] + around[1]),
         absorbed=core.input,
     )

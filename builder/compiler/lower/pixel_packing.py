@@ -22,27 +22,27 @@ _NO_SLOWER = 1.1
 """What joining may cost, as a multiple, where registers are narrow."""
 
 
-def joined_pixels(geometry: Geometry) -> int:
+def choose_joined_pixels(geometry: Geometry) -> int:
     """How many output pixels side by side make the least work as one, on processors of all widths together."""
     if geometry.groups != 1 or geometry.dilation[1] != 1:
         return 1
-    narrow = _NO_SLOWER * _work(geometry, 1, _WIDTHS[0])
+    narrow = _NO_SLOWER * _count_work(geometry, 1, _WIDTHS[0])
     possible = [1]
     for pixels in range(2, PANEL // geometry.out_channels + 1):
-        wide = join(geometry, pixels)
+        wide = join_pixels(geometry, pixels)
         fits = wide.k <= MAX_SUM and wide.kernel_size[0] * wide.kernel_size[1] <= MAX_TAPS
-        if geometry.out_size[1] % pixels == 0 and fits and _work(geometry, pixels, _WIDTHS[0]) <= narrow:
+        if geometry.out_size[1] % pixels == 0 and fits and _count_work(geometry, pixels, _WIDTHS[0]) <= narrow:
             possible.append(pixels)
-    return min(possible, key=lambda pixels: sum(_work(geometry, pixels, width) for width in _WIDTHS))
+    return min(possible, key=lambda pixels: sum(_count_work(geometry, pixels, width) for width in _WIDTHS))
 
 
-def _work(geometry: Geometry, pixels: int, width: int) -> float:
+def _count_work(geometry: Geometry, pixels: int, width: int) -> float:
     """Products of a pixel, those with zeros included."""
-    wide = join(geometry, pixels)
+    wide = join_pixels(geometry, pixels)
     return wide.k * -(-wide.out_channels // width) * width / pixels
 
 
-def join(geometry: Geometry, pixels: int) -> Geometry:
+def join_pixels(geometry: Geometry, pixels: int) -> Geometry:
     """The layer that computes ``pixels`` output pixels side by side as one."""
     (height, width), (rows, columns), (down, across) = geometry.out_size, geometry.kernel_size, geometry.stride
     return replace(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from builder.compiler.lower.buffers import align
+from builder.compiler.lower.buffers import align_offset
 from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import Buffer
 
@@ -21,7 +21,7 @@ class Storage:
 
     ``alone``: how many of them, from the beginning on, a run on one thread touches; all where None. The rest of a
     layer's scratch is for further threads. ``feed``: the number of the feed that is read where the caller has it.
-    ``number``: its place in the list that ``place`` plans.
+    ``number``: its place in the list that ``place_storages`` plans.
     """
 
     size: int
@@ -34,7 +34,9 @@ class Storage:
 
     @property
     def buffer(self) -> Buffer:
-        """Its bytes; those in the arena are at an address of their own until ``planned`` gives them their place."""
+        """Its bytes; those in the arena are at an address of their own until ``resolve_buffer`` gives them their
+        place.
+        """
         if self.feed is not None:
             return Buffer("feed", self.feed, self.size)
         return Buffer("arena", self.number * ROOM, self.size)
@@ -44,7 +46,7 @@ class Storage:
         """Bytes of it that a run on one thread touches."""
         return self.size if self.alone is None else self.alone
 
-    def use(self, step: int) -> None:
+    def extend_life(self, step: int) -> None:
         """Extend the life of the storage to step number ``step``."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
@@ -57,7 +59,7 @@ _ORDERS: tuple[Callable[[Storage], tuple[float, ...]], ...] = (
 """Largest first; the same with scratch behind all values; longest life first. None is best for every network."""
 
 
-def place(storages: list[Storage]) -> tuple[int, int]:
+def place_storages(storages: list[Storage]) -> tuple[int, int]:
     """Give every storage an offset so that none overlaps another that lives at the same time.
 
     One after the other, each in the lowest gap that is free for its whole life. Where scratch is for several threads,
@@ -67,14 +69,14 @@ def place(storages: list[Storage]) -> tuple[int, int]:
     """
     several = any(storage.touched < storage.size for storage in storages)
     orders = _ORDERS if several else _ORDERS[:1]
-    best = min(orders, key=lambda order: _place(storages, order))
-    _, size = _place(storages, best)
-    touched = pages(storages)
+    best = min(orders, key=lambda order: _try_order(storages, order))
+    _, size = _try_order(storages, best)
+    touched = find_touched_pages(storages)
     end = next(page for page in count() if page not in touched)
     return size, min(end * PAGE, size)
 
 
-def _place(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]]) -> tuple[int, int]:
+def _try_order(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]]) -> tuple[int, int]:
     """The pages that a run on one thread then touches, and the arena's size in bytes."""
     placed: list[Storage] = []
     for storage in sorted(storages, key=order):
@@ -83,20 +85,20 @@ def _place(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]
         for other in sorted(alive, key=lambda o: o.offset):
             if offset + storage.size <= other.offset:
                 break
-            offset = max(offset, align(other.offset + other.size))
+            offset = max(offset, align_offset(other.offset + other.size))
         storage.offset = offset
         placed.append(storage)
-    return len(pages(storages)), align(max((s.offset + s.size for s in storages), default=0))
+    return len(find_touched_pages(storages)), align_offset(max((s.offset + s.size for s in storages), default=0))
 
 
-def planned(storages: Sequence[Storage], buffer: Buffer) -> Buffer:
+def resolve_buffer(storages: Sequence[Storage], buffer: Buffer) -> Buffer:
     """Return where ``buffer`` lies in the arena, now that every storage has its offset."""
     if buffer.space != "arena":
         return buffer
     return replace(buffer, offset=storages[buffer.offset // ROOM].offset + buffer.offset % ROOM)
 
 
-def pages(storages: Iterable[Storage]) -> set[int]:
+def find_touched_pages(storages: Iterable[Storage]) -> set[int]:
     """The pages of the arena that a run on one thread touches, by number; an arena may begin inside of one."""
     touched: set[int] = set()
     for storage in storages:
@@ -113,12 +115,12 @@ class WeightStore:
     found: list[Weight] = field(default_factory=list)
     size: int = 0
 
-    def put(self, data: bytes) -> Buffer:
+    def add_constant(self, data: bytes) -> Buffer:
         """Add a constant, or find an equal one. Returns its place."""
         if not (self.share and data in self.offsets):
             self.offsets[data] = self.size
             self.found.append(Weight(self.size, data))
-            self.size = align(self.size + len(data))
+            self.size = align_offset(self.size + len(data))
         return Buffer("weights", self.offsets[data], len(data))
 
     @property

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from builder.compiler.lower.hlo import Dag, Value, scalar
-from builder.compiler.lower.layers import picture_of
-from builder.compiler.lower.padding import zero_pad
+from builder.compiler.lower.hlo import Dag, Value, find_scalar
+from builder.compiler.lower.layers import get_image_shape
+from builder.compiler.lower.padding import match_zero_pad
 
 _KINDS: dict[str, tuple[Literal["max", "sum"], float]] = {"maximum": ("max", -math.inf), "add": ("sum", 0.0)}
 """Reducing opcode to (kind, the initial value that changes nothing)."""
@@ -41,14 +41,20 @@ def find_pools(dag: Dag) -> list[Pool]:
     """Every live pooling of a float32 NHWC picture."""
     found: dict[Value, Pool] = {}
     for value in dag.live:
-        pool = _window(value) if value.op == "reduce-window" else _global(value) if value.op == "reduce" else None
+        pool = (
+            _match_window(value)
+            if value.op == "reduce-window"
+            else _match_global(value)
+            if value.op == "reduce"
+            else None
+        )
         if pool is not None:
             found[value] = pool
     partial = {inner for pool in found.values() for inner in pool.inside}
-    return [_scaled(pool, dag) for value, pool in found.items() if value not in partial]
+    return [_absorb_scale(pool, dag) for value, pool in found.items() if value not in partial]
 
 
-def without_padding(pool: Pool) -> Pool:
+def restore_padding(pool: Pool) -> Pool:
     """``pool`` with its absorbed padding given back: it reads the padded picture."""
     if pool.around == (0, 0, 0, 0):
         return pool
@@ -56,23 +62,23 @@ def without_padding(pool: Pool) -> Pool:
     return replace(
         pool,
         input=padded,
-        in_picture=picture_of(padded.dims)[:3],
+        in_picture=get_image_shape(padded.dims)[:3],
         inside=pool.inside[1:],
         around=(0, 0, 0, 0),
     )
 
 
-def _neutral(value: Value) -> Literal["max", "sum"] | None:
+def _match_kind(value: Value) -> Literal["max", "sum"] | None:
     if value.reducer not in _KINDS or value.dtype != "float32" or len(value.operands) != 2:
         return None
     kind, initial = _KINDS[value.reducer]
     source = value.operands[0]
     suitable = len(source.dims) == 4 and source.row_major and value.row_major and source.dtype == "float32"
-    return kind if suitable and scalar(value.operands[1]) == initial else None
+    return kind if suitable and find_scalar(value.operands[1]) == initial else None
 
 
-def _window(value: Value) -> Pool | None:
-    kind, windows = _neutral(value), list(value.instruction.window.dimensions)
+def _match_window(value: Value) -> Pool | None:
+    kind, windows = _match_kind(value), list(value.instruction.window.dimensions)
     if kind is None or any(max(1, w.base_dilation) != 1 or max(1, w.window_dilation) != 1 for w in windows):
         return None
     if any((w.size, w.padding_low, w.padding_high) != (1, 0, 0) or w.stride > 1 for w in (windows[0], windows[3])):
@@ -84,17 +90,17 @@ def _window(value: Value) -> Pool | None:
         value,
         source,
         kind,
-        in_picture=picture_of(source.dims)[:3],
-        out_picture=picture_of(value.dims)[:3],
+        in_picture=get_image_shape(source.dims)[:3],
+        out_picture=get_image_shape(value.dims)[:3],
         channels=value.dims[3],
         window=(windows[1].size, windows[2].size),
         stride=(max(1, windows[1].stride), max(1, windows[2].stride)),
         padding=(windows[1].padding_low, windows[2].padding_low),
     )
-    around = zero_pad(source)
+    around = match_zero_pad(source)
     if around is not None and pool.padding == (0, 0):
         inner = source.operands[0]
-        pool = replace(pool, input=inner, in_picture=picture_of(inner.dims)[:3], inside=(source,), around=around)
+        pool = replace(pool, input=inner, in_picture=get_image_shape(inner.dims)[:3], inside=(source,), around=around)
     # A window must reach at least one pixel, or a maximum would have nothing to choose from.
     for axis in (0, 1):
         last = (pool.out_picture[1 + axis] - 1) * pool.stride[axis] - pool.padding[axis]
@@ -103,13 +109,13 @@ def _window(value: Value) -> Pool | None:
     return pool
 
 
-def _global(value: Value) -> Pool | None:
-    kind = _neutral(value)
+def _match_global(value: Value) -> Pool | None:
+    kind = _match_kind(value)
     if kind is None or list(value.instruction.dimensions) != [1, 2]:
         return None
     source, inside = value.operands[0], tuple[Value, ...]()
     if source.op == "reduce-window" and source.reducer == value.reducer:
-        partial = _whole(source)
+        partial = _match_tree_reduction(source)
         if partial is not None:
             inside, source = (source,), partial
     batch, height, width, channels = source.dims
@@ -126,9 +132,9 @@ def _global(value: Value) -> Pool | None:
     )
 
 
-def _whole(value: Value) -> Value | None:
+def _match_tree_reduction(value: Value) -> Value | None:
     """What a reduce-window splits into windows side by side that leave no pixel out (XLA's tree reduction)."""
-    if _neutral(value) is None:
+    if _match_kind(value) is None:
         return None
     source = value.operands[0]
     windows = list(value.instruction.window.dimensions)
@@ -142,7 +148,7 @@ def _whole(value: Value) -> Value | None:
     return source
 
 
-def _scaled(pool: Pool, dag: Dag) -> Pool:
+def _absorb_scale(pool: Pool, dag: Dag) -> Pool:
     """With the factor that makes a mean of a sum, where that is all a single user does."""
     value = pool.value
     if pool.kind != "sum" or any(value.base is o.base for o in dag.outputs):
@@ -154,7 +160,7 @@ def _scaled(pool: Pool, dag: Dag) -> Pool:
         return pool
     user = users[0]
     first = user.operands[0] is value
-    factor = scalar(user.operands[1 if first else 0])
+    factor = find_scalar(user.operands[1 if first else 0])
     if factor is None or (user.op == "divide" and not (first and factor)) or user.operands[0] is user.operands[1]:
         return pool
     scale = factor if user.op == "multiply" else 1 / factor

@@ -34,7 +34,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Row:
+class LoopRow:
     """The kernel ``step`` of a loop's body: one row of ``source``, which the loop leaves as it is, at ``index``."""
 
     step: int
@@ -46,60 +46,60 @@ class Row:
     """Whether nothing but the product reads it."""
 
 
-class Fusions(HloIndex):
+class FusionIndex(HloIndex):
     """An HLO module seen through its fusions and bitcasts."""
 
-    def through_bitcasts(self, instruction: Any) -> Any:
+    def skip_bitcasts(self, instruction: Any) -> Any:
         while instruction.opcode == "bitcast":
-            (instruction,) = self.operands(instruction)
+            (instruction,) = self.get_operands(instruction)
         return instruction
 
-    def inside(self, instruction: Any) -> Any:
+    def get_inner_root(self, instruction: Any) -> Any:
         """The root of a fusion, without bitcasts; any other instruction itself."""
         if instruction.opcode != "fusion":
             return instruction
-        return self.through_bitcasts(self.root(self.called(instruction)[0]))
+        return self.skip_bitcasts(self.get_root(self.get_called(instruction)[0]))
 
-    def argument(self, fusion: Any, inner: Any) -> int | None:
+    def find_argument(self, fusion: Any, inner: Any) -> int | None:
         """Which operand of ``fusion`` the instruction ``inner`` of it is, but for bitcasts."""
-        inner = self.through_bitcasts(inner)
+        inner = self.skip_bitcasts(inner)
         if fusion.opcode != "fusion":
-            operands = [self.through_bitcasts(o).id for o in self.operands(fusion)]
+            operands = [self.skip_bitcasts(o).id for o in self.get_operands(fusion)]
             return operands.index(inner.id) if inner.id in operands else None
         return int(inner.parameter_number) if inner.opcode == "parameter" else None
 
-    def users(self, instruction: Any) -> Iterator[Any]:
+    def find_users(self, instruction: Any) -> Iterator[Any]:
         """Instructions of the same computation that read ``instruction``, through bitcasts."""
         for other in self.owners[instruction.id].instructions:
             if instruction.id in other.operand_ids:
                 if other.opcode == "bitcast":
-                    yield from self.users(other)
+                    yield from self.find_users(other)
                 else:
                     yield other
 
 
 @dataclass(frozen=True)
-class Products:
+class ProductFinder:
     """Finds products among the steps of a program, which read ``weights``."""
 
-    module: Fusions
+    module: FusionIndex
     weights: tuple[Weight, ...]
 
-    def product(self, step: Step) -> Product | None:
+    def match_product(self, step: Step) -> Product | None:
         """What ``step`` computes, if that is a product with constant weights."""
         match step:
             case DotStep():
-                return self._dot(step)
+                return self._match_dot(step)
             case KernelStep():
-                return self._kernel(step)
+                return self._match_kernel(step)
         return None
 
-    def _dot(self, step: DotStep) -> Product | None:
+    def _match_dot(self, step: DotStep) -> Product | None:
         dense = step.batch == 1 and step.lhs_strides[1:] == (step.k, 1) and step.out_strides[1:] == (step.n, 1)
         if step.m == 1:
             dense = step.batch == 1 and step.lhs_strides[2] == 1 and step.out_strides[2] == 1
-        weights = self.constant(step.rhs) if step.dtype == "float32" and dense else None
-        if weights is None or step.lhs.space != "arena" or step.lhs.overlaps(step.out):
+        weights = self.get_constant(step.rhs) if step.dtype == "float32" and dense else None
+        if weights is None or step.lhs.space != "arena" or step.lhs.overlaps_buffer(step.out):
             return None
         _, down, across = step.rhs_strides
         if weights.size != step.k * step.n or {down, across} - {1} - {step.n if across == 1 else step.k}:
@@ -107,45 +107,45 @@ class Products:
         matrix = weights.reshape(step.k, step.n) if across == 1 else weights.reshape(step.n, step.k).T
         return Product(step.name, step.lhs, step.out, matrix, step.m)
 
-    def _kernel(self, step: KernelStep) -> Product | None:
+    def _match_kernel(self, step: KernelStep) -> Product | None:
         instruction = self.module.names.get(step.name)
         if instruction is None or instruction.opcode not in ("fusion", "dot"):
             return None
         if (len(step.arguments), len(step.results)) != (len(instruction.operand_ids), 1):
             return None
-        root, added = self.module.inside(instruction), None
+        root, added = self.module.get_inner_root(instruction), None
         if root.opcode == "add" and instruction.opcode == "fusion":
-            left, right = (self.module.through_bitcasts(o) for o in self.module.operands(root))
+            left, right = (self.module.skip_bitcasts(o) for o in self.module.get_operands(root))
             root, other = (left, right) if left.opcode == "dot" else (right, left)
-            added = self.module.argument(instruction, other)
+            added = self.module.find_argument(instruction, other)
             if added is None:
                 return None
         if root.opcode != "dot":
             return None
-        operands = self.module.operands(root)
-        data, weights = (self.module.argument(instruction, o) for o in operands)
+        operands = self.module.get_operands(root)
+        data, weights = (self.module.find_argument(instruction, o) for o in operands)
         if data is None or weights is None:
             return None
-        matrix = self._matrix(root, operands[1], step.arguments[weights])
+        matrix = self._read_matrix(root, operands[1], step.arguments[weights])
         source, output = step.arguments[data], step.results[0]
-        if matrix is None or source.space != "arena" or source.overlaps(output):
+        if matrix is None or source.space != "arena" or source.overlaps_buffer(output):
             return None
         k, n = matrix.shape
         rows = output.size // (4 * n)
-        if (source.size, output.size) != (4 * rows * k, 4 * rows * n) or not _last_contracted(operands[0], root):
+        if (source.size, output.size) != (4 * rows * k, 4 * rows * n) or not _is_last_contracted(operands[0], root):
             return None
         other_buffer = None if added is None else step.arguments[added]
         if other_buffer is not None:
-            shared = other_buffer != output and other_buffer.overlaps(output)
+            shared = other_buffer != output and other_buffer.overlaps_buffer(output)
             whole = other_buffer.size == output.size and (other_buffer.space == "arena" or rows == 1)
             if shared or not whole:
                 return None
         return Product(step.name, source, output, matrix, rows, other_buffer)
 
-    def _matrix(self, dot: Any, operand: Any, buffer: Buffer) -> NDArray[np.float32] | None:
+    def _read_matrix(self, dot: Any, operand: Any, buffer: Buffer) -> NDArray[np.float32] | None:
         """The constant right side of a dot as [contracted, other]."""
-        flat = self.constant(buffer)
-        if flat is None or len(operand.shape.dimensions) != 2 or hlo_shapes.dtype(dot.shape) != "float32":
+        flat = self.get_constant(buffer)
+        if flat is None or len(operand.shape.dimensions) != 2 or hlo_shapes.get_dtype(dot.shape) != "float32":
             return None
         dims, layout = list(operand.shape.dimensions), list(operand.shape.layout.minor_to_major)
         if flat.size != math.prod(dims):
@@ -156,20 +156,20 @@ class Products:
             return None
         return logical if contracted == [0] else logical.T
 
-    def row(self, product: Product, steps: Steps, loop: Any) -> Row | None:
+    def match_row(self, product: Product, steps: Steps, loop: Any) -> LoopRow | None:
         """The row that ``product`` multiplies, if it may do so before the loop: ``loop`` never changes the array."""
         if product.added is not None and product.added.space == "arena":
             return None
         instruction = self.module.names.get(product.name)
         if instruction is None or self.module.owners[instruction.id] is not loop:
             return None
-        operands = [self.module.through_bitcasts(o) for o in self.module.operands(instruction)]
+        operands = [self.module.skip_bitcasts(o) for o in self.module.get_operands(instruction)]
         for operand in operands:
-            piece = self.module.inside(operand)
+            piece = self.module.get_inner_root(operand)
             number = next((n for n, s in enumerate(steps) if s.name == operand.name), None)
             if piece.opcode != "dynamic-slice" or number is None:
                 continue
-            step, row = steps[number], self._slice(operand, piece, loop)
+            step, row = steps[number], self._match_slice(operand, piece, loop)
             if row is None or not isinstance(step, KernelStep) or step.results != (product.data,):
                 continue
             array, index, count = row
@@ -178,34 +178,34 @@ class Products:
                 continue
             if count < LEAST_ROWS or source.space != "arena" or place.size != 4:
                 continue
-            once = [u.name for u in self.module.users(operand)] == [product.name]
-            return Row(number, operand.name, source, place, count, once)
+            once = [u.name for u in self.module.find_users(operand)] == [product.name]
+            return LoopRow(number, operand.name, source, place, count, once)
         return None
 
-    def _slice(self, outer: Any, piece: Any, loop: Any) -> tuple[int, int, int] | None:
+    def _match_slice(self, outer: Any, piece: Any, loop: Any) -> tuple[int, int, int] | None:
         """Take a dynamic-slice of one whole row apart: which arguments are the array and the index, and how many rows
         the array has. None for anything else, or where ``loop`` may change the array."""
-        array, first, *others = self.module.operands(piece)
+        array, first, *others = self.module.get_operands(piece)
         whole = list(array.shape.dimensions)
         if [1, *whole[1:]] != list(piece.shape.dimensions) or not hlo_shapes.is_row_major(array.shape):
             return None
         zeros = all(other.opcode == "constant" and list(other.literal.s32s) == [0] for other in others)
-        if hlo_shapes.dtype(first.shape) != "int32" or not zeros:
+        if hlo_shapes.get_dtype(first.shape) != "int32" or not zeros:
             return None
-        numbers = self.module.argument(outer, array), self.module.argument(outer, first)
+        numbers = self.module.find_argument(outer, array), self.module.find_argument(outer, first)
         if numbers[0] is None or numbers[1] is None:
             return None
-        source = self.module.through_bitcasts(self.module.operands(outer)[numbers[0]])
+        source = self.module.skip_bitcasts(self.module.get_operands(outer)[numbers[0]])
         if source.opcode != "get-tuple-element":
             return None
-        (state,) = self.module.operands(source)
-        after = self.module.operands(self.module.root(loop))[source.tuple_index]
+        (state,) = self.module.get_operands(source)
+        after = self.module.get_operands(self.module.get_root(loop))[source.tuple_index]
         same = after.opcode == "get-tuple-element" and after.tuple_index == source.tuple_index
-        if not same or state.opcode != "parameter" or self.module.operands(after) != [state]:
+        if not same or state.opcode != "parameter" or self.module.get_operands(after) != [state]:
             return None
         return numbers[0], numbers[1], whole[0]
 
-    def constant(self, buffer: Buffer) -> NDArray[np.float32] | None:
+    def get_constant(self, buffer: Buffer) -> NDArray[np.float32] | None:
         """The float32 numbers of ``buffer``, where they are constant."""
         if buffer.space != "weights" or buffer.size % 4:
             return None
@@ -215,7 +215,7 @@ class Products:
         return np.frombuffer(weight.data[: buffer.size], np.float32)
 
 
-def _last_contracted(data: Any, dot: Any) -> bool:
+def _is_last_contracted(data: Any, dot: Any) -> bool:
     """Whether the left side is dense and its last dimension, alone, is summed over."""
     numbers = dot.dot_dimension_numbers
     last = [len(data.shape.dimensions) - 1]

@@ -8,18 +8,18 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from builder.compiler.lower.buffers import align
+from builder.compiler.lower.buffers import align_offset
 from builder.compiler.lower.program import BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
-from builder.importers.graph import FrozenGraph, Port
+from builder.importers.graph import FrozenGraph, GraphPort
 
 
-def with_state(graph: FrozenGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+def list_state_ports(graph: FrozenGraph) -> tuple[tuple[GraphPort, ...], tuple[GraphPort, ...]]:
     """The feeds and fetches of what XLA compiled: the graph's, then its variables."""
     return (*graph.feeds, *graph.states), (*graph.fetches, *graph.states)
 
 
-def bind_state(program: Program, states: tuple[Port, ...], first: Mapping[str, NDArray[Any]]) -> Program:
+def bind_state(program: Program, states: tuple[GraphPort, ...], first: Mapping[str, NDArray[Any]]) -> Program:
     """``program`` with its last feeds and fetches as ``states``; ``first``: the values at the start, by node."""
     if not states:
         return program
@@ -29,7 +29,7 @@ def bind_state(program: Program, states: tuple[Port, ...], first: Mapping[str, N
         data = first[port.tensor].tobytes()
         weights.append(Weight(end, data))
         bound.append(BoundState(port.spec, offset, read.buffer, write.buffer, Buffer("weights", end, len(data))))
-        offset, end = offset + len(data), align(end + len(data))
+        offset, end = offset + len(data), align_offset(end + len(data))
     return replace(
         program,
         feeds=program.feeds[:-count],

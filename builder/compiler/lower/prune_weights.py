@@ -16,13 +16,13 @@ LEAST_SHARED_START = 4096
 """Bytes of a constant that is kept at the start of a longer one: less would save no page."""
 
 
-def compact(program: Program, share: bool = True) -> Program:
+def drop_unused_weights(program: Program, share: bool = True) -> Program:
     """The same program over only those weights that it uses; equal ones share one place if ``share``.
 
     Raises LowerError where a step reads no constant.
     """
     store = WeightStore(share)
-    return replace(_over(program, store.put), weights=store.weights, weights_size=store.size)
+    return replace(_move_weights(program, store.add_constant), weights=store.weights, weights_size=store.size)
 
 
 def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
@@ -33,7 +33,7 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
     program, the second with its second.
     Raises LowerError where a step reads no constant.
     """
-    homes = _homes(programs) if share else {}
+    homes = _find_shared_starts(programs) if share else {}
     equal: dict[bytes, list[Buffer]] = {}
     store = WeightStore(share=False)
     moved = []
@@ -46,14 +46,14 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
             turn = 0 if share else turns[data]
             turns[data] += 1
             if turn == len(found):
-                found.append(store.put(data))
+                found.append(store.add_constant(data))
             return found[turn]
 
-        moved.append(_over(program, place))
+        moved.append(_move_weights(program, place))
     return tuple(replace(program, weights=store.weights, weights_size=store.size) for program in moved)
 
 
-def _homes(programs: Sequence[Program]) -> dict[bytes, bytes]:
+def _find_shared_starts(programs: Sequence[Program]) -> dict[bytes, bytes]:
     """For each large constant that programs use, one of those that begin with it: itself where no other does."""
     used: set[bytes] = set()
 
@@ -62,7 +62,7 @@ def _homes(programs: Sequence[Program]) -> dict[bytes, bytes]:
         return Buffer("weights", 0, len(data))
 
     for program in programs:
-        _over(program, note)
+        _move_weights(program, note)
     homes: dict[bytes, bytes] = {}
     longer = b""
     # In this order, one that begins with another stands behind it, and what is between the two begins with it as well.
@@ -72,7 +72,7 @@ def _homes(programs: Sequence[Program]) -> dict[bytes, bytes]:
     return homes
 
 
-def _over(program: Program, place: Callable[[bytes], Buffer]) -> Program:
+def _move_weights(program: Program, place: Callable[[bytes], Buffer]) -> Program:
     """``program`` with each of the weights that it uses where ``place`` puts them; it is asked once for each."""
     old = sorted(program.weights, key=lambda w: w.offset)
     starts = [w.offset for w in old]

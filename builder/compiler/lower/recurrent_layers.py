@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from builder.base.arrays import Array
 from builder.base.errors import LowerError
-from builder.compiler.lower.activations import ELEMENTWISE, apply
+from builder.compiler.lower.activations import ELEMENTWISE, apply_elementwise
 from builder.compiler.lower.hlo import Value, find_sources, read_computation
 from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.steps.recurrent_step import Recurrence
@@ -32,7 +32,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Recurrent:
+class RecurrentLayer:
     """A loop as a recurrent layer, as ``RecurrentStep``; ``output`` None where only the state is wanted.
 
     ``input``, ``hidden``, ``cell`` and ``output``: parts of the loop's tuple. ``input_weights`` [features, gates *
@@ -60,23 +60,23 @@ class Recurrent:
     bounded: bool
 
 
-def find_recurrent(index: HloIndex, loop: Any) -> Recurrent | None:
+def find_recurrent(index: HloIndex, loop: Any) -> RecurrentLayer | None:
     """What the instruction ``loop``, a while, computes; None where that is anything else, or more than that."""
-    called = index.called(loop)
-    body = next((c for c in called if index.root(c).opcode == "tuple"), None)
+    called = index.get_called(loop)
+    body = next((c for c in called if index.get_root(c).opcode == "tuple"), None)
     condition = next((c for c in called if c is not body), None)
     if body is None or condition is None:
         return None
     try:
-        found = _Body(index, loop, body, condition)
+        found = _LoopBody(index, loop, body, condition)
     except LowerError:  # it has values of a type that no step of ours has
         return None
-    products = found.products()
-    return None if products is None else found.recurrent(*products)
+    products = found.find_products()
+    return None if products is None else found.match_recurrent(*products)
 
 
 @dataclass(frozen=True)
-class _Product:
+class _LoopProduct:
     """``value = data @ weights``, with as many rows as there are states."""
 
     value: Value
@@ -84,7 +84,7 @@ class _Product:
     weights: Floats
 
 
-class _Body:
+class _LoopBody:
     def __init__(self, index: HloIndex, loop: Any, body: Any, condition: Any) -> None:
         self.index, self.loop = index, loop
         self.dag, self.root = read_computation(index, body)
@@ -93,44 +93,44 @@ class _Body:
         others = index.owners[loop.id].instructions
         users = [o for o in others if loop.id in o.operand_ids]
         self.used = {u.tuple_index if u.opcode == "get-tuple-element" else -1 for u in users}
-        if index.root(index.owners[loop.id]) is loop:
+        if index.get_root(index.owners[loop.id]) is loop:
             self.used.add(-1)
 
-    def products(self) -> tuple[_Product, _Product] | None:
+    def find_products(self) -> tuple[_LoopProduct, _LoopProduct] | None:
         """Of the input and of the state."""
-        found = [_product(value) for value in _live(self.root) if value.op == "dot"]
+        found = [_match_product(value) for value in _list_sources(self.root) if value.op == "dot"]
         if len(found) != 2 or None in found:
             return None
         first, second = (product for product in found if product is not None)
-        if self._state(first.data) is not None:
+        if self._find_state(first.data) is not None:
             first, second = second, first
-        return (first, second) if self._state(second.data) is not None else None
+        return (first, second) if self._find_state(second.data) is not None else None
 
-    def recurrent(self, of_input: _Product, of_state: _Product) -> Recurrent | None:
+    def match_recurrent(self, of_input: _LoopProduct, of_state: _LoopProduct) -> RecurrentLayer | None:
         units, columns = of_state.weights.shape
-        gates, hidden = columns // units, self._state(of_state.data)
+        gates, hidden = columns // units, self._find_state(of_state.data)
         batch = of_state.data.elements // units
-        row = self._row(of_input.data, batch)
+        row = self._match_row(of_input.data, batch)
         if row is None or hidden is None or columns != gates * units or of_input.weights.shape[1] != columns:
             return None
         source, steps, backwards = row
         if units < _FEWEST or gates not in (3, 4) or of_input.data.elements != batch * of_input.weights.shape[0]:
             return None
-        end = _through(self.after[hidden])
-        output = self._output(end, hidden, steps)
+        end = _skip_copies(self.after[hidden])
+        output = self._match_output(end, hidden, steps)
         cells = [
-            i for i in range(len(self.after)) if self._is_cell(i, {source, hidden, *_numbers(output)}, batch * units)
+            i for i in range(len(self.after)) if self._is_cell(i, {source, hidden, *_list_parts(output)}, batch * units)
         ]
         cell = cells[0] if gates == 4 and len(cells) == 1 else None
         if output is None or len(cells) != (gates == 4):
             return None
-        allowed = {hidden, *_numbers(output), *([] if cell is None else [cell])}
-        if any(number not in allowed and not self._same(number) for number in self.used):
+        allowed = {hidden, *_list_parts(output), *([] if cell is None else [cell])}
+        if any(number not in allowed and not self._is_unchanged(number) for number in self.used):
             return None
-        biases = self._biases(of_input, of_state, hidden, cell, (batch, units))
+        biases = self._find_biases(of_input, of_state, hidden, cell, (batch, units))
         if biases is None:
             return None
-        return Recurrent(
+        return RecurrentLayer(
             "lstm" if gates == 4 else "gru",
             steps,
             batch,
@@ -148,48 +148,58 @@ class _Body:
             bias=biases[1],
             input_name=of_input.value.instruction.name,
             state_name=of_state.value.instruction.name,
-            bounded=self._bounded(hidden),
+            bounded=self._is_bounded(hidden),
         )
 
-    def _same(self, number: int) -> bool:
+    def _is_unchanged(self, number: int) -> bool:
         """Whether the loop leaves a part of its tuple as it was."""
-        return number >= 0 and self._state(self.after[number]) == number
+        return number >= 0 and self._find_state(self.after[number]) == number
 
-    def _state(self, value: Value) -> int | None:
+    def _find_state(self, value: Value) -> int | None:
         """Which part of the tuple, row-major float32, a value is."""
-        value = _through(value)
+        value = _skip_copies(value)
         if value.op != "get-tuple-element" or value.operands[0].op != "parameter":
             return None
         return int(value.instruction.tuple_index) if value.row_major else None
 
     def _is_cell(self, number: int, others: set[int], size: int) -> bool:
         value = self.after[number]
-        return number not in others and value.dtype == "float32" and value.elements == size and not self._same(number)
+        return (
+            number not in others
+            and value.dtype == "float32"
+            and value.elements == size
+            and not self._is_unchanged(number)
+        )
 
     # The input's rows, and where the states go.
 
-    def _row(self, value: Value, batch: int) -> tuple[int, int, bool] | None:
+    def _match_row(self, value: Value, batch: int) -> tuple[int, int, bool] | None:
         """(part of the tuple, steps, whether backwards) of the array whose next row each step takes."""
-        piece = _through(value)
+        piece = _skip_copies(value)
         if piece.op != "dynamic-slice":
             return None
         array, first, *others = piece.operands
-        source = self._state(array)
-        if source is None or not self._same(source) or array.dtype != "float32" or any(map(_number, others)):
+        source = self._find_state(array)
+        if (
+            source is None
+            or not self._is_unchanged(source)
+            or array.dtype != "float32"
+            or any(map(_read_number, others))
+        ):
             return None
-        if any(_number(o) is None for o in others) or piece.dims != (1, *array.dims[1:]):
+        if any(_read_number(o) is None for o in others) or piece.dims != (1, *array.dims[1:]):
             return None
-        places = self._places(first, array.dims[0])
+        places = self._trace_positions(first, array.dims[0])
         steps = len(places)
         if steps != array.dims[0] or places not in ([*range(steps)], [*range(steps)][::-1]):
             return None
         return source, steps, places != [*range(steps)]
 
-    def _output(self, end: Value, hidden: int, steps: int) -> tuple[int | None, int] | None:
+    def _match_output(self, end: Value, hidden: int, steps: int) -> tuple[int | None, int] | None:
         """(the part of the tuple that gets every state, floats from one to the next); 0 for one place for all."""
         found: list[tuple[int, int]] = []
         for number, value in enumerate(self.after):
-            value = _through(value)
+            value = _skip_copies(value)
             if number == hidden:
                 continue
             if value is end:
@@ -197,100 +207,100 @@ class _Body:
             elif value.op == "dynamic-update-slice":
                 array, update, first, *others = value.operands
                 whole = array.dims == (steps, *update.dims[1:]) and update.dims[:1] == (1,)
-                if self._state(array) != number or _through(update) is not end or not whole:
+                if self._find_state(array) != number or _skip_copies(update) is not end or not whole:
                     return None
-                if any(_number(o) != 0 for o in others) or self._places(first, steps) != [*range(steps)]:
+                if any(_read_number(o) != 0 for o in others) or self._trace_positions(first, steps) != [*range(steps)]:
                     return None
                 found.append((number, end.elements))
         if len(found) > 1:
             return None
         return found[0] if found else (None, 0)
 
-    def _bounded(self, hidden: int) -> bool:
+    def _is_bounded(self, hidden: int) -> bool:
         """Whether the state is known to begin between -1 and 1: as a constant, with zeros for the most part."""
-        (start,) = self.index.operands(self.loop)
+        (start,) = self.index.get_operands(self.loop)
         if start.opcode != "tuple":
             return False
-        first, fusions = self.index.operands(start)[hidden], []
+        first, fusions = self.index.get_operands(start)[hidden], []
         while first.opcode in ("copy", "bitcast", "broadcast", "reshape", "fusion", "parameter"):
             if first.opcode == "fusion":
                 fusions.append(first)
-                first = self.index.root(self.index.called(first)[0])
+                first = self.index.get_root(self.index.get_called(first)[0])
             elif first.opcode == "parameter":
                 if not fusions:
                     return False
-                first = self.index.operands(fusions.pop())[first.parameter_number]
+                first = self.index.get_operands(fusions.pop())[first.parameter_number]
             else:
-                (first,) = self.index.operands(first)
+                (first,) = self.index.get_operands(first)
         if first.opcode != "constant":
             return False
         numbers = np.asarray(first.literal.f32s, np.float32)
         return numbers.size > 0 and bool((np.abs(numbers) <= 1).all())
 
-    def _places(self, place: Value, most: int) -> list[int]:
+    def _trace_positions(self, place: Value, most: int) -> list[int]:
         """What ``place`` is in each step; nothing where that isn't known, or there are more than ``most`` steps."""
-        state = self._start()
+        state = self._read_start()
         found: list[int] = []
         while len(found) <= min(most, _MOST_STEPS):
             known = {number: np.asarray(value) for number, value in state.items()}
-            goes_on = _whole_number(self.condition, known)
+            goes_on = _evaluate_whole_number(self.condition, known)
             if goes_on == 0:
                 return found
-            at = _whole_number(place, known)
+            at = _evaluate_whole_number(place, known)
             if goes_on is None or at is None:
                 return []
             found.append(at)
-            after = {number: _whole_number(self.after[number], known) for number in state}
+            after = {number: _evaluate_whole_number(self.after[number], known) for number in state}
             state = {number: value for number, value in after.items() if value is not None}
         return []
 
-    def _start(self) -> dict[int, int]:
+    def _read_start(self) -> dict[int, int]:
         """The counters' first values: what is a whole number in the tuple that the loop begins with."""
-        (start,) = self.index.operands(self.loop)
+        (start,) = self.index.get_operands(self.loop)
         if start.opcode != "tuple":
             return {}
         found = {}
-        for number, value in enumerate(self.index.operands(start)):
+        for number, value in enumerate(self.index.get_operands(start)):
             while value.opcode in ("copy", "bitcast"):
-                (value,) = self.index.operands(value)
+                (value,) = self.index.get_operands(value)
             if value.opcode == "constant" and list(value.literal.s32s) and not list(value.shape.dimensions):
                 found[number] = int(value.literal.s32s[0])
         return found
 
     # The cell.
 
-    def _biases(
-        self, of_input: _Product, of_state: _Product, hidden: int, cell: int | None, size: tuple[int, int]
+    def _find_biases(
+        self, of_input: _LoopProduct, of_state: _LoopProduct, hidden: int, cell: int | None, size: tuple[int, int]
     ) -> tuple[Floats, Floats] | None:
         """What is added to both products, if the values after a step are those of the cell."""
         batch, units = size
         gates = 3 if cell is None else 4
         draws = [
-            _Draw(seed, of_input.value, of_state.value, (batch, gates, units), scales)
+            _RandomDraw(seed, of_input.value, of_state.value, (batch, gates, units), scales)
             for seed, scales in enumerate(_SCALES)
         ]
         for draw in draws:
-            for value in _live(self.root):
-                number = self._state(value) if value.op == "get-tuple-element" else None
+            for value in _list_sources(self.root):
+                number = self._find_state(value) if value.op == "get-tuple-element" else None
                 if number in (hidden, cell) and number is not None:
-                    draw.known[value] = draw.state(number == hidden).reshape(value.dims)
-            draw.evaluate(self.root)
+                    draw.known[value] = draw.get_state(number == hidden).reshape(value.dims)
+            draw.evaluate_values(self.root)
         first = [np.zeros(units)] * gates
         second = [np.zeros(units)] * gates
         for gate in range(gates):
             apart = cell is None and gate == 2
-            bias = _bias(draws, [d.x[:, gate] + (0 if apart else d.sums[:, gate]) for d in draws])
-            other = _bias(draws, [d.sums[:, gate] for d in draws]) if apart else np.zeros(units)
+            bias = _find_bias(draws, [d.x[:, gate] + (0 if apart else d.sums[:, gate]) for d in draws])
+            other = _find_bias(draws, [d.sums[:, gate] for d in draws]) if apart else np.zeros(units)
             if bias is None or other is None:
                 return None
             first[gate], second[gate] = bias, other
         for draw in draws:
             x, sums = draw.x + np.stack(first), draw.sums + np.stack(second)
-            expected = {hidden: _lstm(x + sums, draw.c)[0] if cell is not None else _gru(x, sums, draw.h)}
+            expected = {hidden: _apply_lstm(x + sums, draw.c)[0] if cell is not None else _apply_gru(x, sums, draw.h)}
             if cell is not None:
-                expected[cell] = _lstm(x + sums, draw.c)[1]
+                expected[cell] = _apply_lstm(x + sums, draw.c)[1]
             for number, numbers in expected.items():
-                ours = draw.known.get(_through(self.after[number]))
+                ours = draw.known.get(_skip_copies(self.after[number]))
                 if ours is None or ours.size != numbers.size:
                     return None
                 if not np.allclose(ours.reshape(batch, units), numbers, rtol=_TOLERANCE, atol=_TOLERANCE):
@@ -298,7 +308,7 @@ class _Body:
         return np.concatenate(first).astype(np.float32), np.concatenate(second).astype(np.float32)
 
 
-class _Draw:
+class _RandomDraw:
     """The body's values for random products and states: [batch, gates, units] and [batch, units]."""
 
     def __init__(
@@ -310,11 +320,11 @@ class _Draw:
         self.known: dict[Value, Array] = {of_input: self.x.reshape(of_input.dims)}
         self.known[of_state] = self.sums.reshape(of_state.dims)
 
-    def state(self, hidden: bool) -> Array:
+    def get_state(self, hidden: bool) -> Array:
         return np.asarray(self.h if hidden else self.c)
 
-    def evaluate(self, root: Value) -> None:
-        for value in _live(root):
+    def evaluate_values(self, root: Value) -> None:
+        for value in _list_sources(root):
             if value in self.known:
                 continue
             if value.op == "constant" and value.dtype == "float32":
@@ -322,12 +332,12 @@ class _Draw:
                 continue
             operands = [self.known[o] for o in value.operands if o in self.known]
             if value.operands and len(operands) == len(value.operands):
-                result = _evaluate(value, operands)
+                result = _evaluate_value(value, operands)
                 if result is not None:
                     self.known[value] = result
 
 
-def _evaluate(value: Value, operands: list[Array]) -> Array | None:
+def _evaluate_value(value: Value, operands: list[Array]) -> Array | None:
     """The logical elements of ``value``; None for an operation that cells do not have."""
     source = value.operands[0]
     match value.op:
@@ -344,12 +354,12 @@ def _evaluate(value: Value, operands: list[Array]) -> Array | None:
             return operands[0][tuple(slice(d.start, d.limit, d.stride) for d in value.instruction.slice_dimensions)]
         case op if op in ELEMENTWISE and value.dtype == "float32":
             with np.errstate(all="ignore"):
-                result = apply(value, operands)
+                result = apply_elementwise(value, operands)
                 return None if result is None else np.asarray(result, np.float64)
     return None
 
 
-def _bias(draws: list[_Draw], bases: list[Array]) -> Array | None:
+def _find_bias(draws: list[_RandomDraw], bases: list[Array]) -> Array | None:
     """What is added to ``bases`` [batch, units], the same in all draws and every row, in some value of the body."""
     for value, numbers in draws[0].known.items():
         values = [draw.known.get(value) for draw in draws]
@@ -361,23 +371,23 @@ def _bias(draws: list[_Draw], bases: list[Array]) -> Array | None:
     return None
 
 
-def _sigmoid(x: Array) -> Array:
+def _compute_sigmoid(x: Array) -> Array:
     with np.errstate(over="ignore"):
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
-def _lstm(sums: Array, cell: Array) -> tuple[Array, Array]:
+def _apply_lstm(sums: Array, cell: Array) -> tuple[Array, Array]:
     """(hidden, cell) after a step."""
-    after = _sigmoid(sums[:, 1]) * cell + _sigmoid(sums[:, 0]) * np.tanh(sums[:, 2])
-    return _sigmoid(sums[:, 3]) * np.tanh(after), after
+    after = _compute_sigmoid(sums[:, 1]) * cell + _compute_sigmoid(sums[:, 0]) * np.tanh(sums[:, 2])
+    return _compute_sigmoid(sums[:, 3]) * np.tanh(after), after
 
 
-def _gru(x: Array, sums: Array, hidden: Array) -> Array:
-    z, r = _sigmoid(x[:, 0] + sums[:, 0]), _sigmoid(x[:, 1] + sums[:, 1])
+def _apply_gru(x: Array, sums: Array, hidden: Array) -> Array:
+    z, r = _compute_sigmoid(x[:, 0] + sums[:, 0]), _compute_sigmoid(x[:, 1] + sums[:, 1])
     return np.asarray(z * hidden + (1 - z) * np.tanh(x[:, 2] + r * sums[:, 2]))
 
 
-def _product(dot: Value) -> _Product | None:
+def _match_product(dot: Value) -> _LoopProduct | None:
     numbers = dot.instruction.dot_dimension_numbers
     data, weights = dot.operands[:2]
     batches = list(numbers.lhs_batch_dimensions) or list(numbers.rhs_batch_dimensions)
@@ -389,34 +399,34 @@ def _product(dot: Value) -> _Product | None:
         return None
     if weights.op != "constant":
         return None
-    return _Product(dot, data, np.asarray(weights.literal if inner == [0] else weights.literal.T, np.float32))
+    return _LoopProduct(dot, data, np.asarray(weights.literal if inner == [0] else weights.literal.T, np.float32))
 
 
-def _through(value: Value) -> Value:
+def _skip_copies(value: Value) -> Value:
     """What ``value`` is a copy of, or the same bytes in other dimensions."""
     while value.op == "copy" or (value.op == "bitcast" and value.row_major and value.operands[0].row_major):
         value = value.operands[0]
     return value
 
 
-def _live(root: Value) -> list[Value]:
+def _list_sources(root: Value) -> list[Value]:
     """``root`` and what it is made of, operands first."""
     return sorted(find_sources([root]), key=lambda v: v.number)
 
 
-def _numbers(output: tuple[int | None, int] | None) -> list[int]:
+def _list_parts(output: tuple[int | None, int] | None) -> list[int]:
     return [output[0]] if output is not None and output[0] is not None else []
 
 
-def _number(value: Value) -> int | None:
+def _read_number(value: Value) -> int | None:
     """A constant whole number."""
     return int(value.literal.reshape(-1)[0]) if value.op == "constant" and value.elements == 1 else None
 
 
-def _whole_number(value: Value, parts: Mapping[int, Array]) -> int | None:
+def _evaluate_whole_number(value: Value, parts: Mapping[int, Array]) -> int | None:
     """A whole number that is made of those of the loop's tuple; None where it is made of anything else."""
     known: dict[Value, Array] = {}
-    for at in _live(value):
+    for at in _list_sources(value):
         if at.op == "constant" and at.elements == 1 and not at.dims:
             known[at] = at.literal
         elif at.op == "get-tuple-element" and at.operands[0].op == "parameter" and at.instruction.tuple_index in parts:
@@ -424,7 +434,7 @@ def _whole_number(value: Value, parts: Mapping[int, Array]) -> int | None:
         elif at.op in ("copy", "bitcast") and at.operands[0] in known:
             known[at] = known[at.operands[0]]
         elif at.op in ELEMENTWISE and all(o in known for o in at.operands):
-            result = apply(at, [known[o] for o in at.operands])
+            result = apply_elementwise(at, [known[o] for o in at.operands])
             if result is not None:
                 known[at] = result
     return int(known[value].reshape(-1)[0]) if value in known and math.prod(known[value].shape) == 1 else None

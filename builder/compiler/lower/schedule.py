@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.attention import Attention, find_attentions
-from builder.compiler.lower.fuse import Layer, Limits, match_layer, ranks
+from builder.compiler.lower.fuse import FusionLimits, Layer, match_layer, rank_values
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.layers import Core, find_cores
 from builder.compiler.lower.normalise import Norm, find_norms
-from builder.compiler.lower.padding import absorb
-from builder.compiler.lower.pooling import Pool, find_pools, without_padding
+from builder.compiler.lower.padding import absorb_padding
+from builder.compiler.lower.pooling import Pool, find_pools, restore_padding
 from builder.compiler.lower.squeeze_excitation import absorb_factor
 from builder.compiler.lower.thunks import Thunk
 
@@ -46,12 +46,12 @@ class _Findings:
     unstored: set[Value] = field(default_factory=set)
     """What an attention would read, and nothing stores."""
 
-    def size(self) -> int:
+    def count_findings(self) -> int:
         found = (self.stops, self.no_second, self.unpadded, self.unscaled, self.rejected, self.unstored)
         return sum(map(len, found))
 
 
-def inputs(task: Task) -> Iterator[Value]:
+def list_inputs(task: Task) -> Iterator[Value]:
     """Everything in the arena that a task reads."""
     match task:
         case Layer():
@@ -68,36 +68,38 @@ def inputs(task: Task) -> Iterator[Value]:
             yield from (source for source in task.sources if isinstance(source, Value))
 
 
-def outputs(task: Task) -> Iterator[Value]:
+def list_outputs(task: Task) -> Iterator[Value]:
     """The base of everything a task stores."""
     yield from (output for output in task.outputs if output is not None)
 
 
-def makers_of(tasks: Sequence[Task]) -> dict[Value, Task]:
+def find_makers(tasks: Sequence[Task]) -> dict[Value, Task]:
     """Which task stores each value: one of our own, where one of XLA's steps stores it as well."""
     makers: dict[Value, Task] = {}
     for task in sorted(tasks, key=lambda t: isinstance(t, Thunk)):
-        for output in outputs(task):
+        for output in list_outputs(task):
             makers.setdefault(output, task)
     return makers
 
 
-def schedule(dag: Dag, thunks: list[Thunk], product_wanted: Callable[[Core], bool] = lambda core: False) -> Schedule:
+def schedule_tasks(
+    dag: Dag, thunks: list[Thunk], product_wanted: Callable[[Core], bool] = lambda core: False
+) -> Schedule:
     """Tasks for all of the graph's outputs. Raises LowerError where one cannot be made.
 
     ``product_wanted``: whether a layer needs its input as it is, also where that is a product with factors of channels.
     """
     cores = find_cores(dag)
-    rank = ranks(dag, cores)
+    rank = rank_values(dag, cores)
     candidates = _Candidates(cores, find_pools(dag), find_norms(dag))
     findings = _Findings()
     while True:
-        before = findings.size()
-        attempt = _Attempt(dag, candidates, rank, thunks, findings, product_wanted)
+        before = findings.count_findings()
+        attempt = _ScheduleAttempt(dag, candidates, rank, thunks, findings, product_wanted)
         tasks = attempt.demand_all()
-        if findings.size() == before:
+        if findings.count_findings() == before:
             break
-    return Schedule(tuple(_ordered(tasks, thunks, dag)), findings.rejected, tuple(cores))
+    return Schedule(tuple(_order_tasks(tasks, thunks, dag)), findings.rejected, tuple(cores))
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class _Candidates:
     norms: list[Norm]
 
 
-class _Attempt:
+class _ScheduleAttempt:
     def __init__(
         self,
         dag: Dag,
@@ -121,29 +123,29 @@ class _Attempt:
         self.makers: dict[Value, Task] = {}
         self.inside: dict[Value, tuple[Layer | Pool | Norm | Attention, Value | None]] = {}
         for thunk in thunks:
-            for output in outputs(thunk):
+            for output in list_outputs(thunk):
                 self.makers.setdefault(output, thunk)
         for pool in candidates.pools:
-            chosen = without_padding(pool) if pool.value in findings.unpadded else pool
+            chosen = restore_padding(pool) if pool.value in findings.unpadded else pool
             if pool.value not in findings.rejected:
-                self._add(chosen, dict.fromkeys(chosen.inside))
+                self._add_task(chosen, dict.fromkeys(chosen.inside))
         others: list[Norm | Attention] = [*candidates.norms, *find_attentions(dag, findings.unstored)]
         for found in others:
             if found.value not in findings.rejected:
-                self._add(found, dict.fromkeys(found.inside))
-        limits = Limits(findings.stops, findings.no_second)
+                self._add_task(found, dict.fromkeys(found.inside))
+        limits = FusionLimits(findings.stops, findings.no_second)
         for core in candidates.cores:
             if core.value not in findings.rejected:
-                chosen_core = core if core.value in findings.unpadded else absorb(core)
+                chosen_core = core if core.value in findings.unpadded else absorb_padding(core)
                 if core.value not in findings.unscaled and not product_wanted(core):
                     chosen_core = absorb_factor(chosen_core, dag)
                 layer = match_layer(chosen_core, dag, rank, limits)
-                self._add(layer, layer.inside)
+                self._add_task(layer, layer.inside)
 
-    def _add(self, task: Layer | Pool | Norm | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:
+    def _add_task(self, task: Layer | Pool | Norm | Attention, inside: dict[Value, Value] | dict[Value, None]) -> None:
         for value, stop in inside.items():
             self.inside[value.base] = (task, stop)
-        for output in outputs(task):
+        for output in list_outputs(task):
             self.makers[output] = task
 
     def demand_all(self) -> list[Task]:
@@ -158,20 +160,20 @@ class _Attempt:
             if base.op in ("parameter", "constant") and (base.op == "parameter" or reader is None):
                 continue
             if base in self.inside:
-                self._cut(base)
+                self._cut_chain(base)
                 continue
             task = self.makers.get(base)
             if task is None:
                 self._give_up(value, reader)
             elif id(task) not in found:
                 found[id(task)] = task
-                pending += [(source, task) for source in inputs(task)]
+                pending += [(source, task) for source in list_inputs(task)]
         for task in found.values():
             if isinstance(task, Layer) and task.second is not None and task.second.value.base not in wanted:
                 self.findings.no_second.add(task.end.base)
         return list(found.values())
 
-    def _cut(self, value: Value) -> None:
+    def _cut_chain(self, value: Value) -> None:
         task, stop = self.inside[value]
         if isinstance(task, Layer):
             assert stop is not None
@@ -200,9 +202,9 @@ class _Attempt:
                 raise LowerError(f"nothing stores {value}")
 
 
-def _ordered(tasks: list[Task], thunks: list[Thunk], dag: Dag) -> list[Task]:
+def _order_tasks(tasks: list[Task], thunks: list[Thunk], dag: Dag) -> list[Task]:
     """The tasks so that each comes after what it reads, and otherwise in XLA's order."""
-    at = {output: thunk.number for thunk in thunks for output in outputs(thunk)}
+    at = {output: thunk.number for thunk in thunks for output in list_outputs(thunk)}
 
     def position(task: Task) -> int:
         if isinstance(task, Thunk):
@@ -215,11 +217,11 @@ def _ordered(tasks: list[Task], thunks: list[Thunk], dag: Dag) -> list[Task]:
             value = users[0]
         return at[value.base]
 
-    makers = makers_of(tasks)
+    makers = find_makers(tasks)
     waiting: dict[int, set[int]] = {}
     readers: dict[int, list[Task]] = {id(task): [] for task in tasks}
     for task in tasks:
-        needed = {id(makers[v.base]) for v in inputs(task) if v.base in makers}
+        needed = {id(makers[v.base]) for v in list_inputs(task) if v.base in makers}
         waiting[id(task)] = needed.copy()
         for maker in needed:
             readers[maker].append(task)

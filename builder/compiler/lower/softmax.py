@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from builder.compiler.lower.hlo import Value, scalar
+from builder.compiler.lower.hlo import Value, find_scalar
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,19 @@ class Softmax:
     safe: bool = False
 
 
-def softmax_of(value: Value) -> Softmax | None:
+def match_softmax(value: Value) -> Softmax | None:
     """The softmax whose result is ``value``; None if it is none."""
     if value.op != "select":
-        return _plain_softmax(value)
+        return _match_plain_softmax(value)
     some, result, zero = value.operands
-    found = _plain_softmax(result) if scalar(zero) == 0 else None
+    found = _match_plain_softmax(result) if find_scalar(zero) == 0 else None
     if found is None or some.op != "broadcast" or not some.row_major:
         return None
-    kept = _some_kept(some, found.source)
+    kept = _match_some_kept(some, found.source)
     return None if kept is None else Softmax(found.source, (value, *kept, *found.inside), safe=True)
 
 
-def _some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
+def _match_some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
     """The values on the way from ``source`` to whether a row has more than -infinity, repeated along the row."""
     last = len(value.dims) - 1
     reduced = value.operands[0].base
@@ -47,34 +47,34 @@ def _some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
         return None
     direction = "EQ" if kept.op == "not" else "NE"
     right = hidden.instruction.comparison_direction == direction and hidden.operands[0] is source
-    return (value, reduced, kept, hidden) if right and scalar(hidden.operands[1]) == -math.inf else None
+    return (value, reduced, kept, hidden) if right and find_scalar(hidden.operands[1]) == -math.inf else None
 
 
-def _plain_softmax(value: Value) -> Softmax | None:
-    if value.op != "divide" or not is_plain(value):
+def _match_plain_softmax(value: Value) -> Softmax | None:
+    if value.op != "divide" or not is_dense_float32(value):
         return None
     exponential, total = value.operands
     if exponential.op != "exponential" or exponential.dims != value.dims:
         return None
-    summed = _reduced(total, "add")
+    summed = _match_repeated_reduction(total, "add")
     difference = exponential.operands[0]
     if summed is None or summed[0] is not exponential or difference.op != "subtract":
         return None
     source, largest = difference.operands
-    most = _reduced(largest, "maximum")
-    if most is None or most[0] is not source or not is_plain(source):
+    most = _match_repeated_reduction(largest, "maximum")
+    if most is None or most[0] is not source or not is_dense_float32(source):
         return None
     return Softmax(source, (value, exponential, difference, *summed[1], *most[1]))
 
 
-def is_plain(value: Value) -> bool:
+def is_dense_float32(value: Value) -> bool:
     """Tell whether it is float32, dense in the order of its dimensions, and no scalar."""
     return value.dtype == "float32" and value.row_major and len(value.dims) > 0
 
 
-def _reduced(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
+def _match_repeated_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
     """What ``value`` repeats the sum or maximum of along the last dimension, and the values on the way."""
-    if value.op != "broadcast" or not is_plain(value):
+    if value.op != "broadcast" or not is_dense_float32(value):
         return None
     inside = [value, value.operands[0]]
     reduced = value.operands[0].base
@@ -85,38 +85,38 @@ def _reduced(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
     if reducer == "maximum" and reduced.op == "maximum":
         inside.append(reduced)
         left, right = reduced.operands
-        reduced = (left if scalar(right) == -math.inf else right).base
-    found = reduction(reduced, reducer)
+        reduced = (left if find_scalar(right) == -math.inf else right).base
+    found = match_reduction(reduced, reducer)
     if found is None or not value.operands[0].row_major:
         return None
     source, halves = found
     return (source, [*inside, *halves]) if source.dims == value.dims else None
 
 
-def reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
+def match_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
     """What ``value`` is the sum ("add") or maximum of along the last dimension, and the values on the way, itself
     included; None if it is none."""
-    if not _whole_reduction(value, reducer):
+    if not _is_whole_reduction(value, reducer):
         return None
     inside, source = [value], value.operands[0]
-    while source.op == "reduce-window" and _in_windows(source, reducer):
+    while source.op == "reduce-window" and _is_windowed_half(source, reducer):
         inside.append(source)
         source = source.operands[0]
     return source, inside
 
 
-def _whole_reduction(value: Value, reducer: str) -> bool:
-    neutral = value.op == "reduce" and len(value.operands) == 2 and value.reducer == reducer and _neutral(value)
+def _is_whole_reduction(value: Value, reducer: str) -> bool:
+    neutral = value.op == "reduce" and len(value.operands) == 2 and value.reducer == reducer and _is_neutral(value)
     return neutral and list(value.instruction.dimensions) == [len(value.operands[0].dims) - 1]
 
 
-def _neutral(value: Value) -> bool:
-    return scalar(value.operands[1]) == (0.0 if value.reducer == "add" else -math.inf)
+def _is_neutral(value: Value) -> bool:
+    return find_scalar(value.operands[1]) == (0.0 if value.reducer == "add" else -math.inf)
 
 
-def _in_windows(value: Value, reducer: str) -> bool:
+def _is_windowed_half(value: Value, reducer: str) -> bool:
     """Whether a reduce-window is the first half of a reduction of the last dimension (XLA's tree reduction)."""
-    if value.reducer != reducer or len(value.operands) != 2 or not _neutral(value):
+    if value.reducer != reducer or len(value.operands) != 2 or not _is_neutral(value):
         return False
     *others, last = value.instruction.window.dimensions
     if any((w.size, max(1, w.stride), w.padding_low, w.padding_high) != (1, 1, 0, 0) for w in others):

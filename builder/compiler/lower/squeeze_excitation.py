@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from builder.compiler.lower.geometry import THIN_CHANNELS
 from builder.compiler.lower.hlo import Dag, Value
-from builder.compiler.lower.layers import Core, picture_of
+from builder.compiler.lower.layers import Core, get_image_shape
 from builder.compiler.lower.packing import GEMV_PIXELS, TILED_PIXELS
 
 BLOCK_BYTES = 160 << 10
@@ -20,17 +20,17 @@ BLOCK_BYTES = 160 << 10
 
 def absorb_factor(core: Core, dag: Dag) -> Core:
     """``core`` reading the picture before it is multiplied; unchanged where nothing is, or where that saves nothing."""
-    found = _factor(core.input)
-    if found is None or not _worth(core):
+    found = _match_factor(core.input)
+    if found is None or not _is_worthwhile(core):
         return core
     picture, factor = found
     product = core.input.base
-    if picture_of(picture.base.dims) != picture_of(product.dims) or not _read_by_it_alone(product, core, dag):
+    if get_image_shape(picture.base.dims) != get_image_shape(product.dims) or not _is_only_reader(product, core, dag):
         return core
     return replace(core, input=picture, factor=factor)
 
 
-def _factor(value: Value) -> tuple[Value, Value] | None:
+def _match_factor(value: Value) -> tuple[Value, Value] | None:
     """The picture and the vector of channels whose product ``value`` is."""
     product = value.base
     if product.op != "multiply" or product.dtype != "float32" or not product.row_major:
@@ -44,7 +44,7 @@ def _factor(value: Value) -> tuple[Value, Value] | None:
     return None
 
 
-def _worth(core: Core) -> bool:
+def _is_worthwhile(core: Core) -> bool:
     """Whether multiplying the weights, once for each task, is less work than multiplying the picture."""
     batch, height, width = core.out_picture
     pixels = height * width
@@ -54,7 +54,7 @@ def _worth(core: Core) -> bool:
     return pixels > GEMV_PIXELS and core.out_channels > THIN_CHANNELS and core.out_channels * tasks <= 2 * pixels
 
 
-def _read_by_it_alone(product: Value, core: Core, dag: Dag) -> bool:
+def _is_only_reader(product: Value, core: Core, dag: Dag) -> bool:
     value = product
     while value is not core.value:
         users = dag.users[value]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from builder.compiler.lower.hlo import Value, scalar
+from builder.compiler.lower.hlo import Value, find_scalar
 
 Part = tuple[int, int]
 """A size and a stride, in elements. An index may be made of several parts, the outermost first."""
@@ -32,20 +32,20 @@ class Strided:
     factor: float = 1.0
 
 
-def strided(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
+def find_strided_view(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
     """``value`` in the memory of what it is a view of, as far back as possible; None if all of that is ``unstored``."""
-    found = _behind(value, unstored)
+    found = _view_operand(value, unstored)
     if found is not None:
         return found
     base = value.base
     if base in unstored:
         return None
     return Strided(
-        base, 0, tuple(((size, stride),) for size, stride in zip(value.dims, strides_of(value), strict=True))
+        base, 0, tuple(((size, stride),) for size, stride in zip(value.dims, compute_dense_strides(value), strict=True))
     )
 
 
-def strides_of(value: Value) -> tuple[int, ...]:
+def compute_dense_strides(value: Value) -> tuple[int, ...]:
     """Of its own dimensions, in elements."""
     found, step = [0] * len(value.dims), 1
     for axis in value.layout:
@@ -53,20 +53,22 @@ def strides_of(value: Value) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _behind(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
+def _view_operand(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
     """``value`` in the memory of its operand's base, where it is a view of that."""
     if value.op == "multiply" and value.dtype == "float32" and value.row_major:
         left, right = value.operands
-        factor = scalar(left) if scalar(right) is None else scalar(right)
-        scaled = None if factor is None else strided(left if scalar(right) is not None else right, unstored)
+        factor = find_scalar(left) if find_scalar(right) is None else find_scalar(right)
+        scaled = (
+            None if factor is None else find_strided_view(left if find_scalar(right) is not None else right, unstored)
+        )
         return None if scaled is None or factor is None else replace(scaled, factor=scaled.factor * factor)
     if value.op not in VIEWS:
         return None
-    inner = strided(value.operands[0], unstored)
-    return None if inner is None else through(value, inner)
+    inner = find_strided_view(value.operands[0], unstored)
+    return None if inner is None else apply_view(value, inner)
 
 
-def through(value: Value, inner: Strided) -> Strided | None:
+def apply_view(value: Value, inner: Strided) -> Strided | None:
     """``value``, one of ``VIEWS``, where its operand is ``inner``; None where that takes more than strides."""
     operand = value.operands[0]
     if operand.dtype != value.dtype:
@@ -84,15 +86,15 @@ def through(value: Value, inner: Strided) -> Strided | None:
             ]
             return replace(inner, dims=tuple(dims))
         case "slice":
-            return _sliced(value, inner)
+            return _apply_slice(value, inner)
     # The same bytes: dimensions from the slowest to the fastest.
     order = list(reversed(value.layout))
     flat = [part for axis in reversed(operand.layout) for part in inner.dims[axis]]
-    found = regroup(flat, [value.dims[axis] for axis in order])
+    found = regroup_index(flat, [value.dims[axis] for axis in order])
     return None if found is None else replace(inner, dims=tuple(found[order.index(axis)] for axis in range(len(order))))
 
 
-def _sliced(value: Value, inner: Strided) -> Strided | None:
+def _apply_slice(value: Value, inner: Strided) -> Strided | None:
     first, dims = inner.first, []
     for parts, size, limits in zip(inner.dims, value.operands[0].dims, value.instruction.slice_dimensions, strict=True):
         if (limits.start, limits.limit, max(1, limits.stride)) == (0, size, 1):
@@ -105,7 +107,7 @@ def _sliced(value: Value, inner: Strided) -> Strided | None:
     return replace(inner, first=first, dims=tuple(dims))
 
 
-def regroup(parts: Sequence[Part], sizes: Sequence[int]) -> list[Parts] | None:
+def regroup_index(parts: Sequence[Part], sizes: Sequence[int]) -> list[Parts] | None:
     """An index of ``parts`` as several of ``sizes``; None where one of them would cut a part at an odd place."""
     rest = [part for part in parts if part[0] != 1]
     if math.prod(size for size, _ in rest) != math.prod(sizes):
@@ -124,11 +126,11 @@ def regroup(parts: Sequence[Part], sizes: Sequence[int]) -> list[Parts] | None:
                 size = 1
             else:
                 return None
-        groups.insert(0, merged(group))
+        groups.insert(0, merge_parts(group))
     return groups
 
 
-def merged(parts: Sequence[Part]) -> Parts:
+def merge_parts(parts: Sequence[Part]) -> Parts:
     """The same index of as few parts as possible."""
     found: list[Part] = []
     for size, stride in parts:
@@ -141,7 +143,7 @@ def merged(parts: Sequence[Part]) -> Parts:
     return tuple(found)
 
 
-def in_common(indices: Sequence[Sequence[Part]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
+def find_common_index(indices: Sequence[Sequence[Part]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
     """One index over several memories, whose parts differ, as the same sizes with the strides in each memory.
 
     None where the parts don't divide each other.
@@ -163,18 +165,18 @@ def in_common(indices: Sequence[Sequence[Part]]) -> tuple[tuple[int, ...], list[
         if found is None:
             return None
         strides.append(found)
-    return _fewest(sizes, strides)
+    return _merge_dimensions(sizes, strides)
 
 
 def regroup_exactly(parts: Sequence[Part], sizes: Sequence[int]) -> list[int] | None:
     """The stride of each of ``sizes``, where none of them is of several parts."""
-    found = regroup(parts, sizes)
+    found = regroup_index(parts, sizes)
     if found is None or any(len(group) > 1 for group in found):
         return None
     return [group[0][1] if group else 0 for group in found]
 
 
-def _fewest(sizes: list[int], strides: list[list[int]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+def _merge_dimensions(sizes: list[int], strides: list[list[int]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     at = len(sizes) - 1
     while at > 0:
         if all(s[at - 1] == s[at] * sizes[at] for s in strides):

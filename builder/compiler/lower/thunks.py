@@ -7,8 +7,8 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.broadcasts import find_broadcast
-from builder.compiler.lower.hlo import Dag, Value, intermediate, require_entry
-from builder.compiler.lower.inner_loops import EnclosedStep, Enclosures
+from builder.compiler.lower.hlo import Dag, Value, make_intermediate, require_entry
+from builder.compiler.lower.inner_loops import InnerLoopFinder, InnerLoopStep
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
@@ -21,14 +21,14 @@ class Thunk:
     """A step of the faithful program. ``sources``: a Value, the Buffer of a constant, or the bytes of a new one."""
 
     number: int
-    step: Step | EnclosedStep
+    step: Step | InnerLoopStep
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
     sources: tuple[Value | Buffer | bytes, ...]
     outputs: tuple[Value | None, ...]
     """The value of every write, as ``base``; None for one that nothing names."""
 
-    def aliased(self, write: int) -> list[int]:
+    def list_aliased_reads(self, write: int) -> list[int]:
         """The reads through whose pointer the kernel stores ``write``."""
         return [i for i, buffer in enumerate(self.reads) if buffer == self.writes[write] and buffer.size]
 
@@ -38,29 +38,29 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
 
     Raises LowerError, saying why, for what is not one straight line of steps over whole values.
     """
-    memory = _Memory()
+    memory = _ArenaContents()
     for number, port in enumerate(faithful.feeds):
-        memory.store(port.buffer, dag.parameters[number].base)
+        memory.store_value(port.buffer, dag.parameters[number].base)
     thunks: list[Thunk] = []
-    enclosures = Enclosures(result) if enclose else None
+    enclosures = InnerLoopFinder(result) if enclose else None
     last = {step.name: number for number, step in enumerate(faithful.steps)}
     for number, step in enumerate(faithful.steps):
         if isinstance(step, CallStep | ConditionalStep | WhileStep | RngStep):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
-        made: Step | EnclosedStep = step
-        if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.enclose(step)):
+        made: Step | InnerLoopStep = step
+        if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.find_inner_loop(step)):
             made, reads, writes = enclosed
         else:
             reads, writes = step.reads, step.writes
-            if any(write.overlaps(read) and write != read for write in writes for read in reads):
+            if any(write.overlaps_buffer(read) and write != read for write in writes for read in reads):
                 raise LowerError(f"{step.name} writes over a part of what it reads")
-        sources = tuple(memory.load(buffer, step.name) for buffer in reads)
+        sources = tuple(memory.load_value(buffer, step.name) for buffer in reads)
         outputs: tuple[Value | None, ...]
         if last[step.name] == number:
-            results = made.results if isinstance(made, EnclosedStep) else range(len(writes))
-            outputs = tuple(_output(dag, step.name, i, len(writes)) for i in results)
+            results = made.results if isinstance(made, InnerLoopStep) else range(len(writes))
+            outputs = tuple(_find_output(dag, step.name, i, len(writes)) for i in results)
         else:  # one of several thunks that make a value together, such as the copy before a sort
-            outputs = tuple(intermediate(step.name) for _ in writes)
+            outputs = tuple(make_intermediate(step.name) for _ in writes)
         if isinstance(made, KernelStep) and len(writes) == 1:
             broadcast = find_broadcast(made, reads, sources, writes[0], outputs[0])
             if broadcast is not None:
@@ -68,12 +68,12 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
                 made, reads = broadcast, broadcast.reads
                 sources = tuple(known[buffer] for buffer in reads)
         for buffer, output in zip(writes, outputs, strict=True):
-            memory.store(buffer, output)
+            memory.store_value(buffer, output)
         thunks.append(Thunk(number, made, reads, writes, sources, outputs))
     return thunks
 
 
-def _output(dag: Dag, name: str, index: int, count: int) -> Value | None:
+def _find_output(dag: Dag, name: str, index: int, count: int) -> Value | None:
     value = require_entry(dag, name)
     if value.op == "tuple":
         return value.operands[index].base
@@ -85,18 +85,18 @@ def _output(dag: Dag, name: str, index: int, count: int) -> Value | None:
     return next((v for v in parts if v.instruction.tuple_index == index), None)
 
 
-class _Memory:
+class _ArenaContents:
     """What every place of XLA's arena holds at the moment."""
 
     def __init__(self) -> None:
         self.written: dict[Buffer, Value | None] = {}
 
-    def store(self, buffer: Buffer, value: Value | None) -> None:
-        for other in [b for b in self.written if b.overlaps(buffer)]:
+    def store_value(self, buffer: Buffer, value: Value | None) -> None:
+        for other in [b for b in self.written if b.overlaps_buffer(buffer)]:
             del self.written[other]
         self.written[buffer] = value
 
-    def load(self, buffer: Buffer, name: str) -> Value | Buffer:
+    def load_value(self, buffer: Buffer, name: str) -> Value | Buffer:
         if buffer.space == "weights":
             return buffer
         found = self.written.get(buffer)

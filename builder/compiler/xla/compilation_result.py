@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from builder.base.errors import CompileError
-from builder.compiler.xla.descriptors import compilation_result_class
+from builder.compiler.xla.descriptors import load_result_class
 
 
 def read_result(metadata: Path, cache: Path) -> Any:
@@ -19,9 +19,9 @@ def read_result(metadata: Path, cache: Path) -> Any:
     It holds the thunk sequence, the buffer assignment and the HLO module with every constant.
     ``cache`` keeps the recovered protobuf schema. Raises CompileError if the object holds no such message.
     """
-    result = compilation_result_class(cache)()
+    result = load_result_class(cache)()
     try:
-        payload = _symbol_bytes(metadata, "CompilationResult")
+        payload = _read_symbol(metadata, "CompilationResult")
         result.ParseFromString(payload)
     except (ELFError, StopIteration, ValueError) as error:
         raise CompileError(
@@ -31,7 +31,7 @@ def read_result(metadata: Path, cache: Path) -> Any:
     return result
 
 
-def _symbol_bytes(path: Path, part_of_name: str) -> bytes:
+def _read_symbol(path: Path, part_of_name: str) -> bytes:
     """The bytes of the defined symbol whose name contains ``part_of_name``."""
     with path.open("rb") as file:
         elf = ELFFile(file)

@@ -20,13 +20,13 @@ _ADDRESS = 1
 """Of no function. It is the same each time, as XLA ends a process that registers two under one name."""
 
 
-class _String(ctypes.Structure):
+class _StdString(ctypes.Structure):
     """libstdc++'s std::string, over bytes that somebody else owns."""
 
     _fields_ = (("data", ctypes.c_char_p), ("size", ctypes.c_size_t), ("local", ctypes.c_char * 16))
 
     @classmethod
-    def of(cls, text: str) -> _String:
+    def from_text(cls, text: str) -> _StdString:
         data = text.encode()
         return cls(data, len(data), b"")
 
@@ -44,6 +44,6 @@ def register_steps(names: Iterable[str]) -> None:
         ) from error
     registry.restype, registry.argtypes = ctypes.c_void_p, ()
     register.restype = None
-    register.argtypes = (ctypes.c_void_p, ctypes.POINTER(_String), ctypes.c_void_p, ctypes.POINTER(_String))
+    register.argtypes = (ctypes.c_void_p, ctypes.POINTER(_StdString), ctypes.c_void_p, ctypes.POINTER(_StdString))
     for name in names:
-        register(registry(), _String.of(name), _ADDRESS, _String.of("Host"))
+        register(registry(), _StdString.from_text(name), _ADDRESS, _StdString.from_text("Host"))

@@ -31,7 +31,7 @@ _FIELDS = {1: 2, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 2, 9: 2, 10: 0, 11: 0, 1
 _LONGEST = 1 << 22
 
 
-def tensorflow_version() -> str:
+def read_tensorflow_version() -> str:
     """The installed TensorFlow's version, without importing it."""
     for name in ("tensorflow-cpu", "tensorflow"):
         try:
@@ -41,14 +41,14 @@ def tensorflow_version() -> str:
     raise EnvironmentSetupError(f"TensorFlow is not installed here; run `{setup_command()}`.")
 
 
-def compilation_result_class(cache: Path) -> Any:
+def load_result_class(cache: Path) -> Any:
     """The message class of CompilationResultProto, its schema cached in ``cache`` per TensorFlow version.
 
     Raises EnvironmentSetupError when the schema is not in this wheel.
     """
-    cached = cache / f"xla-{tensorflow_version()}.fds"
+    cached = cache / f"xla-{read_tensorflow_version()}.fds"
     if not cached.exists():
-        write_file(cached, _recover().SerializeToString())
+        write_file(cached, _recover_schema().SerializeToString())
     files = descriptor_pb2.FileDescriptorSet.FromString(cached.read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for name in ("any", "timestamp", "duration", "struct", "wrappers", "descriptor", "empty"):
@@ -59,7 +59,7 @@ def compilation_result_class(cache: Path) -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(ROOT_MESSAGE))
 
 
-def _recover() -> descriptor_pb2.FileDescriptorSet:
+def _recover_schema() -> descriptor_pb2.FileDescriptorSet:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
         raise EnvironmentSetupError(f"TensorFlow is not installed here; run `{setup_command()}`.")
@@ -68,47 +68,47 @@ def _recover() -> descriptor_pb2.FileDescriptorSet:
         with (Path(spec.origin).parent / library).open("rb") as file:
             images.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     found: dict[str, descriptor_pb2.FileDescriptorProto] = {}
-    _find(ROOT_FILE, images, found)
+    _add_schema(ROOT_FILE, images, found)
     result = descriptor_pb2.FileDescriptorSet()
     result.file.extend(found.values())
     return result
 
 
-def _find(name: str, images: list[mmap.mmap], found: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
+def _add_schema(name: str, images: list[mmap.mmap], found: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
     """Add ``name`` to ``found`` after everything it imports, the order a descriptor pool needs."""
     if name in found or name.startswith("google/protobuf/"):
         return
     key = bytes([0x0A, len(name)]) + name.encode()
     for image in images:
-        for position in _occurrences(image, key):
-            file = _parse(image, position)
+        for position in _find_occurrences(image, key):
+            file = _parse_descriptor(image, position)
             if file is not None and file.name == name:
                 for dependency in file.dependency:
-                    _find(dependency, images, found)
+                    _add_schema(dependency, images, found)
                 found[name] = file
                 return
     raise EnvironmentSetupError(
-        f"TensorFlow {tensorflow_version()} does not contain the schema {name}; "
+        f"TensorFlow {read_tensorflow_version()} does not contain the schema {name}; "
         f"coldforge needs the TensorFlow version in requirements/build.txt (run `{setup_command()}`)."
     )
 
 
-def _occurrences(image: mmap.mmap, key: bytes) -> Iterator[int]:
+def _find_occurrences(image: mmap.mmap, key: bytes) -> Iterator[int]:
     position = image.find(key)
     while position >= 0:
         yield position
         position = image.find(key, position + 1)
 
 
-def _parse(image: mmap.mmap, start: int) -> descriptor_pb2.FileDescriptorProto | None:
+def _parse_descriptor(image: mmap.mmap, start: int) -> descriptor_pb2.FileDescriptorProto | None:
     """The descriptor that begins at ``start``, or None: its end is where its fields stop making sense."""
     end = start
     while end - start < _LONGEST:
-        tag, after_tag = _varint(image, end)
+        tag, after_tag = _read_varint(image, end)
         field = tag >> 3
         if _FIELDS.get(field) != tag & 7 or (field == 1 and end > start):
             break
-        value, end = _varint(image, after_tag)
+        value, end = _read_varint(image, after_tag)
         if tag & 7 == 2:
             end += value
     file = descriptor_pb2.FileDescriptorProto()
@@ -119,7 +119,7 @@ def _parse(image: mmap.mmap, start: int) -> descriptor_pb2.FileDescriptorProto |
     return file if file.message_type or file.enum_type else None
 
 
-def _varint(image: mmap.mmap, position: int) -> tuple[int, int]:
+def _read_varint(image: mmap.mmap, position: int) -> tuple[int, int]:
     value = shift = 0
     while position < len(image):
         byte = image[position]

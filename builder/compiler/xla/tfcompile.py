@@ -16,9 +16,9 @@ from pathlib import Path
 
 from builder.base.commands import setup_command
 from builder.base.errors import CompileError
-from builder.base.files import Say, silent
+from builder.base.files import Say, no_progress
 from builder.base.sandbox import Sandbox
-from builder.base.sandbox.process_output import last_words, signal_name
+from builder.base.sandbox.process_output import find_last_words, signal_name
 from builder.base.targets import Target
 from builder.base.tensorflow_environment import IR_FLAGS, XLA_FLAGS
 from builder.compiler.xla.custom_calls import register_steps
@@ -67,7 +67,7 @@ class CompiledGraph:
         return cls(folder, target, **json.loads((folder / "compile.json").read_text()))
 
 
-def flags_for(target: Target) -> str:
+def make_xla_flags(target: Target) -> str:
     """XLA_FLAGS of a compilation for ``target``."""
     return IR_FLAGS if target.xla.leaves_ir else XLA_FLAGS
 
@@ -78,7 +78,7 @@ def compile_graph(
     folder: Path,
     part: str = "",
     sandbox: Sandbox | None = None,
-    detail: Say = silent,
+    detail: Say = no_progress,
 ) -> CompiledGraph:
     """Compile ``graph`` for ``target`` into ``folder``, in ``sandbox`` (this machine's when None); 0.1 to 20 s.
 
@@ -87,23 +87,25 @@ def compile_graph(
     The same graph gives the same kernels, byte for byte, and metadata that differs in the order of maps at most.
     Raises CompileError with the compiler's own reason, and what ``Sandbox.run`` raises.
     """
-    from builder.compiler.xla.descriptors import tensorflow_version
+    from builder.compiler.xla.descriptors import read_tensorflow_version
 
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    done = (sandbox or Sandbox.here()).run(
+    done = (sandbox or Sandbox.from_machine()).run(
         run_tfcompile,
         graph.folder.resolve(),
         target,
         part,
         folder=folder,
         reads=[graph.folder],
-        failed=lambda code, said: CompileError(explain(code, said)),
+        failed=lambda code, said: CompileError(explain_failure(code, said)),
     )
     detail(done.said)
-    result = CompiledGraph(folder, target, flags_for(target), tensorflow_version(), time.monotonic() - started)
+    result = CompiledGraph(
+        folder, target, make_xla_flags(target), read_tensorflow_version(), time.monotonic() - started
+    )
     if not result.kernels_path.exists() or not result.metadata_path.exists():
-        raise CompileError(explain(0, done.said))
+        raise CompileError(explain_failure(0, done.said))
     if target.xla.leaves_ir and not result.ir_paths:
         raise CompileError(f"XLA wrote no LLVM IR. coldforge needs the TensorFlow that `{setup_command()}` installs.")
     for leftover in ("graph.h", "graph_constants.o"):
@@ -112,7 +114,7 @@ def compile_graph(
     return result
 
 
-def explain(code: int, stderr: str) -> str:
+def explain_failure(code: int, stderr: str) -> str:
     """The message for a compiler process that ended with ``code``, from the lines of ``stderr`` that matter."""
     if code < 0:
         head = f"XLA's compiler crashed ({signal_name(code)})."
@@ -120,7 +122,7 @@ def explain(code: int, stderr: str) -> str:
             head += " It was killed from outside, which usually means that memory ran out."
     else:
         head = "XLA cannot compile this graph:"
-    return f"{head}\n{last_words(code, stderr)}"
+    return f"{head}\n{find_last_words(code, stderr)}"
 
 
 def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
@@ -130,9 +132,9 @@ def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
     and what else TensorFlow raises, with the compiler's reason.
     """
     xla = target.xla
-    from builder.base.tf import tensorflow
+    from builder.base.tf import import_tensorflow
 
-    tensorflow(leave_ir=xla.leaves_ir)
+    import_tensorflow(leave_ir=xla.leaves_ir)
     from tensorflow.python import _pywrap_tfcompile
 
     register_steps(STEPS)

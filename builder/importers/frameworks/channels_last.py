@@ -41,7 +41,7 @@ _WINDOW_KEYS = ("window_dimensions", "window_strides", "padding", "base_dilation
 
 
 @dataclass(frozen=True)
-class Stored:
+class ReorderedArray:
     """A value whose ``array`` has its dimensions in another ``order``."""
 
     array: Any
@@ -60,17 +60,17 @@ Rule = Callable[[Any, list[Value]], list[Value] | None]
 """What an equation gives for values of which one is Stored; None where it wants them put right."""
 
 
-def channels_last(function: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
+def make_channels_last(function: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
     """``function`` of arrays, with its 2-D convolutions channels last; it takes and gives what ``function`` does."""
 
     def rewritten(*feeds: Any) -> list[Any]:
         closed = jax.make_jaxpr(function)(*feeds)
-        return [_plain(value) for value in _run(closed.jaxpr, closed.consts, feeds)]
+        return [_restore_order(value) for value in _evaluate_jaxpr(closed.jaxpr, closed.consts, feeds)]
 
     return rewritten
 
 
-def _run(jaxpr: Any, constants: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
+def _evaluate_jaxpr(jaxpr: Any, constants: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
     known: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
     known |= dict(zip(jaxpr.invars, arguments, strict=True))
 
@@ -78,82 +78,82 @@ def _run(jaxpr: Any, constants: Sequence[Value], arguments: Sequence[Value]) -> 
         return variable.val if isinstance(variable, core.Literal) else known[variable]
 
     for equation in jaxpr.eqns:
-        results = _apply(equation, [read(variable) for variable in equation.invars])
+        results = _apply_equation(equation, [read(variable) for variable in equation.invars])
         known |= dict(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
-def _apply(equation: Any, inputs: list[Value]) -> list[Value]:
+def _apply_equation(equation: Any, inputs: list[Value]) -> list[Value]:
     name = equation.primitive.name
     if name in _CALLS:
         inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+        return _evaluate_jaxpr(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
     if _is_constant(equation, inputs):
         with jax.ensure_compile_time_eval():
-            return _bind(equation, inputs)
-    if name == "conv_general_dilated" and _is_of_pictures(equation):
-        return [_convolution(inputs, equation.params)]
+            return _bind_primitive(equation, inputs)
+    if name == "conv_general_dilated" and _is_image_convolution(equation):
+        return [_apply_convolution(inputs, equation.params)]
     if name == "transpose":
-        return [_transposed(inputs[0], equation.params["permutation"])]
-    if any(isinstance(value, Stored) for value in inputs):
-        rule = _elementwise if name in _ELEMENTWISE else _RULES.get(name)
+        return [_transpose_value(inputs[0], equation.params["permutation"])]
+    if any(isinstance(value, ReorderedArray) for value in inputs):
+        rule = _apply_elementwise if name in _ELEMENTWISE else _RULES.get(name)
         if rule and (found := rule(equation, inputs)) is not None:
             return found
-    return _bind(equation, [_plain(value) for value in inputs])
+    return _bind_primitive(equation, [_restore_order(value) for value in inputs])
 
 
-def _bind(equation: Any, inputs: Sequence[Any], **changed: Any) -> list[Any]:
+def _bind_primitive(equation: Any, inputs: Sequence[Any], **changed: Any) -> list[Any]:
     found = equation.primitive.bind(*inputs, **{**equation.params, **changed})
     return list(found) if equation.primitive.multiple_results else [found]
 
 
 def _is_constant(equation: Any, inputs: Sequence[Value]) -> bool:
     """Whether it depends on weights alone, and gives no more than these: no mask or table is blown up."""
-    if not inputs or any(isinstance(value, (Stored, jax.core.Tracer)) for value in inputs):
+    if not inputs or any(isinstance(value, (ReorderedArray, jax.core.Tracer)) for value in inputs):
         return False
     size = sum(math.prod(variable.aval.shape) for variable in equation.outvars)
     return bool(size <= sum(math.prod(jnp.shape(value)) for value in inputs) + _SMALL)
 
 
-def _plain(value: Value) -> Any:
-    if not isinstance(value, Stored):
+def _restore_order(value: Value) -> Any:
+    if not isinstance(value, ReorderedArray):
         return value
     return lax.transpose(value.array, [value.order.index(dim) for dim in range(len(value.order))])
 
 
-def _stored(value: Value, order: Order) -> Any:
+def _reorder_array(value: Value, order: Order) -> Any:
     """The array of ``value`` in ``order``."""
-    if isinstance(value, Stored) and value.order == order:
+    if isinstance(value, ReorderedArray) and value.order == order:
         return value.array
-    plain = _plain(value)
+    plain = _restore_order(value)
     if isinstance(plain, jax.core.Tracer):
         return lax.transpose(plain, order)
     with jax.ensure_compile_time_eval():
         return lax.transpose(jnp.asarray(plain), order)
 
 
-def _value(array: Any, order: Sequence[int]) -> Value:
-    return array if list(order) == sorted(order) else Stored(array, tuple(order))
+def _wrap_array(array: Any, order: Sequence[int]) -> Value:
+    return array if list(order) == sorted(order) else ReorderedArray(array, tuple(order))
 
 
-def _transposed(value: Value, permutation: Sequence[int]) -> Value:
+def _transpose_value(value: Value, permutation: Sequence[int]) -> Value:
     """Nothing is moved: dimension ``i`` of the result is dimension ``permutation[i]`` of the value."""
-    array, order = (value.array, value.order) if isinstance(value, Stored) else (value, range(len(permutation)))
-    return _value(array, [list(permutation).index(dim) for dim in order])
+    array, order = (value.array, value.order) if isinstance(value, ReorderedArray) else (value, range(len(permutation)))
+    return _wrap_array(array, [list(permutation).index(dim) for dim in order])
 
 
-def _is_of_pictures(equation: Any) -> bool:
+def _is_image_convolution(equation: Any) -> bool:
     """Channels first, and two dimensions; the kernel's own order is what it is."""
     numbers = equation.params["dimension_numbers"]
     specs = (tuple(numbers.lhs_spec), tuple(numbers.out_spec))
     return bool(specs == ((0, 1, 2, 3), (0, 1, 2, 3)) and equation.params["batch_group_count"] == 1)
 
 
-def _convolution(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Stored:
+def _apply_convolution(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> ReorderedArray:
     out, into, height, width = parameters["dimension_numbers"].rhs_spec
     found = lax.conv_general_dilated(
-        _stored(inputs[0], NHWC),
-        _stored(inputs[1], (height, width, into, out)),
+        _reorder_array(inputs[0], NHWC),
+        _reorder_array(inputs[1], (height, width, into, out)),
         parameters["window_strides"],
         parameters["padding"],
         parameters["lhs_dilation"],
@@ -163,75 +163,83 @@ def _convolution(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> Stor
         precision=parameters["precision"],
         preferred_element_type=parameters["preferred_element_type"],
     )
-    return Stored(found, NHWC)
+    return ReorderedArray(found, NHWC)
 
 
-def _elementwise(equation: Any, inputs: list[Value]) -> list[Value]:
+def _apply_elementwise(equation: Any, inputs: list[Value]) -> list[Value]:
     """Operands have one number of dimensions, or none."""
-    order = next(value.order for value in inputs if isinstance(value, Stored))
-    arrays = [_stored(value, order) if isinstance(value, Stored) or jnp.ndim(value) else value for value in inputs]
-    return [Stored(array, order) for array in _bind(equation, arrays)]
+    order = next(value.order for value in inputs if isinstance(value, ReorderedArray))
+    arrays = [
+        _reorder_array(value, order) if isinstance(value, ReorderedArray) or jnp.ndim(value) else value
+        for value in inputs
+    ]
+    return [ReorderedArray(array, order) for array in _bind_primitive(equation, arrays)]
 
 
-def _windows(equation: Any, inputs: list[Value]) -> list[Value] | None:
+def _apply_windows(equation: Any, inputs: list[Value]) -> list[Value] | None:
     value, *rest = inputs
-    if not isinstance(value, Stored) or any(isinstance(other, Stored) or jnp.ndim(other) for other in rest):
+    if not isinstance(value, ReorderedArray) or any(
+        isinstance(other, ReorderedArray) or jnp.ndim(other) for other in rest
+    ):
         return None
     parameters = equation.params
     changed = {key: tuple(parameters[key][dim] for dim in value.order) for key in _WINDOW_KEYS if key in parameters}
-    return [Stored(array, value.order) for array in _bind(equation, [value.array, *rest], **changed)]
+    return [ReorderedArray(array, value.order) for array in _bind_primitive(equation, [value.array, *rest], **changed)]
 
 
-def _reduction(equation: Any, inputs: list[Value]) -> list[Value] | None:
+def _apply_reduction(equation: Any, inputs: list[Value]) -> list[Value] | None:
     (value,) = inputs
     axes = equation.params["axes"]
-    array = _bind(equation, [value.array], axes=tuple(sorted(value.order.index(axis) for axis in axes)))[0]
+    array = _bind_primitive(equation, [value.array], axes=tuple(sorted(value.order.index(axis) for axis in axes)))[0]
     left = [dim for dim in value.order if dim not in axes]
-    return [_value(array, [sorted(left).index(dim) for dim in left])]
+    return [_wrap_array(array, [sorted(left).index(dim) for dim in left])]
 
 
-def _pad(equation: Any, inputs: list[Value]) -> list[Value] | None:
+def _apply_pad(equation: Any, inputs: list[Value]) -> list[Value] | None:
     value, padding = inputs
-    if not isinstance(value, Stored):
+    if not isinstance(value, ReorderedArray):
         return None
     changed = tuple(equation.params["padding_config"][dim] for dim in value.order)
-    return [Stored(array, value.order) for array in _bind(equation, [value.array, padding], padding_config=changed)]
+    return [
+        ReorderedArray(array, value.order)
+        for array in _bind_primitive(equation, [value.array, padding], padding_config=changed)
+    ]
 
 
-def _concatenate(equation: Any, inputs: list[Value]) -> list[Value]:
-    order = next(value.order for value in inputs if isinstance(value, Stored))
-    arrays = [_stored(value, order) for value in inputs]
-    return [Stored(lax.concatenate(arrays, order.index(equation.params["dimension"])), order)]
+def _apply_concatenate(equation: Any, inputs: list[Value]) -> list[Value]:
+    order = next(value.order for value in inputs if isinstance(value, ReorderedArray))
+    arrays = [_reorder_array(value, order) for value in inputs]
+    return [ReorderedArray(lax.concatenate(arrays, order.index(equation.params["dimension"])), order)]
 
 
-def _split(equation: Any, inputs: list[Value]) -> list[Value]:
+def _apply_split(equation: Any, inputs: list[Value]) -> list[Value]:
     (value,) = inputs
-    found = _bind(equation, [value.array], axis=value.order.index(equation.params["axis"]))
-    return [Stored(array, value.order) for array in found]
+    found = _bind_primitive(equation, [value.array], axis=value.order.index(equation.params["axis"]))
+    return [ReorderedArray(array, value.order) for array in found]
 
 
-def _slice(equation: Any, inputs: list[Value]) -> list[Value]:
+def _apply_slice(equation: Any, inputs: list[Value]) -> list[Value]:
     (value,) = inputs
     keys = [key for key in ("start_indices", "limit_indices", "strides") if equation.params[key] is not None]
     changed = {key: tuple(equation.params[key][dim] for dim in value.order) for key in keys}
-    return [Stored(array, value.order) for array in _bind(equation, [value.array], **changed)]
+    return [ReorderedArray(array, value.order) for array in _bind_primitive(equation, [value.array], **changed)]
 
 
-def _broadcast(equation: Any, inputs: list[Value]) -> list[Value] | None:
+def _apply_broadcast(equation: Any, inputs: list[Value]) -> list[Value] | None:
     """To as many dimensions, some of which were 1."""
     value, *rest = inputs
     shape, dimensions = equation.params["shape"], tuple(equation.params["broadcast_dimensions"])
     if rest or dimensions != tuple(range(len(shape))) or len(value.order) != len(shape):
         return None
     changed = tuple(shape[dim] for dim in value.order)
-    return [Stored(array, value.order) for array in _bind(equation, [value.array], shape=changed)]
+    return [ReorderedArray(array, value.order) for array in _bind_primitive(equation, [value.array], shape=changed)]
 
 
-def _reshape(equation: Any, inputs: list[Value]) -> list[Value] | None:
+def _apply_reshape(equation: Any, inputs: list[Value]) -> list[Value] | None:
     """Where each new dimension is made of old ones that stand beside each other in the array as in the value."""
     value, *rest = inputs
     shape = equation.outvars[0].aval.shape
-    groups = None if rest or 0 in shape else _groups(value.shape, shape)
+    groups = None if rest or 0 in shape else _group_dimensions(value.shape, shape)
     if groups is None:
         return None
     order: list[int] = []
@@ -244,10 +252,10 @@ def _reshape(equation: Any, inputs: list[Value]) -> list[Value] | None:
         order += new
     for dim in (dim for dim, size in enumerate(shape) if size == 1):
         order.insert(sum(other < dim for other in order) if order == sorted(order) else len(order), dim)
-    return [_value(lax.reshape(value.array, [shape[dim] for dim in order]), order)]
+    return [_wrap_array(lax.reshape(value.array, [shape[dim] for dim in order]), order)]
 
 
-def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+def _group_dimensions(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
     """The smallest runs of dimensions of ``old`` and ``new`` of as many elements; dimensions of size 1 are in none."""
     groups: list[tuple[list[int], list[int]]] = []
     left = [[dim for dim, size in enumerate(shape) if size != 1] for shape in (old, new)]
@@ -263,12 +271,14 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 
 
 _RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum"), _windows),
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _reduction),
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
-    "broadcast_in_dim": _broadcast,
-    "concatenate": _concatenate,
-    "pad": _pad,
-    "slice": _slice,
-    "split": _split,
+    **dict.fromkeys(("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum"), _apply_windows),
+    **dict.fromkeys(
+        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _apply_reduction
+    ),
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _apply_reshape),
+    "broadcast_in_dim": _apply_broadcast,
+    "concatenate": _apply_concatenate,
+    "pad": _apply_pad,
+    "slice": _apply_slice,
+    "split": _apply_split,
 }

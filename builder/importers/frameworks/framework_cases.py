@@ -8,11 +8,11 @@ from __future__ import annotations
 ASKED, ANSWERED = "asked.npz", "answered.npz"
 
 
-def key_of(case: str, number: int) -> str:
+def make_case_key(case: str, number: int) -> str:
     """Return the name of array ``number`` of a case in either file."""
     return f"{case}/{number}"
 
 
-def case_of(key: str) -> str:
+def read_case_name(key: str) -> str:
     """Return the case whose array ``key`` names."""
     return key.rpartition("/")[0]

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
 
-from builder.base.cache import digest, run_cached
+from builder.base.cache import compute_digest, run_cached
 from builder.base.errors import EnvironmentSetupError
 from builder.base.project import HOME, cache_folder
 from builder.base.sandbox import Sandbox
-from builder.base.sandbox.sandbox_client import Loads
+from builder.base.sandbox.sandbox_client import ServerSettings
 from builder.config import Format
 
 _JOBS = "builder.importers.frameworks.framework_jobs"
@@ -69,31 +69,31 @@ def framework_sandbox(sandbox: Sandbox, form: Format, say: Callable[[str], None]
     ``say`` hears of that. Raises EnvironmentSetupError where it cannot be made.
     """
     framework = FRAMEWORKS[form]
-    folder = environment_of(framework, say)
+    folder = ensure_environment(framework, say)
     remedy = f"delete {folder}, and it is made anew"
-    loads = Loads(framework.name, folder / "bin" / "python", _VARIABLES, remedy)
+    loads = ServerSettings(framework.name, folder / "bin" / "python", _VARIABLES, remedy)
     return replace(sandbox, preloaded=framework.preloaded, loads=loads)
 
 
-def environment_of(framework: Framework, say: Callable[[str], None]) -> Path:
+def ensure_environment(framework: Framework, say: Callable[[str], None]) -> Path:
     """The folder of the framework's virtual environment, which is made if it is not there: see above."""
     lock = HOME / "requirements" / framework.lock
-    key = digest(str(Path(sys.executable).resolve()), ".".join(map(str, sys.version_info[:2])), lock)
+    key = compute_digest(str(Path(sys.executable).resolve()), ".".join(map(str, sys.version_info[:2])), lock)
     folder = cache_folder() / "frameworks" / f"{framework.name.lower()}-{key[:12]}"
-    run_cached(folder, key, functools.partial(_make, framework, lock, say), say)
+    run_cached(folder, key, functools.partial(_make_environment, framework, lock, say), say)
     return folder
 
 
-def _make(framework: Framework, lock: Path, say: Callable[[str], None], folder: Path) -> None:
+def _make_environment(framework: Framework, lock: Path, say: Callable[[str], None], folder: Path) -> None:
     say(f"setting up {framework.name} in an environment of its own (once; {framework.size} to fetch, minutes)")
-    _run(framework, [sys.executable, "-m", "venv", str(folder)], say)
+    _run_command(framework, [sys.executable, "-m", "venv", str(folder)], say)
     install = ["-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--progress-bar", "off"]
     locked = ["--no-deps", "--require-hashes", "-r", str(lock)]
     links = ["--find-links", framework.links] if framework.links else []
-    _run(framework, [str(folder / "bin" / "python"), *install, *links, *locked], say)
+    _run_command(framework, [str(folder / "bin" / "python"), *install, *links, *locked], say)
 
 
-def _run(framework: Framework, command: list[str], say: Callable[[str], None]) -> None:
+def _run_command(framework: Framework, command: list[str], say: Callable[[str], None]) -> None:
     """Run ``command``; ``say`` hears what pip fetches, with its size, and when it installs that."""
     with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as running:

@@ -13,44 +13,44 @@ from builder.base.arrays import Array, save_arrays
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
-from builder.importers.frameworks.framework_cases import ANSWERED, ASKED, case_of, key_of
+from builder.importers.frameworks.framework_cases import ANSWERED, ASKED, make_case_key, read_case_name
 from builder.importers.frameworks.framework_model import FrameworkModel
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.shapes import pin_shapes
 
 
-def describe(source: Source, path: Path) -> dict[str, Any]:
+def describe_ports(source: Source, path: Path) -> dict[str, Any]:
     """The ports of the model at ``path``, as JSON has them. Raises ImportModelError."""
-    return asdict(_open(source, path).ports)
+    return asdict(_open_model(source, path).ports)
 
 
-def convert(spec: ModelSpec, path: Path) -> None:
+def convert_model(spec: ModelSpec, path: Path) -> None:
     """Write the program of the model at ``path``, for the shapes that ``spec`` has, into the current folder.
 
     Nothing of the model runs. Raises ImportModelError.
     """
-    from builder.importers.frameworks.jax_program import program_of
+    from builder.importers.frameworks.jax_program import make_program
 
-    model = _open(spec.source, path)
+    model = _open_model(spec.source, path)
     shapes = pin_shapes(model.ports, spec)
-    program_of(model.function(shapes), model.ports, shapes).save(Path.cwd())
+    make_program(model.function(shapes), model.ports, shapes).save(Path.cwd())
 
 
-def answer(source: Source, path: Path) -> None:
+def answer_cases(source: Source, path: Path) -> None:
     """Answer the file ASKED of the current folder in a file ANSWERED. A case that the framework refuses is left out."""
-    model = _open(source, path)
+    model = _open_model(source, path)
     cases: dict[str, list[Array]] = {}
     with np.load(ASKED, allow_pickle=False) as asked:
         for key in asked.files:
-            cases.setdefault(case_of(key), []).append(asked[key])
+            cases.setdefault(read_case_name(key), []).append(asked[key])
     answers: dict[str, Array] = {}
     for case, feeds in cases.items():
-        found = _try(model, feeds, case)
-        answers |= {key_of(case, number): value for number, value in enumerate(found)}
+        found = _answer_or_skip(model, feeds, case)
+        answers |= {make_case_key(case, number): value for number, value in enumerate(found)}
     save_arrays(Path(ANSWERED), answers)
 
 
-def _try(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:
+def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:
     try:
         return model.answer(feeds)
     except Exception as error:  # an index out of range, say: the caller knows which cases may have no answer
@@ -58,7 +58,7 @@ def _try(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[A
         return ()
 
 
-def _open(source: Source, path: Path) -> FrameworkModel:
+def _open_model(source: Source, path: Path) -> FrameworkModel:
     if not path.exists():
         raise ImportModelError(f"There is no model at {path}.")
     if source.format == "jax":

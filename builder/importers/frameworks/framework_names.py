@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from builder.importers.loaded import distinct
+from builder.importers.loaded import make_names_unique
 
 
 def distinct_names(paths: Sequence[Sequence[Any]], kind: str) -> list[str]:
@@ -18,12 +18,12 @@ def distinct_names(paths: Sequence[Sequence[Any]], kind: str) -> list[str]:
     names = []
     for number, path in enumerate(paths):
         words = [key for key in path if isinstance(key, str)]
-        numbers = [str(_number(key, number)) for key in path if not isinstance(key, str)]
+        numbers = [str(_read_position(key, number)) for key in path if not isinstance(key, str)]
         names.append("_".join([*words, *numbers] if words else [kind, *(numbers or [str(number)])]))
-    return distinct(names)
+    return make_names_unique(names)
 
 
-def _number(key: Any, default: int) -> int:
+def _read_position(key: Any, default: int) -> int:
     """The position that a key of a sequence stands for."""
     found = getattr(key, "idx", key)
     return found if isinstance(found, int) else default

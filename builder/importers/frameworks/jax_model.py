@@ -45,8 +45,10 @@ def open_jax(path: Path) -> FrameworkModel:
     def function(_: Mapping[str, Shape]) -> Any:
         return call
 
-    feeds = _ports(_paths(arguments, skip=1), "input", exported.in_avals)
-    return FrameworkModel(ModelPorts(feeds, _ports(_paths(results), "output", exported.out_avals)), function, answer)
+    feeds = _make_ports(_list_paths(arguments, skip=1), "input", exported.in_avals)
+    return FrameworkModel(
+        ModelPorts(feeds, _make_ports(_list_paths(results), "output", exported.out_avals)), function, answer
+    )
 
 
 def _require_runs_here(exported: Any, name: str) -> None:
@@ -60,13 +62,13 @@ def _require_runs_here(exported: Any, name: str) -> None:
         raise ImportModelError(f"{name} has side effects (a callback, a print): export it without them.")
 
 
-def _paths(tree: Any, skip: int = 0) -> list[tuple[Any, ...]]:
+def _list_paths(tree: Any, skip: int = 0) -> list[tuple[Any, ...]]:
     """The path of each leaf; without its first ``skip`` keys, which say positional or by keyword."""
     numbered = tree_util.tree_unflatten(tree, range(tree.num_leaves))
     return [path[skip:] for path, _ in tree_util.tree_flatten_with_path(numbered)[0]]
 
 
-def _ports(paths: Sequence[tuple[Any, ...]], kind: str, avals: Sequence[Any]) -> tuple[PortInfo, ...]:
+def _make_ports(paths: Sequence[tuple[Any, ...]], kind: str, avals: Sequence[Any]) -> tuple[PortInfo, ...]:
     """Open dimensions are JAX's symbolic ones."""
     names = distinct_names([[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths], kind)
     return tuple(

@@ -24,7 +24,7 @@ from builder.importers.frameworks.lapack import replace_lapack
 from builder.importers.loaded import Shape
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.stablehlo import STABLEHLO
-from builder.importers.stablehlo_program import Program
+from builder.importers.stablehlo_program import StableHloProgram
 
 SMALLEST = 16
 """Elements of a constant that is taken for a weight; smaller ones are rather thresholds and paddings."""
@@ -33,7 +33,9 @@ _DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i32": np.in
 _CONSTANT = "stablehlo.constant"
 
 
-def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes: Mapping[str, Shape]) -> Program:
+def make_program(
+    function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes: Mapping[str, Shape]
+) -> StableHloProgram:
     """The program of ``function``, which takes and gives ``ports``, for feeds of ``shapes``.
 
     Raises ImportModelError where the function does not take them.
@@ -44,23 +46,23 @@ def program_of(function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes
         with make_ir_context():
             module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
         replace_lapack(module)
-        weights = hoist(module)
+        weights = hoist_weights(module)
         written = serialize_portable_artifact(module, STABLEHLO)
     except Exception as error:
         raise ImportModelError(
             f"The model cannot be written as a program for {dict(shapes)}: {describe_error(error)}"
         ) from error
-    return Program(
+    return StableHloProgram(
         written,
         exported.calling_convention_version,
         {f"weight_{i}": value for i, value in enumerate(weights)},
         ports,
-        _static(ports.feeds, exported.in_avals),
-        _static(ports.fetches, exported.out_avals),
+        _make_static(ports.feeds, exported.in_avals),
+        _make_static(ports.fetches, exported.out_avals),
     )
 
 
-def hoist(module: Any) -> list[Array]:
+def hoist_weights(module: Any) -> list[Array]:
     """Make the weights of ``module`` the last arguments of its ``main``, in place; returns them in that order.
 
     A weight is a constant of numbers that differ, of at least SMALLEST elements.
@@ -68,7 +70,7 @@ def hoist(module: Any) -> list[Array]:
     (main,) = (op for op in module.body.operations if op.attributes["sym_name"].value == "main")
     block = main.regions[0].blocks[0]
     with module.context, ir.Location.unknown(module.context) as nowhere:
-        found = [(op, value) for op in list(block.operations) if (value := _weight(op.operation)) is not None]
+        found = [(op, value) for op in list(block.operations) if (value := _read_weight(op.operation)) is not None]
         for op, _ in found:
             result = op.operation.results[0]
             result.replace_all_uses_with(block.add_argument(result.type, nowhere))
@@ -81,7 +83,7 @@ def hoist(module: Any) -> list[Array]:
     return [value for _, value in found]
 
 
-def _weight(op: Any) -> Array | None:
+def _read_weight(op: Any) -> Array | None:
     if op.name != _CONSTANT:
         return None
     kind = ir.ShapedType(op.results[0].type)
@@ -94,5 +96,5 @@ def _weight(op: Any) -> Array | None:
     return np.array(dense, dtype).reshape(kind.shape)
 
 
-def _static(ports: Sequence[PortInfo], avals: Sequence[Any]) -> tuple[PortInfo, ...]:
+def _make_static(ports: Sequence[PortInfo], avals: Sequence[Any]) -> tuple[PortInfo, ...]:
     return tuple(PortInfo(p.name, str(a.dtype), tuple(map(int, a.shape))) for p, a in zip(ports, avals, strict=True))

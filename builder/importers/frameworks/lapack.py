@@ -19,7 +19,7 @@ _TARGET = re.compile(r"lapack_[sd](\w+)_ffi")
 def replace_lapack(module: Any) -> None:
     """Replace the calls of LAPACK that XLA can do without it, in place."""
     with module.context, ir.Location.unknown():
-        for call in list(_custom_calls(module.operation)):
+        for call in list(_find_custom_calls(module.operation)):
             target = _TARGET.fullmatch(call.attributes["call_target_name"].value)
             replacement = _REPLACEMENTS.get(target[1]) if target else None
             if replacement is None:
@@ -31,49 +31,52 @@ def replace_lapack(module: Any) -> None:
             call.erase()
 
 
-def _custom_calls(operation: Any) -> Iterator[Any]:
+def _find_custom_calls(operation: Any) -> Iterator[Any]:
     for block in (block for region in operation.regions for block in region.blocks):
         for inner in block.operations:
-            yield from _custom_calls(inner.operation)
+            yield from _find_custom_calls(inner.operation)
             if inner.operation.name == "stablehlo.custom_call":
                 yield inner.operation
 
 
-def _letter(call: Any, name: str) -> str:
+def _read_letter(call: Any, name: str) -> str:
     """Return the letter that LAPACK gets for an argument."""
     return chr(ir.DictAttr(call.attributes["mhlo.backend_config"])[name].value)
 
 
-def _success(call: Any) -> Any:
+def _make_success(call: Any) -> Any:
     """Make the last result of most functions: 0 for each matrix."""
     kind = call.results[-1].type
     return hlo.constant(ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 0)))
 
 
-def _cholesky(_: Any, call: Any) -> Sequence[Any]:
-    return [hlo.cholesky(call.operands[0], lower=ir.BoolAttr.get(_letter(call, "uplo") == "L")), _success(call)]
+def _replace_cholesky(_: Any, call: Any) -> Sequence[Any]:
+    return [
+        hlo.cholesky(call.operands[0], lower=ir.BoolAttr.get(_read_letter(call, "uplo") == "L")),
+        _make_success(call),
+    ]
 
 
-def _triangular_solve(_: Any, call: Any) -> Sequence[Any]:
+def _replace_triangular_solve(_: Any, call: Any) -> Sequence[Any]:
     settings = zip(("side", "uplo", "diag"), "LLU", strict=True)
-    left, lower, unit = (ir.BoolAttr.get(_letter(call, name) == letter) for name, letter in settings)
-    transposed = hlo.TransposeAttr.get("NO_TRANSPOSE" if _letter(call, "trans_x") == "N" else "TRANSPOSE")
+    left, lower, unit = (ir.BoolAttr.get(_read_letter(call, name) == letter) for name, letter in settings)
+    transposed = hlo.TransposeAttr.get("NO_TRANSPOSE" if _read_letter(call, "trans_x") == "N" else "TRANSPOSE")
     return [hlo.triangular_solve(*call.operands, left, lower, unit, transposed)]
 
 
-def _lu(module: Any, call: Any) -> Sequence[Any]:
+def _replace_lu(module: Any, call: Any) -> Sequence[Any]:
     """Add a function to ``module``, with those that it calls, and call it."""
     matrices = ir.RankedTensorType(call.operands[0].type)
-    lowered = jax.jit(_decompose).lower(jax.ShapeDtypeStruct(matrices.shape, f"float{matrices.element_type.width}"))
+    lowered = jax.jit(_decompose_lu).lower(jax.ShapeDtypeStruct(matrices.shape, f"float{matrices.element_type.width}"))
     prefix = f"lu{len(module.body.operations)}_"
     text = re.sub(r"@(\w+)", rf"@{prefix}\1", str(lowered.compiler_ir("stablehlo")))
     for function in ir.Module.parse(text.replace("func public", "func private")).body.operations:
         function.operation.clone(ip=ir.InsertionPoint(module.body))
     types = [result.type for result in list(call.results)[:2]]
-    return [*func.CallOp(types, f"{prefix}main", list(call.operands)).results, _success(call)]
+    return [*func.CallOp(types, f"{prefix}main", list(call.operands)).results, _make_success(call)]
 
 
-def _decompose(a: Any) -> tuple[Any, Any]:
+def _decompose_lu(a: Any) -> tuple[Any, Any]:
     """Return the LU decomposition of each matrix, and LAPACK's pivots, which count from 1."""
     decompose = _lu_unblocked
     for _ in a.shape[:-2]:
@@ -83,8 +86,8 @@ def _decompose(a: Any) -> tuple[Any, Any]:
 
 
 _REPLACEMENTS: Mapping[str, Callable[[Any, Any], Sequence[Any]]] = {
-    "getrf": _lu,
-    "potrf": _cholesky,
-    "trsm": _triangular_solve,
+    "getrf": _replace_lu,
+    "potrf": _replace_cholesky,
+    "trsm": _replace_triangular_solve,
 }
 """By the function's name without the letter of its type. Each takes the module and the call, and gives its results."""

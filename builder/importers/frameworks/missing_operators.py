@@ -31,7 +31,7 @@ def unchecked_decompositions() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def ignore(*_: Any) -> None:
+def ignore_assertion(*_: Any) -> None:
     """Assert nothing: a library has no way to raise what PyTorch raises."""
 
 
@@ -54,7 +54,7 @@ def adaptive_max_pool(x: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
     inner = x.shape[x.ndim - len(sizes) :]
     maxima, places = x, np.arange(math.prod(inner)).reshape(inner)
     for axis, (size, out) in enumerate(zip(inner, sizes, strict=True)):
-        windows, dim = _windows(size, out), x.ndim - len(sizes) + axis
+        windows, dim = _find_windows(size, out), x.ndim - len(sizes) + axis
         parts = [lax.slice_in_dim(maxima, row[0], row[-1] + 1, axis=dim).max(dim) for row in windows.tolist()]
         maxima = jnp.stack(parts, dim)
         places = np.take(places, windows, axis=2 * axis)
@@ -65,14 +65,14 @@ def adaptive_max_pool(x: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
     return maxima, jnp.take_along_axis(jnp.broadcast_to(places, found.shape), chosen, -1)[..., 0]
 
 
-def _windows(size: int, out: int) -> NDArray[Any]:
+def _find_windows(size: int, out: int) -> NDArray[Any]:
     """Return the places in each of ``out`` windows, as rows of one length: the last place is repeated."""
     starts = np.arange(out) * size // out
     ends = -(-(np.arange(out) + 1) * size // out)
     return np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
 
 
-def solve(a: Array, b: Array, *, left: bool = True) -> tuple[Array, ...]:
+def solve_linear(a: Array, b: Array, *, left: bool = True) -> tuple[Array, ...]:
     """Return x of a x = b, or of x a = b, for matrices or vectors b, and no decomposition of a."""
     vectors = b.ndim == 1 or b.shape == a.shape[:-1]
     right = b[..., None] if vectors else b if left else b.mT
@@ -85,21 +85,23 @@ def smooth_resize(kernel: Kernel, support: float) -> Callable[..., Array]:
 
     def resize(x: Array, sizes: Sequence[int], align_corners: bool, *scales: float | None) -> Array:
         given = [*scales, None, None][:2]
-        steps = [_step(n, out, align_corners, by) for n, out, by in zip(x.shape[-2:], sizes, given, strict=True)]
-        rows, columns = (_shares(x.shape[i], sizes[i], steps[i], kernel, support) for i in (-2, -1))
+        steps = [
+            _measure_step(n, out, align_corners, by) for n, out, by in zip(x.shape[-2:], sizes, given, strict=True)
+        ]
+        rows, columns = (_compute_shares(x.shape[i], sizes[i], steps[i], kernel, support) for i in (-2, -1))
         return jnp.einsum("...hw,oh,pw->...op", x, rows.astype(x.dtype), columns.astype(x.dtype))
 
     return resize
 
 
-def _step(size: int, out: int, align_corners: bool, scale: float | None) -> float:
+def _measure_step(size: int, out: int, align_corners: bool, scale: float | None) -> float:
     """Return the distance in pixels between the centers of two pixels of the result."""
     if align_corners:
         return (size - 1) / (out - 1) if out > 1 else 0.0
     return 1 / scale if scale else size / out
 
 
-def _shares(size: int, out: int, step: float, kernel: Kernel, support: float) -> NDArray[Any]:
+def _compute_shares(size: int, out: int, step: float, kernel: Kernel, support: float) -> NDArray[Any]:
     """Return the share of each of ``size`` pixels, along the last axis, in each of ``out``."""
     wide = max(step, 1.0)
     centers = step * (np.arange(out)[:, None] + 0.5)
@@ -110,27 +112,27 @@ def _shares(size: int, out: int, step: float, kernel: Kernel, support: float) ->
     return found
 
 
-def _linear(x: NDArray[Any]) -> NDArray[Any]:
+def _evaluate_linear(x: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.maximum(1 - x, 0))
 
 
-def _cubic(x: NDArray[Any]) -> NDArray[Any]:
+def _evaluate_cubic(x: NDArray[Any]) -> NDArray[Any]:
     """Return Keys' cubic with a = -0.5, as Pillow does."""
     near, far = (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
     return np.asarray(np.where(x < 1, near, np.where(x < 2, far, 0)))
 
 
 OPERATORS: Mapping[Any, Callable[..., Any]] = {
-    aten._assert_async: ignore,
-    aten._assert_scalar: ignore,
+    aten._assert_async: ignore_assertion,
+    aten._assert_scalar: ignore_assertion,
     aten.searchsorted: search_sorted,
     aten.searchsorted.Tensor: search_sorted,
     aten.bucketize: lambda values, sequence, **options: search_sorted(sequence, values, **options),
     aten.adaptive_max_pool2d: adaptive_max_pool,
     aten.adaptive_max_pool3d: adaptive_max_pool,
-    aten._upsample_bilinear2d_aa: smooth_resize(_linear, 1),
-    aten._upsample_bicubic2d_aa: smooth_resize(_cubic, 2),
-    aten._linalg_solve_ex: solve,
+    aten._upsample_bilinear2d_aa: smooth_resize(_evaluate_linear, 1),
+    aten._upsample_bicubic2d_aa: smooth_resize(_evaluate_cubic, 2),
+    aten._linalg_solve_ex: solve_linear,
     aten._linalg_det: lambda matrix: (jnp.linalg.det(matrix), None, None),
 }
 """JAX functions by the operator that they are for."""

@@ -13,11 +13,11 @@ from torch.utils import _pytree as pytree
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.channels_last import channels_last
+from builder.importers.frameworks.channels_last import make_channels_last
 from builder.importers.frameworks.framework_model import FrameworkModel
 from builder.importers.frameworks.framework_names import distinct_names
-from builder.importers.frameworks.torch_program import as_jax
-from builder.importers.loaded import Shape, distinct
+from builder.importers.frameworks.torch_program import convert_to_jax
+from builder.importers.loaded import Shape, make_names_unique
 from builder.importers.ports import ModelPorts, PortInfo
 
 _ATEN = torch.ops.aten
@@ -46,10 +46,10 @@ def open_torch(path: Path) -> FrameworkModel:
         raise ImportModelError(
             f"{path.name} writes its own buffers ({', '.join(written[:3])}): call model.eval() before torch.export."
         )
-    ports = ModelPorts(_feeds(program, path.name), _fetches(program, path.name))
+    ports = ModelPorts(_list_feeds(program, path.name), _list_fetches(program, path.name))
 
     def function(_: Mapping[str, Shape]) -> Callable[..., Sequence[Any]]:
-        return channels_last(as_jax(program))
+        return make_channels_last(convert_to_jax(program))
 
     module = program.module()
 
@@ -63,12 +63,12 @@ def open_torch(path: Path) -> FrameworkModel:
     return FrameworkModel(ports, function, answer)
 
 
-def _feeds(program: Any, file: str) -> tuple[PortInfo, ...]:
+def _list_feeds(program: Any, file: str) -> tuple[PortInfo, ...]:
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     names = list(program.graph_signature.user_inputs)
-    visible, rows = distinct([str(name) for name in names]), _count_rows(program)
+    visible, rows = make_names_unique([str(name) for name in names]), _count_rows(program)
     ports = [
-        _port(shown, nodes[name].meta["val"] if name in nodes else name, file)
+        _make_port(shown, nodes[name].meta["val"] if name in nodes else name, file)
         for shown, name in zip(visible, names, strict=True)
     ]
     return tuple(replace(port, rows=rows.get(name)) for port, name in zip(ports, names, strict=True))
@@ -116,19 +116,19 @@ def _type_of(node: Any) -> Any:
     return node.meta["val"].dtype
 
 
-def _fetches(program: Any, file: str) -> tuple[PortInfo, ...]:
+def _list_fetches(program: Any, file: str) -> tuple[PortInfo, ...]:
     nodes = {node.name: node for node in program.graph.nodes}
     found = list(program.graph_signature.user_outputs)
     numbered = pytree.tree_unflatten(list(range(len(found))), program.call_spec.out_spec)
     paths = [path for path, _ in pytree.tree_flatten_with_path(numbered)[0]]
     keys = [[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths]
     return tuple(
-        _port(shown, nodes[name].meta["val"] if name in nodes else name, file)
+        _make_port(shown, nodes[name].meta["val"] if name in nodes else name, file)
         for shown, name in zip(distinct_names(keys, "output"), found, strict=True)
     )
 
 
-def _port(name: str, value: Any, file: str) -> PortInfo:
+def _make_port(name: str, value: Any, file: str) -> PortInfo:
     """Open dimensions are PyTorch's symbolic ones."""
     if not isinstance(value, torch.Tensor):
         raise ImportModelError(

@@ -12,19 +12,21 @@ import jax.numpy as jnp
 import torch
 
 from builder.importers.frameworks import missing_operators
-from builder.importers.frameworks.torch_recurrent import gru, lstm, rnn_relu, rnn_tanh
+from builder.importers.frameworks.torch_recurrent import apply_gru, apply_lstm, apply_rnn_relu, apply_rnn_tanh
 
 _POOLS = (torch.ops.aten.max_pool2d_with_indices, torch.ops.aten.max_pool3d_with_indices)
 _LOOPS = {
-    torch.ops.aten.lstm.input: lstm,
-    torch.ops.aten.gru.input: gru,
-    torch.ops.aten.rnn_tanh.input: rnn_tanh,
-    torch.ops.aten.rnn_relu.input: rnn_relu,
+    torch.ops.aten.lstm.input: apply_lstm,
+    torch.ops.aten.gru.input: apply_gru,
+    torch.ops.aten.rnn_tanh.input: apply_rnn_tanh,
+    torch.ops.aten.rnn_relu.input: apply_rnn_relu,
 }
 
 
-def decompositions() -> dict[Any, Any]:
-    """PyTorch's table of operators as other operators, without those that ``improve`` has, and with our own."""
+def make_decompositions() -> dict[Any, Any]:
+    """PyTorch's table of operators as other operators, without those that ``improve_operators`` has, and with our
+    own.
+    """
     table: dict[Any, Any] = torch.export.default_decompositions()
     for operator in _LOOPS:
         del table[operator]
@@ -34,7 +36,7 @@ def decompositions() -> dict[Any, Any]:
     return table
 
 
-def improve(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> None:
+def improve_operators(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> None:
     """Replace such operators in torchax's table, in place, and add loops and what it lacks.
 
     ``make`` is torchax's ``Operator``. With 64-bit types in JAX, torchax takes the maximum of float32 in float64.
@@ -42,7 +44,7 @@ def improve(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> No
     for operator, entry in list(operators.items()):
         if getattr(operator, "overloadpacket", operator) not in _POOLS:
             continue
-        operators[operator] = dataclasses.replace(entry, func=_in_its_own_type(entry.func))
+        operators[operator] = dataclasses.replace(entry, func=_keep_type(entry.func))
     for operator, function in {**_LOOPS, **missing_operators.OPERATORS}.items():
         operators[operator] = make(operator, function, True, False, False, False)
 
@@ -56,7 +58,7 @@ def _hard_swish(x: torch.Tensor) -> torch.Tensor:
     return x * (torch.clamp(x + 3, 0, 6) / 6)
 
 
-def _in_its_own_type(pool: Callable[..., Any]) -> Callable[..., Any]:
+def _keep_type(pool: Callable[..., Any]) -> Callable[..., Any]:
     """``pool``, which gives values and indices, with values of float32 never wider."""
 
     @functools.wraps(pool)

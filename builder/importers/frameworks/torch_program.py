@@ -9,20 +9,20 @@ import jax
 import torch
 from torch.export.graph_signature import InputKind
 
-from builder.importers.frameworks.torch_operators import decompositions, improve
+from builder.importers.frameworks.torch_operators import improve_operators, make_decompositions
 from builder.importers.frameworks.torch_overloads import import_torchax
 
 _STATES = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def as_jax(program: Any) -> Callable[..., list[Any]]:
+def convert_to_jax(program: Any) -> Callable[..., list[Any]]:
     """The function of its feeds that gives its fetches; weights are constants in it."""
     torchax = import_torchax()
-    program = program.run_decompositions(decompositions())
+    program = program.run_decompositions(make_decompositions())
     program = program.run_decompositions(torchax.decompositions.DECOMPOSITIONS)
     environment = torchax.torchax.default_env()  # which also fills the table of operators
-    improve(torchax.ops_registry.all_aten_ops, torchax.ops_registry.Operator)
-    states = environment.t2j_copy(_states(program))
+    improve_operators(torchax.ops_registry.all_aten_ops, torchax.ops_registry.Operator)
+    states = environment.t2j_copy(_list_states(program))
 
     class Interpreter(torchax.JaxInterpreter):  # type: ignore[misc, name-defined]
         def run_node(self, node: Any) -> Any:
@@ -43,7 +43,7 @@ def _in_declared_type(value: Any, declared: Any) -> Any:
     return value
 
 
-def _states(program: Any) -> Sequence[Any]:
+def _list_states(program: Any) -> Sequence[Any]:
     """Parameters, buffers and constants, in the order in which the graph takes them, before its feeds."""
     held = {**program.state_dict, **program.constants}
     return [held[spec.target] for spec in program.graph_signature.input_specs if spec.kind in _STATES]

@@ -23,24 +23,24 @@ Cell = Callable[[State, Array, Array], State]
 """The next state, from the last one, the input's part of the gates, and the last state's."""
 
 
-def lstm(x: Array, states: Sequence[Array], weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """``aten.lstm.input``: outputs, last hidden states, last cells. Options as of ``_stack``."""
-    return _stack(_lstm_cell, x, states, weights, *options)
+def apply_lstm(x: Array, states: Sequence[Array], weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+    """``aten.lstm.input``: outputs, last hidden states, last cells. Options as of ``_apply_layers``."""
+    return _apply_layers(_lstm_cell, x, states, weights, *options)
 
 
-def gru(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+def apply_gru(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
     """``aten.gru.input``: outputs and last states."""
-    return _stack(_gru_cell, x, [state], weights, *options)
+    return _apply_layers(_gru_cell, x, [state], weights, *options)
 
 
-def rnn_tanh(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+def apply_rnn_tanh(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
     """``aten.rnn_tanh.input``: outputs and last states."""
-    return _stack(lambda _, given, back: (jnp.tanh(given + back),), x, [state], weights, *options)
+    return _apply_layers(lambda _, given, back: (jnp.tanh(given + back),), x, [state], weights, *options)
 
 
-def rnn_relu(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
+def apply_rnn_relu(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
     """``aten.rnn_relu.input``: outputs and last states."""
-    return _stack(lambda _, given, back: (jax.nn.relu(given + back),), x, [state], weights, *options)
+    return _apply_layers(lambda _, given, back: (jax.nn.relu(given + back),), x, [state], weights, *options)
 
 
 def _lstm_cell(state: State, given: Array, back: Array) -> State:
@@ -56,7 +56,7 @@ def _gru_cell(state: State, given: Array, back: Array) -> State:
     return (new + update * (state[0] - new),)
 
 
-def _stack(
+def _apply_layers(
     cell: Cell,
     x: Array,
     first: Sequence[Array],
@@ -83,7 +83,7 @@ def _stack(
         for number in range(layer * directions, (layer + 1) * directions):
             state = tuple(part[number] for part in first)
             mine = weights[number * each : (number + 1) * each]
-            last, outputs = _direction(cell, x, state, mine, biases, reverse=number % directions == 1)
+            last, outputs = _apply_direction(cell, x, state, mine, biases, reverse=number % directions == 1)
             found.append(outputs)
             lasts.append(last)
         x = jnp.concatenate(found, -1)
@@ -91,7 +91,7 @@ def _stack(
     return (x, *(jnp.stack(part) for part in zip(*lasts, strict=True)))
 
 
-def _direction(
+def _apply_direction(
     cell: Cell, x: Array, first: State, weights: Sequence[Array], biases: bool, *, reverse: bool
 ) -> tuple[State, Array]:
     """The last state, and what each step gives."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import loaded_graph
-from builder.config import FetchSpec, ImageInput, ModelSpec, OutputSpec
+from builder.base.tf import load_graph
+from builder.config import FetchSpec, ImageSpec, ModelSpec, OutputSpec
 from builder.importers.images import image_settings
 from builder.importers.images import output_labels as labels
-from builder.importers.images.cut_decoding import Cut, find_cut
+from builder.importers.images.cut_decoding import StringCut, find_cut
 from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ModelPorts
-from builder.importers.strings.frontier import run, without_sizes
+from builder.importers.strings.frontier import fix_string_sizes, run_graph
 from builder.importers.strings.tf_examples import without_examples
 
 SHARE = 0.05
@@ -24,23 +24,23 @@ SHARE = 0.05
 
 
 @dataclass(frozen=True)
-class Found:
+class CompletedSpec:
     """``spec`` has no open question about strings. ``lines``: what was found, for a person."""
 
     spec: ModelSpec
     lines: tuple[str, ...]
 
 
-def find(loaded: LoadedModel, spec: ModelSpec) -> Found:
+def complete_spec(loaded: LoadedModel, spec: ModelSpec) -> CompletedSpec:
     """``spec`` with settings for what stands before the numbers of ``loaded`` and after them, as far as it has none.
 
     Raises ImportModelError where the function cannot do what the graph does, with what stands there or with how far
     it is off.
     """
     loaded, examples = without_examples(loaded, spec)
-    lines, image = [examples.says()] if examples else [], spec.image
+    lines, image = [examples.describe_features()] if examples else [], spec.image
     if not loaded.ports.have_strings:
-        return Found(spec, tuple(lines))
+        return CompletedSpec(spec, tuple(lines))
     cut = find_cut(loaded, spec)
     if examples and cut.pictures:
         raise ImportModelError(
@@ -48,12 +48,14 @@ def find(loaded: LoadedModel, spec: ModelSpec) -> Found:
             "takes the pictures themselves."
         )
     if cut.pictures:
-        host = image_settings.Host(cut.raw, cut.pictures)
+        host = image_settings.GraphDecoder(cut.raw, cut.pictures)
         given = image and replace(image, feed=cut.pictures.frontier.feed)
-        fitted = image_settings.fit(host, given)
+        fitted = image_settings.fit_image_settings(host, given)
         image = fitted.image
-        off = _answers_off(cut, host, image, [f.name for f in spec.fetches] or [p.name for p in loaded.ports.fetches])
-        lines.append(image_settings.says(fitted))
+        off = _measure_deviation(
+            cut, host, image, [f.name for f in spec.fetches] or [p.name for p in loaded.ports.fetches]
+        )
+        lines.append(image_settings.describe_fit(fitted))
         if off is not None:
             accurate, as_saved = off
             lines.append(
@@ -66,47 +68,54 @@ def find(loaded: LoadedModel, spec: ModelSpec) -> Found:
                     "function rounds away. Export a signature that takes pixels."
                 )
     lines += [f"the input {name!r} is left out: no number depends on it" for name in cut.unread]
-    fetches, outputs = _labelled(cut, loaded.ports, spec, lines)
-    return Found(replace(spec, image=image, fetches=fetches, outputs=outputs), tuple(lines))
+    fetches, outputs = _label_outputs(cut, loaded.ports, spec, lines)
+    return CompletedSpec(replace(spec, image=image, fetches=fetches, outputs=outputs), tuple(lines))
 
 
-def _labelled(
-    cut: Cut, ports: ModelPorts, spec: ModelSpec, lines: list[str]
+def _label_outputs(
+    cut: StringCut, ports: ModelPorts, spec: ModelSpec, lines: list[str]
 ) -> tuple[tuple[FetchSpec, ...], tuple[OutputSpec, ...]]:
     """The fetches without those of fixed strings, and an output for each, with the labels found."""
     if not cut.tails:
         return spec.fetches, spec.outputs
-    graph = loaded_graph(cut.raw.graph_def)
+    graph = load_graph(cut.raw.graph_def)
     fetches = spec.fetches or tuple(FetchSpec(port.name) for port in ports.fetches)
     chosen: dict[str, tuple[str, ...]] = {}
     scored: dict[str, tuple[str, ...]] = {}
     gone = set()
     for tail in cut.tails:
         if tail.tensor is not None:
-            found = labels.table(cut, tail)
+            found = labels.read_label_table(cut, tail)
             chosen[tail.fetch] = found.labels
-            lines.append(f"labels of {tail.fetch!r}: {len(found.labels)} ({_first(found.labels)}), by {tail.tensor}")
-            scored |= {f.name: found.labels for f in fetches if _same(graph, cut.raw.fetches[f.name], found.scores)}
+            lines.append(
+                f"labels of {tail.fetch!r}: {len(found.labels)} ({_preview_labels(found.labels)}), by {tail.tensor}"
+            )
+            scored |= {
+                f.name: found.labels
+                for f in fetches
+                if _is_made_of_scores(graph, cut.raw.fetches[f.name], found.scores)
+            }
             continue
         gone.add(tail.fetch)
         if tail.passed:
             lines.append(f"the output {tail.fetch!r} is left out: it is what is fed")
             continue
-        fixed = labels.fixed(cut, tail, _some_input(cut))
+        fixed = labels.read_fixed_labels(cut, tail, _make_sample_feeds(cut))
         left = [fetch.name for fetch in fetches if fetch.name not in gone]
-        names = [name for name in left if _classes(graph, cut.raw.fetches[name]) == len(fixed)]
+        names = [name for name in left if _count_classes(graph, cut.raw.fetches[name]) == len(fixed)]
         scored |= dict.fromkeys(names, fixed)
         lines.append(
-            f"labels of {', '.join(map(repr, names)) or 'nothing'}: {len(fixed)} ({_first(fixed)}), the constant "
+            f"labels of {', '.join(map(repr, names)) or 'nothing'}: {len(fixed)} "
+            f"({_preview_labels(fixed)}), the constant "
             f"strings of {tail.fetch!r}, which is left out"
         )
     fetches = tuple(fetch for fetch in fetches if fetch.name not in gone)
     if not fetches:
         raise ImportModelError("The model gives the same strings whatever it is fed: there is nothing to compile.")
-    return fetches, tuple(_outputs(fetches, spec, chosen, scored))
+    return fetches, tuple(_add_missing_labels(fetches, spec, chosen, scored))
 
 
-def _outputs(
+def _add_missing_labels(
     fetches: Sequence[FetchSpec],
     spec: ModelSpec,
     chosen: Mapping[str, tuple[str, ...]],
@@ -127,43 +136,43 @@ def _outputs(
     return found
 
 
-def _answers_off(
-    cut: Cut, host: image_settings.Host, image: ImageInput, wanted: Sequence[str]
+def _measure_deviation(
+    cut: StringCut, host: image_settings.GraphDecoder, image: ImageSpec, wanted: Sequence[str]
 ) -> tuple[float, float] | None:
     """How far answers to the function's own pixels are off those to the files, as a share of the largest number.
 
     TensorFlow gives both; first where it decodes the files accurately, then as the graph does. None where no answer is
     of floats.
     """
-    from builder.importers.samples.image_samples import decoded_bytes
+    from builder.importers.samples.image_samples import decode_image
 
     assert cut.pictures is not None
     frontier = cut.pictures.frontier
-    rest = loaded_graph(without_sizes(cut.raw.graph_def, host.source, cut.pictures.strings))
+    rest = load_graph(fix_string_sizes(cut.raw.graph_def, host.source, cut.pictures.strings))
     found = [rest.get_tensor_by_name(cut.raw.fetches[name]) for name in wanted]
     tensors = [tensor.name for tensor in found if tensor.dtype.is_floating]
-    others = {t: v for t, v in _some_input(cut).items() if t != host.source}
+    others = {t: v for t, v in _make_sample_feeds(cut).items() if t != host.source}
     most, largest = [0.0, 0.0], 0.0
-    for data in image_settings.photographs() if tensors else ():
-        own = decoded_bytes(data, image)[..., :: -1 if image.channel_order == "bgr" else 1].astype(np.float64)
+    for data in image_settings.load_photographs() if tensors else ():
+        own = decode_image(data, image)[..., :: -1 if image.channel_order == "bgr" else 1].astype(np.float64)
         own = (own - np.array(image.mean)) * np.array(image.scale)
         count = int(np.prod(cut.pictures.strings, dtype=np.int64))
         fed = np.broadcast_to(own, (count, *own.shape)).reshape(frontier.shape).astype(frontier.dtype)
-        ours = run(rest, tensors, {frontier.tensor: fed} | others)
+        ours = run_graph(rest, tensors, {frontier.tensor: fed} | others)
         for at, graph in enumerate((host.accurate, host.graph)):
-            for a, b in zip(run(graph, tensors, host.feeds(data) | others), ours, strict=True):
+            for a, b in zip(run_graph(graph, tensors, host.make_feeds(data) | others), ours, strict=True):
                 most[at] = max(most[at], float(np.abs(a.astype(np.float64) - b).max(initial=0)))
                 largest = max(largest, float(np.abs(a).max(initial=0)))
     return (most[0] / (largest or 1), most[1] / (largest or 1)) if tensors else None
 
 
-def _some_input(cut: Cut) -> dict[str, Any]:
+def _make_sample_feeds(cut: StringCut) -> dict[str, Any]:
     """Something to feed, by tensor: a photograph, and zeros."""
-    graph = loaded_graph(cut.raw.graph_def)
+    graph = load_graph(cut.raw.graph_def)
     feeds: dict[str, Any] = {}
     for name, tensor in cut.raw.feeds.items():
         if cut.pictures and name == cut.pictures.frontier.feed:
-            feeds |= image_settings.Host(cut.raw, cut.pictures).feeds(image_settings.photographs()[0])
+            feeds |= image_settings.GraphDecoder(cut.raw, cut.pictures).make_feeds(image_settings.load_photographs()[0])
             continue
         known = graph.get_tensor_by_name(tensor)
         shape = [size or 1 for size in known.shape.as_list()] if known.shape.rank is not None else [1]
@@ -172,12 +181,12 @@ def _some_input(cut: Cut) -> dict[str, Any]:
     return feeds
 
 
-def _classes(graph: Any, name: str) -> int | None:
+def _count_classes(graph: Any, name: str) -> int | None:
     tensor = graph.get_tensor_by_name(name)
     return tensor.shape[-1] if tensor.dtype.is_floating and tensor.shape.rank in (1, 2) else None
 
 
-def _same(graph: Any, fetch: str, scores: str | None) -> bool:
+def _is_made_of_scores(graph: Any, fetch: str, scores: str | None) -> bool:
     """Whether a fetch is the tensor ``scores``, or an activation of it, or what it is an activation of."""
     if scores is None:
         return False
@@ -195,6 +204,6 @@ def _same(graph: Any, fetch: str, scores: str | None) -> bool:
     return bool(one & other)
 
 
-def _first(labels: Sequence[str]) -> str:
+def _preview_labels(labels: Sequence[str]) -> str:
     shown = ", ".join(label[:30] for label in labels[:3])
     return f"{shown}{', ...' if len(labels) > 3 else ''}"

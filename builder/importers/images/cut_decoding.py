@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import dtype_of, loaded_graph, tf
+from builder.base.tf import dtype_of, load_graph, tf
 from builder.config import ModelSpec
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
-from builder.importers.lookup_tables import looked_up
-from builder.importers.loops import with_loops_in_two
+from builder.importers.lookup_tables import replace_lookups
+from builder.importers.loops import split_image_loops
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import become_constant, copy_message, keep_reachable, node_of, output_number
 from builder.importers.shapes import pin_shapes
@@ -25,10 +25,10 @@ from builder.importers.strings.frontier import (
     PICTURE_OPS,
     Frontier,
     Tail,
-    front_of,
+    find_frontier,
+    find_tail,
+    fix_string_sizes,
     is_read,
-    tail_of,
-    without_sizes,
 )
 
 PROBES = ((400, 300), (210, 350), (333, 333), (640, 200))
@@ -39,7 +39,7 @@ _LEAST = 64
 
 
 @dataclass(frozen=True)
-class Pictures:
+class EncodedImages:
     """A feed of encoded pictures: ``strings`` is the shape it takes of them, [] or with the batch first.
 
     ``size``: height, width and channels of what the model makes of each.
@@ -51,19 +51,19 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class Cut:
+class StringCut:
     """A model's graph with the strings in it (``raw``), and where they end.
 
     ``unread``: feeds of strings that no number depends on.
     """
 
     raw: RawGraph
-    pictures: Pictures | None
+    pictures: EncodedImages | None
     tails: tuple[Tail, ...]
     unread: tuple[str, ...] = ()
 
 
-def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
+def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
     """Where the strings of ``loaded`` end, as far as the fetches of ``spec`` need them.
 
     Raises ImportModelError, with what stands before the numbers, where they cannot be cut off;
@@ -73,20 +73,20 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
     wanted = [fetch.name for fetch in spec.fetches] or [port.name for port in ports.fetches]
     kinds = {port.name: port.dtype for port in ports.fetches}
     numbers = tuple(port for port in ports.feeds if port.dtype != "string")
-    texts = {port.name: _shape(port, spec) for port in ports.feeds if port.dtype == "string"}
+    texts = {port.name: _choose_shape(port, spec) for port in ports.feeds if port.dtype == "string"}
     plain = replace(spec, image=None, audio=None, text=None, feeds=tuple(f for f in spec.feeds if f.name not in texts))
     shapes = pin_shapes(ModelPorts(numbers, ()), plain) if numbers else {}
-    raw = resolved(_with_labels(loaded.freeze(shapes | texts)))
-    if _ops(raw.graph_def) & PICTURE_OPS:
-        raw = replace(raw, graph_def=with_loops_in_two(raw.graph_def, _probes(raw.graph_def), _LEAST))
-    tails = tuple(tail_of(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
+    raw = remove_identity_nodes(_replace_label_lookups(loaded.freeze(shapes | texts)))
+    if _list_ops(raw.graph_def) & PICTURE_OPS:
+        raw = replace(raw, graph_def=split_image_loops(raw.graph_def, _make_probes(raw.graph_def), _LEAST))
+    tails = tuple(find_tail(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
     tensors = {name: raw.fetches[name] for name in wanted if kinds.get(name, "string") != "string"}
     ends = [*tensors.values(), *(tail.tensor for tail in tails if tail.tensor)]
     graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
     unread = tuple(name for name in texts if not is_read(graph_def, raw.feeds[name], ends))
     read = [name for name in texts if name not in unread]
-    if not _ops(graph_def) & PICTURE_OPS:  # words, perhaps, which words.py cuts off
-        return Cut(raw, None, tails, unread)
+    if not _list_ops(graph_def) & PICTURE_OPS:  # words, perhaps, which words.py cuts off
+        return StringCut(raw, None, tails, unread)
     if len(read) > 1:
         raise ImportModelError(
             f"The inputs {', '.join(map(repr, read))} are strings; coldforge takes pictures in one input."
@@ -94,11 +94,11 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> Cut:
     pictures = None
     if read:
         shape = strings_shape(next(port for port in ports.feeds if port.name == read[0]), spec.batch)
-        pictures = _pictures(graph_def, read[0], raw.feeds[read[0]], ends, shape)
-    return Cut(raw, pictures, tails, unread)
+        pictures = _find_images(graph_def, read[0], raw.feeds[read[0]], ends, shape)
+    return StringCut(raw, pictures, tails, unread)
 
 
-def _shape(port: PortInfo, spec: ModelSpec) -> Shape:
+def _choose_shape(port: PortInfo, spec: ModelSpec) -> Shape:
     """What the spec says of a feed of strings, or else the model's own shape, with one string where that is open."""
     given = next((feed.shape for feed in spec.feeds if feed.name == port.name), None)
     if given is not None or port.shape is None:
@@ -106,7 +106,7 @@ def _shape(port: PortInfo, spec: ModelSpec) -> Shape:
     return tuple(size or (1 if at else spec.batch) for at, size in enumerate(port.shape))
 
 
-def _ops(graph_def: Any) -> set[str]:
+def _list_ops(graph_def: Any) -> set[str]:
     return {node.op for node in graph_def.node} | {n.op for f in graph_def.library.function for n in f.node_def}
 
 
@@ -118,7 +118,7 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
     definition, feeds = cut.raw.graph_def, dict(cut.raw.feeds)
     fetches = dict(cut.raw.fetches)
     found: dict[str, PortInfo] = {}
-    graph = loaded_graph(definition)
+    graph = load_graph(definition)
     for tail in cut.tails:
         if tail.tensor is None:
             raise ImportModelError(
@@ -130,9 +130,9 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
     if (pictures := cut.pictures) is not None:
         name, (height, width, channels) = pictures.frontier.feed, pictures.size
         count = int(np.prod(pictures.strings, dtype=np.int64))
-        definition = without_sizes(definition, feeds[name], pictures.strings)
+        definition = fix_string_sizes(definition, feeds[name], pictures.strings)
         shape = (count, height, width, channels)
-        feeds[name], definition = _fed(definition, pictures, shape)
+        feeds[name], definition = _insert_placeholder(definition, pictures, shape)
         found[name] = PortInfo(name, pictures.frontier.dtype, shape)
     feeds = {name: tensor for name, tensor in feeds.items() if name not in cut.unread}
     ports = replace(
@@ -144,13 +144,13 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
     return LoadedModel(ports, lambda _: raw)
 
 
-def _with_labels(raw: RawGraph) -> RawGraph:
+def _replace_label_lookups(raw: RawGraph) -> RawGraph:
     """``raw`` with searches in place of look-ups of numbers in tables of strings."""
-    found = looked_up(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
+    found = replace_lookups(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
     return replace(raw, graph_def=found)
 
 
-def resolved(raw: RawGraph) -> RawGraph:
+def remove_identity_nodes(raw: RawGraph) -> RawGraph:
     """``raw`` without nodes IdentityN at its top, which make all outputs one op's, and without notes of placing."""
     result = copy_message(raw.graph_def)
     nodes = {node.name: node for node in result.node if node.op == "IdentityN"}
@@ -181,31 +181,31 @@ def strings_shape(port: PortInfo, batch: int) -> Shape:
     return shape
 
 
-def _pictures(graph_def: Any, feed: str, source: str, ends: Sequence[str], strings: Shape) -> Pictures:
+def _find_images(graph_def: Any, feed: str, source: str, ends: Sequence[str], strings: Shape) -> EncodedImages:
     count = int(np.prod(strings, dtype=np.int64))
-    probes = [np.full(strings, data, object) for data in _probes(graph_def)]
-    frontier = front_of(graph_def, feed, source, ends, probes, least=_LEAST * count)
-    size = _size(frontier.shape, count, scalar=not strings)
+    probes = [np.full(strings, data, object) for data in _make_probes(graph_def)]
+    frontier = find_frontier(graph_def, feed, source, ends, probes, least=_LEAST * count)
+    size = _find_image_size(frontier.shape, count, scalar=not strings)
     if size is None or size[2] not in (1, 3):
         raise ImportModelError(
             f"The input {feed!r} becomes {frontier.tensor} {list(frontier.shape)} for {count} strings, which is no "
             "picture of height, width and 1 or 3 channels: decode in the caller, and feed numbers."
         )
-    return Pictures(frontier, strings, size)
+    return EncodedImages(frontier, strings, size)
 
 
-def _probes(graph_def: Any) -> list[bytes]:
-    coded = "DecodeBase64" in _ops(graph_def)
-    return [encoded(probe(*size), coded) for size in PROBES]
+def _make_probes(graph_def: Any) -> list[bytes]:
+    coded = "DecodeBase64" in _list_ops(graph_def)
+    return [encode_jpeg(make_probe_image(*size), coded) for size in PROBES]
 
 
-def probe(width: int, height: int) -> Any:
+def make_probe_image(width: int, height: int) -> Any:
     """Some picture of that size: uint8 [height, width, 3]."""
     rows, columns = np.mgrid[0:height, 0:width]
     return np.stack([rows % 256, columns % 256, (rows + columns) % 256], -1).astype(np.uint8)
 
 
-def encoded(pixels: Any, base64: bool = False) -> bytes:
+def encode_jpeg(pixels: Any, base64: bool = False) -> bytes:
     """A JPEG of uint8 [height, width, 3], or its web-safe base64, as ``tf.io.decode_base64`` takes it."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         data = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)
@@ -213,7 +213,7 @@ def encoded(pixels: Any, base64: bool = False) -> bytes:
         return made
 
 
-def _size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | None:
+def _find_image_size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | None:
     dims = list(shape)
     if not scalar:
         if not dims or dims[0] != count:
@@ -226,7 +226,7 @@ def _size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | N
     return (dims[0], dims[1], dims[2]) if len(dims) == 3 else None
 
 
-def _fed(graph_def: Any, pictures: Pictures, shape: Shape) -> tuple[str, Any]:
+def _insert_placeholder(graph_def: Any, pictures: EncodedImages, shape: Shape) -> tuple[str, Any]:
     """A placeholder of ``shape``, and the graph in which it takes the frontier's place."""
     frontier = pictures.frontier
     dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum

@@ -18,14 +18,14 @@ import numpy as np
 from builder.base.arrays import Array
 from builder.base.commands import docs_command
 from builder.base.errors import ImportModelError
-from builder.base.tf import loaded_graph
-from builder.config import Fit, Grid, ImageInput, Resize
-from builder.importers.images.cut_decoding import Pictures, encoded
+from builder.base.tf import load_graph
+from builder.config import Fit, Grid, ImageSpec, Resize
+from builder.importers.images.cut_decoding import EncodedImages, encode_jpeg
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import all_nodes, copy_message
 from builder.importers.samples.golden_inputs import PHOTOGRAPHS
-from builder.importers.samples.image_samples import decoded_bytes
-from builder.importers.strings.frontier import run
+from builder.importers.samples.image_samples import decode_image
+from builder.importers.strings.frontier import run_graph
 
 LARGEST, MEAN = 2.0, 0.75
 """Grey levels by which the function's pixels may be off TensorFlow's at most, and in the mean over a photograph. To
@@ -55,7 +55,7 @@ _PLAIN = (1.0, 1 / 255, 1 / 127.5, 1 / 128, 1 / 256)
 
 
 @dataclass(frozen=True)
-class Off:
+class PixelDifference:
     """Grey levels between the function's pixels and TensorFlow's: the most, and the mean of the worst photograph."""
 
     most: float
@@ -67,47 +67,49 @@ class Off:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedImage:
     """``image``: what the function does in the place of the graph's ``ops``.
 
     ``off``: with files decoded accurately; ``as_saved``: as the graph decodes them.
     """
 
-    image: ImageInput
+    image: ImageSpec
     ops: tuple[str, ...]
-    off: Off
-    as_saved: Off
+    off: PixelDifference
+    as_saved: PixelDifference
 
 
-class Host:
+class GraphDecoder:
     """What stands before the frontier, run by TensorFlow."""
 
-    def __init__(self, raw: RawGraph, pictures: Pictures) -> None:
-        self.graph, self.accurate = loaded_graph(raw.graph_def), loaded_graph(_accurate(raw.graph_def))
-        self.numbers, self.old_grids = _numbers(raw.graph_def), _old_grids(raw.graph_def)
+    def __init__(self, raw: RawGraph, pictures: EncodedImages) -> None:
+        self.graph, self.accurate = load_graph(raw.graph_def), load_graph(_use_accurate_decoding(raw.graph_def))
+        self.numbers, self.old_grids = _collect_numbers(raw.graph_def), _find_old_grids(raw.graph_def)
         self.source = raw.feeds[pictures.frontier.feed]
         self.pictures = pictures
         self.base64 = "DecodeBase64" in pictures.frontier.ops
 
-    def feeds(self, data: bytes) -> dict[str, Any]:
+    def make_feeds(self, data: bytes) -> dict[str, Any]:
         """By tensor: the JPEG ``data`` in every place."""
         import base64
 
         text = base64.urlsafe_b64encode(data).rstrip(b"=") if self.base64 else data
         return {self.source: np.full(self.pictures.strings, text, object)}
 
-    def pixels(self, data: bytes, *, as_saved: bool = False) -> Array:
+    def decode_pixels(self, data: bytes, *, as_saved: bool = False) -> Array:
         """What the JPEG ``data`` becomes: float64 [height, width, channels]. Raises ImportModelError.
 
         By the accurate way of libjpeg, to the bit as Pillow decodes, unless ``as_saved``.
         """
-        (found,) = run(self.graph if as_saved else self.accurate, [self.pictures.frontier.tensor], self.feeds(data))
+        (found,) = run_graph(
+            self.graph if as_saved else self.accurate, [self.pictures.frontier.tensor], self.make_feeds(data)
+        )
         count = int(np.prod(self.pictures.strings, dtype=np.int64))
         pixels: Array = np.asarray(found, np.float64).reshape(count, *self.pictures.size)[0]
         return pixels
 
 
-def _accurate(graph_def: Any) -> Any:
+def _use_accurate_decoding(graph_def: Any) -> Any:
     """``graph_def`` with JPEG files decoded accurately, whatever op decodes them."""
     result = copy_message(graph_def)
     for node in all_nodes(result):
@@ -122,29 +124,31 @@ def _accurate(graph_def: Any) -> Any:
     return result
 
 
-def fit(host: Host, given: ImageInput | None) -> Fitted:
+def fit_image_settings(host: GraphDecoder, given: ImageSpec | None) -> FittedImage:
     """The settings for what ``host`` does; ``given``: what model.toml says, to be taken as it is.
 
     Raises ImportModelError, with the number of grey levels that they are off by, where none come near.
     """
     frontier, (height, width, channels) = host.pictures.frontier, host.pictures.size
-    scale, offset, reverse = _range(host)
-    mean = tuple(_plain(float(-b / a)) for a, b in zip(scale, offset, strict=True))
-    base = ImageInput(
+    scale, offset, reverse = _measure_scale(host)
+    mean = tuple(_round_mean(float(-b / a)) for a, b in zip(scale, offset, strict=True))
+    base = ImageSpec(
         feed=frontier.feed,
         width=width,
         height=height,
         mode="rgb" if channels == 3 else "grey",
         channel_order="bgr" if reverse else "rgb",
-        scale=_single(tuple(_near(float(a)) for a in scale)),
-        mean=_single(mean),
-        padding=_single(tuple(int(min(max(round(m), 0), 255)) for m in (reversed(mean) if reverse else mean))),
+        scale=_merge_equal_values(tuple(_round_scale(float(a)) for a in scale)),
+        mean=_merge_equal_values(mean),
+        padding=_merge_equal_values(
+            tuple(int(min(max(round(m), 0), 255)) for m in (reversed(mean) if reverse else mean))
+        ),
         decode="exact",
     )
-    files = photographs()
+    files = load_photographs()
 
     def grey_levels(data: bytes, *, as_saved: bool = False) -> Array:
-        found = (host.pixels(data, as_saved=as_saved) - offset) / scale
+        found = (host.decode_pixels(data, as_saved=as_saved) - offset) / scale
         return np.clip(found[..., ::-1] if reverse else found, 0, 255)
 
     wanted = [grey_levels(data) for data in files]
@@ -153,18 +157,18 @@ def fit(host: Host, given: ImageInput | None) -> Fitted:
             f"[image] says {given.width} x {given.height} pixels in {given.mode}; the graph makes {width} x {height} "
             f"of each picture, in {channels} channel{'s' if channels > 1 else ''}. Delete [image]: the graph says it."
         )
-    tried = [given] if given else list(_candidates(base, host))
+    tried = [given] if given else list(_iterate_candidates(base, host))
     edge = int("DecodeAndCropJpeg" in frontier.ops)
-    first = {image: _off(image, files[:2], wanted[:2], edge).mean for image in tried}
+    first = {image: _measure_difference(image, files[:2], wanted[:2], edge).mean for image in tried}
     image = min(tried, key=lambda one: first[one])
-    as_saved = _off(image, files, [grey_levels(data, as_saved=True) for data in files], edge)
-    found = Fitted(image, frontier.ops, _off(image, files, wanted, edge), as_saved)
+    as_saved = _measure_difference(image, files, [grey_levels(data, as_saved=True) for data in files], edge)
+    found = FittedImage(image, frontier.ops, _measure_difference(image, files, wanted, edge), as_saved)
     if not found.off.fits:
-        raise ImportModelError(_misfit(found, host.old_grids))
+        raise ImportModelError(_describe_misfit(found, host.old_grids))
     return found
 
 
-def photographs() -> list[bytes]:
+def load_photographs() -> list[bytes]:
     """JPEG files of several sizes and shapes: the photographs as they are, and parts of them."""
     from PIL import Image
 
@@ -179,7 +183,7 @@ def photographs() -> list[bytes]:
     return files[len(paths) :] + files[: len(paths)]
 
 
-def says(found: Fitted) -> str:
+def describe_fit(found: FittedImage) -> str:
     """What was found, for a person: the ops, and the settings that they become."""
     image, ops = found.image, [op for op in found.ops if op in _TOLD]
     scale, mean = (", ".join(f"{v:.6g}" for v in values) for values in (image.scale, image.mean))
@@ -201,13 +205,13 @@ _TOLD = {
 """Ops that a person knows by name."""
 
 
-def _range(host: Host) -> tuple[Array, Array, bool]:
+def _measure_scale(host: GraphDecoder) -> tuple[Array, Array, bool]:
     """Scale and offset per channel, and whether red comes last. Raises ImportModelError."""
     height, width, channels = host.pictures.size
 
     def of(*colour: int) -> Array:
         picture = np.full((height, width, 3), colour, np.uint8)
-        colours: Array = host.pixels(encoded(picture)).mean((0, 1))
+        colours: Array = host.decode_pixels(encode_jpeg(picture)).mean((0, 1))
         return colours
 
     black, grey, white = (of(v, v, v) for v in (0, 128, 255))
@@ -227,7 +231,7 @@ def _range(host: Host) -> tuple[Array, Array, bool]:
     return scale, offset, bool(red[2] > red[0])
 
 
-def _candidates(base: ImageInput, host: Host) -> Iterator[ImageInput]:
+def _iterate_candidates(base: ImageSpec, host: GraphDecoder) -> Iterator[ImageSpec]:
     ops = host.pictures.frontier.ops
     methods = [method for op, methods in _METHODS.items() if op in ops for method in methods]
     # Of the numbers in the graph, one may be the part of a picture that is cut out, and one the length of a short side.
@@ -244,7 +248,7 @@ def _candidates(base: ImageInput, host: Host) -> Iterator[ImageInput]:
         yield replace(base, crop=crop, resize=method, antialias=antialias, grid=grid, fit=fit)
 
 
-def _numbers(graph_def: Any) -> tuple[float, ...]:
+def _collect_numbers(graph_def: Any) -> tuple[float, ...]:
     """The numbers in a graph, without those in lists."""
     from tensorflow.python.framework import tensor_util
 
@@ -256,19 +260,21 @@ def _numbers(graph_def: Any) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _off(image: ImageInput, files: Sequence[bytes], wanted: Sequence[Array], edge: int) -> Off:
+def _measure_difference(
+    image: ImageSpec, files: Sequence[bytes], wanted: Sequence[Array], edge: int
+) -> PixelDifference:
     """``edge``: pixels at each edge that are not looked at. Where libjpeg itself cuts, it interpolates colours from
     fewer pixels: before the resizing, that is up to 13 grey levels in one column.
     """
     differences = []
     for data, pixels in zip(files, wanted, strict=True):
         height, width = pixels.shape[:2]
-        off = np.abs(decoded_bytes(data, image) - pixels)
+        off = np.abs(decode_image(data, image) - pixels)
         differences.append(off[edge : height - edge, edge : width - edge])
-    return Off(max(float(d.max()) for d in differences), max(float(d.mean()) for d in differences))
+    return PixelDifference(max(float(d.max()) for d in differences), max(float(d.mean()) for d in differences))
 
 
-def _misfit(found: Fitted, grids: Sequence[tuple[str, Grid]]) -> str:
+def _describe_misfit(found: FittedImage, grids: Sequence[tuple[str, Grid]]) -> str:
     image = found.image
     return (
         f"The input {image.feed!r} is encoded pictures, and the graph does to them what [image] cannot: at its "
@@ -276,11 +282,11 @@ def _misfit(found: Fitted, grids: Sequence[tuple[str, Grid]]) -> str:
         f"are off TensorFlow's by {found.off.mean:.1f} grey levels in the mean and {found.off.most:.0f} at most; "
         f"{MEAN:g} and {LARGEST:g} are allowed.\n"
         f"  {image.feed} -> {' -> '.join(found.ops)}\n"
-        f"{_advice(grids)}"
+        f"{_suggest_remedy(grids)}"
     )
 
 
-def _advice(grids: Sequence[tuple[str, Grid]]) -> str:
+def _suggest_remedy(grids: Sequence[tuple[str, Grid]]) -> str:
     """What to do, where ``grids`` are ops that place pixels as TensorFlow 1 did."""
     if unknown := [f"{op} with a grid {grid}" for op, grid in grids if op not in _OLD]:
         return (
@@ -293,7 +299,7 @@ def _advice(grids: Sequence[tuple[str, Grid]]) -> str:
     )
 
 
-def _old_grids(graph_def: Any) -> tuple[tuple[str, Grid], ...]:
+def _find_old_grids(graph_def: Any) -> tuple[tuple[str, Grid], ...]:
     """The ops of a graph that place pixels as TensorFlow 1 did, and how."""
     found: dict[tuple[str, Grid], None] = {}
     for node in all_nodes(graph_def):
@@ -302,15 +308,15 @@ def _old_grids(graph_def: Any) -> tuple[tuple[str, Grid], ...]:
     return tuple(found)
 
 
-def _near(value: float) -> float:
+def _round_scale(value: float) -> float:
     """The number that a person would have written, where there is one."""
     return next((plain for plain in _PLAIN if abs(value / plain - 1) < _NEAR), value)
 
 
-def _plain(value: float) -> float:
+def _round_mean(value: float) -> float:
     rounded = round(value, 3)
     return (rounded if abs(value - rounded) < 1e-4 else value) + 0.0
 
 
-def _single(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _merge_equal_values(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values if len(set(values)) > 1 else values[:1]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import loaded_graph, reference_session, tf
-from builder.importers.images.cut_decoding import Cut
-from builder.importers.strings.frontier import Tail, run
+from builder.base.tf import load_graph, reference_session, tf
+from builder.importers.images.cut_decoding import StringCut
+from builder.importers.strings.frontier import Tail, run_graph
 
 MOST = 1 << 17
 """Labels that a table may have."""
@@ -27,19 +27,19 @@ _LONGEST = 1_000_000
 
 
 @dataclass(frozen=True)
-class Table:
+class LabelTable:
     """``labels`` by number. ``scores``: the tensor of as many scores that the numbers are places in, where known."""
 
     labels: tuple[str, ...]
     scores: str | None = None
 
 
-def table(cut: Cut, tail: Tail) -> Table:
+def read_label_table(cut: StringCut, tail: Tail) -> LabelTable:
     """The labels that the numbers of ``tail`` choose. Raises ImportModelError where they cannot be told."""
     assert tail.tensor is not None
-    graph = loaded_graph(cut.raw.graph_def)
+    graph = load_graph(cut.raw.graph_def)
     chosen = graph.get_tensor_by_name(tail.tensor)
-    scores = _scores(chosen)
+    scores = _find_scores(chosen)
     size = None if scores is None or scores.shape.rank is None else scores.shape[-1]
     strings = cut.raw.fetches[tail.fetch]
     shape = [1] if chosen.shape.rank is None else [length or 1 for length in chosen.shape.as_list()]
@@ -55,7 +55,7 @@ def table(cut: Cut, tail: Tail) -> Table:
                 raise ImportModelError(
                     f"The output {tail.fetch!r} has {found.size} strings for {value.size} numbers: leave it out."
                 )
-            labels.append(_text(found[0], tail.fetch))
+            labels.append(_decode_label(found[0], tail.fetch))
         else:
             if size is None:
                 raise ImportModelError(
@@ -65,23 +65,23 @@ def table(cut: Cut, tail: Tail) -> Table:
     if not labels:
         raise ImportModelError(f"The output {tail.fetch!r} is strings, and TensorFlow has none for the number 0.")
     _require_size(labels, tail.fetch)
-    return Table(_distinct(labels), scores.name if scores is not None and size == len(labels) else None)
+    return LabelTable(_make_labels_unique(labels), scores.name if scores is not None and size == len(labels) else None)
 
 
-def fixed(cut: Cut, tail: Tail, feeds: Mapping[str, Any]) -> tuple[str, ...]:
+def read_fixed_labels(cut: StringCut, tail: Tail, feeds: Mapping[str, Any]) -> tuple[str, ...]:
     """The strings that a fetch always has, of the first item; ``feeds``: some input, by tensor."""
-    graph = loaded_graph(cut.raw.graph_def)
-    (found,) = run(graph, [cut.raw.fetches[tail.fetch]], feeds)
+    graph = load_graph(cut.raw.graph_def)
+    (found,) = run_graph(graph, [cut.raw.fetches[tail.fetch]], feeds)
     rows = np.asarray(found, object)
-    labels = [_text(value, tail.fetch) for value in np.ravel(rows[0] if rows.ndim > 1 else rows)]
+    labels = [_decode_label(value, tail.fetch) for value in np.ravel(rows[0] if rows.ndim > 1 else rows)]
     _require_size(labels, tail.fetch)
-    return _distinct(labels)
+    return _make_labels_unique(labels)
 
 
 _THROUGH = {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "StopGradient"}
 
 
-def _scores(chosen: Any) -> Any | None:
+def _find_scores(chosen: Any) -> Any | None:
     """The tensor in whose last dimension ``chosen`` is a place, where ArgMax or TopK says so."""
     tensor = chosen
     while tensor.op.type in _THROUGH:
@@ -97,7 +97,7 @@ def _scores(chosen: Any) -> Any | None:
     return op.inputs[0] if axis is not None and int(axis) in (-1, (rank or 0) - 1) else None
 
 
-def _text(value: Any, fetch: str) -> str:
+def _decode_label(value: Any, fetch: str) -> str:
     """A label, on one line."""
     try:
         return " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", bytes(value).decode()).split())
@@ -105,7 +105,7 @@ def _text(value: Any, fetch: str) -> str:
         raise ImportModelError(f"The output {fetch!r} is strings that are no UTF-8: {bytes(value)[:40]!r}.") from None
 
 
-def _distinct(texts: list[str]) -> tuple[str, ...]:
+def _make_labels_unique(texts: list[str]) -> tuple[str, ...]:
     """``texts`` with the class's number behind one that is there twice, and alone for an empty one."""
     found: dict[str, int] = {}
     for number, text in enumerate(texts):

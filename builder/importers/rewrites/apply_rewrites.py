@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builder.base.tf import loaded_graph, tf
+from builder.base.tf import load_graph, tf
 from builder.importers.rewrite import (
     all_nodes,
     become_call,
@@ -22,8 +22,8 @@ from builder.importers.rewrite import (
 )
 from builder.importers.rewrites import OPEN, rewrite_of
 from builder.importers.rewrites.constant_nodes import Constants, constant_of
-from builder.importers.rewrites.input_limits import rows_of, sizes_of
-from builder.importers.rewrites.op import NotRewritten, Op, Output, Rewrite
+from builder.importers.rewrites.input_limits import find_row_limit, find_size_limits
+from builder.importers.rewrites.op import NotRewritten, Op, OpOutput, Rewrite
 
 _BRANCHING = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
@@ -51,9 +51,9 @@ def needs_rewriting(definition: Any, choose: Choose = rewrite_of) -> bool:
 
 def rewrite_ops(definition: Any, choose: Choose = rewrite_of) -> Rewritten:
     """Rewrite what ``choose`` says in a GraphDef, whose placeholders have static shapes. Leaves its argument alone."""
-    result, graph = copy_message(definition), loaded_graph(definition)
+    result, graph = copy_message(definition), load_graph(definition)
     rewriter = _Rewriter(result, graph, choose)
-    rewriter.nodes(result.node, graph, {}, "")
+    rewriter.rewrite_nodes(result.node, graph, {}, "")
     result.library.function.extend(rewriter.made)
     return Rewritten(result, rewriter.changed, tuple(rewriter.refused))
 
@@ -70,7 +70,7 @@ class _Rewriter:
         self.refused: list[Refused] = []
         self._concerned: dict[str, bool] = {}
 
-    def nodes(self, nodes: Any, graph: Any, constants: Constants, prefix: str) -> dict[str, str]:
+    def rewrite_nodes(self, nodes: Any, graph: Any, constants: Constants, prefix: str) -> dict[str, str]:
         """Rewrite ``nodes``, which ``graph`` has as operations. Returns tensors of functions that are called otherwise.
 
         ``constants``: of the arguments of ``graph``, where that is a function's.
@@ -79,9 +79,9 @@ class _Rewriter:
         for node in nodes:
             path = prefix + node.name
             if rewrite := self.choose(node):
-                renamed |= self._node(node, rewrite, graph.get_operation_by_name(node.name), constants, path)
+                renamed |= self._rewrite_node(node, rewrite, graph.get_operation_by_name(node.name), constants, path)
             elif any(map(self._is_concerned, called_by(node))):
-                self._call(node, graph.get_operation_by_name(node.name), constants, path)
+                self._rewrite_call(node, graph.get_operation_by_name(node.name), constants, path)
         return renamed
 
     def _is_concerned(self, name: str) -> bool:
@@ -96,9 +96,11 @@ class _Rewriter:
             )
         return self._concerned[name]
 
-    def _node(self, node: Any, rewrite: Rewrite, operation: Any, constants: Constants, path: str) -> dict[str, str]:
+    def _rewrite_node(
+        self, node: Any, rewrite: Rewrite, operation: Any, constants: Constants, path: str
+    ) -> dict[str, str]:
         try:
-            function = _traced(node, rewrite, operation, constants, self.graph)
+            function = _trace_rewrite(node, rewrite, operation, constants, self.graph)
         except NotRewritten as error:
             self.refused.append((path, node.op, str(error)))
             return {}
@@ -107,11 +109,11 @@ class _Rewriter:
         self.changed = True
         outputs = [f"{node.name}:{name}" for name in output_names(operation)]
         name = f"rewritten_{len(self.made)}"
-        self._add(function, name)
+        self._add_function(function, name)
         become_call(node, name, node.input, [t.dtype for t in operation.inputs], [t.dtype for t in operation.outputs])
         return {old: f"{node.name}:output:{i}" for i, old in enumerate(outputs)}
 
-    def _add(self, function: Any, name: str) -> None:
+    def _add_function(self, function: Any, name: str) -> None:
         """The function ``function``, as ``name``, and those that it calls, under names that are this graph's own."""
         main, *inner = function
         names = {f.signature.name: f"{name}_{i}" for i, f in enumerate(inner)} | {main.signature.name: name}
@@ -121,7 +123,7 @@ class _Rewriter:
                 _call_others(node, names)
         self.made += function
 
-    def _call(self, node: Any, operation: Any, constants: Constants, path: str) -> None:
+    def _rewrite_call(self, node: Any, operation: Any, constants: Constants, path: str) -> None:
         """Let ``node`` call functions of its own, whose nodes are rewritten for the shapes that it gives them."""
         first = 1 if node.op in _BRANCHING else 0
         given = list(operation.inputs)[first:]
@@ -130,14 +132,16 @@ class _Rewriter:
         for called in filter(self._is_concerned, called_by(node)):
             source = self.functions[called]
             own = (
-                known if node.op not in _LOOPS else {i: known[i] for i in _unchanged(node, self.functions) & set(known)}
+                known
+                if node.op not in _LOOPS
+                else {i: known[i] for i in _find_loop_constants(node, self.functions) & set(known)}
             )
             name = f"rewritten_{len(self.made)}"
             function = copy_message(source)
             function.signature.name = names[called] = name
             self.made.append(function)
             graph = _function_graph(source, [t.shape for t in given], self.graph)
-            renamed = self.nodes(function.node_def, graph, own, f"{path} > ")
+            renamed = self.rewrite_nodes(function.node_def, graph, own, f"{path} > ")
             for inner in function.node_def:
                 inner.input[:] = [renamed.get(tensor, tensor) for tensor in inner.input]
             for key, tensor in function.ret.items():
@@ -161,7 +165,7 @@ def _function_graph(function: Any, shapes: Sequence[Any], outer: Any) -> Any:
         return function_def_to_graph(function, input_shapes=list(shapes))
 
 
-def _unchanged(node: Any, functions: Mapping[str, Any]) -> set[int]:
+def _find_loop_constants(node: Any, functions: Mapping[str, Any]) -> set[int]:
     """Numbers of the loop's variables that its body returns as they were."""
     body = functions[node.attr["body"].func.name]
     arguments = [a.name for a in body.signature.input_arg]
@@ -170,18 +174,18 @@ def _unchanged(node: Any, functions: Mapping[str, Any]) -> set[int]:
     return {i for i, (argument, result) in enumerate(zip(arguments, results, strict=True)) if argument == result}
 
 
-def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
+def _trace_rewrite(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
     """The FunctionDef of what stands for ``node``, and those that it calls; None where it is to stay."""
     unknown = [i for i, t in enumerate(operation.inputs) if not _is_known(t.shape, first=node.op not in OPEN)]
     if unknown:
         raise NotRewritten(f"the shape of its input {unknown[0]} is not known before it runs")
     op = Op(
         node.op,
-        tuple(Output(t.dtype, _dims(t.shape)) for t in operation.outputs),
+        tuple(OpOutput(t.dtype, _dims(t.shape)) for t in operation.outputs),
         {a.name: operation.get_attr(a.name) for a in operation.op_def.attr},
         [lambda t=t: constant_of(t, constants) for t in operation.inputs],  # type: ignore[misc]
-        [lambda t=t: rows_of(t, constants) for t in operation.inputs],  # type: ignore[misc]
-        [lambda t=t: sizes_of(t) for t in operation.inputs],  # type: ignore[misc]
+        [lambda t=t: find_row_limit(t, constants) for t in operation.inputs],  # type: ignore[misc]
+        [lambda t=t: find_size_limits(t) for t in operation.inputs],  # type: ignore[misc]
     )
 
     def stand_in(*inputs: Any) -> Any:
@@ -198,7 +202,7 @@ def _traced(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, g
     except _LeftAsItIs:
         return None
     inner = concrete.graph.as_graph_def().library.function
-    return [with_own_names(concrete.function_def), *inner]
+    return [prefix_node_names(concrete.function_def), *inner]
 
 
 def _is_known(shape: Any, *, first: bool) -> bool:
@@ -206,7 +210,7 @@ def _is_known(shape: Any, *, first: bool) -> bool:
     return shape.rank is not None and shape[0 if first else 1 :].is_fully_defined()
 
 
-def with_own_names(function: Any) -> Any:
+def prefix_node_names(function: Any) -> Any:
     """``function`` with names that no node has below the one it stands for: where it is inlined they must be new."""
     arguments = {a.name: f"rewritten_{i}" for i, a in enumerate(function.signature.input_arg)}
     names = arguments | {n.name: f"rewritten/{n.name}" for n in function.node_def}
@@ -232,16 +236,18 @@ class _LeftAsItIs(Exception):
     """The rewrite answered None."""
 
 
-def _require_same(op: str, wanted: Iterable[Output], found: Sequence[Any]) -> None:
+def _require_same(op: str, wanted: Iterable[OpOutput], found: Sequence[Any]) -> None:
     wanted = list(wanted)
     told = [(output.dtype, output.shape) for output in wanted]
     made = [(tensor.dtype, _dims(tensor.shape)) for tensor in found]
-    same = len(told) == len(made) and all(a[0] == b[0] and _fits(a[1], b[1]) for a, b in zip(told, made, strict=True))
+    same = len(told) == len(made) and all(
+        a[0] == b[0] and _is_compatible(a[1], b[1]) for a, b in zip(told, made, strict=True)
+    )
     if not same:
         raise TypeError(f"the rewrite of {op} gives {made}, where TensorFlow gives {told}")
 
 
-def _fits(wanted: tuple[int | None, ...] | None, found: tuple[int | None, ...] | None) -> bool:
+def _is_compatible(wanted: tuple[int | None, ...] | None, found: tuple[int | None, ...] | None) -> bool:
     if wanted is None or found is None:
         return True
     return len(wanted) == len(found) and all(

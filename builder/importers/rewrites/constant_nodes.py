@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.base.tf import loaded_graph, reference_session, tensorflow, tf
+from builder.base.tf import import_tensorflow, load_graph, reference_session, tf
 from builder.importers.rewrite import become_constant
 
 Constants = Mapping[int, NDArray[Any]]
@@ -20,17 +20,17 @@ _OF_SHAPES = {"Shape", "Size", "Rank"}
 
 def constant_of(tensor: Any, constants: Constants) -> NDArray[Any] | None:
     """The tensor's value, if nothing that is fed decides it. ``constants``: of the function whose graph it is in."""
-    value = _known(tensor, constants)
+    value = _find_constant(tensor, constants)
     if value is None and tensor.shape.rank == 0:
-        least, most = _range(tensor, constants)
+        least, most = _find_range(tensor, constants)
         value = least if least is not None and most is not None and least == most else None
     return value
 
 
-def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
+def _find_constant(tensor: Any, constants: Constants) -> NDArray[Any] | None:
     from tensorflow.python.framework import tensor_util
 
-    tensorflow()
+    import_tensorflow()
     graph = tensor.graph
     arguments = getattr(graph, "inputs", ())
     for number, argument in enumerate(arguments):
@@ -42,16 +42,16 @@ def _known(tensor: Any, constants: Constants) -> NDArray[Any] | None:
     if value is None and tensor.op.type == "SparseReshape" and tensor is tensor.op.outputs[1]:
         # The shape is decided where the values are not.
         shape, wanted = (constant_of(given, constants) for given in tensor.op.inputs[1:])
-        return None if shape is None or wanted is None else resolved(shape, wanted)
+        return None if shape is None or wanted is None else resolve_shape(shape, wanted)
     if value is None and tensor.op.type in _PASSED_ON:
-        source = _known(tensor.op.inputs[0], constants)
+        source = _find_constant(tensor.op.inputs[0], constants)
         return None if source is None else source.astype(tensor.dtype.as_numpy_dtype)
-    if value is None and not arguments and (nodes := _deciding(tensor)):
-        value = _run(tensor, nodes)
+    if value is None and not arguments and (nodes := _find_deciding_nodes(tensor)):
+        value = _run_nodes(tensor, nodes)
     return None if value is None else np.asarray(value)
 
 
-def _deciding(tensor: Any) -> list[Any]:
+def _find_deciding_nodes(tensor: Any) -> list[Any]:
     """The nodes that lead to ``tensor``, if those are constants and what is made of them; none if not.
 
     What is asked of a shape that is known is a constant, whatever has that shape.
@@ -73,7 +73,7 @@ def _deciding(tensor: Any) -> list[Any]:
     return list(nodes.values())
 
 
-def _run(tensor: Any, nodes: list[Any]) -> Any:
+def _run_nodes(tensor: Any, nodes: list[Any]) -> Any:
     """``tensor``, by a graph that has only what leads to it: elsewhere there may be ops that TensorFlow cannot run."""
     definition = tf.compat.v1.GraphDef()
     definition.node.extend(nodes)
@@ -81,19 +81,19 @@ def _run(tensor: Any, nodes: list[Any]) -> Any:
         node.input[:] = [name for name in node.input if not name.startswith("^")]
     if any(attr.HasField("func") or attr.list.func for node in definition.node for attr in node.attr.values()):
         definition.library.CopyFrom(tensor.graph.as_graph_def().library)
-    with reference_session(loaded_graph(definition)) as session:
+    with reference_session(load_graph(definition)) as session:
         return session.run(tensor.name)
 
 
-def _range(tensor: Any, constants: Constants) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+def _find_range(tensor: Any, constants: Constants) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     """The least and the most that a scalar can be, as far as they show: ``tf.math.bincount`` holds sizes so."""
     operation = tensor.op
     if operation.type in _PASSED_ON and tensor.dtype.is_integer:
-        return _range(operation.inputs[0], constants)
+        return _find_range(operation.inputs[0], constants)
     if operation.type not in ("Minimum", "Maximum"):
-        value = _known(tensor, constants)
+        value = _find_constant(tensor, constants)
         return value, value
-    ranges = [_range(t, constants) for t in operation.inputs]
+    ranges = [_find_range(t, constants) for t in operation.inputs]
     choose = np.minimum if operation.type == "Minimum" else np.maximum
     ends = [[end for end in found if end is not None] for found in zip(*ranges, strict=True)]
     # One known end bounds the smaller of two from above, and the greater from below.
@@ -104,7 +104,7 @@ def _range(tensor: Any, constants: Constants) -> tuple[NDArray[Any] | None, NDAr
     return least, most
 
 
-def resolved(shape: Any, wanted: Any) -> Any:
+def resolve_shape(shape: Any, wanted: Any) -> Any:
     """``wanted`` with the size that -1 stands for, for as many elements as ``shape`` has."""
     shape, wanted = np.asarray(shape, np.int64), np.asarray(wanted, np.int64)
     known = max(int(np.prod(wanted[wanted >= 0])), 1)

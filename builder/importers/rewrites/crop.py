@@ -9,30 +9,30 @@ from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
 
 
-def crop_and_resize(op: Op, image: Any, boxes: Any, box_index: Any, crop_size: Any) -> Any:
+def rewrite_crop_and_resize(op: Op, image: Any, boxes: Any, box_index: Any, crop_size: Any) -> Any:
     """Crops of a constant size, bilinear or nearest, of boxes that may be fed.
 
     To the bit as TensorFlow, until products and sums are fused when it is compiled.
     """
-    rows, columns = (int(n) for n in op.constant(3))
+    rows, columns = (int(n) for n in op.get_constant(3))
     batch, height, width, _ = image.shape
-    y = _places(boxes[:, 0], boxes[:, 2], height, rows)[:, :, None]
-    x = _places(boxes[:, 1], boxes[:, 3], width, columns)[:, None, :]
+    y = _locate_pixels(boxes[:, 0], boxes[:, 2], height, rows)[:, :, None]
+    x = _locate_pixels(boxes[:, 1], boxes[:, 3], width, columns)[:, None, :]
     inside = (y >= 0.0) & (y <= float(height - 1)) & (x >= 0.0) & (x <= float(width - 1))
     picture = tf.clip_by_value(box_index, 0, batch - 1)[:, None, None]
-    read = _reader(tf.cast(image, tf.float32), picture)
-    if op.attr("method") == "nearest":
-        crops = read(_rounded(y), _rounded(x))
+    read = _make_reader(tf.cast(image, tf.float32), picture)
+    if op.get_attribute("method") == "nearest":
+        crops = read(_round_half_away(y), _round_half_away(x))
     else:
         top, bottom, left, right = tf.floor(y), tf.math.ceil(y), tf.floor(x), tf.math.ceil(x)
         down, across = (y - top)[..., None], (x - left)[..., None]
         upper = read(top, left) + (read(top, right) - read(top, left)) * across
         lower = read(bottom, left) + (read(bottom, right) - read(bottom, left)) * across
         crops = upper + (lower - upper) * down
-    return tf.where(inside[..., None], crops, float(op.attr("extrapolation_value")))
+    return tf.where(inside[..., None], crops, float(op.get_attribute("extrapolation_value")))
 
 
-def _places(low: Any, high: Any, length: int, wanted: int) -> Any:
+def _locate_pixels(low: Any, high: Any, length: int, wanted: int) -> Any:
     """[boxes, wanted]: where each pixel of a crop lies in the image, in its pixels."""
     last = float(length - 1)
     if wanted == 1:
@@ -41,13 +41,13 @@ def _places(low: Any, high: Any, length: int, wanted: int) -> Any:
     return (low * last)[:, None] + tf.range(wanted, dtype=tf.float32)[None, :] * step[:, None]
 
 
-def _rounded(at: Any) -> Any:
+def _round_half_away(at: Any) -> Any:
     """The nearest integer, halves away from 0 as in C."""
     whole = tf.floor(tf.abs(at))
     return tf.sign(at) * (whole + tf.cast(tf.abs(at) - whole >= 0.5, at.dtype))
 
 
-def _reader(images: Any, picture: Any) -> Callable[[Any, Any], Any]:
+def _make_reader(images: Any, picture: Any) -> Callable[[Any, Any], Any]:
     """A function of (y, x), whole numbers, to the pixels there; places outside give the nearest pixel."""
     _, height, width, _ = images.shape
     flat = tf.reshape(images, (-1, images.shape[3]))
@@ -60,31 +60,33 @@ def _reader(images: Any, picture: Any) -> Callable[[Any, Any], Any]:
     return read
 
 
-def transform(op: Op, images: Any, transforms: Any, output_shape: Any, fill_value: Any = None) -> Any:
+def rewrite_projective_transform(
+    op: Op, images: Any, transforms: Any, output_shape: Any, fill_value: Any = None
+) -> Any:
     """All fill modes, to a constant size; the transforms may be fed.
 
     To the bit as TensorFlow, until products and sums are fused when it is compiled: a place right between two pixels
     may then fall to the other one.
     """
-    rows, columns = (int(n) for n in op.constant(2))
+    rows, columns = (int(n) for n in op.get_constant(2))
     batch, height, width, _ = images.shape
-    nearest = op.attr("interpolation") == "NEAREST"
+    nearest = op.get_attribute("interpolation") == "NEAREST"
     dtype = images.dtype if nearest else tf.float32
     fill = tf.cast(tf.cast(0.0 if fill_value is None else fill_value, images.dtype), dtype)
     x, y = tf.range(columns, dtype=tf.float32)[None, None, :], tf.range(rows, dtype=tf.float32)[None, :, None]
     terms = [transforms[:, i][:, None, None] for i in range(8)]
     depth = terms[6] * x + terms[7] * y + 1.0
-    mode = _MODES[op.attr("fill_mode")]
+    mode = _MODES[op.get_attribute("fill_mode")]
     across = mode((terms[0] * x + terms[1] * y + terms[2]) / depth, width)
     down = mode((terms[3] * x + terms[4] * y + terms[5]) / depth, height)
-    read = _reader(tf.cast(images, dtype), tf.range(batch)[:, None, None])
+    read = _make_reader(tf.cast(images, dtype), tf.range(batch)[:, None, None])
 
     def filled(at_y: Any, at_x: Any) -> Any:
         inside = (at_y >= 0.0) & (at_y < float(height)) & (at_x >= 0.0) & (at_x < float(width))
         return tf.where(inside[..., None], read(at_y, at_x), fill)
 
     if nearest:
-        result = filled(_rounded(down), _rounded(across))
+        result = filled(_round_half_away(down), _round_half_away(across))
     else:
         top, left = tf.floor(down), tf.floor(across)
         bottom, right = top + 1.0, left + 1.0
@@ -95,44 +97,44 @@ def transform(op: Op, images: Any, transforms: Any, output_shape: Any, fill_valu
     return tf.cast(tf.where(tf.equal(depth, 0.0)[..., None], fill, result), images.dtype)
 
 
-def _constant(at: Any, length: int) -> Any:
+def _keep_places(at: Any, length: int) -> Any:
     return at
 
 
-def _nearest(at: Any, length: int) -> Any:
+def _clip_places(at: Any, length: int) -> Any:
     return tf.clip_by_value(at, 0.0, float(length - 1))
 
 
-def _reflect(at: Any, length: int) -> Any:
+def _reflect_places(at: Any, length: int) -> Any:
     """dcba|abcd|dcba."""
     if length <= 1:
-        return _nearest(at, length)
+        return _clip_places(at, length)
     twice = 2.0 * length
-    below = twice * _whole(-at / twice) + at
+    below = twice * _drop_fraction(-at / twice) + at
     below = tf.where(below < -float(length), below + twice, -below - 1.0)
-    above = at - twice * _whole(at / twice)
+    above = at - twice * _drop_fraction(at / twice)
     above = tf.where(above >= float(length), twice - above - 1.0, above)
-    return _nearest(tf.where(at < 0.0, below, tf.where(at > float(length - 1), above, at)), length)
+    return _clip_places(tf.where(at < 0.0, below, tf.where(at > float(length - 1), above, at)), length)
 
 
-def _wrap(at: Any, length: int) -> Any:
+def _wrap_places(at: Any, length: int) -> Any:
     """abcd|abcd|abcd."""
     if length <= 1:
-        return _nearest(at, length)
-    below = at + length * (_whole(-at / float(length - 1)) + 1.0)
-    above = at - length * _whole(at / float(length - 1))
-    return _nearest(tf.where(at < 0.0, below, tf.where(at > float(length - 1), above, at)), length)
+        return _clip_places(at, length)
+    below = at + length * (_drop_fraction(-at / float(length - 1)) + 1.0)
+    above = at - length * _drop_fraction(at / float(length - 1))
+    return _clip_places(tf.where(at < 0.0, below, tf.where(at > float(length - 1), above, at)), length)
 
 
-def _whole(x: Any) -> Any:
+def _drop_fraction(x: Any) -> Any:
     """Without its fraction, as C converts to an integer."""
     return tf.sign(x) * tf.floor(tf.abs(x))
 
 
-_MODES = {"CONSTANT": _constant, "NEAREST": _nearest, "REFLECT": _reflect, "WRAP": _wrap}
+_MODES = {"CONSTANT": _keep_places, "NEAREST": _clip_places, "REFLECT": _reflect_places, "WRAP": _wrap_places}
 
 REWRITES: Mapping[str, Rewrite] = {
-    "CropAndResize": crop_and_resize,
-    "ImageProjectiveTransformV2": transform,
-    "ImageProjectiveTransformV3": transform,
+    "CropAndResize": rewrite_crop_and_resize,
+    "ImageProjectiveTransformV2": rewrite_projective_transform,
+    "ImageProjectiveTransformV3": rewrite_projective_transform,
 }

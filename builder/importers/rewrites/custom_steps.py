@@ -18,7 +18,7 @@ STEPS = (NMS, COMBINED_NMS)
 OP = "XlaCustomCallV2"
 
 
-def step(
+def call_runtime_step(
     name: str, config: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequence[tuple[Any, Sequence[int]]]
 ) -> Any:
     """The tensors that a custom call gives: of ``outputs``, each a dtype and a shape. ``config``: for JSON."""
@@ -35,7 +35,7 @@ def step(
     )
 
 
-def cut(tensor: Any, size: Any) -> Any:
+def cut_vector(tensor: Any, size: Any) -> Any:
     """The first ``size`` of a vector, which its compiled form says beside the whole vector.
 
     Slicing would not do: XLA wants to know what a slice's bound is made of, and asks custom calls in vain.

@@ -9,18 +9,18 @@ from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
 
 
-def greedy(op: Op, scores: Any, lengths: Any) -> Any:
+def rewrite_ctc_greedy_decoder(op: Op, scores: Any, lengths: Any) -> Any:
     """The best class of each step, without blanks and, if asked, repetitions. The same symbols; the scores are off by
     the order of the sums.
     """
     steps, batch, classes = scores.shape
-    blank = op.attr("blank_index")
+    blank = op.get_attribute("blank_index")
     blank = blank + classes if blank < 0 else blank
     there = tf.range(steps)[None, :] < lengths[:, None]
     symbols = tf.transpose(tf.argmax(scores, axis=2))
     best = tf.transpose(tf.reduce_max(scores, axis=2))
     said = there & tf.not_equal(symbols, blank)
-    if op.attr("merge_repeated"):
+    if op.get_attribute("merge_repeated"):
         before = tf.concat([tf.fill([batch, 1], tf.constant(-1, symbols.dtype)), symbols[:, :-1]], axis=1)
         said &= tf.not_equal(symbols, before)
     position = tf.cumsum(tf.cast(said, tf.int64), axis=1)
@@ -36,4 +36,4 @@ def greedy(op: Op, scores: Any, lengths: Any) -> Any:
     )
 
 
-REWRITES: Mapping[str, Rewrite] = {"CTCGreedyDecoder": greedy}
+REWRITES: Mapping[str, Rewrite] = {"CTCGreedyDecoder": rewrite_ctc_greedy_decoder}

@@ -9,11 +9,11 @@ from builder.base.tf import tf
 from builder.importers.rewrites.op import Op, Rewrite
 
 
-def passed_on(op: Op, value: Any, *rest: Any) -> Any:
+def rewrite_identity(op: Op, value: Any, *rest: Any) -> Any:
     """The first input, as it is. Nothing is printed, and no number is refused."""
     return tf.identity(value)
 
 
 REWRITES: Mapping[str, Rewrite] = dict.fromkeys(
-    ("CheckNumerics", "CheckNumericsV2", "GuaranteeConst", "Print"), passed_on
+    ("CheckNumerics", "CheckNumericsV2", "GuaranteeConst", "Print"), rewrite_identity
 )

@@ -9,14 +9,14 @@ from builder.importers.rewrites.constant_nodes import Constants, constant_of
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowLimit:
     """``most``: each number is below it. ``all_there``: each of them occurs, and they are in order."""
 
     most: int
     all_there: bool = False
 
 
-def rows_of(numbers: Any, constants: Constants) -> Rows | None:
+def find_row_limit(numbers: Any, constants: Constants) -> RowLimit | None:
     """Of a vector of row numbers, or of places [values, axes] whose first column they are. None if nothing tells.
 
     ``constants``: of the arguments of the function whose graph it is in.
@@ -24,30 +24,30 @@ def rows_of(numbers: Any, constants: Constants) -> Rows | None:
     operation = numbers.op
     match operation.type:
         case "Cast" | "Identity":
-            return rows_of(operation.inputs[0], constants)
+            return find_row_limit(operation.inputs[0], constants)
         case "StridedSlice" if numbers.shape.rank == 1 and _is_first_column(operation, constants):
-            return rows_of(operation.inputs[0], constants)
+            return find_row_limit(operation.inputs[0], constants)
         case "Where" if (size := operation.inputs[0].shape[:1]).is_fully_defined() and size.rank == 1:
-            return Rows(int(size[0]))
+            return RowLimit(int(size[0]))
         case "GatherV2" if _is_zero(operation.inputs[2], constants):
-            found = rows_of(operation.inputs[0], constants)
-            return found and Rows(found.most)
+            found = find_row_limit(operation.inputs[0], constants)
+            return found and RowLimit(found.most)
         case "SparseFillEmptyRows" if (shape := constant_of(operation.inputs[2], constants)) is not None:
-            return Rows(int(shape[0]), all_there=True)
+            return RowLimit(int(shape[0]), all_there=True)
         case "SparseReorder" if (shape := constant_of(operation.inputs[2], constants)) is not None:
-            return Rows(int(shape[0]))
+            return RowLimit(int(shape[0]))
         case "SparseReshape" if (shape := constant_of(operation.outputs[1], constants)) is not None:
-            return Rows(int(shape[0]))
+            return RowLimit(int(shape[0]))
     return None
 
 
-def sizes_of(shape: Any) -> tuple[tuple[int, ...], frozenset[int]] | None:
+def find_size_limits(shape: Any) -> tuple[tuple[int, ...], frozenset[int]] | None:
     """The most of each axis of a shape that a graph computes, and the axes that the data decides. None if nothing
     tells.
     """
     operation = shape.op
     if operation.type in ("Cast", "Identity"):
-        return sizes_of(operation.inputs[0])
+        return find_size_limits(operation.inputs[0])
     if operation.type == "CTCGreedyDecoder" and operation.inputs[0].shape.is_fully_defined():
         steps, batch, _ = operation.inputs[0].shape
         return (batch, steps), frozenset({1})

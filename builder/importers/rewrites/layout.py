@@ -43,35 +43,35 @@ _SIGNATURES = {
 }
 
 
-def channels_last(op: Op, *inputs: Any) -> Any:
+def rewrite_channels_last(op: Op, *inputs: Any) -> Any:
     """With its channels last, between two transpositions."""
-    layout, signature = op.attr("data_format"), _SIGNATURES[op.type]
-    taps = {name: op.attr(name) for name in signature.by_axis}
+    layout, signature = op.get_attribute("data_format"), _SIGNATURES[op.type]
+    taps = {name: op.get_attribute(name) for name in signature.by_axis}
     dilated = op.type == _DEPTHWISE and _is_dilated(taps["dilations"])
     rank = len(layout)
     order = [0, *range(2, rank), 1] if layout in _LAST else list(range(rank))
     given: dict[str, Any] = {}
     for number, (name, tensor) in enumerate(zip(signature.inputs, inputs, strict=True)):
         if name == "input_sizes":
-            given[name] = op.constant(number)[order] if op.constant(number).size == rank else tensor
+            given[name] = op.get_constant(number)[order] if op.get_constant(number).size == rank else tensor
         else:
             given[name] = tensor if name == "filter" else tf.transpose(tensor, order)
-    taps = {name: _moved(values, order) for name, values in taps.items()}
+    taps = {name: _permute_values(values, order) for name, values in taps.items()}
     if dilated:
-        given["filter"] = _spread(given["filter"], taps["dilations"][1:3])
+        given["filter"] = _dilate_taps(given["filter"], taps["dilations"][1:3])
         taps["dilations"] = [1, 1, 1, 1]
-    others = {name: op.attr(name) for name in signature.others}
+    others = {name: op.get_attribute(name) for name in signature.others}
     found = getattr(tf.raw_ops, op.type)(**given, **taps, **others, data_format=_LAST.get(layout, layout))
     return tf.transpose(found, np.argsort(order))
 
 
-def _moved(values: Sequence[int], order: Sequence[int]) -> list[int]:
+def _permute_values(values: Sequence[int], order: Sequence[int]) -> list[int]:
     """One number for each axis, or two (paddings), in the new order of the axes."""
     each = len(values) // len(order)
     return [number for axis in order for number in values[axis * each : (axis + 1) * each]]
 
 
-def _spread(taps: Any, dilations: Sequence[int]) -> Any:
+def _dilate_taps(taps: Any, dilations: Sequence[int]) -> Any:
     """[rows, columns, channels, multiplier] with zeros between the taps."""
     rows, columns, *rest = taps.shape
     down, across = dilations
@@ -80,13 +80,15 @@ def _spread(taps: Any, dilations: Sequence[int]) -> Any:
     return together[: (rows - 1) * down + 1, : (columns - 1) * across + 1]
 
 
-def for_a_cpu(node: Any) -> Rewrite | None:
+def choose_cpu_rewrite(node: Any) -> Rewrite | None:
     """The rewrite of a node that XLA compiles, and that TensorFlow has no kernel for on a CPU."""
     if node.op not in _SIGNATURES:
         return None
     elsewhere = node.attr["data_format"].s.decode() in _LAST
     return (
-        channels_last if elsewhere or (node.op == _DEPTHWISE and _is_dilated(node.attr["dilations"].list.i)) else None
+        rewrite_channels_last
+        if elsewhere or (node.op == _DEPTHWISE and _is_dilated(node.attr["dilations"].list.i))
+        else None
     )
 
 

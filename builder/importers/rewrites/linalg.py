@@ -9,30 +9,30 @@ from builder.base.tf import tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
 
 
-def lu(op: Op, matrix: Any) -> Any:
+def rewrite_lu(op: Op, matrix: Any) -> Any:
     """Elimination with partial pivots, real, of any batch. Off by rounding that grows with the matrix's condition.
 
     A matrix that TensorFlow refuses as not invertible gives 0 on U's diagonal.
     """
-    packed, rows, _ = _eliminated(_real(matrix))
-    return packed, tf.cast(rows, op.attr("output_idx_type"))
+    packed, rows, _ = _eliminate_rows(_require_real(matrix))
+    return packed, tf.cast(rows, op.get_attribute("output_idx_type"))
 
 
-def determinant(op: Op, matrix: Any) -> Any:
+def rewrite_determinant(op: Op, matrix: Any) -> Any:
     """The product of U's diagonal, times the sign of the rows' order. As for Lu."""
-    packed, _, sign = _eliminated(_real(matrix))
+    packed, _, sign = _eliminate_rows(_require_real(matrix))
     return tf.reduce_prod(tf.linalg.diag_part(packed), axis=-1) * sign
 
 
-def log_determinant(op: Op, matrix: Any) -> Any:
+def rewrite_log_determinant(op: Op, matrix: Any) -> Any:
     """The determinant's sign, and the logarithm of its size. As for Lu."""
-    packed, _, sign = _eliminated(_real(matrix))
+    packed, _, sign = _eliminate_rows(_require_real(matrix))
     diagonal = tf.linalg.diag_part(packed)
     sizes = tf.reduce_sum(tf.math.log(tf.abs(diagonal)), axis=-1)
     return tf.reduce_prod(tf.sign(diagonal), axis=-1) * sign, sizes
 
 
-def _real(matrix: Any) -> Any:
+def _require_real(matrix: Any) -> Any:
     if matrix.dtype.is_complex:
         raise NotRewritten("its matrix is complex")
     if matrix.shape[-1] == 0:
@@ -40,7 +40,7 @@ def _real(matrix: Any) -> Any:
     return matrix
 
 
-def _eliminated(matrix: Any) -> tuple[Any, Any, Any]:
+def _eliminate_rows(matrix: Any) -> tuple[Any, Any, Any]:
     """[..., n, n], the [..., n] rows in their new order as int32, and [...] 1 or -1 for the sign of that order."""
     size = matrix.shape[-1]
     batch = tuple(matrix.shape[:-2])
@@ -66,13 +66,13 @@ def _eliminated(matrix: Any) -> tuple[Any, Any, Any]:
     return packed, rows, sign
 
 
-def tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
+def rewrite_tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
     """With partial pivots, where XLA has no kernel for them. Off by rounding that grows with the matrix's condition. A
     matrix that TensorFlow refuses as not invertible gives infinities.
     """
-    if not op.attr("partial_pivoting"):
+    if not op.get_attribute("partial_pivoting"):
         return None
-    if op.attr("perturb_singular"):
+    if op.get_attribute("perturb_singular"):
         raise NotRewritten("it replaces pivots of 0")
     size = diagonals.shape[-1]
     if size == 0:
@@ -125,8 +125,8 @@ def tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
 
 
 REWRITES: Mapping[str, Rewrite] = {
-    "TridiagonalSolve": tridiagonal_solve,
-    "LogMatrixDeterminant": log_determinant,
-    "Lu": lu,
-    "MatrixDeterminant": determinant,
+    "TridiagonalSolve": rewrite_tridiagonal_solve,
+    "LogMatrixDeterminant": rewrite_log_determinant,
+    "Lu": rewrite_lu,
+    "MatrixDeterminant": rewrite_determinant,
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from builder.importers.rewrites.input_limits import Rows
+from builder.importers.rewrites.input_limits import RowLimit
 
 Rewrite = Callable[..., Any]
 """``rewrite(op, *inputs)``: the same as TensorFlow's ``op`` gives, in other ops.
@@ -31,7 +31,7 @@ class NotRewritten(Exception):
 
 
 @dataclass(frozen=True)
-class Output:
+class OpOutput:
     """``dtype``: TensorFlow's own; ``shape``: as far as TensorFlow infers it, None where it knows no rank."""
 
     dtype: Any
@@ -43,29 +43,29 @@ class Op:
     """One node: ``type`` is its op, and ``outputs`` what it gives."""
 
     type: str
-    outputs: tuple[Output, ...]
+    outputs: tuple[OpOutput, ...]
     _attributes: Mapping[str, Any]
     _constants: Sequence[Callable[[], NDArray[Any] | None]]
-    _rows: Sequence[Callable[[], Rows | None]]
+    _rows: Sequence[Callable[[], RowLimit | None]]
     _sizes: Sequence[Callable[[], tuple[tuple[int, ...], frozenset[int]] | None]]
 
-    def attr(self, name: str) -> Any:
+    def get_attribute(self, name: str) -> Any:
         """The attribute's value: a number, a bool, a str, a DType, or a list of them."""
         value = self._attributes[name]
         return [_text(one) for one in value] if isinstance(value, list) else _text(value)
 
-    def constant(self, number: int) -> NDArray[Any]:
+    def get_constant(self, number: int) -> NDArray[Any]:
         """The value of an input that no feed decides. Raises NotRewritten where a feed does."""
         value = self._constants[number]()
         if value is None:
             raise NotRewritten(f"its input {number} is not a constant")
         return value
 
-    def known(self, number: int) -> NDArray[Any] | None:
+    def find_constant(self, number: int) -> NDArray[Any] | None:
         """The value of an input that no feed decides, None where a feed does."""
         return self._constants[number]()
 
-    def rows(self, number: int) -> Rows:
+    def get_row_limit(self, number: int) -> RowLimit:
         """How many rows an input of row numbers can name. Raises NotRewritten where nothing in the graph tells."""
         if (found := self._rows[number]()) is None:
             raise NotRewritten(
@@ -73,7 +73,7 @@ class Op:
             )
         return found
 
-    def sizes(self, number: int) -> tuple[tuple[int, ...], frozenset[int]]:
+    def get_size_limits(self, number: int) -> tuple[tuple[int, ...], frozenset[int]]:
         """Of an input that is a shape: the most of each axis, and those that the data decides. Raises NotRewritten."""
         if (found := self._sizes[number]()) is None:
             raise NotRewritten(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.base.tf import tensorflow, tf
+from builder.base.tf import import_tensorflow, tf
 
 
 def with_room(tensor: Any) -> tuple[Any, Any]:
@@ -12,7 +12,7 @@ def with_room(tensor: Any) -> tuple[Any, Any]:
 
     Sorting and counting want a size that is the same for all data.
     """
-    tensorflow()
+    import_tensorflow()
     if tensor.shape[0] is not None:
         return tensor, tf.constant(tensor.shape[0])
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
@@ -22,12 +22,12 @@ def with_room(tensor: Any) -> tuple[Any, Any]:
     return room, tf.shape(tensor)[0]
 
 
-def numbers(tensor: Any) -> Any:
+def number_rows(tensor: Any) -> Any:
     """0, 1, 2 and so on, int32, as many as ``tensor`` has on its first axis."""
     return tf.range(tensor.shape[0] if tensor.shape[0] is not None else tf.shape(tensor)[0])
 
 
-def first(tensor: Any, number: Any, source: Any) -> Any:
+def take_first(tensor: Any, number: Any, source: Any) -> Any:
     """The first ``number`` of ``tensor``, which says as much in its compiled form where ``source`` is of an open size.
 
     Slicing would not do there: XLA cannot tell what the slice's end can be.

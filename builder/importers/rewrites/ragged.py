@@ -11,18 +11,18 @@ import numpy as np
 
 from builder.base.tf import tf
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.rewrites.open_sizes import numbers, with_room
+from builder.importers.rewrites.open_sizes import number_rows, with_room
 
 _FIRST_PARTITION = 3
 """RaggedTensorToTensor's input of that number: after the shape, the values and the default."""
 
 
-def to_tensor(op: Op, shape: Any, values: Any, default: Any, *partitions: Any) -> Any:
+def rewrite_ragged_to_tensor(op: Op, shape: Any, values: Any, default: Any, *partitions: Any) -> Any:
     """To a constant shape, or with room for the longest row. The same bits.
 
     Rows, and values in rows, beyond a constant shape are left out.
     """
-    kinds, ragged = list(op.attr("row_partition_types")), list(partitions)
+    kinds, ragged = list(op.get_attribute("row_partition_types")), list(partitions)
     first = None
     if kinds[0] == "FIRST_DIM_SIZE":
         kinds, ragged, first = kinds[1:], ragged[1:], ragged[0]
@@ -31,9 +31,9 @@ def to_tensor(op: Op, shape: Any, values: Any, default: Any, *partitions: Any) -
     values, there = with_room(values)
     inner = tuple(values.shape[1:])
     # From the innermost axis outwards: ``item`` of that axis does each value lie in, as number ``offset``.
-    item, places, most, longest, items = None, [], [], [], numbers(values)
+    item, places, most, longest, items = None, [], [], [], number_rows(values)
     for kind, partition in reversed(list(zip(kinds, ragged, strict=True))):
-        row, offset = _located(kind, tf.cast(partition, tf.int32), items)
+        row, offset = _locate_items(kind, tf.cast(partition, tf.int32), items)
         inside = items < there if item is None else tf.ones_like(items, tf.bool)
         longest.append(tf.reduce_max(tf.concat([[-1], tf.where(inside, offset, -1)], 0)) + 1)
         most.append(tf.size(items))
@@ -41,9 +41,9 @@ def to_tensor(op: Op, shape: Any, values: Any, default: Any, *partitions: Any) -
         places.append(offset if item is None else tf.gather(offset, item))
         item = row if item is None else tf.gather(row, item)
     places.append(item)
-    sizes, left = _sizes(op, axes, first, ragged, most[::-1], longest[::-1])
+    sizes, left = _find_sizes(op, axes, first, ragged, most[::-1], longest[::-1])
     total = functools.reduce(lambda product, size: product * size, sizes)
-    number, fits = tf.zeros_like(item), numbers(values) < there
+    number, fits = tf.zeros_like(item), number_rows(values) < there
     for place, size in zip(reversed(places), sizes, strict=True):
         number, fits = number * size + place, fits & (place < size)
     number = tf.where(fits, number, total)  # one row more takes what is left out
@@ -57,7 +57,7 @@ def _require_rows(partitions: Sequence[Any]) -> None:
         raise NotRewritten("the data decides how many rows it has")
 
 
-def _located(kind: str, partition: Any, items: Any) -> tuple[Any, Any]:
+def _locate_items(kind: str, partition: Any, items: Any) -> tuple[Any, Any]:
     """Of ``items``, which are 0, 1, 2 and so on: the row of each, and its place within that row."""
     if kind == "ROW_SPLITS":
         row = tf.searchsorted(partition, items, side="right") - 1
@@ -65,14 +65,14 @@ def _located(kind: str, partition: Any, items: Any) -> tuple[Any, Any]:
     return partition, items - tf.searchsorted(partition, partition, side="left")
 
 
-def _sizes(
+def _find_sizes(
     op: Op, axes: int, first: Any, partitions: Sequence[Any], most: Sequence[Any], longest: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """The most of each axis of the result, and for each of them where it ends if the data decides, or None.
 
     ``most`` and ``longest``: of the rows of each partition.
     """
-    given = np.atleast_1d(op.constant(0))
+    given = np.atleast_1d(op.get_constant(0))
     wanted = given[:axes].tolist() if given.size >= axes else [-1] * axes
     skipped = first is not None
     sizes, ends = [], []
@@ -81,11 +81,11 @@ def _sizes(
         if size >= 0:
             size = int(size)
         elif axis == 0 and skipped:
-            size = int(op.constant(_FIRST_PARTITION))
+            size = int(op.get_constant(_FIRST_PARTITION))
         elif axis == 0:
             size = int(partitions[0].shape[0]) - 1
-        elif (known := op.known(_FIRST_PARTITION + skipped + axis - 1)) is not None:
-            splits = op.attr("row_partition_types")[skipped + axis - 1] == "ROW_SPLITS"
+        elif (known := op.find_constant(_FIRST_PARTITION + skipped + axis - 1)) is not None:
+            splits = op.get_attribute("row_partition_types")[skipped + axis - 1] == "ROW_SPLITS"
             size = int((np.diff(known) if splits else np.bincount(known)).max(initial=0))
         else:
             size, end = most[axis - 1], longest[axis - 1]
@@ -94,14 +94,14 @@ def _sizes(
     return sizes, ends
 
 
-def to_sparse(op: Op, *tensors: Any) -> Any:
+def rewrite_ragged_to_sparse(op: Op, *tensors: Any) -> Any:
     """Of row splits that may be fed. The same bits."""
     *splits, values = tensors
     _require_rows(splits)
     inner = tuple(values.shape[1:])
-    item, columns, longest, items = None, [], [], numbers(values)
+    item, columns, longest, items = None, [], [], number_rows(values)
     for split in reversed(splits):
-        row, offset = _located("ROW_SPLITS", tf.cast(split, tf.int32), items)
+        row, offset = _locate_items("ROW_SPLITS", tf.cast(split, tf.int32), items)
         longest.append(tf.reduce_max(split[1:] - split[:-1]) if split.shape[0] > 1 else tf.constant(0, split.dtype))
         items = tf.range(split.shape[0] - 1)
         columns.append(offset if item is None else tf.gather(offset, item))
@@ -118,7 +118,7 @@ def to_sparse(op: Op, *tensors: Any) -> Any:
     )
 
 
-def rows(op: Op, *tensors: Any) -> Any:
+def rewrite_ragged_gather(op: Op, *tensors: Any) -> Any:
     """The rows that are named, one after the other. Room is for the longest row as often as there are names, and the
     longest can be all of them where row splits are fed. The same bits.
     """
@@ -131,11 +131,11 @@ def rows(op: Op, *tensors: Any) -> Any:
     ]
     named = tf.cast(tf.reshape(named, [-1]), splits[0].dtype)
     values, _ = with_room(values)
-    below = [*(split.shape[0] - 1 for split in splits[1:]), tf.size(numbers(values))]
+    below = [*(split.shape[0] - 1 for split in splits[1:]), tf.size(number_rows(values))]
     for number, (split, items) in enumerate(zip(splits, below, strict=True)):
         start = tf.gather(split, named)
         length = tf.gather(split, named + 1) - start
-        known = op.known(number)
+        known = op.find_constant(number)
         most = items if known is None else int(np.diff(known).max(initial=0))
         offset = tf.cast(tf.range(most), split.dtype)
         found.append(tf.concat([tf.zeros([1], split.dtype), tf.cumsum(length)], axis=0))
@@ -143,20 +143,20 @@ def rows(op: Op, *tensors: Any) -> Any:
     return (*found, tf.gather(values, named))
 
 
-def counted_up(op: Op, starts: Any, limits: Any, steps: Any) -> Any:
+def rewrite_ragged_range(op: Op, starts: Any, limits: Any, steps: Any) -> Any:
     """Of constants: nothing bounds how long the rows of others are. The same bits."""
-    given = [np.atleast_1d(op.constant(number)) for number in range(3)]
+    given = [np.atleast_1d(op.get_constant(number)) for number in range(3)]
     parts = [np.arange(*one, dtype=given[0].dtype) for one in zip(*np.broadcast_arrays(*given), strict=True)]
     splits = np.cumsum([0, *map(len, parts)])
     values = np.concatenate([np.zeros(0, given[0].dtype), *parts])
-    return tf.constant(splits, op.attr("Tsplits")), tf.constant(values)
+    return tf.constant(splits, op.get_attribute("Tsplits")), tf.constant(values)
 
 
 REWRITES: Mapping[str, Rewrite] = {
-    "RaggedGather": rows,
-    "RaggedRange": counted_up,
-    "RaggedTensorToSparse": to_sparse,
-    "RaggedTensorToTensor": to_tensor,
+    "RaggedGather": rewrite_ragged_gather,
+    "RaggedRange": rewrite_ragged_range,
+    "RaggedTensorToSparse": rewrite_ragged_to_sparse,
+    "RaggedTensorToTensor": rewrite_ragged_to_tensor,
 }
 
 OPEN = frozenset({"RaggedGather", "RaggedTensorToSparse", "RaggedTensorToTensor"})

@@ -20,44 +20,44 @@ _MOST_TAPS = 8
 """Up to here an axis is a sum of that many gathers, which XLA fuses into one expression; above, it is a loop."""
 
 
-def resize(op: Op, images: Any, size: Any) -> Any:
+def rewrite_resize(op: Op, images: Any, size: Any) -> Any:
     """Any numeric [batch, height, width, channels] to float32, of constant size: sums of weighted pixels.
 
     Off by a few units in the last place of the largest pixel: TensorFlow sums in another order.
     """
-    rows, columns = _size(op)
-    options = {name: op.attr(name) for name in _OPTIONS[op.type]}
+    rows, columns = _read_size(op)
+    options = {name: op.get_attribute(name) for name in _OPTIONS[op.type]}
     kernel = getattr(tf.raw_ops, op.type)
 
     def axis(length: int, wanted: int) -> Weights:
-        return _weights(length, lambda units: kernel(images=units, size=[wanted, 1], **options))
+        return _compute_weights(length, lambda units: kernel(images=units, size=[wanted, 1], **options))
 
-    return _by_axes(images, axis(images.shape[1], rows), axis(images.shape[2], columns))
+    return _resize_both_axes(images, axis(images.shape[1], rows), axis(images.shape[2], columns))
 
 
-def scale_and_translate(op: Op, images: Any, size: Any, scale: Any, translation: Any) -> Any:
+def rewrite_scale_and_translate(op: Op, images: Any, size: Any, scale: Any, translation: Any) -> Any:
     """The same, of constant size, scale and translation."""
-    rows, columns = _size(op)
-    scales, offsets = op.constant(2), op.constant(3)
+    rows, columns = _read_size(op)
+    scales, offsets = op.get_constant(2), op.get_constant(3)
     kernel = tf.raw_ops.ScaleAndTranslate
 
     def axis(length: int, wanted: int, number: int) -> Weights:
         along = {"scale": [scales[number], 1.0], "translation": [offsets[number], 0.0]}
-        options = {name: op.attr(name) for name in ("kernel_type", "antialias")}
-        return _weights(length, lambda units: kernel(images=units, size=[wanted, 1], **along, **options))
+        options = {name: op.get_attribute(name) for name in ("kernel_type", "antialias")}
+        return _compute_weights(length, lambda units: kernel(images=units, size=[wanted, 1], **along, **options))
 
-    return _by_axes(images, axis(images.shape[1], rows, 0), axis(images.shape[2], columns, 1))
+    return _resize_both_axes(images, axis(images.shape[1], rows, 0), axis(images.shape[2], columns, 1))
 
 
 _OPTIONS = {"ResizeBicubic": ("align_corners", "half_pixel_centers"), "ResizeArea": ("align_corners",)}
 
 
-def _size(op: Op) -> tuple[int, int]:
-    rows, columns = (int(n) for n in op.constant(1))
+def _read_size(op: Op) -> tuple[int, int]:
+    rows, columns = (int(n) for n in op.get_constant(1))
     return rows, columns
 
 
-def _weights(length: int, kernel: Any) -> Weights:
+def _compute_weights(length: int, kernel: Any) -> Weights:
     """[wanted, length]: what ``kernel`` makes of ``length`` images of one column, each with one pixel set."""
     units = np.eye(length, dtype=np.float32).reshape(1, length, 1, length)
     with tf.Graph().as_default() as graph:
@@ -66,15 +66,15 @@ def _weights(length: int, kernel: Any) -> Weights:
             return np.asarray(session.run(resized)[0, :, 0, :])
 
 
-def _by_axes(images: Any, rows: Weights, columns: Weights) -> Any:
+def _resize_both_axes(images: Any, rows: Weights, columns: Weights) -> Any:
     """Rows first where that makes the image smaller, for columns take longer: their pixels lie apart."""
     images = tf.cast(images, tf.float32)
     if rows.shape[0] < rows.shape[1]:
-        return _axis(_axis(images, rows, 1), columns, 2)
-    return _axis(_axis(images, columns, 2), rows, 1)
+        return _resize_axis(_resize_axis(images, rows, 1), columns, 2)
+    return _resize_axis(_resize_axis(images, columns, 2), rows, 1)
 
 
-def _axis(images: Any, weights: Weights, axis: int) -> Any:
+def _resize_axis(images: Any, weights: Weights, axis: int) -> Any:
     wanted, length = weights.shape
     if wanted == length and np.array_equal(weights, np.eye(length)):
         return images
@@ -100,24 +100,24 @@ def _axis(images: Any, weights: Weights, axis: int) -> Any:
     return result
 
 
-def bilinear(op: Op, images: Any, size: Any) -> Any:
+def rewrite_resize_bilinear(op: Op, images: Any, size: Any) -> Any:
     """Left to XLA where it is right. XLA reads wrong pixels where a scale is not exact (threefold, say).
 
     To the bit as TensorFlow, until products and sums are fused when it is compiled.
     """
     try:
-        rows, columns = _size(op)
+        rows, columns = _read_size(op)
     except NotRewritten:  # XLA may know more, and says so where it does not
         return None
-    align, half = op.attr("align_corners"), op.attr("half_pixel_centers")
+    align, half = op.get_attribute("align_corners"), op.get_attribute("half_pixel_centers")
     axes = ((images.shape[1], rows), (images.shape[2], columns))
     if not any(_xla_slips(length, wanted, align, half) for length, wanted in axes):
         return None
     images = tf.cast(images, tf.float32)
-    return _blended(_blended(images, columns, align, half, 2), rows, align, half, 1)
+    return _interpolate_axis(_interpolate_axis(images, columns, align, half, 2), rows, align, half, 1)
 
 
-def _scale(length: int, wanted: int, align: bool) -> np.float32:
+def _compute_scale(length: int, wanted: int, align: bool) -> np.float32:
     """Pixels of the source for one of the result, rounded as TensorFlow's kernels and XLA's round it."""
     if align and wanted > 1:
         return np.float32(length - 1) / np.float32(wanted - 1)
@@ -130,7 +130,7 @@ def _xla_slips(length: int, wanted: int, align: bool, half: bool) -> bool:
     XLA computes it twice, once for the weights and once for the gather, each in a loop of its own, and LLVM may fuse
     product and difference in one of them alone: then a pixel is read that the weights are not for.
     """
-    scale, at = _scale(length, wanted, align), np.arange(wanted, dtype=np.float32)
+    scale, at = _compute_scale(length, wanted, align), np.arange(wanted, dtype=np.float32)
     middle = np.float32(0.5)
     position = at + middle if half else at
     rounded = position * scale
@@ -143,9 +143,9 @@ def _xla_slips(length: int, wanted: int, align: bool, half: bool) -> bool:
     return any(not np.array_equal(step, exactly) for step in steps)
 
 
-def _blended(images: Any, wanted: int, align: bool, half: bool, axis: int) -> Any:
+def _interpolate_axis(images: Any, wanted: int, align: bool, half: bool, axis: int) -> Any:
     length = images.shape[axis]
-    at, scale = np.arange(wanted, dtype=np.float32), _scale(length, wanted, align)
+    at, scale = np.arange(wanted, dtype=np.float32), _compute_scale(length, wanted, align)
     position = (at + np.float32(0.5)) * scale - np.float32(0.5) if half else at * scale
     first = np.floor(position)
     low = np.maximum(first, 0).astype(np.int32)
@@ -158,8 +158,8 @@ def _blended(images: Any, wanted: int, align: bool, half: bool, axis: int) -> An
 
 
 REWRITES: Mapping[str, Rewrite] = {
-    "ResizeArea": resize,
-    "ResizeBicubic": resize,
-    "ResizeBilinear": bilinear,
-    "ScaleAndTranslate": scale_and_translate,
+    "ResizeArea": rewrite_resize,
+    "ResizeBicubic": rewrite_resize,
+    "ResizeBilinear": rewrite_resize_bilinear,
+    "ScaleAndTranslate": rewrite_scale_and_translate,
 }

@@ -20,7 +20,7 @@ class _Lstm:
     peepholes: tuple[Any, Any, Any] | None
     kernel: Any
 
-    def step(self, given: Any, state: Any, hidden: Any) -> tuple[Any, ...]:
+    def run_step(self, given: Any, state: Any, hidden: Any) -> tuple[Any, ...]:
         """Input gate, state, forget gate, output gate, new input, its answer, and the output: [batch, cells] each.
 
         ``given``: the input times its part of the kernel, and the bias.
@@ -38,32 +38,32 @@ class _Lstm:
         return into, state, forget, out, new, shown, shown * out
 
 
-def _lstm(op: Op, kernel: Any, peepholes: tuple[Any, Any, Any]) -> _Lstm:
+def _make_lstm(op: Op, kernel: Any, peepholes: tuple[Any, Any, Any]) -> _Lstm:
     second = op.type == "BlockLSTMV2"
-    bias = 0.0 if second else float(op.attr("forget_bias"))
-    seen = peepholes if op.attr("use_peephole") else None
-    return _Lstm("ifco" if second else "icfo", bias, float(op.attr("cell_clip")), seen, kernel)
+    bias = 0.0 if second else float(op.get_attribute("forget_bias"))
+    seen = peepholes if op.get_attribute("use_peephole") else None
+    return _Lstm("ifco" if second else "icfo", bias, float(op.get_attribute("cell_clip")), seen, kernel)
 
 
-def lstm_cell(op: Op, x: Any, state: Any, hidden: Any, w: Any, wci: Any, wcf: Any, wco: Any, b: Any) -> Any:
+def rewrite_lstm_cell(op: Op, x: Any, state: Any, hidden: Any, w: Any, wci: Any, wcf: Any, wco: Any, b: Any) -> Any:
     """All seven outputs. Off by a few units in the last place: the product is summed in two parts."""
     features = x.shape[1]
-    return _lstm(op, w[features:], (wci, wcf, wco)).step(x @ w[:features] + b, state, hidden)
+    return _make_lstm(op, w[features:], (wci, wcf, wco)).run_step(x @ w[:features] + b, state, hidden)
 
 
-def block_lstm(
+def rewrite_block_lstm(
     op: Op, steps: Any, x: Any, state: Any, hidden: Any, w: Any, wci: Any, wcf: Any, wco: Any, b: Any
 ) -> Any:
     """As LSTMBlockCell, step by step. From step number seq_len_max on all seven outputs are 0, where TensorFlow
     only sets states and outputs.
     """
     time, batch, features = x.shape
-    cell = _lstm(op, w[features:], (wci, wcf, wco))
+    cell = _make_lstm(op, w[features:], (wci, wcf, wco))
     given = tf.reshape(tf.reshape(x, (-1, features)) @ w[:features] + b, (time, batch, -1))
     start = [tf.TensorArray(x.dtype, time, element_shape=state.shape) for _ in range(7)]
 
     def step(t: Any, state: Any, hidden: Any, *written: Any) -> tuple[Any, ...]:
-        results = cell.step(tf.gather(given, t), state, hidden)
+        results = cell.run_step(tf.gather(given, t), state, hidden)
         return t + 1, results[1], results[6], *(a.write(t, r) for a, r in zip(written, results, strict=True))
 
     _, _, _, *written = tf.while_loop(lambda t, *_: t < time, step, (tf.constant(0), state, hidden, *start))
@@ -71,7 +71,7 @@ def block_lstm(
     return [tf.where(there, array.stack(), tf.cast(0, x.dtype)) for array in written]
 
 
-def gru_cell(op: Op, x: Any, hidden: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any) -> Any:
+def rewrite_gru_cell(op: Op, x: Any, hidden: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any) -> Any:
     """All four outputs. Off by a few units in the last place."""
     reset, update = tf.split(tf.sigmoid(tf.concat([x, hidden], 1) @ w_ru + b_ru), 2, axis=1)
     candidate = tf.tanh(tf.concat([x, hidden * reset], 1) @ w_c + b_c)
@@ -79,8 +79,8 @@ def gru_cell(op: Op, x: Any, hidden: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: A
 
 
 REWRITES: Mapping[str, Rewrite] = {
-    "BlockLSTM": block_lstm,
-    "BlockLSTMV2": block_lstm,
-    "GRUBlockCell": gru_cell,
-    "LSTMBlockCell": lstm_cell,
+    "BlockLSTM": rewrite_block_lstm,
+    "BlockLSTMV2": rewrite_block_lstm,
+    "GRUBlockCell": rewrite_gru_cell,
+    "LSTMBlockCell": rewrite_lstm_cell,
 }

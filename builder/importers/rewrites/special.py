@@ -34,13 +34,13 @@ _END = (
 )  # fmt: skip
 
 
-def bessel(op: Op, x: Any) -> Any:
+def rewrite_bessel(op: Op, x: Any) -> Any:
     """From the one that is scaled by exp(-|x|). Off by a few units in the last place."""
     scaled = {"BesselI0": tf.math.bessel_i0e, "BesselI1": tf.math.bessel_i1e}[op.type]
     return tf.exp(tf.abs(x)) * scaled(x)
 
 
-def ndtri(op: Op, p: Any) -> Any:
+def rewrite_ndtri(op: Op, p: Any) -> Any:
     """Use TensorFlow's own formula: XLA's gives -infinity below 1e-7. Off by a few units in the last place."""
 
     def quotient(polynomials: Any, x: Any) -> Any:
@@ -61,4 +61,4 @@ def ndtri(op: Op, p: Any) -> Any:
     return tf.where(high, -quantiles, quantiles)
 
 
-REWRITES: Mapping[str, Rewrite] = {"BesselI0": bessel, "BesselI1": bessel, "Ndtri": ndtri}
+REWRITES: Mapping[str, Rewrite] = {"BesselI0": rewrite_bessel, "BesselI1": rewrite_bessel, "Ndtri": rewrite_ndtri}

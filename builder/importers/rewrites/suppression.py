@@ -8,37 +8,37 @@ from typing import Any
 import numpy as np
 
 from builder.base.tf import tf
-from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, cut, step
+from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, call_runtime_step, cut_vector
 from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.rewrites.open_sizes import numbers, with_room
+from builder.importers.rewrites.open_sizes import number_rows, with_room
 
 _PADDABLE = ("NonMaxSuppressionV4", "NonMaxSuppressionV5")
 _LOWEST = float(np.finfo(np.float32).min)
 
 
-def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
+def rewrite_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
     """A step of the runtime: the same boxes in the same order, of equal scores too. The thresholds and the largest size
     have to be constants. Without padding the outputs are as long as there are boxes. The data may decide how many boxes
     are given.
     """
     if boxes.dtype != tf.float32:
         raise NotRewritten(f"its boxes are {boxes.dtype.name}, and there is a kernel for float32 only")
-    size = max(0, int(op.constant(2)))
-    padded = op.type in _PADDABLE and op.attr("pad_to_max_output_size")
-    sigma = np.float32(op.constant(5)) if op.type == "NonMaxSuppressionV5" else np.float32(0)
+    size = max(0, int(op.get_constant(2)))
+    padded = op.type in _PADDABLE and op.get_attribute("pad_to_max_output_size")
+    sigma = np.float32(op.get_constant(5)) if op.type == "NonMaxSuppressionV5" else np.float32(0)
     room = size if padded or boxes.shape[0] is None else min(size, boxes.shape[0])
     config = {
-        "overlap": float(op.attr("iou_threshold") if op.type == "NonMaxSuppression" else op.constant(3)),
-        "score": float(op.constant(4)) if len(rest) > 2 else _LOWEST,
+        "overlap": float(op.get_attribute("iou_threshold") if op.type == "NonMaxSuppression" else op.get_constant(3)),
+        "score": float(op.get_constant(4)) if len(rest) > 2 else _LOWEST,
         "decay": float(np.float32(-0.5) / sigma) if sigma > 0 else 0.0,
         "overlaps": op.type == "NonMaxSuppressionWithOverlaps",
     }
     shapes = [(tf.int32, [room]), (tf.float32, [room]), (tf.int32, [])]
     if boxes.shape[0] is None:
         boxes, scores = _with_room(boxes, scores)
-    indices, kept, count = step(NMS, config, [boxes, scores], shapes)
+    indices, kept, count = call_runtime_step(NMS, config, [boxes, scores], shapes)
     if not padded:
-        indices, kept = cut(indices, count), cut(kept, count)
+        indices, kept = cut_vector(indices, count), cut_vector(kept, count)
     return {
         "NonMaxSuppressionV4": [indices, count],
         "NonMaxSuppressionV5": [indices, kept, count],
@@ -48,29 +48,29 @@ def suppressed(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
 def _with_room(boxes: Any, scores: Any) -> tuple[Any, Any]:
     """All boxes that there is room for, with scores; of those that are not there, one that no threshold takes."""
     (boxes, there), (scores, _) = with_room(boxes), with_room(scores)
-    return boxes, tf.where(numbers(scores) < there, scores, -np.inf)
+    return boxes, tf.where(number_rows(scores) < there, scores, -np.inf)
 
 
-def combined(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
+def rewrite_combined_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
     """A step of the runtime: the same boxes. Equal scores of different classes come in the order of the classes."""
     batch, count, _, _ = boxes.shape
-    per_class, size = int(op.constant(2)), int(op.constant(3))
-    if op.attr("pad_per_class"):
+    per_class, size = int(op.get_constant(2)), int(op.get_constant(3))
+    if op.get_attribute("pad_per_class"):
         size = min(size, per_class * scores.shape[2])
     config = {
         "per_class": min(per_class, count),
-        "overlap": float(op.constant(4)),
-        "score": float(op.constant(5)),
-        "clip": op.attr("clip_boxes"),
+        "overlap": float(op.get_constant(4)),
+        "score": float(op.get_constant(5)),
+        "clip": op.get_attribute("clip_boxes"),
     }
     shapes = [(tf.float32, [batch, size, 4]), *[(tf.float32, [batch, size])] * 2, (tf.int32, [batch])]
-    return step(COMBINED_NMS, config, [boxes, scores], shapes)
+    return call_runtime_step(COMBINED_NMS, config, [boxes, scores], shapes)
 
 
 REWRITES: Mapping[str, Rewrite] = {
-    "NonMaxSuppression": suppressed,
-    **{f"NonMaxSuppressionV{version}": suppressed for version in (2, 3, 4, 5)},
-    "NonMaxSuppressionWithOverlaps": suppressed,
-    "CombinedNonMaxSuppression": combined,
+    "NonMaxSuppression": rewrite_nms,
+    **{f"NonMaxSuppressionV{version}": rewrite_nms for version in (2, 3, 4, 5)},
+    "NonMaxSuppressionWithOverlaps": rewrite_nms,
+    "CombinedNonMaxSuppression": rewrite_combined_nms,
 }
 OPEN = frozenset({"NonMaxSuppression", *(f"NonMaxSuppressionV{version}" for version in (2, 3, 4, 5))})

@@ -34,7 +34,7 @@ class Axis:
         return (self.wanted - 1) * self.stride + (self.size - 1) * self.rate + 1 - self.before - self.length
 
 
-def _axes(
+def _make_axes(
     op: Op, lengths: Sequence[int], sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int]
 ) -> list[Axis]:
     if int(np.prod(sizes)) > _MOST:
@@ -42,7 +42,7 @@ def _axes(
     axes = []
     for length, size, stride, rate in zip(lengths, sizes, strides, rates, strict=True):
         span = (size - 1) * rate + 1
-        if op.attr("padding") == "SAME":
+        if op.get_attribute("padding") == "SAME":
             wanted = -(-length // stride)
             before = max((wanted - 1) * stride + span - length, 0) // 2
         else:
@@ -51,13 +51,13 @@ def _axes(
     return axes
 
 
-def _padded(x: Any, axes: Sequence[Axis], value: Any) -> Any:
+def _pad_around(x: Any, axes: Sequence[Axis], value: Any) -> Any:
     """[batch, axes..., channels] with ``value`` around."""
     around = [(0, 0), *((axis.before, max(axis.after, 0)) for axis in axes), (0, 0)]
     return tf.pad(x, around, constant_values=value)
 
 
-def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+def _iterate_places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
     """Each place of a window, in order, and the slices of the padded input that it takes over all windows."""
     for place in product(*(range(axis.size) for axis in axes)):
         starts = [at * axis.rate for at, axis in zip(place, axes, strict=True)]
@@ -66,61 +66,61 @@ def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice
         yield place, (slice(None), *map(slice, starts, ends, steps))
 
 
-def max_pool_with_argmax(op: Op, x: Any) -> Any:
+def rewrite_max_pool_with_argmax(op: Op, x: Any) -> Any:
     """Of the first of equal values, as in TensorFlow. The same bits."""
     batch, height, width, channels = x.shape
-    _, *sizes, depth = op.attr("ksize")
-    _, *strides, _ = op.attr("strides")
-    if depth != 1 or op.attr("ksize")[0] != 1:
+    _, *sizes, depth = op.get_attribute("ksize")
+    _, *strides, _ = op.get_attribute("strides")
+    if depth != 1 or op.get_attribute("ksize")[0] != 1:
         raise NotRewritten("it pools over the batch or the channels")
-    axes = _axes(op, (height, width), sizes, strides, (1, 1))
+    axes = _make_axes(op, (height, width), sizes, strides, (1, 1))
     lowest = x.dtype.min if x.dtype.is_integer else -np.inf
-    values = _padded(x, axes, tf.cast(lowest, x.dtype))
+    values = _pad_around(x, axes, tf.cast(lowest, x.dtype))
     numbers = np.full((1, *(a.before + a.length + max(a.after, 0) for a in axes), channels), -1, np.int64)
     rows, columns = axes
     inside = np.arange(height * width * channels).reshape(1, height, width, channels)
     numbers[:, rows.before : rows.before + height, columns.before : columns.before + width] = inside
-    (_, first), *others = _places(axes)
+    (_, first), *others = _iterate_places(axes)
     best, index = values[first], tf.broadcast_to(numbers[first], tf.shape(values[first]))
     for _, at in others:
         # A window always holds some pixel of the image; until it has come, the padding's number -1 is there.
         better = (numbers[at] >= 0) & ((values[at] > best) | (index < 0))
         best, index = tf.where(better, values[at], best), tf.where(better, numbers[at], index)
-    if op.attr("include_batch_in_index"):
+    if op.get_attribute("include_batch_in_index"):
         index += np.arange(batch).reshape(-1, 1, 1, 1) * (height * width * channels)
-    return best, tf.cast(index, op.attr("Targmax"))
+    return best, tf.cast(index, op.get_attribute("Targmax"))
 
 
-def dilation(op: Op, x: Any, kernel: Any) -> Any:
+def rewrite_dilation(op: Op, x: Any, kernel: Any) -> Any:
     """The largest of pixel plus kernel over a window; the padding never counts. The same bits."""
     height, width, _ = kernel.shape
-    _, *strides, _ = op.attr("strides")
-    _, *rates, _ = op.attr("rates")
-    axes = _axes(op, x.shape[1:3], (height, width), strides, rates)
-    values = _padded(x, axes, tf.cast(x.dtype.min, x.dtype))
+    _, *strides, _ = op.get_attribute("strides")
+    _, *rates, _ = op.get_attribute("rates")
+    axes = _make_axes(op, x.shape[1:3], (height, width), strides, rates)
+    values = _pad_around(x, axes, tf.cast(x.dtype.min, x.dtype))
     there = np.zeros((1, *(axis.before + axis.length + max(axis.after, 0) for axis in axes), 1), bool)
     rows, columns = axes
     there[:, rows.before : rows.before + rows.length, columns.before : columns.before + columns.length] = True
     lowest = tf.cast(x.dtype.min, x.dtype)
-    sums = [tf.where(there[at], values[at] + kernel[place], lowest) for place, at in _places(axes)]
+    sums = [tf.where(there[at], values[at] + kernel[place], lowest) for place, at in _iterate_places(axes)]
     return functools.reduce(tf.maximum, sums)
 
 
-def volume_patches(op: Op, x: Any) -> Any:
+def rewrite_volume_patches(op: Op, x: Any) -> Any:
     """Each window's values side by side, as channels. The same bits."""
-    _, *sizes, _ = op.attr("ksizes")
-    _, *strides, _ = op.attr("strides")
-    axes = _axes(op, x.shape[1:4], sizes, strides, (1, 1, 1))
+    _, *sizes, _ = op.get_attribute("ksizes")
+    _, *strides, _ = op.get_attribute("strides")
+    axes = _make_axes(op, x.shape[1:4], sizes, strides, (1, 1, 1))
     # Strides may leave some of the input out. With SAME, TensorFlow leaves half of that out before the first window.
-    skipped = [max(-axis.after, 0) // 2 if op.attr("padding") == "SAME" else 0 for axis in axes]
+    skipped = [max(-axis.after, 0) // 2 if op.get_attribute("padding") == "SAME" else 0 for axis in axes]
     x = x[:, skipped[0] :, skipped[1] :, skipped[2] :]
     axes = [replace(axis, length=axis.length - gone) for axis, gone in zip(axes, skipped, strict=True)]
-    values = _padded(x, axes, tf.cast(0, x.dtype))
-    return tf.concat([values[at] for _, at in _places(axes)], axis=4)
+    values = _pad_around(x, axes, tf.cast(0, x.dtype))
+    return tf.concat([values[at] for _, at in _iterate_places(axes)], axis=4)
 
 
 REWRITES: Mapping[str, Rewrite] = {
-    "Dilation2D": dilation,
-    "ExtractVolumePatches": volume_patches,
-    "MaxPoolWithArgmax": max_pool_with_argmax,
+    "Dilation2D": rewrite_dilation,
+    "ExtractVolumePatches": rewrite_volume_patches,
+    "MaxPoolWithArgmax": rewrite_max_pool_with_argmax,
 }

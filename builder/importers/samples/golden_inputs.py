@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from builder.base.arrays import Array
-from builder.config import ImageInput, ModelSpec, TextInput
+from builder.config import ImageSpec, ModelSpec, TextSpec
 from builder.config.tensor import IndexRange, TensorSpec
 from builder.importers.graph import FrozenGraph
 
@@ -50,40 +50,40 @@ _FAR = (1 << 31) - 1
 """An end of a range of indices that is no end of a table."""
 
 
-def cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+def make_cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
     """Every case's name and its arrays by feed; seeded by the feeds' names, so the same on every machine."""
     if spec.text:
-        yield from text_cases(spec.text, feeds, spec.batch)
+        yield from make_text_cases(spec.text, feeds, spec.batch)
         return
     yield "zeros", {f.name: np.zeros(f.shape, f.dtype) for f in feeds}
-    yield "extremes", {f.name: extremes(f) for f in feeds}
+    yield "extremes", {f.name: make_extremes(f) for f in feeds}
     for i in range(RANDOM_CASES):
-        values = {f.name: random_values(f, i) for f in feeds}
+        values = {f.name: make_random_values(f, i) for f in feeds}
         last = i == RANDOM_CASES - 1
-        yield f"random-{i}", {f.name: _with_zeros(values[f.name], f) for f in feeds} if last else values
+        yield f"random-{i}", {f.name: _insert_zeros(values[f.name], f) for f in feeds} if last else values
     if any(_may_be_index(f) for f in feeds):
-        yield "wide", {f.name: random_values(f, RANDOM_CASES, _WIDE) for f in feeds}
-        yield ENDS, {f.name: _with_ends(f) for f in feeds}
+        yield "wide", {f.name: make_random_values(f, RANDOM_CASES, _WIDE) for f in feeds}
+        yield ENDS, {f.name: _insert_ends(f) for f in feeds}
     floats = [f for f in feeds if f.dtype.startswith("float") and f.name in {own.name for own in spec.feeds if own.nan}]
     for case, numbers in ((MISSING, (np.nan,)), (INFINITE, (np.inf, -np.inf))) if floats else ():
-        values = {f.name: random_values(f, RANDOM_CASES) for f in feeds}
-        yield case, values | {f.name: _sprinkled(values[f.name], numbers, f) for f in floats}
+        values = {f.name: make_random_values(f, RANDOM_CASES) for f in feeds}
+        yield case, values | {f.name: _sprinkle_numbers(values[f.name], numbers, f) for f in floats}
     if spec.image is None:
         return
     feed = spec.image.feed or feeds[0].name
     paths = sorted(PHOTOGRAPHS.glob("*.jpg"))
-    pictures = [photograph(path, spec.image) for path in paths]
+    pictures = [read_photograph(path, spec.image) for path in paths]
     for i, path in enumerate(paths):
         batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
-        others = {f.name: random_values(f, RANDOM_CASES + i) for f in feeds}
+        others = {f.name: make_random_values(f, RANDOM_CASES + i) for f in feeds}
         yield f"{_PHOTO}{path.stem}", {**others, feed: batch}
 
 
-def text_cases(text: TextInput, feeds: list[TensorSpec], batch: int) -> Iterator[tuple[str, dict[str, Array]]]:
+def make_text_cases(text: TextSpec, feeds: list[TensorSpec], batch: int) -> Iterator[tuple[str, dict[str, Array]]]:
     """Cases of text in several languages, of all lengths: ids that the function makes of it, and random other feeds."""
     for number in range(TEXT_CASES):
-        others = {feed.name: random_values(feed, number) for feed in feeds}
-        yield f"{_TEXT}{number}", others | text_feeds(_passages(number, batch), text, feeds)
+        others = {feed.name: make_random_values(feed, number) for feed in feeds}
+        yield f"{_TEXT}{number}", others | make_text_feeds(_choose_passages(number, batch), text, feeds)
 
 
 def is_photograph(case: str) -> bool:
@@ -92,11 +92,11 @@ def is_photograph(case: str) -> bool:
 
 
 def is_text(case: str) -> bool:
-    """Whether a golden case is one of ``text_cases``, which every right tokenizer's model has an answer to."""
+    """Whether a golden case is one of ``make_text_cases``, which every right tokenizer's model has an answer to."""
     return case.startswith(_TEXT)
 
 
-def _passages(number: int, count: int) -> list[str]:
+def _choose_passages(number: int, count: int) -> list[str]:
     """Every second case has beginnings of sentences, of 2 to 128 characters; the others go on from one to the next."""
     lines = TEXTS.read_text(encoding="utf-8").splitlines()
     if number % 2:
@@ -104,18 +104,18 @@ def _passages(number: int, count: int) -> list[str]:
     return [lines[(number * 5 + item) % len(lines)][: 2 << 2 * ((number // 2 + item) % 4)] for item in range(count)]
 
 
-def text_feeds(texts: Sequence[str], text: TextInput, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
+def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
     """The feeds of ``texts``, by name, as the function makes them: cut off where they are too long."""
-    from builder.importers.text import encoder
+    from builder.importers.text import make_encoder
 
-    named = text.named([feed.name for feed in feeds])
+    named = text.with_feed_names([feed.name for feed in feeds])
     ports = {feed.name: feed for feed in feeds}
     ids = ports[named.ids or ""]
-    encode = encoder(text, ids.shape[1])
+    encode = make_encoder(text, ids.shape[1])
     found: dict[str, Array] = {named.ids or "": np.full((len(texts), ids.shape[1]), encode.pad, ids.dtype)}
     mask = np.zeros((len(texts), ids.shape[1]), ids.dtype)
     for row, one in enumerate(texts):
-        tokens = encode.encoder.encode(one, encode.longest).ids
+        tokens = encode.encoder.encode_text(one, encode.longest).ids
         found[named.ids or ""][row, : len(tokens)] = tokens
         mask[row, : len(tokens)] = 1
     if named.mask:
@@ -125,7 +125,7 @@ def text_feeds(texts: Sequence[str], text: TextInput, feeds: Sequence[TensorSpec
     return found
 
 
-def examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
+def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
     """Cases of strings, of a graph that begins with them: what the function made of them, and random other feeds."""
     if not graph.strings:
         return
@@ -138,69 +138,69 @@ def examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
                 {
                     port.spec.name: arrays[made[port.spec.name]]
                     if made[port.spec.name] in arrays
-                    else random_values(port.spec, at)
+                    else make_random_values(port.spec, at)
                     for port in graph.feeds
                 },
             )
 
 
-def further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+def make_further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
     """``DRAWS`` more cases of random values."""
     for i in range(RANDOM_CASES, RANDOM_CASES + DRAWS):
-        yield f"random-{i}", {f.name: random_values(f, i) for f in feeds}
+        yield f"random-{i}", {f.name: make_random_values(f, i) for f in feeds}
 
 
-def scaled(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
+def make_scaled_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
     """Further inputs, of which some give none and some give all of what the data decides to give."""
     for name, factor in (("faint", 1 / _SCALE), ("strong", _SCALE), ("lowest", -_SCALE), ("highest", _SCALE)):
         plain = name in ("lowest", "highest")
-        yield name, {f.name: _scaled(f, factor, plain) for f in feeds}
+        yield name, {f.name: _make_scaled_values(f, factor, plain) for f in feeds}
 
 
-def _scaled(feed: TensorSpec, factor: float, plain: bool) -> Array:
+def _make_scaled_values(feed: TensorSpec, factor: float, plain: bool) -> Array:
     """Random floats times ``factor``, or where ``plain`` the factor itself; of other types the nearest they have."""
     if feed.dtype.startswith("float"):
-        values = np.ones(feed.shape) if plain else random_values(feed, RANDOM_CASES)
-        return _with_indices((values * factor).astype(feed.dtype), feed)
+        values = np.ones(feed.shape) if plain else make_random_values(feed, RANDOM_CASES)
+        return _insert_indices((values * factor).astype(feed.dtype), feed)
     if not plain:
-        return random_values(feed, RANDOM_CASES)
-    return _with_indices(np.full(feed.shape, _ends(feed)[factor > 0], feed.dtype), feed)
+        return make_random_values(feed, RANDOM_CASES)
+    return _insert_indices(np.full(feed.shape, _find_ends(feed)[factor > 0], feed.dtype), feed)
 
 
-def _ends(feed: TensorSpec) -> tuple[int, int]:
+def _find_ends(feed: TensorSpec) -> tuple[int, int]:
     """All of 8 bits; 0 and 1 of other integers, which may be indices."""
     return {"uint8": (0, 255), "int8": (-128, 127)}.get(feed.dtype, (0, 1))
 
 
-def extremes(feed: TensorSpec) -> Array:
+def make_extremes(feed: TensorSpec) -> Array:
     """Both ends of a sensible range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for integers; of indices
     the ends of their own range.
     """
-    low, high = _ends(feed)
+    low, high = _find_ends(feed)
     if feed.dtype.startswith("float"):
         low = -1
     values = np.resize(np.array([high, low], feed.dtype), feed.elements).reshape(feed.shape)
-    for one, indices in _indices(values, feed):
+    for one, indices in _find_indices(values, feed):
         indices[:] = np.resize([end if abs(end) < _FAR else 0 for end in (one.maximum, one.minimum)], indices.shape)
     return values
 
 
-def _indices(values: Array, feed: TensorSpec) -> Iterator[tuple[IndexRange, Array]]:
+def _find_indices(values: Array, feed: TensorSpec) -> Iterator[tuple[IndexRange, Array]]:
     """Yield the ranges of indices in ``feed``, each with the elements of its ``values`` that it is of."""
     for one in feed.ranges:
         yield one, values.reshape(-1, one.period)[:, one.first : one.first + one.count]
 
 
-def _with_indices(values: Array, feed: TensorSpec) -> Array:
+def _insert_indices(values: Array, feed: TensorSpec) -> Array:
     """Replace indices in ``values`` that are out of range, or no whole numbers, by others."""
-    for one, indices in _indices(values, feed):
+    for one, indices in _find_indices(values, feed):
         numbers, size = np.rint(indices).astype(np.int64), one.maximum - one.minimum + 1
         far = size > _FAR
         indices[:] = np.clip(numbers, one.minimum, one.maximum) if far else (numbers - one.minimum) % size + one.minimum
     return values
 
 
-def random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
+def make_random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
     """Normal floats, any uint8 or int8, and integers below ``end`` for wider ones: they may be indices.
 
     Those that are indices are in their range.
@@ -213,31 +213,31 @@ def random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
         values = random.integers(info.min, info.max, feed.shape, feed.dtype, endpoint=True)
     else:
         values = random.integers(0, end if _may_be_index(feed) else 2, feed.shape).astype(feed.dtype)
-    return _with_indices(np.asarray(values), feed)
+    return _insert_indices(np.asarray(values), feed)
 
 
-def _with_zeros(values: Array, feed: TensorSpec) -> Array:
+def _insert_zeros(values: Array, feed: TensorSpec) -> Array:
     """Return ``values`` with zeros of both signs, which are ties, in a third of the places; of one float as it is."""
-    return _sprinkled(values, (-0.0, 0.0), feed) if values.dtype.kind == "f" and values.size > 1 else values
+    return _sprinkle_numbers(values, (-0.0, 0.0), feed) if values.dtype.kind == "f" and values.size > 1 else values
 
 
-def _with_ends(feed: TensorSpec) -> Array:
+def _insert_ends(feed: TensorSpec) -> Array:
     """Return random values, of a wide integer with the ends of its type in a third of the places."""
-    values = random_values(feed, RANDOM_CASES)
+    values = make_random_values(feed, RANDOM_CASES)
     if not _may_be_index(feed):
         return values
     info = np.iinfo(feed.dtype)
-    return _sprinkled(values, (info.max, info.min), feed)
+    return _sprinkle_numbers(values, (info.max, info.min), feed)
 
 
-def _sprinkled(values: Array, numbers: Sequence[float], feed: TensorSpec) -> Array:
+def _sprinkle_numbers(values: Array, numbers: Sequence[float], feed: TensorSpec) -> Array:
     """Return ``values`` of ``feed`` with ``numbers``, in turn, in every third place from the second on, but for
     indices.
     """
     flat = values.flatten()
     places = slice(min(1, flat.size - 1), None, 3)
     flat[places] = np.resize(np.array(numbers, values.dtype), flat[places].size)
-    for (_, indices), (_, own) in zip(_indices(flat, feed), _indices(values, feed), strict=True):
+    for (_, indices), (_, own) in zip(_find_indices(flat, feed), _find_indices(values, feed), strict=True):
         indices[:] = own
     return flat.reshape(values.shape)
 
@@ -246,7 +246,7 @@ def _may_be_index(feed: TensorSpec) -> bool:
     return "int" in feed.dtype and not feed.dtype.endswith("int8")
 
 
-def photograph(path: Path, image: ImageInput) -> Array:
+def read_photograph(path: Path, image: ImageSpec) -> Array:
     """A picture as uint8 [height, width, channels], as the spec's image input takes it."""
     from PIL import Image
 

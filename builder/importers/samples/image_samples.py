@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from builder.base.arrays import Array
 from builder.base.errors import UsageError
-from builder.config import ImageInput, ModelSpec
-from builder.importers.samples.labelled_folder import labelled_files
+from builder.config import ImageSpec, ModelSpec
+from builder.importers.samples.labelled_folder import list_labelled_files
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp"}
 
 
-def labelled_pictures(
+def read_labelled_images(
     folder: Path, spec: ModelSpec, most: int | None = None
 ) -> tuple[Array, NDArray[np.int64] | None, str]:
     """The pictures in ``folder``, or in its folders, whose names are labels: uint8 [n, height, width, channels].
@@ -24,26 +24,26 @@ def labelled_pictures(
     evenly from all. Raises UsageError where there are none, and where a folder's name is no label.
     """
     assert spec.image is not None
-    files, labels, output = labelled_files(folder, spec, SUFFIXES, "pictures")
+    files, labels, output = list_labelled_files(folder, spec, SUFFIXES, "pictures")
     if most is not None and len(files) > most:
         chosen = [int(i) for i in np.linspace(0, len(files) - 1, most)]
         files, labels = [files[i] for i in chosen], None if labels is None else labels[chosen]
-    return np.stack([decoded_bytes(file.read_bytes(), spec.image, str(file)) for file in files]), labels, output
+    return np.stack([decode_image(file.read_bytes(), spec.image, str(file)) for file in files]), labels, output
 
 
-def decoded_bytes(data: bytes, image: ImageInput, where: str = "a picture") -> Array:
+def decode_image(data: bytes, image: ImageSpec, where: str = "a picture") -> Array:
     """The image file ``data`` as the function decodes it: uint8 [height, width, channels]. ``where`` names it.
 
     Raises UsageError where it cannot be decoded.
     """
-    from handler.budget import Limits
+    from handler.budget import RequestLimits
     from handler.description import ImageInput as Target
     from handler.errors import HandlerError
-    from handler.image import pixels
+    from handler.image import read_pixels
 
     target = Target(**{name: getattr(image, name) for name in Target._fields})._replace(feed=image.feed or "")
     try:
-        found = pixels(data, where, target, Limits())
+        found = read_pixels(data, where, target, RequestLimits())
     except HandlerError as error:
         raise UsageError(f"{error.message}.") from error
     return np.frombuffer(found, np.uint8).reshape(image.height, image.width, image.channels)

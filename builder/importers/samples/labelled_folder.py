@@ -12,7 +12,7 @@ from builder.base.errors import UsageError
 from builder.config import ModelSpec, OutputSpec
 
 
-def labelled_files(
+def list_labelled_files(
     folder: Path, spec: ModelSpec, suffixes: Collection[str], what: str
 ) -> tuple[list[Path], NDArray[np.int64] | None, str]:
     """Files in a folder and no labels, or in its folders and the classes that their names stand for.
@@ -22,22 +22,22 @@ def labelled_files(
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder.")
-    if loose := _listed(folder, suffixes):
+    if loose := _list_folder(folder, suffixes):
         return loose, None, ""
     inside = [inner for inner in sorted(folder.iterdir()) if inner.is_dir()]
-    found = [(file, inner.name) for inner in inside for file in _listed(inner, suffixes)]
+    found = [(file, inner.name) for inner in inside for file in _list_folder(inner, suffixes)]
     if not found:
         raise UsageError(f"{folder} has no {what} ({', '.join(sorted(suffixes))}), and neither have its folders.")
-    output = output_of(spec, {name for _, name in found})
-    classes = [_class(name, output, folder) for _, name in found]
+    output = find_labelled_output(spec, {name for _, name in found})
+    classes = [_find_class(name, output, folder) for _, name in found]
     return [file for file, _ in found], np.array(classes, np.int64), output.name
 
 
-def _listed(folder: Path, suffixes: Collection[str]) -> list[Path]:
+def _list_folder(folder: Path, suffixes: Collection[str]) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes and path.is_file())
 
 
-def output_of(spec: ModelSpec, names: set[str] | None = None) -> OutputSpec:
+def find_labelled_output(spec: ModelSpec, names: set[str] | None = None) -> OutputSpec:
     """The classification that labels are of: of several the first that knows them."""
     outputs = [output for output in spec.outputs if output.kind == "classification"]
     if not outputs:
@@ -48,7 +48,7 @@ def output_of(spec: ModelSpec, names: set[str] | None = None) -> OutputSpec:
     return next((o for o in outputs if names and names <= set(o.labels)), outputs[0])
 
 
-def _class(name: str, output: OutputSpec, folder: Path) -> int:
+def _find_class(name: str, output: OutputSpec, folder: Path) -> int:
     if name in output.labels:
         return output.labels.index(name)
     if not output.labels and name.isdecimal():

@@ -29,16 +29,16 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if len(members) > MOST or (size := sum(member.file_size for member in members)) > LARGEST:
                 what = f"{len(members):,} arrays" if len(members) > MOST else f"{size:,} bytes of arrays"
                 raise UsageError(f"{path} has {what}; at most {MOST:,}, and {LARGEST:,} bytes, are read: take a part.")
-            return {member.filename.removesuffix(".npy"): _read(archive, member) for member in members}
+            return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
     except (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         reason = describe_error(error)
         raise UsageError(f"{path} cannot be read as an .npz file of arrays: {reason}") from error
 
 
-def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     """Raises ValueError."""
     with archive.open(member) as file:
-        shape, dtype = _header(file)
+        shape, dtype = _read_header(file)
     if any(type(size) is not int or size < 0 for size in shape):
         raise ValueError(f"{member.filename} has no shape")
     if dtype.kind not in "biuf":
@@ -49,7 +49,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         return np.asarray(npy.read_array(file, allow_pickle=False))
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = npy.read_magic(file)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from builder.base.arrays import Array
 from builder.base.errors import UsageError
-from builder.config import AudioInput, ModelSpec
-from builder.importers.samples.labelled_folder import labelled_files
+from builder.config import AudioSpec, ModelSpec
+from builder.importers.samples.labelled_folder import list_labelled_files
 
 SUFFIXES = {".wav"}
 
@@ -19,7 +19,7 @@ _TYPES = {0: "u1", 1: "<i2", 3: "<i4", 4: "<f4", 5: "<f8"}
 _S24 = 2
 
 
-def labelled_recordings(folder: Path, spec: ModelSpec) -> tuple[Array, NDArray[np.int64] | None, str]:
+def read_labelled_recordings(folder: Path, spec: ModelSpec) -> tuple[Array, NDArray[np.int64] | None, str]:
     """The windows of the WAV files in ``folder``, or in its folders, whose names are labels: float32 [n, length].
 
     With the class of each and the output that has these labels, where there are such. The files have the model's own
@@ -27,31 +27,31 @@ def labelled_recordings(folder: Path, spec: ModelSpec) -> tuple[Array, NDArray[n
     are none, and where a folder's name is no label.
     """
     assert spec.audio is not None
-    files, classes, output = labelled_files(folder, spec, SUFFIXES, "WAV files")
-    found = [_windows(file, spec.audio) for file in files]
+    files, classes, output = list_labelled_files(folder, spec, SUFFIXES, "WAV files")
+    found = [_read_windows(file, spec.audio) for file in files]
     labels = None if classes is None else np.repeat(classes, [len(windows) for windows in found])
     return np.concatenate(found), labels, output
 
 
-def _windows(path: Path, audio: AudioInput) -> Array:
+def _read_windows(path: Path, audio: AudioSpec) -> Array:
     """float32 [count, length]; the last one filled up with zeros."""
     from handler.audio import count_windows
     from handler.description import AudioInput as Target
 
-    samples = _mono(path, audio.rate)
+    samples = _read_mono(path, audio.rate)
     target = Target(audio.feed or "", audio.rate, audio.length, audio.step)
     count = count_windows(len(samples), target)
     padded = np.pad(samples, (0, audio.length))
     return np.stack([padded[at : at + audio.length] for at in range(0, count * audio.step, audio.step)])
 
 
-def _mono(path: Path, rate: int) -> NDArray[np.float32]:
+def _read_mono(path: Path, rate: int) -> NDArray[np.float32]:
     """The mean of all channels, -1 to 1."""
     from handler.errors import HandlerError
-    from handler.recording import survey
+    from handler.recording import read_audio_header
 
     try:
-        found = survey(path.read_bytes())
+        found = read_audio_header(path.read_bytes())
     except HandlerError as error:
         raise UsageError(f"{path} {error.message}.") from error
     if found.kind is None or found.rate != rate or not found.frames:

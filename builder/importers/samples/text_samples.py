@@ -12,13 +12,13 @@ from builder.base.arrays import Array
 from builder.base.errors import UsageError
 from builder.config import ModelSpec
 from builder.config.tensor import TensorSpec
-from builder.importers.samples.golden_inputs import text_feeds
-from builder.importers.samples.labelled_folder import labelled_files
+from builder.importers.samples.golden_inputs import make_text_feeds
+from builder.importers.samples.labelled_folder import list_labelled_files
 
 SUFFIX = ".txt"
 
 
-def labelled_texts(
+def read_labelled_texts(
     path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec]
 ) -> tuple[dict[str, Array], NDArray[np.int64] | None, str]:
     """The lines of a file, or the files in a folder or in its folders, whose names are labels: each is a text.
@@ -29,16 +29,16 @@ def labelled_texts(
     assert spec.text is not None
     classes, output = None, ""
     if path.is_dir():
-        files, classes, output = labelled_files(path, spec, {SUFFIX}, "text files")
-        texts = [_read(file).strip() for file in files]
+        files, classes, output = list_labelled_files(path, spec, {SUFFIX}, "text files")
+        texts = [_read_text(file).strip() for file in files]
     else:
-        texts = [line for line in _read(path).splitlines() if line.strip()]
+        texts = [line for line in _read_text(path).splitlines() if line.strip()]
     if not texts:
         raise UsageError(f"{path} has no text.")
-    return text_feeds(texts, spec.text, feeds), classes, output
+    return make_text_feeds(texts, spec.text, feeds), classes, output
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:

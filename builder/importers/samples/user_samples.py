@@ -13,12 +13,12 @@ from builder.base.arrays import Array
 from builder.base.errors import UsageError
 from builder.config import ModelSpec
 from builder.config.tensor import TensorSpec
-from builder.importers.samples.golden_inputs import random_values
-from builder.importers.samples.image_samples import labelled_pictures
-from builder.importers.samples.labelled_folder import output_of
+from builder.importers.samples.golden_inputs import make_random_values
+from builder.importers.samples.image_samples import read_labelled_images
+from builder.importers.samples.labelled_folder import find_labelled_output
 from builder.importers.samples.npz_file import read_arrays
-from builder.importers.samples.recording_samples import labelled_recordings
-from builder.importers.samples.text_samples import labelled_texts
+from builder.importers.samples.recording_samples import read_labelled_recordings
+from builder.importers.samples.text_samples import read_labelled_texts
 
 Feeds = dict[str, Array]
 
@@ -39,7 +39,7 @@ class Inputs:
     output: str = ""
 
 
-def samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int | None = None) -> Inputs:
+def read_samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int | None = None) -> Inputs:
     """What is at ``path``: an ``.npz`` file, a folder of pictures, recordings or texts, or one of such folders, one for
     each label; or a file with a text in each line.
 
@@ -52,40 +52,40 @@ def samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int 
     if path.suffix == ".npz":
         arrays = read_arrays(path)
         labels = arrays.pop(_LABELS, None) if all(feed.name != _LABELS for feed in feeds) else None
-        output = "" if labels is None else output_of(spec).name
+        output = "" if labels is None else find_labelled_output(spec).name
     elif spec.audio:
-        windows, labels, output = labelled_recordings(path, spec)
+        windows, labels, output = read_labelled_recordings(path, spec)
         arrays = {spec.audio.feed or feeds[0].name: windows}
     elif spec.text:
-        arrays, labels, output = labelled_texts(path, spec, feeds)
+        arrays, labels, output = read_labelled_texts(path, spec, feeds)
     elif spec.image is None:
         why = "the model takes no pictures, sound or text; its model.toml has no [image], [audio] or [text]"
         raise UsageError(f"{path}: {why}.")
     else:
-        images, labels, output = labelled_pictures(path, spec, most and most * spec.batch)
+        images, labels, output = read_labelled_images(path, spec, most and most * spec.batch)
         arrays = {_IMAGES: images}
     kind = "pictures" if spec.image and _IMAGES in arrays else "inputs"
     if kind == "pictures":
-        arrays = _with_pictures(arrays, spec, feeds)
-    runs, items = _runs(path, arrays, spec.batch, feeds)
-    classes = None if labels is None else _classes(path, labels, items)
+        arrays = _name_images(arrays, spec, feeds)
+    runs, items = _split_runs(path, arrays, spec.batch, feeds)
+    classes = None if labels is None else _check_classes(path, labels, items)
     if most is not None and len(runs) > most:
         chosen = tuple(runs[int(i)] for i in np.linspace(0, len(runs) - 1, most))
         return Inputs(f"{most} of {path.name}", chosen, most * spec.batch)
     return Inputs(f"{items:,} {kind} of {path.name}", runs, items, classes, output)
 
 
-def _with_pictures(arrays: Mapping[str, Array], spec: ModelSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
+def _name_images(arrays: Mapping[str, Array], spec: ModelSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
     """``arrays`` with the pictures under their input's name, and random numbers for inputs that are not there."""
     assert spec.image is not None
     feed = spec.image.feed or feeds[0].name
     named = {feed if name == _IMAGES else name: array for name, array in arrays.items()}
     runs = -(-sum(named[feed].shape[:1]) // spec.batch)
     missing = (one for one in feeds if one.name not in named)
-    return named | {one.name: np.repeat(random_values(one, 0)[None], runs, axis=0) for one in missing}
+    return named | {one.name: np.repeat(make_random_values(one, 0)[None], runs, axis=0) for one in missing}
 
 
-def _runs(
+def _split_runs(
     path: Path, arrays: Mapping[str, Array], batch: int, feeds: Sequence[TensorSpec]
 ) -> tuple[tuple[Feeds, ...], int]:
     """The feeds of each run, and how many items they are."""
@@ -96,7 +96,7 @@ def _runs(
         raise UsageError(f"{path}: {', '.join(missing)} is missing{takes}.")
     calls, counts = {}, set()
     for feed in feeds:
-        array = _typed(arrays[feed.name], feed.dtype)
+        array = _convert_dtype(arrays[feed.name], feed.dtype)
         if array is None or not (array.ndim and len(array)):
             given = arrays[feed.name]
             raise UsageError(f"{path}: {feed.name} is {given.dtype}{list(given.shape)}{takes}, any number of them.")
@@ -104,7 +104,7 @@ def _runs(
             calls[feed.name] = array
         elif feed.shape[:1] == (batch,) and array.shape[1:] == feed.shape[1:]:
             counts.add(len(array))
-            calls[feed.name] = _batches(array, batch).reshape(-1, *feed.shape)
+            calls[feed.name] = _fill_batch(array, batch).reshape(-1, *feed.shape)
         else:
             raise UsageError(f"{path}: {feed.name} is {array.dtype}{list(array.shape)}{takes}, any number of them.")
     lengths = {len(array) for array in calls.values()}
@@ -116,12 +116,12 @@ def _runs(
     return runs, counts.pop() if counts else length * batch
 
 
-def _batches(array: Array, batch: int) -> Array:
+def _fill_batch(array: Array, batch: int) -> Array:
     """``array`` with its last item again and again until it fills a batch."""
     return np.concatenate([array, np.repeat(array[-1:], -len(array) % batch, axis=0)])
 
 
-def _typed(array: Array, dtype: str) -> Array | None:
+def _convert_dtype(array: Array, dtype: str) -> Array | None:
     """``array`` as ``dtype``; None where that would change more than how finely a fraction is told."""
     if array.dtype.name == dtype:
         return array
@@ -135,20 +135,20 @@ def _typed(array: Array, dtype: str) -> Array | None:
     return array.astype(dtype) if whole else None
 
 
-def _classes(path: Path, labels: Array, items: int) -> NDArray[np.int64]:
+def _check_classes(path: Path, labels: Array, items: int) -> NDArray[np.int64]:
     if labels.shape != (items,) or labels.dtype.kind not in "iu":
         what = f"{labels.dtype}{list(labels.shape)}"
         raise UsageError(f"{path}: labels is {what}; it must have an integer for each of {items:,} items.")
     return labels.astype(np.int64)
 
 
-def golden_samples(spec: ModelSpec, feeds: Sequence[TensorSpec], most: int) -> Iterator[tuple[str, Feeds]]:
-    """At most so many runs of ``[golden] samples``, as golden cases. Raises UsageError as ``samples`` does."""
+def read_golden_samples(spec: ModelSpec, feeds: Sequence[TensorSpec], most: int) -> Iterator[tuple[str, Feeds]]:
+    """At most so many runs of ``[golden] samples``, as golden cases. Raises UsageError as ``read_samples`` does."""
     if spec.samples is not None:
-        for number, run in enumerate(samples(spec.samples, spec, feeds, most).runs):
+        for number, run in enumerate(read_samples(spec.samples, spec, feeds, most).runs):
             yield f"{_CASE}{number}", run
 
 
 def is_sample(case: str) -> bool:
-    """Whether a golden case is one of ``golden_samples``."""
+    """Whether a golden case is one of ``read_golden_samples``."""
     return case.startswith(_CASE)

@@ -18,34 +18,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import visible
-from builder.base.tf import loaded_graph, reference_session, tf
+from builder.base.escape import escape_invisible
+from builder.base.tf import load_graph, reference_session, tf
 from builder.config import FeedSpec
-from builder.importers.graph import StringInput
-from builder.importers.loaded import RawGraph, Shape, distinct, tensor_name
-from builder.importers.lookup_tables import Table
+from builder.importers.graph import StringPort
+from builder.importers.loaded import RawGraph, Shape, make_names_unique, tensor_name
+from builder.importers.lookup_tables import LookupTable
 from builder.importers.rewrite import all_nodes, inline_calls, keep_reachable, node_of, without_side_effects
-from builder.importers.strings.probe_strings import ODD, Strings, in_shape, known_words, strings_like
-from builder.importers.strings.string_frontend import Cut, Front, OpenShape, shapes_of, with_pads
+from builder.importers.strings.probe_strings import ODD, Strings, arrange_strings, known_words, strings_like
+from builder.importers.strings.string_frontend import Front, OpenShape, WordCut, shapes_of, with_pads
 from builder.importers.strings.string_graph import (
-    downstream,
-    of_strings,
+    find_downstream,
+    find_upstream,
+    fix_table_sizes,
+    has_string_tensors,
     placeholder_of,
-    upstream,
-    with_table_sizes,
-    without,
+    replace_tensors,
 )
 from builder.importers.strings.string_ops import (
     ALIASES,
     STEPS,
     NotAStepError,
     Recipe,
-    constant,
-    step_of,
-    table,
+    encode_constant,
+    encode_table,
+    translate_op,
 )
 from builder.importers.variables_state import handle_of
-from builder.importers.xla_ops import compiled
+from builder.importers.xla_ops import is_compiled
 
 _LIGHT = ALIASES | {
     "AddV2", "Bitcast", "Cast", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot",
@@ -87,7 +87,7 @@ def lengths_of(feeds: Sequence[FeedSpec], strings: Sequence[str]) -> dict[str, F
 
 def cut_words(
     raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str], lengths: Mapping[str, FeedSpec] | None = None
-) -> Cut:
+) -> WordCut:
     """``raw`` without strings. ``shapes``: of its feeds; ``fetches``: its tensors that are wanted.
 
     ``lengths``: the feeds that say, with the first of theirs, how many numbers a text becomes here that becomes as many
@@ -98,8 +98,8 @@ def cut_words(
     flat = inline_calls(keep_reachable(raw.graph_def, fetches, given), [*fetches, *given])
     raw = replace(raw, tables={node: table for node, table in raw.tables.items() if not table.of_numbers})
     closed = raw.asserts or any(node.op == "Assert" for node in all_nodes(flat))
-    flat = with_table_sizes(keep_reachable(without_side_effects(flat), fetches, given), raw.tables)
-    return _Cutter(replace(raw, graph_def=flat), shapes, fetches, closed, lengths or {}).cut()
+    flat = fix_table_sizes(keep_reachable(without_side_effects(flat), fetches, given), raw.tables)
+    return _Cutter(replace(raw, graph_def=flat), shapes, fetches, closed, lengths or {}).cut_strings()
 
 
 class _Cutter:
@@ -125,18 +125,18 @@ class _Cutter:
         if len(self.batch) != 1 or self.batch == {()}:
             raise ImportModelError(
                 "The inputs that take strings must begin with the batch, the same for all; they are "
-                + ", ".join(f"{visible(name)} {list(shapes[name])}" for name in names)
+                + ", ".join(f"{escape_invisible(name)} {list(shapes[name])}" for name in names)
                 + "."
             )
         self.nodes = {node.name: node for node in raw.graph_def.node}
-        self.graph = loaded_graph(raw.graph_def)
+        self.graph = load_graph(raw.graph_def)
         self.ops = self.graph.get_operations()
         self.fetched = [self.graph.get_tensor_by_name(name) for name in fetches]
         starts = {self.graph.get_tensor_by_name(name).op for name in self.sources.values()}
         self.sizes = self._fixed_sizes()
-        self.wide = downstream(self.ops, starts, ())
-        self.down = downstream(self.ops, starts, self.sizes)
-        needed = upstream(self.fetched, None)
+        self.wide = find_downstream(self.ops, starts, ())
+        self.down = find_downstream(self.ops, starts, self.sizes)
+        needed = find_upstream(self.fetched, None)
         self.wide &= needed
         self.down &= needed
         needed_names = {op.name for op in needed}
@@ -169,116 +169,122 @@ class _Cutter:
                     found[op] = np.array(value, op.outputs[0].dtype.as_numpy_dtype)
         return found
 
-    def cut(self) -> Cut:
-        front = self._closed(op for op in self.down if of_strings(op) or not compiled(op.type))
+    def cut_strings(self) -> WordCut:
+        front = self._add_upstream(op for op in self.down if has_string_tensors(op) or not is_compiled(op.type))
         grown: Any = None  # the tensor whose size made it necessary
         while True:
-            cuts = self._edges(front)
+            cuts = self._find_edges(front)
             self._require_steps(front, grown)
-            runs = [self.probes(count, seed) for seed, count in enumerate(self.counts)]
+            runs = [self.make_probes(count, seed) for seed, count in enumerate(self.counts)]
             numbers = [tensor for tensor in cuts if tensor.dtype != tf.variant]
             whole = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in numbers})
             shapes = shapes_of(whole, numbers, runs)
-            varying = [tensor for tensor in cuts if not self._taken(tensor, shapes)]
+            varying = [tensor for tensor in cuts if not self._can_be_feed(tensor, shapes)]
             if not varying:
                 break
             grown = varying[0]
             if late := [tensor for tensor in varying if tensor in self.fetched]:
                 raise ImportModelError(
-                    f"The answer {visible(late[0].name)} has another size for each text: {self._drawn(front)}"
+                    f"The answer {escape_invisible(late[0].name)} has another size for each "
+                    f"text: {self._describe_front(front)}"
                 )
-            front |= self._closed(op for op in self.down - front if any(given in varying for given in op.inputs))
-        if (more := self._absorbed(front)) != front:
-            front, cuts = more, self._edges(more)
+            front |= self._add_upstream(op for op in self.down - front if any(given in varying for given in op.inputs))
+        if (more := self._absorb_light_ops(front)) != front:
+            front, cuts = more, self._find_edges(more)
             whole = replace(whole, cuts={t.name: t.name for t in cuts})
             shapes = shapes_of(whole, cuts, runs)
-        unused = set(self.lengths) - {self._first(t) for t in cuts if None in shapes[t.name]}
+        unused = set(self.lengths) - {self._first_source(t) for t in cuts if None in shapes[t.name]}
         if unused:
             raise ImportModelError(
                 f"[[feeds]] gives {min(unused)!r} lengths, but what the model makes of a text there always has the "
                 "same size: delete them."
             )
-        return self._made(front, cuts, shapes, whole)
+        return self._make_cut(front, cuts, shapes, whole)
 
-    def _taken(self, tensor: Any, shapes: Mapping[str, OpenShape]) -> bool:
+    def _can_be_feed(self, tensor: Any, shapes: Mapping[str, OpenShape]) -> bool:
         """Whether a feed can have the shape of ``tensor``: the same for all texts, or rows of a length to be given."""
         shape = shapes.get(tensor.name)
-        return shape is not None and (None not in shape or self._first(tensor) in self.lengths)
+        return shape is not None and (None not in shape or self._first_source(tensor) in self.lengths)
 
-    def _absorbed(self, front: set[Any]) -> set[Any]:
+    def _absorb_light_ops(self, front: set[Any]) -> set[Any]:
         """``front`` with the ops on single numbers behind it that leave no more tensors to be fed than there were."""
-        for op in self._ordered(self.down - front):
-            further = self._closed([op]) - front
+        for op in self._order_ops(self.down - front):
+            further = self._add_upstream([op]) - front
             tensors = [tensor for one in further for tensor in (*one.inputs, *one.outputs)]
             whole = all(tensor.dtype.is_integer or tensor.dtype.is_bool for tensor in tensors)
             light = further and whole and all(one.type in _LIGHT for one in further)
-            if light and len(self._edges(front | further)) <= len(self._edges(front)):
+            if light and len(self._find_edges(front | further)) <= len(self._find_edges(front)):
                 front = front | further
         return front
 
-    def probes(self, count: int, seed: int, *, odd: bool = False) -> dict[str, Strings]:
+    def make_probes(self, count: int, seed: int, *, odd: bool = False) -> dict[str, Strings]:
         """``count`` items for each tensor of strings; every second time odd ones, where they are wanted."""
         result = {}
         for number, (name, tensor) in enumerate(self.sources.items()):
             known = known_words(self._tables_of(tensor))
-            item, kind = self.items[name], "known" if self.closed and known else self._kind(tensor)
+            item, kind = self.items[name], "known" if self.closed and known else self._find_string_kind(tensor)
             size = int(np.prod(item, dtype=np.int64)) * count
             strange = [ODD[(seed * size + at) % len(ODD)] for at in range(size)] if odd and seed % 2 else []
-            result[tensor] = in_shape(
+            result[tensor] = arrange_strings(
                 strange if strange and kind == "text" else strings_like(known, size, kind, 1000 * number + seed), item
             )
         return result
 
-    def _tables_of(self, source: str) -> dict[str, Table]:
+    def _tables_of(self, source: str) -> dict[str, LookupTable]:
         """Those that strings of a feed are looked up in, or what comes of them."""
-        behind = downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
+        behind = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
         handles = {handle_of(op.inputs[0].name, self.nodes) for op in behind if op.type == "LookupTableFindV2"}
         return {name: one for name, one in self.tables.items() if name in handles}
 
-    def _kind(self, source: str) -> str:
+    def _find_string_kind(self, source: str) -> str:
         """What strings a feed takes: texts, or written numbers."""
-        behind = downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
+        behind = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
         types = {op.outputs[0].dtype.is_integer for op in behind if op.type == "StringToNumber"}
         return "text" if not types else "whole" if True in types else "fraction"
 
-    def _closed(self, ops: Iterable[Any]) -> set[Any]:
+    def _add_upstream(self, ops: Iterable[Any]) -> set[Any]:
         """``ops``, and what of the strings' ways leads to them."""
-        return {op for op in upstream([t for op in ops for t in op.outputs], self.wide) if op in self.wide}
+        return {op for op in find_upstream([t for op in ops for t in op.outputs], self.wide) if op in self.wide}
 
-    def _edges(self, front: Collection[Any]) -> list[Any]:
+    def _find_edges(self, front: Collection[Any]) -> list[Any]:
         """The tensors of numbers that leave the front, in the graph's order."""
         behind = self.down - set(front)
         read = {tensor for op in behind for tensor in op.inputs} | set(self.fetched)
         sources = {self.graph.get_tensor_by_name(name).op for name in self.sources.values()}
         found = [t for op in self.ops if op in front and op not in sources for t in op.outputs if t in read]
         if strings := [t for t in found if t.dtype == tf.string]:
-            raise ImportModelError(f"The answer {visible(strings[0].name)} is strings; leave it out with [[fetches]].")
+            raise ImportModelError(
+                f"The answer {escape_invisible(strings[0].name)} is strings; leave it out with [[fetches]]."
+            )
         return found
 
     def _require_steps(self, front: Collection[Any], grown: Any) -> None:
         """Raises ImportModelError for what the function does not do."""
-        known, sources = self._constants(front), set(self.sources.values())
-        for op in self._ordered(front):
+        known, sources = self._compute_constants(front), set(self.sources.values())
+        for op in self._order_ops(front):
             try:
                 if op.type not in ALIASES and not any(t.name in sources for t in op.outputs):
-                    step_of(op, known.get, self._any_table)
+                    translate_op(op, known.get, self._any_table)
             except NotAStepError as error:
-                why = f"{visible(op.type)} ({visible(op.name)}): {visible(str(error))}"
+                why = f"{escape_invisible(op.type)} ({escape_invisible(op.name)}): {escape_invisible(str(error))}"
                 if grown is not None:
                     why += (
-                        f". It has to be done with the strings, as the size of {visible(grown.name)} depends on them: "
+                        f". It has to be done with the strings, as the size of "
+                        f"{escape_invisible(grown.name)} depends on them: "
                         "give the model a fixed length (output_sequence_length), or, where a text becomes one row, say "
-                        f"for which lengths it is compiled: lengths = [16, 64, 256] for {self._first(grown)!r} under "
+                        f"for which lengths it is compiled: lengths = [16, 64, 256] for "
+                        f"{self._first_source(grown)!r} under "
                         "[[feeds]]"
                     )
                 raise ImportModelError(
-                    f"What the model does with strings, the function does not do: {why}.\n{self._drawn(front, op)}"
+                    f"What the model does with strings, the function does not do: "
+                    f"{why}.\n{self._describe_front(front, op)}"
                 ) from error
 
-    def _ordered(self, front: Collection[Any]) -> list[Any]:
+    def _order_ops(self, front: Collection[Any]) -> list[Any]:
         return [op for op in self.ops if op in front]
 
-    def _handle(self, tensor: Any) -> str:
+    def _find_table(self, tensor: Any) -> str:
         """The node of a table. Raises NotAStepError where nobody knows what is in it."""
         name = handle_of(tensor.name, self.nodes)
         if name not in self.tables:
@@ -289,39 +295,47 @@ class _Cutter:
 
     def _any_table(self, tensor: Any) -> int:
         """For a step that is only looked at. Raises NotAStepError."""
-        self._handle(tensor)
+        self._find_table(tensor)
         return 0
 
-    def _constants(self, front: Collection[Any]) -> dict[Any, NDArray[Any]]:
+    def _compute_constants(self, front: Collection[Any]) -> dict[Any, NDArray[Any]]:
         """The tensors that the front reads, and that no feed decides."""
         read = {t for op in front for t in op.inputs if t.op not in self.wide and t.dtype != tf.resource}
         for tensor in read:
-            ways = upstream([tensor], None)
+            ways = find_upstream([tensor], None)
             if fed := [op.name for op in ways if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable"))]:
                 raise ImportModelError(
-                    f"What the model does with strings, the function does not do: {visible(tensor.name)} depends on "
-                    f"{visible(fed[0])}, which is no input of strings."
+                    f"What the model does with strings, the function does not do: "
+                    f"{escape_invisible(tensor.name)} depends on "
+                    f"{escape_invisible(fed[0])}, which is no input of strings."
                 )
-            if bad := [op for op in ways if not compiled(op.type) and op.type not in STEPS]:
-                raise ImportModelError(f"{visible(bad[0].type)} ({visible(bad[0].name)}) stands before the strings.")
+            if bad := [op for op in ways if not is_compiled(op.type) and op.type not in STEPS]:
+                raise ImportModelError(
+                    f"{escape_invisible(bad[0].type)} ({escape_invisible(bad[0].name)}) stands before the strings."
+                )
         listed = sorted(read, key=lambda tensor: tensor.name)
         if not listed:
             return {}
         with reference_session(self.graph) as session:
             return dict(zip(listed, map(np.asarray, session.run(listed)), strict=True))
 
-    def _made(self, front: Collection[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape], whole: Front) -> Cut:
+    def _make_cut(
+        self, front: Collection[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape], whole: Front
+    ) -> WordCut:
         (batch,) = self.batch
         shapes = {
             tensor.name: tuple(
-                self.lengths[self._first(tensor)].lengths[0] if one is None else one for one in open_[tensor.name]
+                self.lengths[self._first_source(tensor)].lengths[0] if one is None else one
+                for one in open_[tensor.name]
             )
             for tensor in cuts
         }
-        names = distinct([self._name(tensor) for tensor in cuts] + [n for n in self.raw.feeds if n not in self.sources])
+        names = make_names_unique(
+            [self._name_feed(tensor) for tensor in cuts] + [n for n in self.raw.feeds if n not in self.sources]
+        )
         named = dict(zip(names, cuts, strict=False))
-        recipe = self._recipe(front, named)
-        definition = without(
+        recipe = self._make_recipe(front, named)
+        definition = replace_tensors(
             self.raw.graph_def, {t.name: (n, (*batch, *shapes[t.name])) for n, t in named.items()}, self.sizes
         )
         feeds: dict[str, str] = {}
@@ -331,7 +345,7 @@ class _Cutter:
             feeds |= {
                 one: f"{placeholder_of(one)}:0"
                 for one, cut in named.items()
-                if one not in feeds and self._first(cut) == name
+                if one not in feeds and self._first_source(cut) == name
             }
         fetches = {
             name: next(
@@ -344,59 +358,59 @@ class _Cutter:
         found = {n: (*batch, *shapes[t.name]) for n, t in named.items()}
         found |= {name: shape for name, shape in self.given.items() if name not in self.sources}
         inputs = tuple(
-            StringInput(name, self.given[name], tuple(n for n, t in named.items() if name in self._behind(t)))
+            StringPort(name, self.given[name], tuple(n for n, t in named.items() if name in self._list_sources(t)))
             for name in self.sources
         )
         whole = replace(whole, cuts={n: t.name for n, t in named.items()})
-        runs = [self.probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
-        cut = Cut(raw, found, recipe, whole, inputs, tuple(runs), fetches=self.raw.fetches)
-        rows = {n: self.lengths[self._first(t)] for n, t in named.items() if None in open_[t.name]}
+        runs = [self.make_probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
+        cut = WordCut(raw, found, recipe, whole, inputs, tuple(runs), fetches=self.raw.fetches)
+        rows = {n: self.lengths[self._first_source(t)] for n, t in named.items() if None in open_[t.name]}
         return with_pads(cut, [*rows], [name for name, feed in rows.items() if feed.truncate])
 
-    def _behind(self, tensor: Any) -> list[str]:
+    def _list_sources(self, tensor: Any) -> list[str]:
         """The feeds of strings that ``tensor`` depends on."""
-        ways = upstream([tensor], self.wide)
+        ways = find_upstream([tensor], self.wide)
         return [n for n, source in self.sources.items() if self.graph.get_tensor_by_name(source).op in ways]
 
-    def _first(self, tensor: Any) -> str:
-        return self._behind(tensor)[0]
+    def _first_source(self, tensor: Any) -> str:
+        return self._list_sources(tensor)[0]
 
-    def _name(self, tensor: Any) -> str:
+    def _name_feed(self, tensor: Any) -> str:
         """A feed of numbers is called like the feeds of strings that it is made of."""
-        return "_x_".join(self._behind(tensor))
+        return "_x_".join(self._list_sources(tensor))
 
-    def _recipe(self, front: Collection[Any], cuts: Mapping[str, Any]) -> Recipe:
-        known = self._constants(front)
+    def _make_recipe(self, front: Collection[Any], cuts: Mapping[str, Any]) -> Recipe:
+        known = self._compute_constants(front)
         recipe = Recipe([{"name": name, "shape": [1, *self.items[name]]} for name in self.sources])
         numbers: dict[Any, int] = {
             self.graph.get_tensor_by_name(name): at for at, name in enumerate(self.sources.values())
         }
         for tensor, value in known.items():
             numbers[tensor] = len(numbers)
-            recipe.constants.append(constant(value))
+            recipe.constants.append(encode_constant(value))
         tables = {name: number for number, name in enumerate(self.tables)}
-        recipe.tables += [table(one.keys, one.values) for one in self.tables.values()]
+        recipe.tables += [encode_table(one.keys, one.values) for one in self.tables.values()]
         count = len(numbers)
-        for op in self._ordered(front):
+        for op in self._order_ops(front):
             if op.outputs and op.outputs[0] in numbers:
                 continue
             if op.type in ALIASES:
                 numbers[op.outputs[0]] = numbers[op.inputs[0]]
                 continue
-            step = step_of(op, known.get, lambda handle: tables[self._handle(handle)])
+            step = translate_op(op, known.get, lambda handle: tables[self._find_table(handle)])
             of = [numbers[op.inputs[at]] for at in step.of]
             recipe.steps.append({"op": step.op, "of": of, **step.attributes})
             for tensor in op.outputs:
                 numbers[tensor] = count
                 count += 1
         recipe.outputs += [{"feed": name, "value": numbers[tensor]} for name, tensor in cuts.items()]
-        recipe.checks += [numbers[tensor] for tensor in self._asserted(front, known)]
+        recipe.checks += [numbers[tensor] for tensor in self._find_asserted(front, known)]
         return recipe
 
-    def _asserted(self, front: Collection[Any], known: Mapping[Any, NDArray[Any]]) -> list[Any]:
+    def _find_asserted(self, front: Collection[Any], known: Mapping[Any, NDArray[Any]]) -> list[Any]:
         """What is looked up, -1 where a word is not known, behind the mask that Keras may lay on it."""
         found = []
-        for op in self._ordered(front) if self.closed else ():
+        for op in self._order_ops(front) if self.closed else ():
             if op.type != "LookupTableFindV2" or known.get(op.inputs[2], np.array(0)).tolist() != -1:
                 continue
             (tensor,) = op.outputs
@@ -404,9 +418,11 @@ class _Cutter:
             found.append(masked[0].outputs[0] if masked and masked[0] in front else tensor)
         return found
 
-    def _drawn(self, front: Collection[Any], end: Any = None) -> str:
+    def _describe_front(self, front: Collection[Any], end: Any = None) -> str:
         """What stands in front, in words."""
-        ops = [op for op in self._ordered(front) if not op.type.startswith("Placeholder") and op.type not in ALIASES]
-        names = list(dict.fromkeys(op.type for op in ops[: ops.index(end)] if of_strings(op))) if end in ops else []
+        ops = [op for op in self._order_ops(front) if not op.type.startswith("Placeholder") and op.type not in ALIASES]
+        names = (
+            list(dict.fromkeys(op.type for op in ops[: ops.index(end)] if has_string_tensors(op))) if end in ops else []
+        )
         names = [*names[:_SHOWN], f"[{end.type}]"] if end else names
-        return f"  {', '.join(map(visible, self.sources))} -> " + " -> ".join(map(visible, names))
+        return f"  {', '.join(map(escape_invisible, self.sources))} -> " + " -> ".join(map(escape_invisible, names))

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import visible
+from builder.base.escape import escape_invisible
 from builder.importers.loaded import Shape
-from builder.importers.strings.example_protos import proto_of, random_protos
-from builder.importers.strings.string_frontend import Cut, Front
-from builder.importers.strings.tf_examples import Examples, Read
+from builder.importers.strings.example_protos import encode_proto, random_protos
+from builder.importers.strings.string_frontend import Front, WordCut
+from builder.importers.strings.tf_examples import Examples, ReadFeature
 
 PROTOS, RUNS = 300, 6
 """On how many protos the function's reading is tried, and on how many runs the answers."""
@@ -21,14 +21,14 @@ _VALUES = 500_000
 """Of how many values, about; fewer protos are tried of larger ones."""
 
 
-def require_alike(examples: Examples, words: Cut | None, fetches: Sequence[str]) -> None:
+def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Sequence[str]) -> None:
     """Raises ImportModelError where the function reads something else than TensorFlow, or the answers differ.
 
     First of protos of every kind that there is; then the answers to some, and those to what the function reads of
     them. ``words``: what is done with features that are strings, and which of them are tried. ``fetches``: by name.
     """
     from handler.errors import HandlerError
-    from handler.examples import parsed
+    from handler.examples import parse_example
 
     features = [one.of_function for one in examples.features]
     every = [*features, *(one.of_function for one in examples.beside)]
@@ -38,13 +38,15 @@ def require_alike(examples: Examples, words: Cut | None, fetches: Sequence[str])
 
     def read(run: Sequence[bytes]) -> list[NDArray[Any]]:
         try:
-            rows = [parsed(proto, features) for proto in run]
+            rows = [parse_example(proto, features) for proto in run]
         except HandlerError as error:
             raise ImportModelError(f"The function does not read what TensorFlow reads: {error.message}.") from error
-        return [_array(one, [row[at] for row in rows], examples.shape) for at, one in enumerate(examples.features)]
+        return [
+            _stack_values(one, [row[at] for row in rows], examples.shape) for at, one in enumerate(examples.features)
+        ]
 
     def answers(tensors: Sequence[str], runs: Sequence[Sequence[bytes]]) -> list[list[NDArray[Any]]]:
-        return whole.answers(tensors, [{examples.source: _shaped(run, examples.shape)} for run in runs])
+        return whole.compute_answers(tensors, [{examples.source: _reshape_protos(run, examples.shape)} for run in runs])
 
     protos = random_protos(every, min(-(-PROTOS // batch), most) * batch)
     runs = [protos[at : at + batch] for at in range(0, len(protos), batch)]
@@ -53,17 +55,17 @@ def require_alike(examples: Examples, words: Cut | None, fetches: Sequence[str])
             same = np.array_equal(ours, theirs) if one.dtype == "string" else ours.tobytes() == theirs.tobytes()
             if not same:
                 raise ImportModelError(
-                    f"The function reads something else of the feature {visible(one.key)!r} than TensorFlow."
+                    f"The function reads something else of the feature {escape_invisible(one.key)!r} than TensorFlow."
                 )
     if examples.whole.states:
         return  # answers depend on what ran before
-    runs = [_plain(examples, words, number, batch) for number in range(min(RUNS, most))]
+    runs = [_make_plain_protos(examples, words, number, batch) for number in range(min(RUNS, most))]
     expected = answers([examples.whole.fetches[name] for name in fetches], runs)
     cut = examples.cut
     fed = [
         {cut.feeds[one.name]: value for one, value in zip(examples.features, read(run), strict=True)} for run in runs
     ]
-    found = Front(cut.graph_def, {}, cut.tables, {}).answers([cut.fetches[name] for name in fetches], fed)
+    found = Front(cut.graph_def, {}, cut.tables, {}).compute_answers([cut.fetches[name] for name in fetches], fed)
     for ours_, theirs_ in zip(found, expected, strict=True):
         for name, a, b in zip(fetches, ours_, theirs_, strict=True):
             alike = np.array_equal(a, b) if a.dtype == object else np.allclose(a, b, 1e-4, 1e-5, equal_nan=True)
@@ -71,13 +73,13 @@ def require_alike(examples: Examples, words: Cut | None, fetches: Sequence[str])
                 raise ImportModelError(f"The answer {name!r} to tf.Examples is not that to what the function reads.")
 
 
-def _shaped(protos: Sequence[bytes], shape: Shape) -> NDArray[np.object_]:
+def _reshape_protos(protos: Sequence[bytes], shape: Shape) -> NDArray[np.object_]:
     found = np.empty(len(protos), object)
     found[:] = list(protos)
     return found.reshape(shape)
 
 
-def _array(one: Read, values: Sequence[Any], lead: Shape) -> NDArray[Any]:
+def _stack_values(one: ReadFeature, values: Sequence[Any], lead: Shape) -> NDArray[Any]:
     """What the function read, as TensorFlow takes it."""
     shape = (*lead, *one.shape)
     if one.dtype != "string":
@@ -87,7 +89,7 @@ def _array(one: Read, values: Sequence[Any], lead: Shape) -> NDArray[Any]:
     return found.reshape(shape)
 
 
-def _plain(examples: Examples, words: Cut | None, number: int, batch: int) -> list[bytes]:
+def _make_plain_protos(examples: Examples, words: WordCut | None, number: int, batch: int) -> list[bytes]:
     """Protos of values that a model can take: words that it knows, as far as any are known, and 0 for numbers that
     may be places in a table.
     """
@@ -107,4 +109,4 @@ def _plain(examples: Examples, words: Cut | None, number: int, batch: int) -> li
         for row, value in zip(rows, column, strict=True):
             row[one.key] = value.tolist()
     kinds = {one.key: one.dtype for one in every}
-    return [proto_of([(key, kinds[key], value) for key, value in row.items()]) for row in rows]
+    return [encode_proto([(key, kinds[key], value) for key, value in row.items()]) for row in rows]

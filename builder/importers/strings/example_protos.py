@@ -17,14 +17,18 @@ FLOATS = (0.0, -0.0, 1.5, -1e30, 1e-40, float("inf"), float("-inf"), float("nan"
 TEXTS = (b"", b"a", b"red wine", "日本 ÄÖ".encode(), b"x" * 200, b"\0")
 
 
-def proto_of(features: Sequence[tuple[str, str, Sequence[Any]]], *, packed: bool = True, turned: bool = False) -> bytes:
+def encode_proto(
+    features: Sequence[tuple[str, str, Sequence[Any]]], *, packed: bool = True, turned: bool = False
+) -> bytes:
     """A tf.Example of features: key, dtype and values; None for no list at all. ``turned``: values before keys."""
     entries = b""
     for key, dtype, values in features:
-        name = _field(1, key.encode())
-        feature = _field(2, b"" if values is None else _field(_LISTS[dtype], _list(dtype, values, packed)))
-        entries += _field(1, feature + name if turned else name + feature)
-    return _field(1, entries)
+        name = _encode_field(1, key.encode())
+        feature = _encode_field(
+            2, b"" if values is None else _encode_field(_LISTS[dtype], _encode_list(dtype, values, packed))
+        )
+        entries += _encode_field(1, feature + name if turned else name + feature)
+    return _encode_field(1, entries)
 
 
 def random_protos(features: Sequence[Any], count: int) -> list[bytes]:
@@ -32,10 +36,10 @@ def random_protos(features: Sequence[Any], count: int) -> list[bytes]:
     that are there twice, others between them, and without what may be missing.
     """
     random = np.random.Generator(np.random.PCG64(_SEED))
-    return [_random(features, random) for _ in range(count)]
+    return [_draw_proto(features, random) for _ in range(count)]
 
 
-def _random(features: Sequence[Any], random: np.random.Generator) -> bytes:
+def _draw_proto(features: Sequence[Any], random: np.random.Generator) -> bytes:
     found: list[tuple[str, str, Any]] = []
     for one in features:
         if one.default is not None and random.random() < 0.3:
@@ -43,20 +47,20 @@ def _random(features: Sequence[Any], random: np.random.Generator) -> bytes:
                 found.append((one.key, one.dtype, None))
             continue
         for _ in range(2 if random.random() < 0.2 else 1):
-            found.append((one.key, one.dtype, _values(one.dtype, one.size, random)))
+            found.append((one.key, one.dtype, _draw_values(one.dtype, one.size, random)))
         if random.random() < 0.1:
             found.append((one.key, one.dtype, None))
     known = {one.key for one in features}
     for key in ("", "other", "日本"):
         if key not in known and random.random() < 0.3:
             kind = list(_LISTS)[int(random.integers(3))]
-            found.append((key, kind, _values(kind, int(random.integers(4)), random)))
+            found.append((key, kind, _draw_values(kind, int(random.integers(4)), random)))
     order = random.permutation(len(found)) if random.random() < 0.5 else range(len(found))
     packed, turned = random.random() < 0.6, random.random() < 0.3
-    return proto_of([found[int(at)] for at in order], packed=packed, turned=turned)
+    return encode_proto([found[int(at)] for at in order], packed=packed, turned=turned)
 
 
-def _values(dtype: str, count: int, random: np.random.Generator) -> list[Any]:
+def _draw_values(dtype: str, count: int, random: np.random.Generator) -> list[Any]:
     def one() -> Any:
         if dtype == "string":
             return TEXTS[int(random.integers(len(TEXTS)))]
@@ -68,21 +72,21 @@ def _values(dtype: str, count: int, random: np.random.Generator) -> list[Any]:
     return [one() for _ in range(count)]
 
 
-def _list(dtype: str, values: Sequence[Any], packed: bool) -> bytes:
+def _encode_list(dtype: str, values: Sequence[Any], packed: bool) -> bytes:
     if dtype == "string":
-        return b"".join(_field(1, value) for value in values)
+        return b"".join(_encode_field(1, value) for value in values)
     if dtype == "float32":
         written = [struct.pack("<f", value) for value in values]
-        return _field(1, b"".join(written)) if packed and values else b"".join(b"\x0d" + one for one in written)
-    varints = [_varint(value % 2**64) for value in values]
-    return _field(1, b"".join(varints)) if packed and values else b"".join(b"\x08" + one for one in varints)
+        return _encode_field(1, b"".join(written)) if packed and values else b"".join(b"\x0d" + one for one in written)
+    varints = [_encode_varint(value % 2**64) for value in values]
+    return _encode_field(1, b"".join(varints)) if packed and values else b"".join(b"\x08" + one for one in varints)
 
 
-def _field(number: int, data: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(data)) + data
+def _encode_field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _encode_varint(len(data)) + data
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     found = []
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import describe_error, visible
-from builder.base.tf import loaded_graph, reference_session, tf
+from builder.base.escape import describe_error, escape_invisible
+from builder.base.tf import load_graph, reference_session, tf
 from builder.importers.rewrite import become_constant, called_by, copy_message, output_names
-from builder.importers.strings.string_graph import upstream
-from builder.importers.xla_ops import compiled
+from builder.importers.strings.string_graph import find_upstream
+from builder.importers.xla_ops import is_compiled
 
 PICTURE_OPS = frozenset(
     {
@@ -86,7 +86,7 @@ class Frontier:
 
 
 @dataclass(frozen=True)
-class Inner:
+class FunctionFrontier:
     """The frontier within a function: ``tensor``, as the function calls it, its DataType, and the same shape always.
 
     ``behind``: the ops that depend on it.
@@ -111,7 +111,7 @@ class Tail:
     passed: bool = False
 
 
-def front_of(
+def find_frontier(
     graph_def: Any, feed: str, source: str, fetches: Sequence[str], probes: Sequence[Any], least: int = 1
 ) -> Frontier:
     """The frontier behind the tensor of strings ``source``, the feed ``feed``; ``fetches``: tensors of numbers.
@@ -119,58 +119,58 @@ def front_of(
     ``probes``: arrays of strings that the feed takes, as different as its strings may be. ``least``: how many numbers a
     frontier has at least. Raises ImportModelError, with what stands in front drawn, where there is none.
     """
-    graph = loaded_graph(graph_def)
+    graph = load_graph(graph_def)
     start = graph.get_tensor_by_name(source)
     ends = [graph.get_tensor_by_name(name) for name in fetches]
-    words = _works_on_strings(graph_def)
-    way = _between(graph, start, ends)
-    cuts = [tensor for tensor in _cuts(graph, way, start, ends) if _is_of_numbers(tensor)]
-    cuts = [t for t in cuts if not any(op.name in words or _strings(op) for op in _behind(way, t))]
+    words = _find_string_nodes(graph_def)
+    way = _find_ops_between(graph, start, ends)
+    cuts = [tensor for tensor in _find_cuts(graph, way, start, ends) if _is_of_numbers(tensor)]
+    cuts = [t for t in cuts if not any(op.name in words or _has_strings(op) for op in _find_dependents(way, t))]
     shapes = _constant_shapes(graph, source, cuts, probes)
     chosen = [t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least]
     order = [op for op in way if op.type not in ("Placeholder",)]
     if not chosen:
-        raise ImportModelError(_drawn(feed, order, words, cuts, shapes))
+        raise ImportModelError(_explain_no_frontier(feed, order, words, cuts, shapes))
     tensor = chosen[0]
-    before = [op for op in order if op not in _behind(way, tensor)]
-    return Frontier(feed, tensor.name, tensor.dtype.name, shapes[tensor.name], _types(before, graph_def))
+    before = [op for op in order if op not in _find_dependents(way, tensor)]
+    return Frontier(feed, tensor.name, tensor.dtype.name, shapes[tensor.name], _list_op_types(before, graph_def))
 
 
-def inner_front(
+def find_inner_frontier(
     graph_def: Any, function: Any, source: str, end: str, probes: Sequence[Any], least: int
-) -> Inner | None:
+) -> FunctionFrontier | None:
     """The frontier between two tensors of ``function``, which belongs to ``graph_def``, ``source`` being one string.
 
-    ``end``: as the function calls it. ``probes``, ``least``: as for ``front_of``. None where there is none.
+    ``end``: as the function calls it. ``probes``, ``least``: as for ``find_frontier``. None where there is none.
     """
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
-    with loaded_graph(graph_def).as_default():
+    with load_graph(graph_def).as_default():
         definition = function_def_to_graph(function).as_graph_def()
     definition.library.CopyFrom(graph_def.library)
-    graph = loaded_graph(definition)
+    graph = load_graph(definition)
     start, op = graph.get_tensor_by_name(source), graph.get_operation_by_name(end.partition(":")[0])
     stop = op.outputs[output_names(op).index(end.partition(":")[2])]
-    words = _works_on_strings(definition)
-    way = _between(graph, start, [stop])
-    cuts = [tensor for tensor in _cuts(graph, way, start, [stop]) if _is_of_numbers(tensor)]
-    cuts = [t for t in cuts if not any(one.name in words or _strings(one) for one in _behind(way, t))]
+    words = _find_string_nodes(definition)
+    way = _find_ops_between(graph, start, [stop])
+    cuts = [tensor for tensor in _find_cuts(graph, way, start, [stop]) if _is_of_numbers(tensor)]
+    cuts = [t for t in cuts if not any(one.name in words or _has_strings(one) for one in _find_dependents(way, t))]
     shapes = _constant_shapes(graph, source, cuts, probes)
     tensor = next((t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least), None)
     if tensor is None:
         return None
     name = f"{tensor.op.name}:{output_names(tensor.op)[tensor.value_index]}"
-    behind = frozenset(one.type for one in _behind(way, tensor))
-    return Inner(name, tensor.dtype.as_datatype_enum, shapes[tensor.name], behind)
+    behind = frozenset(one.type for one in _find_dependents(way, tensor))
+    return FunctionFrontier(name, tensor.dtype.as_datatype_enum, shapes[tensor.name], behind)
 
 
-def tail_of(graph_def: Any, fetch: str, tensor: str) -> Tail:
+def find_tail(graph_def: Any, fetch: str, tensor: str) -> Tail:
     """What the strings of ``tensor``, the fetch ``fetch``, are made of.
 
     Raises ImportModelError where that is more than one tensor, or no whole numbers.
     """
-    graph = loaded_graph(graph_def)
-    words = _works_on_strings(graph_def)
+    graph = load_graph(graph_def)
+    words = _find_string_nodes(graph_def)
     found: dict[str, Any] = {}
     ops: dict[str, None] = {}
     todo, seen = [graph.get_tensor_by_name(tensor)], set[Any]()
@@ -182,26 +182,28 @@ def tail_of(graph_def: Any, fetch: str, tensor: str) -> Tail:
         ops[made_by.type] = None
         inputs = made_by.inputs[here.value_index : here.value_index + 1] if made_by.type in _PASS_ON else made_by.inputs
         for given in inputs:
-            if _strings(given.op) or given.op.name in words:
+            if _has_strings(given.op) or given.op.name in words:
                 todo.append(given)
-            elif given.op.type != "Const" and _depends(given):
+            elif given.op.type != "Const" and _depends_on_feeds(given):
                 found[given.name] = given
     drawn = " <- ".join(ops)
     if len(found) > 1:
         raise ImportModelError(
-            f"The output {visible(fetch)!r} is strings, made of several tensors: {', '.join(sorted(found))} "
+            f"The output {escape_invisible(fetch)!r} is strings, made of several tensors: {', '.join(sorted(found))} "
             f"({drawn}). coldforge answers with labels that one number chooses: leave this output out by [[fetches]]."
         )
     made = next(iter(found.values()), None)
     if made is not None and not (made.dtype.is_integer or made.dtype.is_bool):
         raise ImportModelError(
-            f"The output {visible(fetch)!r} is strings, made of {made.name}, which is {made.dtype.name} ({drawn}). "
+            f"The output {escape_invisible(fetch)!r} is strings, made of {made.name}, "
+            f"which is {made.dtype.name} ({drawn}). "
             "coldforge answers with labels that a whole number chooses: leave this output out by [[fetches]]."
         )
     passed = any(op.startswith("Placeholder") for op in ops)
     if passed and made is not None:
         raise ImportModelError(
-            f"The output {visible(fetch)!r} is strings, made of strings that are fed ({drawn}): leave it out by "
+            f"The output {escape_invisible(fetch)!r} is strings, made of strings that "
+            f"are fed ({drawn}): leave it out by "
             "[[fetches]]."
         )
     return Tail(fetch, None if made is None else made.name, tuple(ops), passed)
@@ -209,11 +211,13 @@ def tail_of(graph_def: Any, fetch: str, tensor: str) -> Tail:
 
 def is_read(graph_def: Any, source: str, tensors: Sequence[str]) -> bool:
     """Whether any of ``tensors`` depends on the strings ``source``, beyond how many they are."""
-    graph = loaded_graph(graph_def)
-    return bool(_between(graph, graph.get_tensor_by_name(source), [graph.get_tensor_by_name(t) for t in tensors]))
+    graph = load_graph(graph_def)
+    return bool(
+        _find_ops_between(graph, graph.get_tensor_by_name(source), [graph.get_tensor_by_name(t) for t in tensors])
+    )
 
 
-def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
+def fix_string_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
     """``graph_def`` with constants in place of what asks for the size of the strings ``source``, which is ``shape``."""
     result = copy_message(graph_def)
     same = {source.removesuffix(":0")}
@@ -228,7 +232,7 @@ def without_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
     return result
 
 
-def run(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
+def run_graph(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
     """What TensorFlow gives for ``tensors`` of a tf.Graph; ``feeds``: by tensor. Raises ImportModelError."""
     with reference_session(graph) as session:
         try:
@@ -239,7 +243,7 @@ def run(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[An
             ) from error
 
 
-def _between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
+def _find_ops_between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
     """The ops on the ways from ``start`` to ``ends``, in the order in which they run; its own is not among them."""
     ops = graph.get_operations()
     same, down = {start}, {start.op}
@@ -255,11 +259,11 @@ def _between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
             if any(given.op in down and (given.op is not start.op or given is start) for given in op.inputs):
                 down.add(op)
                 changed = True
-    up = upstream(ends, None)
+    up = find_upstream(ends, None)
     return [op for op in ops if op in down and op in up and op is not start.op]
 
 
-def _cuts(graph: Any, way: Sequence[Any], start: Any, ends: Sequence[Any]) -> Iterator[Any]:
+def _find_cuts(graph: Any, way: Sequence[Any], start: Any, ends: Sequence[Any]) -> Iterator[Any]:
     """The tensors that every path from ``start`` to ``ends`` passes, the earliest first."""
     place = {op: number for number, op in enumerate(way)}
     last: dict[Any, int] = {}
@@ -275,11 +279,11 @@ def _cuts(graph: Any, way: Sequence[Any], start: Any, ends: Sequence[Any]) -> It
         open_ = {tensor for tensor in open_ if last[tensor] > number}
         if len(open_) == 1 and next(iter(open_)) is not start:
             (tensor,) = open_
-            if tensor.op is op and not _reaches(way, start, ends, tensor):
+            if tensor.op is op and not _has_path_around(way, start, ends, tensor):
                 yield tensor
 
 
-def _reaches(way: Sequence[Any], start: Any, ends: Sequence[Any], without: Any) -> bool:
+def _has_path_around(way: Sequence[Any], start: Any, ends: Sequence[Any], without: Any) -> bool:
     """Whether a path leads from ``start`` to ``ends`` past the tensor ``without``: one of a loop, perhaps."""
     on_way, todo, seen = set(way), [end for end in ends if end is not without], set[Any]()
     while todo:
@@ -293,7 +297,7 @@ def _reaches(way: Sequence[Any], start: Any, ends: Sequence[Any], without: Any) 
     return False
 
 
-def _behind(way: Sequence[Any], tensor: Any) -> set[Any]:
+def _find_dependents(way: Sequence[Any], tensor: Any) -> set[Any]:
     """Those ops of ``way`` that depend on ``tensor``."""
     found: set[Any] = set()
     for op in way:
@@ -309,7 +313,7 @@ def _constant_shapes(
     shapes: dict[str, set[tuple[int, ...]]] = {tensor.name: set() for tensor in tensors}
     if tensors:
         for probe in probes:
-            for name, value in zip(shapes, run(graph, list(shapes), {source: probe}), strict=True):
+            for name, value in zip(shapes, run_graph(graph, list(shapes), {source: probe}), strict=True):
                 shapes[name].add(np.shape(value))
     return {name: next(iter(found)) for name, found in shapes.items() if len(found) == 1}
 
@@ -318,18 +322,18 @@ def _is_of_numbers(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool)
 
 
-def _strings(op: Any) -> bool:
+def _has_strings(op: Any) -> bool:
     """Whether strings go in or come out of an op."""
     return any(tensor.dtype == tf.string for tensor in (*op.inputs, *op.outputs))
 
 
-def _depends(tensor: Any) -> bool:
+def _depends_on_feeds(tensor: Any) -> bool:
     """Whether the values of ``tensor``, not only its size, depend on what is fed."""
     others = {op for op in tensor.graph.get_operations() if op.type not in _SIZES}
-    return any(op.type.startswith("Placeholder") for op in upstream([tensor], others))
+    return any(op.type.startswith("Placeholder") for op in find_upstream([tensor], others))
 
 
-def _works_on_strings(graph_def: Any) -> set[str]:
+def _find_string_nodes(graph_def: Any) -> set[str]:
     """Names of nodes of ops that only TensorFlow itself runs, and of loops and calls that have such inside."""
     functions = {f.signature.name: f for f in graph_def.library.function}
     known: dict[str, bool] = {}
@@ -341,14 +345,14 @@ def _works_on_strings(graph_def: Any) -> set[str]:
         return known[name]
 
     def tainted(node: Any) -> bool:
-        if node.op not in functions and not compiled(node.op):
+        if node.op not in functions and not is_compiled(node.op):
             return True
         return any(inside(name) for name in called_by(node) if name in functions)
 
     return {node.name for node in graph_def.node if tainted(node)}
 
 
-def _types(ops: Iterable[Any], graph_def: Any) -> tuple[str, ...]:
+def _list_op_types(ops: Iterable[Any], graph_def: Any) -> tuple[str, ...]:
     """The kinds of ``ops`` in order, those inside of loops in the loop's place."""
     functions = {f.signature.name: f for f in graph_def.library.function}
     found: dict[str, None] = {}
@@ -366,12 +370,12 @@ def _types(ops: Iterable[Any], graph_def: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _drawn(
+def _explain_no_frontier(
     feed: str, order: Sequence[Any], words: set[str], cuts: Sequence[Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> str:
     """Why there is no frontier, in words, and what stands in front."""
     shown_ops = [op for op in order if op.type not in _PLUMBING]
-    names = [f"{op.type}{'*' if op.name in words or _strings(op) else ''}" for op in shown_ops]
+    names = [f"{op.type}{'*' if op.name in words or _has_strings(op) else ''}" for op in shown_ops]
     shown = " -> ".join(names[:_SHOWN]) + (f" -> ... ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")
     if not order:
         why = "no output depends on it: leave it out of the signature"
@@ -380,6 +384,6 @@ def _drawn(
     else:
         why = f"the size of {', '.join(t.name for t in cuts[:3])} depends on the data: resize or pad before the model"
     return (
-        f"The input {visible(feed)!r} is strings, and what is done with them cannot be cut off: {why}.\n"
-        f"  {visible(feed)} -> {shown}"
+        f"The input {escape_invisible(feed)!r} is strings, and what is done with them cannot be cut off: {why}.\n"
+        f"  {escape_invisible(feed)} -> {shown}"
     )

@@ -10,21 +10,25 @@ import numpy as np
 
 from builder.base.tf import dtype_of, tf
 from builder.importers.loaded import RawGraph
-from builder.importers.lookup_tables import Table, find
-from builder.importers.rewrite import copy_message, stand_in
-from builder.importers.strings.integer_hashing import written_from
+from builder.importers.lookup_tables import LookupTable, search_table
+from builder.importers.rewrite import copy_message, replace_by_function
+from builder.importers.strings.integer_hashing import find_number_writer
 from builder.importers.variables_state import handle_of
 
 _MOST = 2**63
 
 
-def looked_up_as_numbers(raw: RawGraph) -> RawGraph:
+def replace_number_lookups(raw: RawGraph) -> RawGraph:
     """``raw`` with a search for numbers in place of each look-up of written ones, in tables from strings to numbers."""
     nodes = {node.name: node for node in raw.graph_def.node}
     found = {}
     for node in raw.graph_def.node:
-        if node.op == "LookupTableFindV2" and len(node.input) == 3 and (source := written_from(node.input[1], nodes)):
-            table = _of_numbers(raw.tables.get(handle_of(node.input[0], nodes)))
+        if (
+            node.op == "LookupTableFindV2"
+            and len(node.input) == 3
+            and (source := find_number_writer(node.input[1], nodes))
+        ):
+            table = _select_number_keys(raw.tables.get(handle_of(node.input[0], nodes)))
             if table is not None:
                 found[node.name] = (source, table)
     if not found:
@@ -34,15 +38,17 @@ def looked_up_as_numbers(raw: RawGraph) -> RawGraph:
         source, table = found[node.name]
         dtypes = dtype_of(source.attr["T"].type), dtype_of(node.attr["Tout"].type)
         inputs = [source.input[0], node.input[2]]
-        stand_in(node, f"written_{number}", result.library, partial(_find, table), inputs, dtypes, dtypes[1:])
+        replace_by_function(
+            node, f"written_{number}", result.library, partial(_search_numbers, table), inputs, dtypes, dtypes[1:]
+        )
     return replace(raw, graph_def=result)
 
 
-def _find(table: Table, numbers: Any, default: Any) -> Any:
-    return find(table, tf.cast(numbers, tf.int64), default)
+def _search_numbers(table: LookupTable, numbers: Any, default: Any) -> Any:
+    return search_table(table, tf.cast(numbers, tf.int64), default)
 
 
-def _of_numbers(table: Table | None) -> Table | None:
+def _select_number_keys(table: LookupTable | None) -> LookupTable | None:
     """Those keys of a table from strings to numbers that ``tf.as_string`` may write."""
     if table is None or table.keys.dtype.kind != "O" or table.values.dtype.kind == "O":
         return None
@@ -51,7 +57,7 @@ def _of_numbers(table: Table | None) -> Table | None:
     if not written:
         return None
     places, numbers = zip(*written, strict=True)
-    return Table.of(np.array(numbers, np.int64), table.values[list(places)])
+    return LookupTable.from_arrays(np.array(numbers, np.int64), table.values[list(places)])
 
 
 def _is_written(key: bytes) -> bool:

@@ -55,7 +55,7 @@ def known_words(tables: Mapping[str, Any], most: int = 400) -> list[str]:
     return [words[int(i)] for i in np.linspace(0, len(words) - 1, most)]
 
 
-def in_shape(strings: Sequence[str], item: tuple[int, ...]) -> Strings:
+def arrange_strings(strings: Sequence[str], item: tuple[int, ...]) -> Strings:
     """As many items of that shape as the strings fill, as bytes; the last one with strings from the beginning."""
     size = int(np.prod(item, dtype=np.int64)) or 1
     count = -(-len(strings) // size)

@@ -54,7 +54,7 @@ class NotTranslatedError(Exception):
 
 
 @dataclass(frozen=True)
-class Translated:
+class TranslatedPattern:
     """``pattern``: for ``re`` with the flag ASCII, over str. ``groups``: how many it captures.
 
     ``cost`` and ``slope``: a text of n characters takes at most cost·n + slope·n² comparisons of one.
@@ -67,7 +67,7 @@ class Translated:
 
 
 @dataclass(frozen=True)
-class Part:
+class PatternPart:
     """``plain``: a fixed string of sets, which ``width`` are one after another. ``width`` is the least that matches.
 
     ``ways``: in how many it may match at one place; ``cost``: comparisons there, until all of them have failed;
@@ -85,34 +85,34 @@ class Part:
     captures: bool = False
 
 
-def _sum(a: Growth, b: Growth) -> Growth:
+def _add_growth(a: Growth, b: Growth) -> Growth:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-def _product(a: Growth, b: Growth) -> Growth:
+def _multiply_growth(a: Growth, b: Growth) -> Growth:
     return a[0] * b[0], a[0] * b[1] + a[1] * b[0], a[1] * b[1] + a[2] * sum(b) + b[2] * sum(a)
 
 
-def translated(pattern: str, *, whole: bool = False) -> Translated:
+def translate_pattern(pattern: str, *, whole: bool = False) -> TranslatedPattern:
     """Raises NotTranslatedError. ``whole``: for a match of the whole text, which may be empty."""
-    parser = Parser(pattern)
-    part = parser.parsed()
+    parser = RegexParser(pattern)
+    part = parser.parse_pattern()
     if part.width == 0 and not whole:
         raise NotTranslatedError("it may match nothing, and Python goes on elsewhere than RE2 after an empty match")
-    at_one_place = bounded(part.cost if whole else part.last)
+    at_one_place = bound_comparisons(part.cost if whole else part.last)
     # A whole text is tried at one place, where no way looks at more than all of it.
     cost, slope = (part.ways[0] + at_one_place[1], 0) if whole else at_one_place
-    return Translated(part.text, parser.groups, cost, slope)
+    return TranslatedPattern(part.text, parser.groups, cost, slope)
 
 
-def bounded(comparisons: Growth) -> tuple[int, int]:
+def bound_comparisons(comparisons: Growth) -> tuple[int, int]:
     """``comparisons`` at one place, without and with each character behind it. Raises NotTranslatedError."""
     if comparisons[2]:
         raise NotTranslatedError("two repeats without an end, one after the other")
     return comparisons[:2]
 
 
-def rewrite_parts(rewrite: str, groups: int) -> list[str | int]:
+def parse_rewrite(rewrite: str, groups: int) -> list[str | int]:
     r"""RE2's rewrite string as its pieces: text, and groups by number. Raises NotTranslatedError."""
     parts: list[str | int] = []
     for text, backslash, escaped in re.findall(r"([^\\]+)|(\\)(.?)", rewrite, re.DOTALL):
@@ -125,66 +125,68 @@ def rewrite_parts(rewrite: str, groups: int) -> list[str | int]:
     return parts
 
 
-class Parser:
+class RegexParser:
     """``parsed`` is all of a pattern, in RE2's syntax, translated. It raises NotTranslatedError."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.groups, self.depth = pattern, 0, 0, 0
 
-    def _peek(self, text: str) -> bool:
+    def _is_next(self, text: str) -> bool:
         return self.pattern.startswith(text, self.at)
 
-    def _take(self, text: str) -> bool:
-        found = self._peek(text)
+    def _take_if_next(self, text: str) -> bool:
+        found = self._is_next(text)
         self.at += len(text) if found else 0
         return found
 
-    def _next(self) -> str:
+    def _take_character(self) -> str:
         if self.at >= len(self.pattern):
             raise NotTranslatedError("it ends too early")
         self.at += 1
         return self.pattern[self.at - 1]
 
-    def parsed(self) -> Part:
-        part = self.alternatives()
+    def parse_pattern(self) -> PatternPart:
+        part = self.parse_alternatives()
         if self.at < len(self.pattern):
             raise NotTranslatedError("a ) without a (")
         return part
 
-    def alternatives(self) -> Part:
+    def parse_alternatives(self) -> PatternPart:
         self.depth += 1
         if self.depth > 50:
             raise NotTranslatedError("groups within groups, too deep")
-        parts = [self._sequence()]
-        while self._take("|"):
-            parts.append(self._sequence())
+        parts = [self._parse_sequence()]
+        while self._take_if_next("|"):
+            parts.append(self._parse_sequence())
         self.depth -= 1
         if len(parts) == 1:
             return parts[0]
-        return Part(
+        return PatternPart(
             "|".join(part.text for part in parts),
             min(part.width for part in parts),
-            ways=reduce(_sum, (part.ways for part in parts)),
-            cost=reduce(_sum, (part.cost for part in parts)),
-            last=reduce(_sum, (part.last for part in parts)),
+            ways=reduce(_add_growth, (part.ways for part in parts)),
+            cost=reduce(_add_growth, (part.cost for part in parts)),
+            last=reduce(_add_growth, (part.last for part in parts)),
             sure=any(part.sure for part in parts),
             captures=any(part.captures for part in parts),
         )
 
-    def _sequence(self) -> Part:
-        parts: list[Part] = []
-        while self.at < len(self.pattern) and not self._peek("|") and not self._peek(")"):
-            parts.append(self._repeated())
+    def _parse_sequence(self) -> PatternPart:
+        parts: list[PatternPart] = []
+        while self.at < len(self.pattern) and not self._is_next("|") and not self._is_next(")"):
+            parts.append(self._parse_repeat())
         unsure = max((at for at, part in enumerate(parts, 1) if not part.sure), default=0)
         ways, cost, last = _ONE, _NOTHING, _NOTHING
         for at, part in enumerate(parts, 1):
             # What stands behind the last one that may fail is looked at once.
-            last = _sum(last, part.last if at > unsure else _product(ways, part.last if at == unsure else part.cost))
-            cost = _sum(cost, _product(ways, part.cost))
-            ways = _product(ways, part.ways)
+            last = _add_growth(
+                last, part.last if at > unsure else _multiply_growth(ways, part.last if at == unsure else part.cost)
+            )
+            cost = _add_growth(cost, _multiply_growth(ways, part.cost))
+            ways = _multiply_growth(ways, part.ways)
         if max(ways) > MOST_WAYS:
             raise NotTranslatedError("too many repeats one after the other")
-        return Part(
+        return PatternPart(
             "".join(part.text for part in parts),
             sum(part.width for part in parts),
             all(part.plain for part in parts),
@@ -195,13 +197,13 @@ class Parser:
             captures=any(part.captures for part in parts),
         )
 
-    def _repeated(self) -> Part:
-        part = self._atom()
-        bounds = self._bounds()
+    def _parse_repeat(self) -> PatternPart:
+        part = self._parse_atom()
+        bounds = self._parse_bounds()
         if bounds is None:
             return part
         least, most = bounds
-        lazy = "?" if self._take("?") else ""
+        lazy = "?" if self._take_if_next("?") else ""
         if self.at < len(self.pattern) and self.pattern[self.at] in "*+?":
             raise NotTranslatedError("a repeat of a repeat")
         if not part.width or part.captures or not (part.plain or most == 1):
@@ -209,15 +211,17 @@ class Parser:
         text = f"{part.text}{{{least},{'' if most is None else most}}}{lazy}"
         width, sure = part.width * least, least == 0
         if most is None:
-            return Part(text, width, False, (1, 1, 0), (width, 1, 0), (width, 0, 0), sure=sure)
+            return PatternPart(text, width, False, (1, 1, 0), (width, 1, 0), (width, 0, 0), sure=sure)
         if not part.plain:
-            return replace(part, text=text, width=width, ways=_sum(part.ways, (sure, 0, 0)), sure=sure or part.sure)
+            return replace(
+                part, text=text, width=width, ways=_add_growth(part.ways, (sure, 0, 0)), sure=sure or part.sure
+            )
         cost = part.width * most, 0, 0
-        return Part(text, width, most == least, (most - least + 1, 0, 0), cost, cost, sure=sure)
+        return PatternPart(text, width, most == least, (most - least + 1, 0, 0), cost, cost, sure=sure)
 
-    def _bounds(self) -> tuple[int, int | None] | None:
+    def _parse_bounds(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._take(sign):
+            if self._take_if_next(sign):
                 return bounds
         found = re.compile(r"\{([0-9]{1,4})(,([0-9]{1,4})?)?\}").match(self.pattern, self.at)
         if found is None:
@@ -229,40 +233,40 @@ class Parser:
             raise NotTranslatedError(f"the repeat {found[0]}")
         return least, most
 
-    def _atom(self) -> Part:
-        character = self._next()
+    def _parse_atom(self) -> PatternPart:
+        character = self._take_character()
         if character == "(":
-            return self._group()
+            return self._parse_group()
         if character == "[":
-            return _set(self._class())
+            return _make_set(self._parse_class())
         if character == ".":
-            return _set(_negated(((10, 10),)))
+            return _make_set(_negate_ranges(((10, 10),)))
         if character in "^$":
-            return Part(r"\A" if character == "^" else r"\Z", 0)
+            return PatternPart(r"\A" if character == "^" else r"\Z", 0)
         if character in "*+?":
             raise NotTranslatedError(f"a {character} with nothing before it")
         if character == "\\":
             if self.at < len(self.pattern) and self.pattern[self.at] in _PLACES:
-                return Part(_PLACES[self._next()], 0)
-            return _set(self._escape())
-        return _set(((ord(character), ord(character)),))
+                return PatternPart(_PLACES[self._take_character()], 0)
+            return _make_set(self._parse_escape())
+        return _make_set(((ord(character), ord(character)),))
 
-    def _group(self) -> Part:
-        captures = not self._take("?:")
-        if captures and self._peek("?"):
+    def _parse_group(self) -> PatternPart:
+        captures = not self._take_if_next("?:")
+        if captures and self._is_next("?"):
             raise NotTranslatedError("a group with (?, other than (?:")
         self.groups += captures
-        inner = self.alternatives()
-        if not self._take(")"):
+        inner = self.parse_alternatives()
+        if not self._take_if_next(")"):
             raise NotTranslatedError("a ( without a )")
         text = f"({'' if captures else '?:'}{inner.text})"
         return replace(inner, text=text, captures=captures or inner.captures)
 
-    def _escape(self) -> Ranges:
-        character = self._next()
+    def _parse_escape(self) -> Ranges:
+        character = self._take_character()
         if character.lower() in ("d", "s", "w"):
             found = _NAMED[character.lower()]
-            return found if character.islower() else _negated(found)
+            return found if character.islower() else _negate_ranges(found)
         if character in _CONTROL:
             return ((_CONTROL[character],) * 2,)
         if character == "x":
@@ -275,39 +279,39 @@ class Parser:
             return ((ord(character), ord(character)),)
         raise NotTranslatedError(f"\\{character}")
 
-    def _class(self) -> Ranges:
-        negative = self._take("^")
+    def _parse_class(self) -> Ranges:
+        negative = self._take_if_next("^")
         found: list[tuple[int, int]] = []
         first = True
-        while first or not self._peek("]"):
+        while first or not self._is_next("]"):
             first = False
-            if self._peek("[:"):
+            if self._is_next("[:"):
                 end = self.pattern.find(":]", self.at)
                 name = self.pattern[self.at + 2 : end] if end > 0 else ""
                 if name.removeprefix("^") not in _NAMED or len(name) < 2:
                     raise NotTranslatedError("a [: without the name of a class")
                 self.at = end + 2
                 named = _NAMED[name.removeprefix("^")]
-                found += _negated(named) if name.startswith("^") else named
+                found += _negate_ranges(named) if name.startswith("^") else named
                 continue
-            low = self._member()
-            if self._peek("-") and not self._peek("-]"):
-                self._next()
-                high = self._member()
+            low = self._parse_member()
+            if self._is_next("-") and not self._is_next("-]"):
+                self._take_character()
+                high = self._parse_member()
                 if len(low) > 1 or len(high) > 1 or low[0][0] != low[0][1] or high[0][0] < low[0][0]:
                     raise NotTranslatedError("a range in [] that is none")
                 low = ((low[0][0], high[0][0]),)
             found += low
-        self._next()
-        ranges = _joined(found)
-        return _negated(ranges) if negative else ranges
+        self._take_character()
+        ranges = _join_ranges(found)
+        return _negate_ranges(ranges) if negative else ranges
 
-    def _member(self) -> Ranges:
-        character = self._next()
-        return self._escape() if character == "\\" else ((ord(character), ord(character)),)
+    def _parse_member(self) -> Ranges:
+        character = self._take_character()
+        return self._parse_escape() if character == "\\" else ((ord(character), ord(character)),)
 
 
-def _joined(ranges: list[tuple[int, int]]) -> Ranges:
+def _join_ranges(ranges: list[tuple[int, int]]) -> Ranges:
     result: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if result and low <= result[-1][1] + 1:
@@ -317,24 +321,27 @@ def _joined(ranges: list[tuple[int, int]]) -> Ranges:
     return tuple(result)
 
 
-def _negated(ranges: Ranges) -> Ranges:
+def _negate_ranges(ranges: Ranges) -> Ranges:
     result, start = [], 0
-    for low, high in _joined(list(ranges)):
+    for low, high in _join_ranges(list(ranges)):
         if start < low:
             result.append((start, low - 1))
         start = high + 1
     return (*result, (start, LAST)) if start <= LAST else tuple(result)
 
 
-def _set(ranges: Ranges) -> Part:
+def _make_set(ranges: Ranges) -> PatternPart:
     if not ranges:
         raise NotTranslatedError("a class of no character")
-    text = "".join(_shown(low) if low == high else f"{_shown(low)}-{_shown(high)}" for low, high in ranges)
+    text = "".join(
+        _escape_character(low) if low == high else f"{_escape_character(low)}-{_escape_character(high)}"
+        for low, high in ranges
+    )
     alone = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return Part(text if alone else f"[{text}]", 1, plain=True)
+    return PatternPart(text if alone else f"[{text}]", 1, plain=True)
 
 
-def _shown(point: int) -> str:
+def _escape_character(point: int) -> str:
     character = chr(point)
     if character.isascii() and character.isalnum():
         return character

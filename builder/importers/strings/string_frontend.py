@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from builder.base.arrays import save_arrays
 from builder.base.errors import ImportModelError
-from builder.base.escape import describe_error, visible
+from builder.base.escape import describe_error, escape_invisible
 from builder.base.tf import reference_session, tf
-from builder.importers.graph import EXAMPLES, WORDS, StringInput
+from builder.importers.graph import EXAMPLES, WORDS, StringPort
 from builder.importers.loaded import RawGraph, Shape
-from builder.importers.lookup_tables import Table
+from builder.importers.lookup_tables import LookupTable
 from builder.importers.strings.probe_strings import Strings
 from builder.importers.strings.string_ops import Recipe
 
@@ -42,13 +42,13 @@ class Front:
 
     graph_def: Any
     sources: Mapping[str, str]
-    tables: Mapping[str, Table]
+    tables: Mapping[str, LookupTable]
     cuts: Mapping[str, str]
 
-    def answers(self, tensors: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[list[NDArray[Any]]]:
+    def compute_answers(self, tensors: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[list[NDArray[Any]]]:
         """What TensorFlow gives for ``tensors``, for each of ``runs`` (values by tensor). Raises ImportModelError."""
         with tf.Graph().as_default() as graph:
-            handles = {f"{node}:0": _table_in(graph, one) for node, one in self.tables.items()}
+            handles = {f"{node}:0": _add_table(graph, one) for node, one in self.tables.items()}
             inputs = {name: handle for name, (handle, _) in handles.items()}
             tf.import_graph_def(self.graph_def, name="whole", input_map=inputs)
             with reference_session(graph) as session:
@@ -66,7 +66,7 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Cut:
+class WordCut:
     """``raw``: the graph with feeds of numbers in the place of strings. ``shapes``: of all its feeds.
 
     ``recipe``: what the function does. ``inputs``: the strings that it does that with. ``whole``: the graph as it was.
@@ -78,7 +78,7 @@ class Cut:
     shapes: dict[str, Shape]
     recipe: Recipe
     whole: Front
-    inputs: tuple[StringInput, ...] = ()
+    inputs: tuple[StringPort, ...] = ()
     examples: tuple[Run, ...] = ()
     fetches: Mapping[str, str] = field(default_factory=dict)
     pads: Mapping[str, Any] = field(default_factory=dict)
@@ -91,15 +91,15 @@ def shapes_of(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> dict
     found: dict[str, set[Shape | None]] = {tensor.name: set() for tensor in tensors}
     if not found:
         return {}
-    for run, values in zip(runs, front.answers(list(found), runs), strict=True):
+    for run, values in zip(runs, front.compute_answers(list(found), runs), strict=True):
         (count,) = {len(strings) for strings in run.values()}
         for name, value in zip(found, values, strict=True):
             shape = np.shape(value)
             found[name].add(shape[1:] if shape[:1] == (count,) else None)
-    return {name: one for name, shapes in found.items() if (one := _common(shapes)) is not None}
+    return {name: one for name, shapes in found.items() if (one := _merge_shapes(shapes)) is not None}
 
 
-def _common(shapes: set[Shape | None]) -> OpenShape | None:
+def _merge_shapes(shapes: set[Shape | None]) -> OpenShape | None:
     """The one of them, or with a length that differs; None where there is no such."""
     (first, *others) = shapes
     if first is None or not others:
@@ -108,7 +108,7 @@ def _common(shapes: set[Shape | None]) -> OpenShape | None:
     return (None, *first[1:]) if alike else None
 
 
-def with_pads(cut: Cut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> Cut:
+def with_pads(cut: WordCut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> WordCut:
     """``cut`` with what TensorFlow fills shorter rows of ``feeds`` up with, where a longer one is beside them.
 
     ``truncated``: those of them whose longer rows the function cuts off, and does not refuse. Raises ImportModelError
@@ -117,7 +117,7 @@ def with_pads(cut: Cut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> 
     if not feeds:
         return cut
     seen: dict[str, set[Any]] = {name: set() for name in feeds}
-    for items, rows in _beside(cut, cut.examples):
+    for items, rows in _run_both(cut, cut.examples):
         for item, row in zip(items, zip(*rows, strict=True), strict=True):
             for name, wanted in zip(cut.whole.cuts, row, strict=True):
                 if name in seen:
@@ -125,7 +125,7 @@ def with_pads(cut: Cut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> 
     if several := [name for name, values in seen.items() if len(values) > 1]:
         raise ImportModelError(
             f"Shorter texts are filled up to the length of the longest, and what with is not always the same "
-            f"({visible(several[0])}): give the model a fixed length (output_sequence_length)."
+            f"({escape_invisible(several[0])}): give the model a fixed length (output_sequence_length)."
         )
     pads = {name: next(iter(values), 0) for name, values in seen.items()}
     for output in cut.recipe.outputs:
@@ -136,68 +136,70 @@ def with_pads(cut: Cut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> 
     return replace(cut, pads=pads)
 
 
-def _beside(cut: Cut, runs: Sequence[Run]) -> Iterator[tuple[list[dict[str, Any]], list[NDArray[Any]]]]:
+def _run_both(cut: WordCut, runs: Sequence[Run]) -> Iterator[tuple[list[dict[str, Any]], list[NDArray[Any]]]]:
     """For each of ``runs``: what the function's own code makes of each item, and what TensorFlow makes of all, both for
     each of the feeds. Raises ImportModelError where the function refuses an item.
     """
     from handler.errors import HandlerError
-    from handler.text.words import read
+    from handler.text.words import parse_program
 
-    words = read(cut.recipe.written())
-    for run, wanted in zip(runs, cut.whole.answers(list(cut.whole.cuts.values()), runs), strict=True):
+    words = parse_program(cut.recipe.to_bytes())
+    for run, wanted in zip(runs, cut.whole.compute_answers(list(cut.whole.cuts.values()), runs), strict=True):
         columns = [run[tensor] for tensor in cut.whole.sources.values()]
         items = []
         for number in range(len(columns[0])):
-            item = _item(columns, number)
+            item = _take_item(columns, number)
             try:
-                items.append(words.arrays(item))
+                items.append(words.compute_arrays(item))
             except HandlerError as error:
-                raise ImportModelError(f"{_differs(cut, item)}: {error.message}.") from error
+                raise ImportModelError(f"{_describe_difference(cut, item)}: {error.message}.") from error
         yield items, wanted
 
 
-def _item(columns: Sequence[Strings], number: int) -> list[list[bytes]]:
+def _take_item(columns: Sequence[Strings], number: int) -> list[list[bytes]]:
     return [column[number : number + 1].ravel().tolist() for column in columns]
 
 
-def encoded(cut: Cut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any]]]:
+def encode_runs(cut: WordCut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any]]]:
     """What the function's own code makes of ``runs``: the feeds of numbers of each, by name.
 
     Raises ImportModelError where that is something else than what TensorFlow makes of it.
     """
     made = []
-    for run, (items, wanted) in zip(runs, _beside(cut, runs), strict=True):
+    for run, (items, wanted) in zip(runs, _run_both(cut, runs), strict=True):
         for number, found in enumerate(items):
             for name, rows in zip(cut.whole.cuts, wanted, strict=True):
                 one, row = found[name], rows[number : number + 1]
                 if name in cut.pads:
-                    one = _filled(one, row.shape[1], cut.pads[name])
-                if not _alike(one.shape, one.values, row):
+                    one = _pad_row(one, row.shape[1], cut.pads[name])
+                if not _has_same_values(one.shape, one.values, row):
                     columns = [run[tensor] for tensor in cut.whole.sources.values()]
-                    raise ImportModelError(f"{_differs(cut, _item(columns, number))}.")
+                    raise ImportModelError(f"{_describe_difference(cut, _take_item(columns, number))}.")
         made.append(dict(zip(cut.whole.cuts, wanted, strict=True)))
     return made
 
 
-def _filled(one: Any, length: int, pad: Any) -> Any:
+def _pad_row(one: Any, length: int, pad: Any) -> Any:
     """A row of its own length (an Array of the function), filled up."""
     missing = (length - one.shape[1]) * int(np.prod(one.shape[2:], dtype=np.int64))
     return one._replace(shape=(1, length, *one.shape[2:]), values=one.values + [pad] * missing)
 
 
-def fitting(cut: Cut) -> Cut:
+def keep_fitting_examples(cut: WordCut) -> WordCut:
     """``cut`` with those examples alone that are no longer than its feeds, each run full again.
 
     In each run there is a text with a word, if any has one: TensorFlow runs no recurrent layer over nothing. Raises
     ImportModelError where there are none.
     """
     kept: list[tuple[Run, int, bool]] = []
-    for run, (items, _) in zip(cut.examples, _beside(cut, cut.examples), strict=True):
+    for run, (items, _) in zip(cut.examples, _run_both(cut, cut.examples), strict=True):
         for number, found in enumerate(items):
             if all(found[name].shape[1] <= cut.shapes[name][1] for name in cut.pads):
                 kept.append((run, number, all(found[name].shape[1] for name in cut.pads)))
     if not kept:
-        raise ImportModelError(f"No text is as short as the length of {', '.join(map(visible, cut.pads))}: give more.")
+        raise ImportModelError(
+            f"No text is as short as the length of {', '.join(map(escape_invisible, cut.pads))}: give more."
+        )
     ((batch, *_), *_) = [strings.shape for strings in cut.examples[0].values()]
     said = [one for one in kept if one[2]]
     runs = []
@@ -209,38 +211,38 @@ def fitting(cut: Cut) -> Cut:
     return replace(cut, examples=tuple(runs))
 
 
-def write_words(cut: Cut, fetches: Sequence[str], folder: Path, of_words: Collection[str] = ()) -> None:
+def write_words(cut: WordCut, fetches: Sequence[str], folder: Path, of_words: Collection[str] = ()) -> None:
     """Write ``model.words`` and ``words.npz`` into ``folder``; ``cut.raw`` has been admitted.
 
     Before that, TensorFlow's answers to the examples (``fetches``, by name) are compared with its answers to what the
     function's own code makes of them. ``of_words``: those of them that have a row for each word. Raises
     ImportModelError where they differ.
     """
-    made = encoded(cut, cut.examples)
+    made = encode_runs(cut, cut.examples)
     if cut.pads:
-        cut = fitting(cut)
+        cut = keep_fitting_examples(cut)
         made = [
-            {name: _longer(rows, cut.shapes[name], cut.pads.get(name)) for name, rows in run.items()}
-            for run in encoded(cut, cut.examples)
+            {name: _pad_rows(rows, cut.shapes[name], cut.pads.get(name)) for name, rows in run.items()}
+            for run in encode_runs(cut, cut.examples)
         ]
     if not cut.raw.states:
         _require_answers(cut, fetches, made, of_words)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / WORDS).write_bytes(cut.recipe.written())
+    (folder / WORDS).write_bytes(cut.recipe.to_bytes())
     save_arrays(
         folder / EXAMPLES,
         {f"{at}/{name}": value for at, one in enumerate(made[:CASES]) for name, value in one.items()},
     )
 
 
-def _longer(rows: NDArray[Any], shape: Shape, pad: Any) -> NDArray[Any]:
+def _pad_rows(rows: NDArray[Any], shape: Shape, pad: Any) -> NDArray[Any]:
     """``rows`` with ``pad`` behind each, where they are shorter than ``shape`` has it."""
     sides = [(0, wanted - size) for size, wanted in zip(rows.shape, shape, strict=True)]
     return np.pad(rows, sides, constant_values=pad) if any(after for _, after in sides) else rows
 
 
 def _require_answers(
-    cut: Cut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]], of_words: Collection[str]
+    cut: WordCut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]], of_words: Collection[str]
 ) -> None:
     others = {name: tensor for name, tensor in cut.raw.feeds.items() if name not in cut.whole.cuts}
     random = np.random.Generator(np.random.PCG64(1))
@@ -251,7 +253,9 @@ def _require_answers(
             dtype = graph.get_tensor_by_name(tensor).dtype.as_numpy_dtype
             values = random.standard_normal(cut.shapes[name]) if np.issubdtype(dtype, np.floating) else 1
             beside[tensor] = np.broadcast_to(np.asarray(values, dtype), cut.shapes[name])
-        wanted = cut.whole.answers([cut.fetches[name] for name in fetches], [{**run, **beside} for run in cut.examples])
+        wanted = cut.whole.compute_answers(
+            [cut.fetches[name] for name in fetches], [{**run, **beside} for run in cut.examples]
+        )
         with reference_session(graph) as session:
             for answers, feeds in zip(wanted, made, strict=True):
                 given = {cut.raw.feeds[name]: value for name, value in feeds.items()}
@@ -278,7 +282,7 @@ _MASK = (
 )
 
 
-def _alike(shape: Shape, values: Sequence[Any], wanted: NDArray[Any]) -> bool:
+def _has_same_values(shape: Shape, values: Sequence[Any], wanted: NDArray[Any]) -> bool:
     if shape != wanted.shape:
         return False
     if wanted.dtype.kind == "f":
@@ -286,7 +290,7 @@ def _alike(shape: Shape, values: Sequence[Any], wanted: NDArray[Any]) -> bool:
     return bool(values == wanted.ravel().tolist())
 
 
-def _differs(cut: Cut, item: Sequence[Sequence[bytes]]) -> str:
+def _describe_difference(cut: WordCut, item: Sequence[Sequence[bytes]]) -> str:
     shown = ", ".join(repr(text[:60].decode(errors="replace")) for column in item for text in column[:3])
     return (
         f"What the function makes of {shown} alone is not what the model makes of it among others "
@@ -294,7 +298,7 @@ def _differs(cut: Cut, item: Sequence[Sequence[bytes]]) -> str:
     )
 
 
-def _table_in(graph: Any, one: Table) -> tuple[Any, Any]:
+def _add_table(graph: Any, one: LookupTable) -> tuple[Any, Any]:
     """A table with these keys and values in ``graph``: its handle, and the op that fills it."""
     keys, values = (tf.constant(array.tolist(), _dtype(array)) for array in (one.keys, one.values))
     handle = tf.raw_ops.HashTableV2(key_dtype=keys.dtype, value_dtype=values.dtype)

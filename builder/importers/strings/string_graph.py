@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.base.tf import loaded_graph, tf
+from builder.base.tf import load_graph, tf
 from builder.config.tensor import c_identifier
 from builder.importers.loaded import Shape, tensor_name
-from builder.importers.lookup_tables import Table
+from builder.importers.lookup_tables import LookupTable
 from builder.importers.rewrite import become_constant, copy_message
 from builder.importers.variables_state import handle_of
 
 
-def of_strings(op: Any) -> bool:
+def has_string_tensors(op: Any) -> bool:
     """Whether strings, or the handle of a table, go in or come out."""
     return any(tensor.dtype in (tf.string, tf.resource) for tensor in (*op.inputs, *op.outputs))
 
 
-def downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any]) -> set[Any]:
+def find_downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any]) -> set[Any]:
     """``starts``, and what depends on them, but for the ops ``past`` and what only depends on these."""
     found = set(starts)
     for op in ops:  # after those that they read
@@ -30,7 +30,7 @@ def downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any
     return found
 
 
-def upstream(tensors: Iterable[Any], within: Collection[Any] | None) -> set[Any]:
+def find_upstream(tensors: Iterable[Any], within: Collection[Any] | None) -> set[Any]:
     """The ops that ``tensors`` are made by, as far as they are ``within``."""
     found, todo = set[Any](), [tensor.op for tensor in tensors]
     while todo:
@@ -41,7 +41,7 @@ def upstream(tensors: Iterable[Any], within: Collection[Any] | None) -> set[Any]
     return found
 
 
-def with_table_sizes(graph_def: Any, tables: Mapping[str, Table]) -> Any:
+def fix_table_sizes(graph_def: Any, tables: Mapping[str, LookupTable]) -> Any:
     """``graph_def`` with the number of a table's keys where it asks for that."""
     nodes = {node.name: node for node in graph_def.node}
     for node in graph_def.node:
@@ -54,9 +54,9 @@ def placeholder_of(feed: str) -> str:
     return f"words/{c_identifier(feed)}"
 
 
-def without(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes: Mapping[Any, NDArray[Any]]) -> Any:
+def replace_tensors(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes: Mapping[Any, NDArray[Any]]) -> Any:
     """``graph_def`` with a placeholder in the place of each tensor of ``cuts``, and constants in that of ``sizes``."""
-    result, graph = copy_message(graph_def), loaded_graph(graph_def)
+    result, graph = copy_message(graph_def), load_graph(graph_def)
     moved = {}
     for tensor, (feed, shape) in cuts.items():
         placeholder = result.node.add(name=placeholder_of(feed), op="Placeholder")

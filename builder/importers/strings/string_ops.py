@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.importers.strings.regex import NotTranslatedError, rewrite_parts, translated
+from builder.importers.strings.regex import NotTranslatedError, parse_rewrite, translate_pattern
 
 KIND = "words"
 
@@ -40,47 +40,47 @@ class Recipe:
     checks: list[int] = field(default_factory=list)
     tokens: Attributes | None = None
 
-    def written(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The file: the same bytes for the same recipe."""
         head = json.dumps({"kind": KIND})
         said = {key: value for key, value in vars(self).items() if value is not None}
         return f"{head}\n{json.dumps(said, separators=(',', ':'))}\n".encode("ascii")
 
 
-def together(files: Mapping[str, bytes]) -> bytes:
+def join_recipes(files: Mapping[str, bytes]) -> bytes:
     """The file of a model with several signatures, by the name of each that takes strings: a line for each."""
     head = json.dumps({"kind": KIND, "signatures": list(files)}).encode("ascii")
     return b"\n".join([head, *(one.partition(b"\n")[2].rstrip(b"\n") for one in files.values()), b""])
 
 
-def constant(value: Any) -> Attributes:
+def encode_constant(value: Any) -> Attributes:
     """A tensor that steps read."""
     array = np.asarray(value)
     if array.dtype.kind in "OSU":
-        return {"shape": list(array.shape), "strings": [_text(one) for one in array.ravel().tolist()]}
+        return {"shape": list(array.shape), "strings": [_decode_text(one) for one in array.ravel().tolist()]}
     return {"shape": list(array.shape), "numbers": array.ravel().tolist()}
 
 
-def table(keys: Values, values: Values) -> Attributes:
+def encode_table(keys: Values, values: Values) -> Attributes:
     """A table to look words, or numbers, up in. Raises NotAStepError where a key is there twice."""
     listed, found = keys.tolist(), values.tolist()
     if len(set(listed)) != len(listed):
         raise NotAStepError("its table has a key twice")
     strings, string_values = keys.dtype.kind in "OS", values.dtype.kind in "OS"
-    result: Attributes = {"strings": strings, "keys": [*map(_text, listed)] if strings else listed}
+    result: Attributes = {"strings": strings, "keys": [*map(_decode_text, listed)] if strings else listed}
     if not string_values and found and found == list(range(found[0], found[0] + len(found))):
         return result | {"first": found[0]}
     return result | {
-        "string_values": string_values, "values": [*map(_text, found)] if string_values else found,
+        "string_values": string_values, "values": [*map(_decode_text, found)] if string_values else found,
     }  # fmt: skip
 
 
-def _text(value: bytes | str) -> str:
+def _decode_text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True)
-class Step:
+class StringStep:
     """``of``: those of the op's inputs that the step reads, by number."""
 
     op: str
@@ -92,7 +92,7 @@ Known = Callable[[Any], Any]
 """The value of a tensor that is constant; None of another."""
 
 
-def step_of(op: Any, known: Known, table_of: Callable[[Any], int]) -> Step:
+def translate_op(op: Any, known: Known, table_of: Callable[[Any], int]) -> StringStep:
     """What the function does in the place of the tf.Operation ``op``.
 
     ``table_of``: the number of the table behind a handle's tensor. Raises NotAStepError.
@@ -100,14 +100,14 @@ def step_of(op: Any, known: Known, table_of: Callable[[Any], int]) -> Step:
     if op.type == "LookupTableFindV2":
         if op.inputs[2].shape.rank not in (0, None):
             raise NotAStepError("its default is no single value")
-        return Step(op.type, (1, 2), {"table": table_of(op.inputs[0])})
+        return StringStep(op.type, (1, 2), {"table": table_of(op.inputs[0])})
     if op.type in _PATTERNS:
-        return _with_pattern(op, known)
+        return _translate_regex_op(op, known)
     if op.type not in _ATTRIBUTES:
         raise NotAStepError("the function does not know it")
     if op.type in _ARITHMETIC and any(t.dtype.is_floating or t.dtype.is_complex for t in op.inputs):
         raise NotAStepError(f"the function has it for whole numbers, and this is {op.inputs[0].dtype.name}")
-    return Step(op.type, tuple(range(len(op.inputs))), _ATTRIBUTES[op.type](op, known))
+    return StringStep(op.type, tuple(range(len(op.inputs))), _ATTRIBUTES[op.type](op, known))
 
 
 _PATTERNS = frozenset({"RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace"})
@@ -119,7 +119,7 @@ _ARITHMETIC = frozenset({
 """Whole numbers alone: floats would be rounded otherwise than TensorFlow does it."""
 
 
-def _with_pattern(op: Any, known: Known) -> Step:
+def _translate_regex_op(op: Any, known: Known) -> StringStep:
     """Raises NotAStepError."""
     static, replaces = op.type.startswith("Static"), op.type.endswith("Replace")
 
@@ -131,19 +131,19 @@ def _with_pattern(op: Any, known: Known) -> Step:
 
     pattern = text("pattern", 1)
     try:
-        found = translated(pattern, whole=not replaces)
+        found = translate_pattern(pattern, whole=not replaces)
         attributes: Attributes = {"pattern": found.pattern, "cost": found.cost, "slope": found.slope}
         if replaces:
-            attributes["rewrite"] = rewrite_parts(text("rewrite", 2), found.groups)
+            attributes["rewrite"] = parse_rewrite(text("rewrite", 2), found.groups)
             attributes["everywhere"] = bool(op.get_attr("replace_global"))
     except UnicodeDecodeError as error:
         raise NotAStepError("its pattern is not UTF-8") from error
     except NotTranslatedError as error:
         raise NotAStepError(f"its pattern {pattern!r} has what coldforge does not translate: {error}") from error
-    return Step("RegexReplace" if replaces else "RegexFullMatch", (0,), attributes)
+    return StringStep("RegexReplace" if replaces else "RegexFullMatch", (0,), attributes)
 
 
-def _plain(op: Any, known: Known) -> Attributes:
+def _translate_plain(op: Any, known: Known) -> Attributes:
     return {}
 
 
@@ -152,59 +152,59 @@ def _require(holds: bool, why: str) -> None:
         raise NotAStepError(why)
 
 
-def _copied(*names: str) -> Callable[[Any, Known], Attributes]:
+def _copy_attributes(*names: str) -> Callable[[Any, Known], Attributes]:
     """Attributes under their own names: numbers, bools, and strings."""
 
     def attributes(op: Any, known: Known) -> Attributes:
-        return {name: _simple(op.get_attr(name)) for name in names}
+        return {name: _simplify_value(op.get_attr(name)) for name in names}
 
     return attributes
 
 
-def _simple(value: Any) -> Any:
+def _simplify_value(value: Any) -> Any:
     if isinstance(value, bytes):
-        return _text(value)
-    return [_simple(one) for one in value] if isinstance(value, list | tuple) else value
+        return _decode_text(value)
+    return [_simplify_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _cast(op: Any, known: Known) -> Attributes:
+def _translate_cast(op: Any, known: Known) -> Attributes:
     to = op.outputs[0].dtype
     _require(to.is_integer or to.is_bool or to.is_floating, f"to {to.name}")
     _require(op.inputs[0].dtype.is_integer or op.inputs[0].dtype.is_bool or to.is_floating, "of a fraction")
     return {"to": "bool" if to.is_bool else "int" if to.is_integer else "float"}
 
 
-def _rank_one(op: Any, known: Known) -> Attributes:
+def _require_vector(op: Any, known: Known) -> Attributes:
     _require(op.inputs[0].shape.rank in (1, None), "its input is no vector")
     return {}
 
 
-def _cumsum(op: Any, known: Known) -> Attributes:
-    return _rank_one(op, known) | _copied("exclusive", "reverse")(op, known)
+def _translate_cumsum(op: Any, known: Known) -> Attributes:
+    return _require_vector(op, known) | _copy_attributes("exclusive", "reverse")(op, known)
 
 
-def _gather(op: Any, known: Known) -> Attributes:
+def _translate_gather(op: Any, known: Known) -> Attributes:
     _require(not op.get_attr("batch_dims"), "with batch_dims")
     return {}
 
 
-def _select(op: Any, known: Known) -> Attributes:
+def _translate_select(op: Any, known: Known) -> Attributes:
     ranks = [tensor.shape.rank for tensor in op.inputs]
     _require(ranks[0] is not None and ranks[0] in (0, ranks[1]), "its condition is of another shape than its values")
     return {}
 
 
-def _ragged_to_tensor(op: Any, known: Known) -> Attributes:
+def _translate_ragged_to_tensor(op: Any, known: Known) -> Attributes:
     ranks = op.inputs[1].shape.rank, op.inputs[2].shape.rank
     _require(ranks[0] in (1, None) and ranks[1] in (0, None), "its values are no single numbers")
-    return _copied("row_partition_types")(op, known)
+    return _copy_attributes("row_partition_types")(op, known)
 
 
-def _split(op: Any, known: Known) -> Attributes:
+def _translate_split(op: Any, known: Known) -> Attributes:
     separator = known(op.inputs[1])
     _require(separator is not None, "its separator is not constant")
     _require_utf8(np.asarray(separator).item(), "its separator")
-    return _rank_one(op, known) | _copied("maxsplit")(op, known)
+    return _require_vector(op, known) | _copy_attributes("maxsplit")(op, known)
 
 
 def _require_utf8(text: bytes, what: str) -> None:
@@ -215,35 +215,35 @@ def _require_utf8(text: bytes, what: str) -> None:
         raise NotAStepError(f"{what} is not UTF-8") from error
 
 
-def _unicode(op: Any, known: Known) -> Attributes:
+def _translate_unicode(op: Any, known: Known) -> Attributes:
     way = "input_encoding" if op.type.startswith("UnicodeDecode") else "output_encoding"
     encoding = op.get_attr(way).decode()
     _require(encoding.upper() in ("UTF-8", "UTF8"), f"of {encoding}, and not of UTF-8")
     if way == "input_encoding":
         _require(not op.get_attr("replace_control_characters"), "it replaces control characters")
-        return _rank_one(op, known)
+        return _require_vector(op, known)
     return {}
 
 
-def _case(op: Any, known: Known) -> Attributes:
+def _translate_case(op: Any, known: Known) -> Attributes:
     encoding = op.get_attr("encoding").decode()
     _require(encoding in ("", "utf-8"), f"of {encoding}")
     return {"encoding": encoding} if encoding else {}
 
 
-def _substr(op: Any, known: Known) -> Attributes:
+def _translate_substr(op: Any, known: Known) -> Attributes:
     _require(op.get_attr("unit") == b"UTF8_CHAR", 'it counts bytes, and may cut a character: give unit="UTF8_CHAR"')
     return {}
 
 
-def _as_string(op: Any, known: Known) -> Attributes:
+def _translate_as_string(op: Any, known: Known) -> Attributes:
     dtype = op.inputs[0].dtype
     _require(dtype.is_integer or dtype.is_bool, f"of {dtype.name}")
     _require(op.get_attr("width") == -1 and not op.get_attr("fill"), "with a width")
     return {}
 
 
-def _fingerprint(op: Any, known: Known) -> Attributes:
+def _translate_fingerprint(op: Any, known: Known) -> Attributes:
     method = known(op.inputs[1])
     _require(method is not None and np.asarray(method).item() == b"farmhash64", "of another method than farmhash64")
     _require(
@@ -252,26 +252,26 @@ def _fingerprint(op: Any, known: Known) -> Attributes:
     return {}
 
 
-def _bitcast(op: Any, known: Known) -> Attributes:
+def _translate_bitcast(op: Any, known: Known) -> Attributes:
     names = [tensor.dtype.name for tensor in (op.inputs[0], op.outputs[0])]
     _require(names == ["uint8", "int64"], f"from {names[0]} to {names[1]}")
     return {}
 
 
-def _to_number(op: Any, known: Known) -> Attributes:
+def _translate_to_number(op: Any, known: Known) -> Attributes:
     dtype = op.outputs[0].dtype
     return {"bits": 8 * dtype.size, "whole": bool(dtype.is_integer)}
 
 
-def _reduce_join(op: Any, known: Known) -> Attributes:
+def _translate_reduce_join(op: Any, known: Known) -> Attributes:
     axes, rank = known(op.inputs[1]), op.inputs[0].shape.rank
     _require(rank is not None and axes is not None, "along axes that are not known")
     _require([int(axis) % rank for axis in np.ravel(axes)] == [rank - 1], "along another axis than the last")
-    return _copied("separator", "keep_dims")(op, known)
+    return _copy_attributes("separator", "keep_dims")(op, known)
 
 
-_REDUCE = _copied("keep_dims")
-_MASKS = _copied("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_REDUCE = _copy_attributes("keep_dims")
+_MASKS = _copy_attributes("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 _ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
     **dict.fromkeys(
@@ -281,38 +281,38 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
             "Minimum", "Mul", "Neg", "NotEqual", "OnesLike", "Pad", "PadV2", "RaggedRange", "Range", "Rank", "Reshape",
             "SelectV2", "Shape", "Size", "Slice", "StringStrip", "Sub", "Tile", "Where", "ZerosLike",
         ),
-        _plain,
+        _translate_plain,
     ),
     **dict.fromkeys(("All", "Any", "Max", "Min", "Prod", "Sum"), _REDUCE),
-    "AsString": _as_string,
-    "Bitcast": _bitcast,
-    "Cast": _cast,
-    "Cumsum": _cumsum,
-    "Fingerprint": _fingerprint,
-    "DenseBincount": _copied("binary_output"),
-    "GatherV2": _gather,
-    "Pack": _copied("axis"),
-    "RaggedBincount": _copied("binary_output"),
-    "RaggedTensorToTensor": _ragged_to_tensor,
-    "ReduceJoin": _reduce_join,
-    "Select": _select,
-    "Squeeze": _copied("squeeze_dims"),
+    "AsString": _translate_as_string,
+    "Bitcast": _translate_bitcast,
+    "Cast": _translate_cast,
+    "Cumsum": _translate_cumsum,
+    "Fingerprint": _translate_fingerprint,
+    "DenseBincount": _copy_attributes("binary_output"),
+    "GatherV2": _translate_gather,
+    "Pack": _copy_attributes("axis"),
+    "RaggedBincount": _copy_attributes("binary_output"),
+    "RaggedTensorToTensor": _translate_ragged_to_tensor,
+    "ReduceJoin": _translate_reduce_join,
+    "Select": _translate_select,
+    "Squeeze": _copy_attributes("squeeze_dims"),
     "StridedSlice": _MASKS,
-    "StringJoin": _copied("separator"),
-    "StringLength": _copied("unit"),
-    "StringLower": _case,
-    "StringNGrams": _copied(
+    "StringJoin": _copy_attributes("separator"),
+    "StringLength": _copy_attributes("unit"),
+    "StringLower": _translate_case,
+    "StringNGrams": _copy_attributes(
         "separator", "ngram_widths", "left_pad", "right_pad", "pad_width", "preserve_short_sequences"
     ),
-    "StringSplitV2": _split,
-    "StringToHashBucketFast": _copied("num_buckets"),
-    "StringToHashBucketStrong": _copied("num_buckets", "key"),
-    "StringToNumber": _to_number,
-    "StringUpper": _case,
-    "Substr": _substr,
-    "UnicodeDecode": _unicode,
-    "UnicodeDecodeWithOffsets": _unicode,
-    "UnicodeEncode": _unicode,
+    "StringSplitV2": _translate_split,
+    "StringToHashBucketFast": _copy_attributes("num_buckets"),
+    "StringToHashBucketStrong": _copy_attributes("num_buckets", "key"),
+    "StringToNumber": _translate_to_number,
+    "StringUpper": _translate_case,
+    "Substr": _translate_substr,
+    "UnicodeDecode": _translate_unicode,
+    "UnicodeDecodeWithOffsets": _translate_unicode,
+    "UnicodeEncode": _translate_unicode,
 }  # fmt: skip
 
 STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupTableFindV2"}

@@ -16,25 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import visible
-from builder.base.tf import loaded_graph, reference_session, tf
+from builder.base.escape import escape_invisible
+from builder.base.tf import load_graph, reference_session, tf
 from builder.config import ModelSpec
 from builder.config.tensor import c_identifier
-from builder.importers.graph import ExampleFeature, ExampleInput
-from builder.importers.images.cut_decoding import resolved
-from builder.importers.loaded import LoadedModel, RawGraph, Shape, distinct, tensor_name
+from builder.importers.graph import ExamplePort, FeaturePort
+from builder.importers.images.cut_decoding import remove_identity_nodes
+from builder.importers.loaded import LoadedModel, RawGraph, Shape, make_names_unique, tensor_name
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import copy_message, keep_reachable
-from builder.importers.strings.frontier import is_read, without_sizes
-from builder.importers.strings.string_graph import upstream
-from builder.importers.xla_ops import compiled
+from builder.importers.strings.frontier import fix_string_sizes, is_read
+from builder.importers.strings.string_graph import find_upstream
+from builder.importers.xla_ops import is_compiled
 
 PARSE_OPS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
 """Ops that read serialized tf.Examples; each gives the same for the same bytes, and reaches nothing outside."""
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadFeature:
     """A fixed-length feature that a graph reads. ``shape``: of one example; ``tensors``: where the values are.
 
     ``name``: of the input that it becomes.
@@ -48,14 +48,14 @@ class Read:
     tensors: tuple[str, ...]
 
     @property
-    def for_callers(self) -> ExampleFeature:
+    def for_callers(self) -> FeaturePort:
         """Numbers are raw little-endian bytes as base64: exact, and NaN too."""
         if self.default is None:
-            return ExampleFeature(self.key, self.name, None)
+            return FeaturePort(self.key, self.name, None)
         if self.dtype == "string":
-            return ExampleFeature(self.key, self.name, tuple(text.decode() for text in self.default.ravel().tolist()))
+            return FeaturePort(self.key, self.name, tuple(text.decode() for text in self.default.ravel().tolist()))
         data = self.default.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes()
-        return ExampleFeature(self.key, self.name, base64.b64encode(data).decode())
+        return FeaturePort(self.key, self.name, base64.b64encode(data).decode())
 
     @property
     def of_function(self) -> Any:
@@ -81,17 +81,18 @@ class Examples:
     cut: RawGraph
     source: str
     shape: Shape
-    features: tuple[Read, ...]
-    beside: tuple[Read, ...] = ()
+    features: tuple[ReadFeature, ...]
+    beside: tuple[ReadFeature, ...] = ()
 
-    def input(self, names: Collection[str]) -> ExampleInput:
+    def make_input(self, names: Collection[str]) -> ExamplePort:
         """What the function has to know, for a model that takes inputs of these ``names``."""
-        return ExampleInput(self.name, tuple(one.for_callers for one in self.features if one.name in names))
+        return ExamplePort(self.name, tuple(one.for_callers for one in self.features if one.name in names))
 
-    def says(self) -> str:
+    def describe_features(self) -> str:
         """What was found, for a person."""
         shown = ", ".join(
-            f"{visible(one.name)} {one.dtype} {list(one.shape)}{'' if one.default is None else ', may be missing'}"
+            f"{escape_invisible(one.name)} {one.dtype} "
+            f"{list(one.shape)}{'' if one.default is None else ', may be missing'}"
             for one in self.features[:20]
         )
         more = f"; {len(self.features) - 20} more" if len(self.features) > 20 else ""
@@ -106,32 +107,34 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     if spec.source.format != "saved_model" or not loaded.ports.have_strings:
         return loaded, None
     frozen = loaded.freeze({})  # a SavedModel's has the shapes that it has
-    same, raw = replace(loaded, freeze=lambda _: frozen), resolved(frozen)
+    same, raw = replace(loaded, freeze=lambda _: frozen), remove_identity_nodes(frozen)
     names = [fetch.name for fetch in spec.fetches if fetch.name in raw.fetches] or list(raw.fetches)
     wanted = [raw.fetches[name] for name in names]
     definition = keep_reachable(raw.graph_def, wanted, raw.feeds.values())
     _require_outside_of_functions(definition)
-    graph = loaded_graph(definition)
+    graph = load_graph(definition)
     parsing = (op for op in graph.get_operations() if op.type in PARSE_OPS)
     ops = [op for op in parsing if any(_is_read(tensor, wanted) for tensor in op.outputs)]
     if not ops:
         return same, None
     if spec.image or spec.audio or spec.text:
         raise ImportModelError("The model takes tf.Examples: delete [image], [audio] and [text] from model.toml.")
-    port = _fed(ops, raw, loaded.ports)
+    port = _find_input(ops, raw, loaded.ports)
     if others := [one.name for one in loaded.ports.feeds if one.name != port.name]:
         raise ImportModelError(
             f"The model takes {', '.join(map(repr, others))} beside the tf.Examples of {port.name!r}: export a "
             "signature of one of both."
         )
     source = tensor_name(raw.feeds[port.name])
-    found = _features(graph, ops, wanted)
-    features = _named([one for one in found if one.tensors], [p.name for p in loaded.ports.feeds])
+    found = _read_features(graph, ops, wanted)
+    features = _name_features([one for one in found if one.tensors], [p.name for p in loaded.ports.feeds])
     scalar = ops[0].type == "ParseSingleExample" or port.shape == ()
     if scalar and spec.batch != 1:
         raise ImportModelError(f"The input {port.name!r} takes one tf.Example at a time: set batch = 1 under [model].")
     shape = () if scalar else (spec.batch,)
-    cut = _cut(replace(raw, graph_def=without_sizes(definition, source, shape)), features, () if scalar else (None,))
+    cut = _insert_placeholders(
+        replace(raw, graph_def=fix_string_sizes(definition, source, shape)), features, () if scalar else (None,)
+    )
     strings = {p.name for p in loaded.ports.fetches if p.dtype == "string"}
     if is_read(cut.graph_def, source, [cut.fetches[name] for name in names if name not in strings]):
         raise ImportModelError(f"The model does something else with {port.name!r} than reading tf.Examples.")
@@ -149,7 +152,8 @@ def _require_outside_of_functions(graph_def: Any) -> None:
     inside = [node for function in graph_def.library.function for node in function.node_def if node.op in PARSE_OPS]
     if inside:
         raise ImportModelError(
-            f"{visible(inside[0].op)} ({visible(inside[0].name)}) stands inside of a loop or a branch (tf.map_fn): "
+            f"{escape_invisible(inside[0].op)} ({escape_invisible(inside[0].name)}) stands "
+            f"inside of a loop or a branch (tf.map_fn): "
             "give tf.io.parse_example the whole batch."
         )
 
@@ -158,7 +162,7 @@ def _is_read(tensor: Any, wanted: Sequence[str]) -> bool:
     return bool(tensor.consumers()) or tensor.name in map(tensor_name, wanted)
 
 
-def _fed(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInfo:
+def _find_input(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInfo:
     """The input that all ``ops`` read."""
     names = {tensor_name(tensor): name for name, tensor in raw.feeds.items()}
     found = set()
@@ -168,7 +172,8 @@ def _fed(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInfo:
             tensor = tensor.op.inputs[0]
         if tensor.name not in names:
             raise ImportModelError(
-                f"{visible(op.type)} ({visible(op.name)}) reads {visible(tensor.name)}, which is no input of the "
+                f"{escape_invisible(op.type)} ({escape_invisible(op.name)}) reads {escape_invisible(tensor.name)}, "
+                f"which is no input of the "
                 "model: feed the serialized tf.Examples to it as they are."
             )
         found.add(names[tensor.name])
@@ -177,12 +182,12 @@ def _fed(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInfo:
     return next(port for port in ports.feeds if port.name in found)
 
 
-def _features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> list[Read]:
+def _read_features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> list[ReadFeature]:
     """Each once; without tensors where it is not read."""
-    found: dict[str, Read] = {}
+    found: dict[str, ReadFeature] = {}
     for op in ops:
         own = [*op.outputs]
-        first, keys, shapes, defaults = _dense(graph, op)
+        first, keys, shapes, defaults = _read_dense_features(graph, op)
         others = [tensor for tensor in (*own[:first], *own[first + len(keys) :]) if _is_read(tensor, wanted)]
         if others:
             named = _other_key(graph, op, own.index(others[0]), first, len(keys))
@@ -194,23 +199,25 @@ def _features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> list[Rea
             if not _is_read(tensor, wanted):
                 if shape.num_elements():
                     name = key.decode(errors="replace")
-                    unread = Read(name, name, tensor.dtype.name, tuple(shape.as_list()), None, ())
+                    unread = ReadFeature(name, name, tensor.dtype.name, tuple(shape.as_list()), None, ())
                     found.setdefault(name, unread)
                 continue
-            one = _feature(key, shape, default, tensor)
+            one = _read_feature(key, shape, default, tensor)
             other = found.get(one.key)
             if other is not None and other.tensors and other.for_callers != one.for_callers:
-                raise ImportModelError(f"The feature {visible(one.key)!r} of the tf.Examples is read in two ways.")
+                raise ImportModelError(
+                    f"The feature {escape_invisible(one.key)!r} of the tf.Examples is read in two ways."
+                )
             found[one.key] = replace(one, tensors=(*(other.tensors if other else ()), *one.tensors))
     return list(found.values())
 
 
-def _feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) -> Read:
+def _read_feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) -> ReadFeature:
     try:
         text = key.decode()
     except UnicodeDecodeError as error:
         raise ImportModelError(f"The feature {key!r} of the tf.Examples has no name in UTF-8.") from error
-    where = f"The feature {visible(text)!r} of the tf.Examples"
+    where = f"The feature {escape_invisible(text)!r} of the tf.Examples"
     if not shape.is_fully_defined():
         raise ImportModelError(
             f"{where} is a list of any length (FixedLenSequenceFeature): coldforge takes FixedLenFeature."
@@ -223,23 +230,23 @@ def _feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) -> Read
             [one.decode() for one in given.ravel().tolist()]
         except UnicodeDecodeError as error:
             raise ImportModelError(f"{where} has a default that is not UTF-8.") from error
-    return Read(text, text, tensor.dtype.name, tuple(shape.as_list()), given, (tensor.name,))
+    return ReadFeature(text, text, tensor.dtype.name, tuple(shape.as_list()), given, (tensor.name,))
 
 
-def _dense(graph: Any, op: Any) -> tuple[int, list[bytes], list[Any], list[NDArray[Any]]]:
+def _read_dense_features(graph: Any, op: Any) -> tuple[int, list[bytes], list[Any], list[NDArray[Any]]]:
     """Of the fixed-length features: the number of the first output, and the key, shape and default of each."""
     shapes = [tf.TensorShape(shape) for shape in op.get_attr("dense_shapes")]
     count, inputs = len(shapes), list(op.inputs)
-    defaults = _constants(graph, inputs[len(inputs) - count :])
+    defaults = _compute_constants(graph, inputs[len(inputs) - count :])
     if op.type == "ParseSingleExample":
         return 3 * op.get_attr("num_sparse"), list(op.get_attr("dense_keys")), shapes, defaults
     if op.type == "ParseExampleV2":
-        (keys,) = _constants(graph, inputs[3:4])
+        (keys,) = _compute_constants(graph, inputs[3:4])
         return 3 * op.get_attr("num_sparse"), keys.tolist(), shapes, defaults
     sparse = op.get_attr("Nsparse")
     return (
         3 * sparse,
-        [key.item() for key in _constants(graph, inputs[2 + sparse : 2 + sparse + count])],
+        [key.item() for key in _compute_constants(graph, inputs[2 + sparse : 2 + sparse + count])],
         shapes,
         defaults,
     )
@@ -248,36 +255,37 @@ def _dense(graph: Any, op: Any) -> tuple[int, list[bytes], list[Any], list[NDArr
 def _other_key(graph: Any, op: Any, number: int, first: int, dense: int) -> str:
     """The key of the feature that the output ``number`` is of, which is no fixed-length one."""
     if op.type == "ParseExampleV2":
-        sparse, ragged = _constants(graph, [op.inputs[2], op.inputs[4]])
+        sparse, ragged = _compute_constants(graph, [op.inputs[2], op.inputs[4]])
         keys = [*sparse.tolist()] if number < first else [*ragged.tolist()]
     elif op.type == "ParseExample":
-        keys = [key.item() for key in _constants(graph, list(op.inputs)[2 : 2 + op.get_attr("Nsparse")])]
+        keys = [key.item() for key in _compute_constants(graph, list(op.inputs)[2 : 2 + op.get_attr("Nsparse")])]
     else:
         keys = list(op.get_attr("sparse_keys"))
     at = number if number < first else number - first - dense
-    return repr(visible(keys[at % len(keys)].decode(errors="replace")))
+    return repr(escape_invisible(keys[at % len(keys)].decode(errors="replace")))
 
 
-def _constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]:
+def _compute_constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]:
     """The values of tensors that no feed decides. Raises ImportModelError for others."""
     for tensor in tensors:
-        for op in upstream([tensor], None):
-            if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable")) or not compiled(op.type):
+        for op in find_upstream([tensor], None):
+            if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable")) or not is_compiled(op.type):
                 raise ImportModelError(
-                    f"What tf.io.parse_example is to read depends on {visible(op.name)} ({visible(op.type)}): give it "
+                    f"What tf.io.parse_example is to read depends on {escape_invisible(op.name)} "
+                    f"({escape_invisible(op.type)}): give it "
                     "constants."
                 )
     with reference_session(graph) as session:
         return [np.asarray(value) for value in session.run(list(tensors))]
 
 
-def _named(features: Sequence[Read], taken: Sequence[str]) -> tuple[Read, ...]:
+def _name_features(features: Sequence[ReadFeature], taken: Sequence[str]) -> tuple[ReadFeature, ...]:
     """``features`` with names of their own, and none of those that are ``taken``."""
-    names = distinct([*taken, *(one.key or "feature" for one in features)])[len(taken) :]
+    names = make_names_unique([*taken, *(one.key or "feature" for one in features)])[len(taken) :]
     return tuple(replace(one, name=name) for one, name in zip(features, names, strict=True))
 
 
-def _cut(raw: RawGraph, features: Sequence[Read], lead: tuple[None, ...]) -> RawGraph:
+def _insert_placeholders(raw: RawGraph, features: Sequence[ReadFeature], lead: tuple[None, ...]) -> RawGraph:
     """``raw`` with a placeholder for each of ``features``."""
     result = copy_message(raw.graph_def)
     moved, feeds = dict[str, str](), dict[str, str]()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from builder.base.errors import ImportModelError
-from builder.base.escape import visible
-from builder.importers.strings.string_frontend import Cut
+from builder.base.escape import escape_invisible
+from builder.importers.strings.string_frontend import WordCut
 from builder.importers.strings.string_ops import Attributes, Recipe
 
 _SAME = frozenset({"EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze"})
@@ -24,18 +24,18 @@ class _UntoldError(Exception):
     """Why nothing tells where the words stand, in words."""
 
 
-def with_tokens(cut: Cut) -> Cut:
+def with_tokens(cut: WordCut) -> WordCut:
     """``cut`` whose function finds the words of a text again. Raises ImportModelError where nothing tells where."""
     reasons = []
     for output in cut.recipe.outputs:
         feed = output["feed"]
         try:
-            recipe = replace(cut.recipe, tokens=_tokens(cut.recipe, feed, output["value"]))
+            recipe = replace(cut.recipe, tokens=_trace_tokens(cut.recipe, feed, output["value"]))
             if len(cut.shapes[feed]) != 2:
                 raise _UntoldError("it has no number for each word")
             _require_found(cut, recipe, feed)
         except _UntoldError as error:
-            reasons.append(f"{visible(feed)}: {error}")
+            reasons.append(f"{escape_invisible(feed)}: {error}")
             continue
         assert recipe.tokens is not None
         source = recipe.tokens["source"]
@@ -48,12 +48,12 @@ def with_tokens(cut: Cut) -> Cut:
     )
 
 
-def _tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
+def _trace_tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
     """What traced.py reads, for the ``feed`` that gets ``value``. Raises _UntoldError."""
     from handler.text.traced import SPLITS, STEPS
 
-    made = _Made.of(recipe)
-    found = [step for step in made.before(value) if step["op"] in SPLITS]
+    made = _StepIndex.from_recipe(recipe)
+    found = [step for step in made.list_steps_before(value) if step["op"] in SPLITS]
     if len(found) != 1:
         raise _UntoldError("it is not made by splitting a text once")
     (split,) = found
@@ -75,14 +75,14 @@ def _tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _StepIndex:
     """``by_value``: the step that gives each value. ``constants``: strings, by value."""
 
     by_value: Mapping[int, Attributes]
     constants: Mapping[int, list[str]]
 
     @classmethod
-    def of(cls, recipe: Recipe) -> _Made:
+    def from_recipe(cls, recipe: Recipe) -> _StepIndex:
         from tensorflow.python.framework import op_def_registry
 
         first = len(recipe.inputs)
@@ -94,7 +94,7 @@ class _Made:
                 number += 1
         return cls(by_value, constants)
 
-    def before(self, value: int) -> Iterator[Attributes]:
+    def list_steps_before(self, value: int) -> Iterator[Attributes]:
         """The steps that ``value`` is made by."""
         seen: list[Attributes] = []
         todo = [value]
@@ -106,12 +106,12 @@ class _Made:
         yield from seen
 
 
-def _require_found(cut: Cut, recipe: Recipe, feed: str) -> None:
+def _require_found(cut: WordCut, recipe: Recipe, feed: str) -> None:
     """Raises _UntoldError unless each word, where it stands in an example, alone becomes its number."""
     from handler.errors import HandlerError
-    from handler.text.words import read
+    from handler.text.words import parse_program
 
-    words = read(recipe.written())
+    words = parse_program(recipe.to_bytes())
     tokens = words.tokens
     assert tokens is not None
     sources = [one["name"] for one in recipe.inputs]
@@ -120,14 +120,14 @@ def _require_found(cut: Cut, recipe: Recipe, feed: str) -> None:
     behind: set[Any] = set()
 
     def numbers(item: list[list[bytes]]) -> list[Any]:
-        return list(words.arrays(item)[feed].values)
+        return list(words.compute_arrays(item)[feed].values)
 
     for run in cut.examples:
         columns = [run[tensor] for tensor in cut.whole.sources.values()]
         for number in range(len(columns[0])):
             item = [column[number : number + 1].ravel().tolist() for column in columns]
             text = item[at][0].decode()
-            row, places = numbers(item), tokens.places(text, len(text) + 1)
+            row, places = numbers(item), tokens.find_places(text, len(text) + 1)
             if len(places) != len(row) and feed in cut.pads:
                 raise _UntoldError(f"a text of {len(places)} words becomes {len(row)} numbers")
             behind |= set(row[len(places) :])

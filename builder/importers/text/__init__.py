@@ -6,45 +6,52 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from builder.base.errors import ImportModelError
-from builder.config import TextInput
+from builder.config import TextSpec
 from builder.importers.text import subwords, tokenizer_json, vocabulary
-from builder.importers.text.prepared import Prepared
+from builder.importers.text.prepared import PreparedTokenizer
 
 if TYPE_CHECKING:
-    from handler.text import Texts
+    from handler.text import TextTokenizer
 
 
-def prepared(text: TextInput) -> bytes:
+def prepare_tokenizer(text: TextSpec) -> bytes:
     """The content of ``model.text``: a line of JSON, and what its kind of encoder knows.
 
     Raises ImportModelError for a file that is not there, cannot be read, or of which the function has no encoder.
     """
-    found = _read(text)
-    return json.dumps(_options(text, found), ensure_ascii=False).encode() + b"\n" + found.data
+    found = _read_tokenizer(text)
+    return json.dumps(_make_options(text, found), ensure_ascii=False).encode() + b"\n" + found.data
 
 
-def encoder(text: TextInput, longest: int) -> Texts:
-    """The function's own encoder, which takes at most ``longest`` tokens of a text. Raises as ``prepared`` does."""
-    from handler.text import texts
+def make_encoder(text: TextSpec, longest: int) -> TextTokenizer:
+    """The function's own encoder, which takes at most ``longest`` tokens of a text.
 
-    found = _read(text)
+    Raises as ``prepare_tokenizer`` does.
+    """
+    from handler.text import load_tokenizer
+
+    found = _read_tokenizer(text)
     try:
-        return texts(_options(text, found), found.data, longest, str(text.package or ""))
+        return load_tokenizer(_make_options(text, found), found.data, longest, str(text.package or ""))
     except (OSError, ValueError) as error:
         raise ImportModelError(f"The tokenizer {text.file} cannot be used: {error}.") from error
 
 
-def needs_package(text: TextInput | None) -> bool:
-    """Whether the function needs the ``tokenizers`` package for it. Raises as ``prepared`` does."""
-    return text is not None and _read(text).kind == subwords.KIND
+def needs_package(text: TextSpec | None) -> bool:
+    """Whether the function needs the ``tokenizers`` package for it. Raises as ``prepare_tokenizer`` does."""
+    return text is not None and _read_tokenizer(text).kind == subwords.KIND
 
 
-def _read(text: TextInput) -> Prepared:
+def _read_tokenizer(text: TextSpec) -> PreparedTokenizer:
     path = text.file
     assert path is not None
     try:
         content = path.read_text(encoding="utf-8")
-        found = tokenizer_json.read(content) if text.tokenizer else vocabulary.read(content, lowercase=text.lowercase)
+        found = (
+            tokenizer_json.read_tokenizer_json(content)
+            if text.tokenizer
+            else vocabulary.read_vocabulary(content, lowercase=text.lowercase)
+        )
         if text.length is not None and text.length <= found.added:
             raise ValueError(f"length is {text.length}, and {found.added} special tokens alone are added to each text")
     except OSError as error:
@@ -55,6 +62,6 @@ def _read(text: TextInput) -> Prepared:
     return found
 
 
-def _options(text: TextInput, found: Prepared) -> dict[str, Any]:
+def _make_options(text: TextSpec, found: PreparedTokenizer) -> dict[str, Any]:
     own = {"kind": found.kind, "pad": found.pad, "truncate": text.truncate, "length": text.length}
     return own | dict(found.options)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTokenizer:
     """``kind``: the module of handler/text that reads it, with ``options`` and ``data``. ``pad``: the id behind the end
     of a text; ``added``: how many special tokens are put around each.
     """

@@ -10,13 +10,13 @@ from typing import Any
 
 from builder.base.json_input import parse_json
 from builder.importers.text import subwords
-from builder.importers.text.prepared import Prepared
-from builder.importers.text.wordpiece import MOST_SPECIAL, WordPiece
+from builder.importers.text.prepared import PreparedTokenizer
+from builder.importers.text.wordpiece import MOST_SPECIAL, WordPieceSpec
 
 _PADS = ("[PAD]", "<pad>", "<|pad|>")
 
 
-def read(content: str) -> Prepared:
+def read_tokenizer_json(content: str) -> PreparedTokenizer:
     """As the function's own WordPiece where that does what the tokenizer does, and else for the package itself.
 
     Raises ValueError for what is no such file, or fills texts up at the left; other errors of looking things up for a
@@ -24,41 +24,41 @@ def read(content: str) -> Prepared:
     """
     data = parse_json(content)
     special = {token["content"]: token["id"] for token in data.get("added_tokens") or ()}
-    found = _wordpiece(data) if _is_plain(data) else None
+    found = _make_wordpiece(data) if _is_plain(data) else None
     if found is not None:
-        return found.prepared()
+        return found.prepare_file()
     vocabulary = data["model"]["vocab"]  # of Unigram a list, whose places are the ids
     pieces = vocabulary if isinstance(vocabulary, dict) else {piece: at for at, (piece, _) in enumerate(vocabulary)}
-    return subwords.prepared(data, _pad(data.get("padding"), pieces | special))
+    return subwords.prepare_subwords(data, _find_pad_id(data.get("padding"), pieces | special))
 
 
 def _is_plain(data: Mapping[str, Any]) -> bool:
     """Whether it is a WordPiece that cuts texts into words as BERT does, with few tokens of its own."""
     model, tokens = data["model"], data.get("added_tokens") or ()
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "")
-    normalizer = _kind(_only(data.get("normalizer"), "normalizers"))
-    words = _kind(_only(data.get("pre_tokenizer"), "pretokenizers"))
+    normalizer = _type_of(_unwrap_sequence(data.get("normalizer"), "normalizers"))
+    words = _type_of(_unwrap_sequence(data.get("pre_tokenizer"), "pretokenizers"))
     # Only outside of words could it tell whether such a token is normalised first, or stands alone.
     plain = len(tokens) <= MOST_SPECIAL and not any(t.get("normalized") or t.get("single_word") for t in tokens)
     return (kind, words) == ("WordPiece", "BertPreTokenizer") and normalizer in ("", "BertNormalizer") and plain
 
 
-def _wordpiece(data: Mapping[str, Any]) -> WordPiece | None:
+def _make_wordpiece(data: Mapping[str, Any]) -> WordPieceSpec | None:
     """None for a template of several parts."""
     model = data["model"]
-    normalizer = _only(data.get("normalizer"), "normalizers")
+    normalizer = _unwrap_sequence(data.get("normalizer"), "normalizers")
     lowercase = bool(normalizer and normalizer["lowercase"])
     strip = normalizer and normalizer.get("strip_accents")
     pieces: dict[str, int] = dict(model["vocab"])
     tokens = {token["content"]: token for token in data.get("added_tokens") or ()}
     pieces |= {content: token["id"] for content, token in tokens.items()}
-    around = _around(data.get("post_processor"))
+    around = _find_surrounding_ids(data.get("post_processor"))
     if around is None:
         return None
     before, after = around
-    return WordPiece(
+    return WordPieceSpec(
         pieces,
-        pad=_pad(data.get("padding"), pieces),
+        pad=_find_pad_id(data.get("padding"), pieces),
         unknown=pieces[model["unk_token"]],
         clean=bool(normalizer and normalizer["clean_text"]),
         chinese=bool(normalizer and normalizer["handle_chinese_chars"]),
@@ -72,18 +72,18 @@ def _wordpiece(data: Mapping[str, Any]) -> WordPiece | None:
     )
 
 
-def _only(value: Any, key: str) -> Any:
+def _unwrap_sequence(value: Any, key: str) -> Any:
     """``value``, or what a sequence of one has in it."""
     if value and value["type"] == "Sequence" and len(value[key]) == 1:
         return value[key][0]
     return value
 
 
-def _kind(value: Any) -> str:
+def _type_of(value: Any) -> str:
     return str(value["type"]) if value else ""
 
 
-def _around(processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def _find_surrounding_ids(processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The ids that stand before and after every text; None where it is not that simple."""
     if processor is None:
         return (), ()
@@ -100,7 +100,7 @@ def _around(processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     return tuple(number for one in before for number in one), tuple(number for one in after for number in one)
 
 
-def _pad(padding: Any, pieces: Mapping[str, int]) -> int:
+def _find_pad_id(padding: Any, pieces: Mapping[str, int]) -> int:
     if padding and padding.get("direction", "Right") != "Right":
         raise ValueError("it fills texts up at the left, which the function does not")
     if padding:

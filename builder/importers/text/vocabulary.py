@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from builder.importers.text.prepared import Prepared
-from builder.importers.text.wordpiece import WordPiece
+from builder.importers.text.prepared import PreparedTokenizer
+from builder.importers.text.wordpiece import WordPieceSpec
 
 _UNKNOWN, _FIRST, _LAST, _PAD = "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 _SPECIAL = (_UNKNOWN, _FIRST, _LAST, _PAD, "[MASK]")
 
 
-def read(content: str, *, lowercase: bool) -> Prepared:
+def read_vocabulary(content: str, *, lowercase: bool) -> PreparedTokenizer:
     """``content`` as BERT's own tokenizer reads it. Raises ValueError where a token of BERT's is missing."""
     pieces = {line.rstrip("\r"): number for number, line in enumerate(content.rstrip("\n").split("\n"))}
     if missing := [token for token in _SPECIAL[:4] if token not in pieces]:
         raise ValueError(f"it has no {' and no '.join(missing)}, so it is not a vocabulary of BERT")
-    return WordPiece(
+    return WordPieceSpec(
         pieces,
         pad=pieces[_PAD],
         unknown=pieces[_UNKNOWN],
@@ -23,4 +23,4 @@ def read(content: str, *, lowercase: bool) -> Prepared:
         special={token: pieces[token] for token in _SPECIAL if token in pieces},
         before=(pieces[_FIRST],),
         after=(pieces[_LAST],),
-    ).prepared()
+    ).prepare_file()

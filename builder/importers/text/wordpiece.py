@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from builder.importers.text.prepared import Prepared
+from builder.importers.text.prepared import PreparedTokenizer
 
 MOST_SPECIAL = 64
 """Tokens that a text may name: each is looked for at every place of it."""
 
 
 @dataclass(frozen=True)
-class WordPiece:
+class WordPieceSpec:
     """The fields besides ``pieces`` and ``pad`` are the options of the prepared file."""
 
     pieces: Mapping[str, int]
@@ -28,7 +28,7 @@ class WordPiece:
     prefix: str = "##"
     most: int = 100  # characters of a word that is looked at
 
-    def prepared(self) -> Prepared:
+    def prepare_file(self) -> PreparedTokenizer:
         """Raises ValueError for a vocabulary that is empty, or has ids that are none."""
         ids = self.pieces.values()
         if not ids or min(ids) < 0 or max(ids) > 10 * len(ids) + 1_000:
@@ -39,4 +39,6 @@ class WordPiece:
                 lines[number] = piece
         options = asdict(self) | {"widest": max(map(len, lines)) or 1}
         del options["pieces"], options["pad"]
-        return Prepared("wordpiece", options, "\n".join(lines).encode(), self.pad, len(self.before) + len(self.after))
+        return PreparedTokenizer(
+            "wordpiece", options, "\n".join(lines).encode(), self.pad, len(self.before) + len(self.after)
+        )

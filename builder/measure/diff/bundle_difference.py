@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from builder.measure.diff.bundle_facts import Facts
-from builder.measure.diff.compare_speed import Speed
+from builder.measure.diff.bundle_facts import BundleFacts
+from builder.measure.diff.compare_speed import SpeedComparison
 
 Unit = Literal["bytes", "steps", "error"]
 
@@ -37,7 +37,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Difference:
+class BundleDifference:
     """The differences between two bundles."""
 
     before: str
@@ -56,32 +56,32 @@ class Difference:
     errors: tuple[Figure, ...]
     """Against TensorFlow."""
     packages: tuple[Change, ...]
-    speed: Speed | None = None
+    speed: SpeedComparison | None = None
     """None where it was not measured."""
 
 
-def compare(before: Facts, after: Facts, speed: Speed | None = None) -> Difference:
+def compare_facts(before: BundleFacts, after: BundleFacts, speed: SpeedComparison | None = None) -> BundleDifference:
     """What is different in ``after``."""
-    steps, same = _steps(before, after)
-    return Difference(
+    steps, same = _compare_steps(before, after)
+    return BundleDifference(
         before=before.title,
         after=after.title,
-        same_library=_library(before) == _library(after),
-        interface=tuple(_changes(_interface(before.manifest), _interface(after.manifest))),
-        sizes=tuple(_figures(_sizes(before), _sizes(after), "bytes")),
+        same_library=_read_library_digest(before) == _read_library_digest(after),
+        interface=tuple(_list_changes(_collect_interface(before.manifest), _collect_interface(after.manifest))),
+        sizes=tuple(_list_figures(_collect_sizes(before), _collect_sizes(after), "bytes")),
         steps=tuple(steps),
         same_steps=same,
-        errors=tuple(_figures(_errors(before), _errors(after), "error")),
-        packages=tuple(_changes(_packages(before), _packages(after))),
+        errors=tuple(_list_figures(_collect_errors(before), _collect_errors(after), "error")),
+        packages=tuple(_list_changes(_collect_packages(before), _collect_packages(after))),
         speed=speed,
     )
 
 
-def _library(facts: Facts) -> str:
+def _read_library_digest(facts: BundleFacts) -> str:
     return str(facts.manifest["files"]["layer/lib/libmodel.so"]["sha256"])
 
 
-def _sizes(facts: Facts) -> dict[str, int]:
+def _collect_sizes(facts: BundleFacts) -> dict[str, int]:
     """Bytes by name: what Lambda counts first, then the library's parts."""
     sizes = facts.bundle.sizes
     found = {"function and layers, zipped": sizes.zipped, "function and layers, unzipped": sizes.unzipped}
@@ -91,7 +91,7 @@ def _sizes(facts: Facts) -> dict[str, int]:
     return found | {"weights": facts.manifest["lowering"]["weights"]["bytes"]}
 
 
-def _errors(facts: Facts) -> dict[str, float]:
+def _collect_errors(facts: BundleFacts) -> dict[str, float]:
     """The worst error of each output against TensorFlow, as the manifest records it."""
     outputs = facts.manifest["verification"]["outputs"]
     found = {f"{output['output']}, worst absolute": output["max_absolute"] for output in outputs}
@@ -104,7 +104,7 @@ def _errors(facts: Facts) -> dict[str, float]:
     return found | wrong
 
 
-def _interface(manifest: Mapping[str, Any]) -> dict[str, str]:
+def _collect_interface(manifest: Mapping[str, Any]) -> dict[str, str]:
     model = manifest["model"]
     found = {"model": f"{model['name']} {model['version']}", "processor": " ".join(manifest["target"]["isa"])}
     found["trained model"] = " ".join(f"{key} {value}" for key, value in sorted(model["source"].items()))
@@ -116,18 +116,18 @@ def _interface(manifest: Mapping[str, Any]) -> dict[str, str]:
     return found | {f"built with {tool}": version for tool, version in manifest["built_with"].items()}
 
 
-def _packages(facts: Facts) -> dict[str, str]:
+def _collect_packages(facts: BundleFacts) -> dict[str, str]:
     return {package.name: str(package) for package in facts.packages}
 
 
-def _steps(before: Facts, after: Facts) -> tuple[list[Change], int]:
+def _compare_steps(before: BundleFacts, after: BundleFacts) -> tuple[list[Change], int]:
     """Steps that are another, and how many are the same. Of one name, the first goes with the first."""
-    old, new = _numbered(before), _numbered(after)
-    changes = list(_changes(old, new))
+    old, new = _number_steps(before), _number_steps(after)
+    changes = list(_list_changes(old, new))
     return changes, sum(old[name] == new.get(name) for name in old)
 
 
-def _numbered(facts: Facts) -> dict[str, str]:
+def _number_steps(facts: BundleFacts) -> dict[str, str]:
     seen: Counter[str] = Counter()
     found = {}
     for step in facts.steps:
@@ -136,16 +136,16 @@ def _numbered(facts: Facts) -> dict[str, str]:
     return found
 
 
-def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
-    for name in _names(before, after):
+def _list_changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    for name in _merge_names(before, after):
         if before.get(name) != after.get(name):
             yield Change(name, before.get(name), after.get(name))
 
 
-def _figures(before: Mapping[str, float], after: Mapping[str, float], unit: Unit) -> Iterator[Figure]:
-    for name in _names(before, after):
+def _list_figures(before: Mapping[str, float], after: Mapping[str, float], unit: Unit) -> Iterator[Figure]:
+    for name in _merge_names(before, after):
         yield Figure(name, unit, before.get(name), after.get(name))
 
 
-def _names(before: Iterable[str], after: Iterable[str]) -> Iterable[str]:
+def _merge_names(before: Iterable[str], after: Iterable[str]) -> Iterable[str]:
     return dict.fromkeys([*before, *after])

@@ -14,7 +14,7 @@ from builder.package.bundle import Bundle
 
 
 @dataclass(frozen=True)
-class Step:
+class BundleStep:
     """One fused step, as a person tells it from others. ``name``: of the layer in the model, or else of the step."""
 
     name: str
@@ -22,7 +22,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Package:
+class BundlePackage:
     """A part of the function that somebody wrote, from the bill of materials."""
 
     name: str
@@ -34,13 +34,13 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Facts:
+class BundleFacts:
     """``sections``: bytes of the library by part, from its ELF header; ``manifest``: manifest.json's content."""
 
     bundle: Bundle
     manifest: Mapping[str, Any]
     sections: Mapping[str, int]
-    packages: tuple[Package, ...]
+    packages: tuple[BundlePackage, ...]
 
     @property
     def title(self) -> str:
@@ -49,14 +49,14 @@ class Facts:
         return f"{model['name']} {model['version']}, {self.manifest['target']['arch']}"
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[BundleStep, ...]:
         """The fused steps in the order they run."""
         lowering = self.manifest["lowering"]
         layers = {layer["step"]: layer for layer in lowering["weights"]["layers"]}
-        return tuple(_step(step, layers.get(step["step"], {})) for step in lowering["fused_steps"])
+        return tuple(_read_step(step, layers.get(step["step"], {})) for step in lowering["fused_steps"])
 
     @classmethod
-    def read(cls, folder: Path) -> Facts:
+    def from_folder(cls, folder: Path) -> BundleFacts:
         """Of the bundle in ``folder``. Raises UsageError where there is none of one model, BundleError for one that is
         broken."""
         try:
@@ -68,17 +68,17 @@ class Facts:
             ) from error
         if "models" in manifest:
             raise UsageError(f"{folder} is a bundle of several models: name the bundle of one, such as dist/emotion.")
-        sections = _sections(bundle.library)
+        sections = _measure_sections(bundle.library)
         try:
             bill = parse_json(bundle.sbom.read_text(encoding="utf-8"))
-            facts = cls(bundle, manifest, sections, tuple(_packages(bill)))
+            facts = cls(bundle, manifest, sections, tuple(_read_packages(bill)))
             _ = facts.title, facts.steps  # both are there to be read
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BundleError(f"the bundle in {folder} cannot be read ({error!r}); build it again.") from error
         return facts
 
 
-def _sections(library: Path) -> dict[str, int]:
+def _measure_sections(library: Path) -> dict[str, int]:
     """Bytes of the library: its code, its constants with the weights, and all the rest."""
     facts = read_facts(library)
     found = dict(facts.sections)
@@ -86,15 +86,15 @@ def _sections(library: Path) -> dict[str, int]:
     return {"code": code, "constants": constants, "tables": facts.size - code - constants}
 
 
-def _step(step: Mapping[str, Any], layer: Mapping[str, Any]) -> Step:
+def _read_step(step: Mapping[str, Any], layer: Mapping[str, Any]) -> BundleStep:
     weights = layer.get("type", "")
     parts = [step["kind"], step["algorithm"], " + ".join(step["fused"]), step.get("geometry", ""), weights]
-    return Step(layer.get("layer") or step["step"], ", ".join(filter(None, parts)))
+    return BundleStep(layer.get("layer") or step["step"], ", ".join(filter(None, parts)))
 
 
-def _packages(bill: Mapping[str, Any]) -> Iterator[Package]:
+def _read_packages(bill: Mapping[str, Any]) -> Iterator[BundlePackage]:
     """All but the model and its library, which are the bundle's own."""
     for component in bill["components"]:
         if "licenses" in component:
             licences = " AND ".join(licence["expression"] for licence in component["licenses"])
-            yield Package(component["name"], component.get("version", ""), licences)
+            yield BundlePackage(component["name"], component.get("version", ""), licences)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from builder.measure.bench import WARM_UP, Spread, open_call
-from builder.measure.diff.bundle_facts import Facts
+from builder.measure.diff.bundle_facts import BundleFacts
 from builder.measure.machine import cpu_name
 
 MIN_ROUNDS, MAX_ROUNDS = 20, 20_000
 
 
 @dataclass(frozen=True)
-class Speed:
+class SpeedComparison:
     """``ratio``: the median over the rounds of the second library's time by the first's; ``low`` and ``high``: between
     which 80 % of the rounds are."""
 
@@ -28,7 +28,7 @@ class Speed:
     high: float
 
 
-def measure(before: Facts, after: Facts, *, threads: int = 1, seconds: float = 3.0) -> Speed:
+def time_bundles(before: BundleFacts, after: BundleFacts, *, threads: int = 1, seconds: float = 3.0) -> SpeedComparison:
     """Run both for about ``seconds`` together. Raises VerifyError where this machine cannot run one of them."""
     with (
         open_call(before.bundle, before.manifest, threads) as first,
@@ -48,4 +48,4 @@ def measure(before: Facts, after: Facts, *, threads: int = 1, seconds: float = 3
             times.append((took[0], took[1]))
     one, other = zip(*times, strict=True)
     low, ratio, high = (float(v) for v in np.percentile(np.divide(other, one), (10, 50, 90)))
-    return Speed(cpu_name(), threads, Spread.of(one), Spread.of(other), ratio, low, high=high)
+    return SpeedComparison(cpu_name(), threads, Spread.from_times(one), Spread.from_times(other), ratio, low, high=high)

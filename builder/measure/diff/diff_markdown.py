@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builder.base.escape import markdown
-from builder.measure.diff.bundle_difference import Difference, Figure
-from builder.measure.diff.compare_speed import Speed
+from builder.base.escape import escape_markdown
+from builder.measure.diff.bundle_difference import BundleDifference, Figure
+from builder.measure.diff.compare_speed import SpeedComparison
 
 
 @dataclass(frozen=True)
-class Table:
+class DiffTable:
     """A part of the difference; the columns numbered in ``right`` are figures."""
 
     title: str
@@ -21,27 +21,29 @@ class Table:
     right: tuple[int, ...] = ()
 
 
-def tables(found: Difference) -> Iterator[Table]:
+def make_tables(found: BundleDifference) -> Iterator[DiffTable]:
     """Every part that has something to say, what matters most first."""
     if found.sizes:
-        rows = tuple(_figure(f) for f in found.sizes if f.changed) or (_figure(found.sizes[0]),)
-        yield Table("Size", ("bytes", "before", "after", "change"), rows, (1, 2, 3))
+        rows = tuple(_format_figure(f) for f in found.sizes if f.changed) or (_format_figure(found.sizes[0]),)
+        yield DiffTable("Size", ("bytes", "before", "after", "change"), rows, (1, 2, 3))
     if found.speed:
-        yield _speed(found.speed)
+        yield _make_speed_table(found.speed)
     if found.errors:
-        rows = tuple(_figure(f) for f in found.errors)
-        yield Table("Error against TensorFlow", ("output", "before", "after", "change"), rows, (1, 2, 3))
+        rows = tuple(_format_figure(f) for f in found.errors)
+        yield DiffTable("Error against TensorFlow", ("output", "before", "after", "change"), rows, (1, 2, 3))
     for title, head, changes in (
         ("Model and tools", "", found.interface),
         ("Steps", "layer", found.steps),
         ("Packages", "package", found.packages),
     ):
         if changes:
-            rows = tuple((change.what, _short(change.before), _short(change.after)) for change in changes)
-            yield Table(title, (head, "before", "after"), rows)
+            rows = tuple(
+                (change.what, _shorten_digests(change.before), _shorten_digests(change.after)) for change in changes
+            )
+            yield DiffTable(title, (head, "before", "after"), rows)
 
 
-def summary(found: Difference) -> str:
+def format_summary(found: BundleDifference) -> str:
     """One line: whether there is a difference, and of what kind."""
     if found.same_library:
         return "libmodel.so is the same, byte for byte."
@@ -54,18 +56,18 @@ def summary(found: Difference) -> str:
     return f"libmodel.so differs. Fused steps: {', '.join(counts)}."
 
 
-def render(found: Difference) -> str:
+def format_difference(found: BundleDifference) -> str:
     """The whole text. Names from models are text in it, and nothing else."""
-    lines = [f"### {markdown(found.before)} → {markdown(found.after)}", "", summary(found)]
-    for table in tables(found):
-        lines += ["", f"**{table.title}**", "", *_table(table)]
+    lines = [f"### {escape_markdown(found.before)} → {escape_markdown(found.after)}", "", format_summary(found)]
+    for table in make_tables(found):
+        lines += ["", f"**{table.title}**", "", *_format_table(table)]
     if found.speed is None:
         lines += ["", "Speed was not measured; `coldforge diff --time` does."]
     return "\n".join(lines)
 
 
-def _table(table: Table) -> Iterator[str]:
-    cells = [[markdown(cell) for cell in row] for row in (table.headers, *table.rows)]
+def _format_table(table: DiffTable) -> Iterator[str]:
+    cells = [[escape_markdown(cell) for cell in row] for row in (table.headers, *table.rows)]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(table.headers))]
 
     def line(row: Sequence[str]) -> str:
@@ -79,18 +81,18 @@ def _table(table: Table) -> Iterator[str]:
     yield from map(line, cells[1:])
 
 
-def _figure(figure: Figure) -> tuple[str, ...]:
+def _format_figure(figure: Figure) -> tuple[str, ...]:
     before, after = figure.before, figure.after
-    return figure.what, _number(figure, before), _number(figure, after), _changed(figure)
+    return figure.what, _format_number(figure, before), _format_number(figure, after), _format_change(figure)
 
 
-def _number(figure: Figure, value: float | None) -> str:
+def _format_number(figure: Figure, value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,}" if figure.unit == "bytes" or isinstance(value, int) else f"{value:.2g}"
 
 
-def _changed(figure: Figure) -> str:
+def _format_change(figure: Figure) -> str:
     if figure.before is None or figure.after is None:
         return ""
     step = figure.after - figure.before
@@ -100,12 +102,12 @@ def _changed(figure: Figure) -> str:
     return f"{step:+,}{share}" if isinstance(step, int) else f"{step:+.2g}{share}"
 
 
-def _short(value: str | None) -> str:
+def _shorten_digests(value: str | None) -> str:
     """Of a SHA-256, as much as tells it from another."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1…", value) if value else "–"
 
 
-def _speed(speed: Speed) -> Table:
+def _make_speed_table(speed: SpeedComparison) -> DiffTable:
     threads = "1 thread" if speed.threads == 1 else f"{speed.threads} threads"
     title = f"Speed on {speed.cpu}, {threads}, over {speed.before.runs:,} rounds that took turns"
     rows = [
@@ -118,4 +120,4 @@ def _speed(speed: Speed) -> Table:
     ]
     spread = f"{100 * (speed.low - 1):+.1f} to {100 * (speed.high - 1):+.1f} %"
     rows.append(("round by round", "", "", f"{100 * (speed.ratio - 1):+.1f} % (80 % of them {spread})"))
-    return Table(title, ("ms", "before", "after", "change"), tuple(rows), (1, 2, 3))
+    return DiffTable(title, ("ms", "before", "after", "change"), tuple(rows), (1, 2, 3))

@@ -8,23 +8,23 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from builder.base.escape import html
+from builder.base.escape import escape_html
 
 PARTS = Path(__file__).parent
 """Where the stylesheet, the scripts and the markup are that pages are made of."""
 
 
-def document(title: str, body: str, *, data: object = None, scripts: Sequence[str] = ()) -> str:
+def format_document(title: str, body: str, *, data: object = None, scripts: Sequence[str] = ()) -> str:
     """The page. ``body``: markup; ``data``: what the scripts draw, as JSON; ``scripts``: names of files in PARTS."""
-    style = part("page.css")
-    script = "\n".join(part(name) for name in scripts)
+    style = read_page_part("page.css")
+    script = "\n".join(read_page_part(name) for name in scripts)
     policy = "; ".join(
         [
             "default-src 'none'",
             "base-uri 'none'",
             "form-action 'none'",
-            f"style-src {_hash(style)}",
-            *([f"script-src {_hash(script)}"] if script else []),
+            f"style-src {_hash_source(style)}",
+            *([f"script-src {_hash_source(script)}"] if script else []),
         ]
     )
     lines = [
@@ -32,10 +32,10 @@ def document(title: str, body: str, *, data: object = None, scripts: Sequence[st
         '<html lang="en">',
         "<head>",
         '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{html(policy)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(policy)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        f"<title>{html(title)}</title>",
+        f"<title>{escape_html(title)}</title>",
         f"<style>{style}</style>",
         "</head>",
         "<body>",
@@ -48,7 +48,7 @@ def document(title: str, body: str, *, data: object = None, scripts: Sequence[st
     return "\n".join([*lines, "</body>", "</html>", ""])
 
 
-def part(name: str) -> str:
+def read_page_part(name: str) -> str:
     """The text of a file in PARTS."""
     return (PARTS / name).read_text(encoding="utf-8")
 
@@ -59,5 +59,5 @@ def inline_json(data: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _hash(text: str) -> str:
+def _hash_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

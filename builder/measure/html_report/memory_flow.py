@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import Buffer, walk
+from builder.compiler.lower.steps.base import Buffer, walk_steps
 
 
 @dataclass
-class Life:
+class BufferLife:
     """A value: ``size`` bytes at ``offset``, from the step ``first`` to the step ``last``, both included.
 
     ``made_by``: the steps that wrote it; -1 is a feed. ``scratch``: of use to one step alone.
@@ -26,10 +26,10 @@ class Life:
     made_by: list[int]
     scratch: bool = False
 
-    def overlaps(self, buffer: Buffer) -> bool:
+    def overlaps_buffer(self, buffer: Buffer) -> bool:
         return self.offset < buffer.offset + buffer.size and buffer.offset < self.offset + self.size
 
-    def holds(self, buffer: Buffer) -> bool:
+    def contains_part(self, buffer: Buffer) -> bool:
         """Whether ``buffer`` is a part of it and not all."""
         return (
             self.offset <= buffer.offset
@@ -39,56 +39,58 @@ class Life:
 
 
 @dataclass
-class Flow:
+class MemoryFlow:
     """``edges``: (from, to) by number of the outermost steps; -1 is the feeds, the number of steps is the fetches."""
 
-    lives: list[Life] = field(default_factory=list)
+    lives: list[BufferLife] = field(default_factory=list)
     edges: dict[tuple[int, int], None] = field(default_factory=dict)
-    live: list[Life] = field(default_factory=list)
+    live: list[BufferLife] = field(default_factory=list)
     read_now: set[tuple[int, int]] = field(default_factory=set)
     """(offset, size) of what the step reads whose results are written next."""
 
-    def write(self, step: int, buffer: Buffer, *, scratch: bool = False) -> None:
+    def add_write(self, step: int, buffer: Buffer, *, scratch: bool = False) -> None:
         """All that lies in the way ends; but a part of what the step reads, too, is written in place."""
         for life in self.live:
-            if life.holds(buffer) and (life.offset, life.size) in self.read_now:
+            if life.contains_part(buffer) and (life.offset, life.size) in self.read_now:
                 life.made_by.append(step)
                 return
-        self.live = [life for life in self.live if not life.overlaps(buffer)]
-        made = Life(buffer.offset, buffer.size, step, step, [step], scratch)
+        self.live = [life for life in self.live if not life.overlaps_buffer(buffer)]
+        made = BufferLife(buffer.offset, buffer.size, step, step, [step], scratch)
         self.lives.append(made)
         self.live.append(made)
 
-    def read(self, step: int, buffer: Buffer) -> None:
+    def add_read(self, step: int, buffer: Buffer) -> None:
         self.read_now.add((buffer.offset, buffer.size))
         for life in self.live:
-            if life.overlaps(buffer) and not life.scratch:
+            if life.overlaps_buffer(buffer) and not life.scratch:
                 life.last = step
                 self.edges |= {(maker, step): None for maker in life.made_by if maker != step}
 
 
-def flow_of(program: Program) -> Flow:
+def trace_memory_flow(program: Program) -> MemoryFlow:
     """The flow through the outermost steps of ``program``."""
-    flow = Flow()
-    for buffer in _arena((*(port.buffer for port in program.feeds), *(state.read for state in program.states))):
-        flow.write(-1, buffer)
+    flow = MemoryFlow()
+    for buffer in _list_arena_buffers(
+        (*(port.buffer for port in program.feeds), *(state.read for state in program.states))
+    ):
+        flow.add_write(-1, buffer)
     for number, step in enumerate(program.steps):
         flow.read_now.clear()
-        inside = walk((step,))
+        inside = walk_steps((step,))
         reads = [buffer for one in inside for buffer in one.reads]
         if any(buffer.space == "feed" for buffer in reads):
             flow.edges[-1, number] = None
-        for buffer in _arena(reads):
-            flow.read(number, buffer)
-        for buffer in _arena(buffer for one in inside for buffer in one.writes):
-            flow.write(number, buffer)
-        for buffer in _arena(buffer for one in inside for buffer in one.scratch_buffers):
-            flow.write(number, buffer, scratch=True)
+        for buffer in _list_arena_buffers(reads):
+            flow.add_read(number, buffer)
+        for buffer in _list_arena_buffers(buffer for one in inside for buffer in one.writes):
+            flow.add_write(number, buffer)
+        for buffer in _list_arena_buffers(buffer for one in inside for buffer in one.scratch_buffers):
+            flow.add_write(number, buffer, scratch=True)
     for buffer in (*(port.buffer for port in program.fetches), *(state.write for state in program.states)):
-        flow.read(len(program.steps), buffer)
+        flow.add_read(len(program.steps), buffer)
     return flow
 
 
-def _arena(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
+def _list_arena_buffers(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
     """Those in the arena, each once."""
     return dict.fromkeys(buffer for buffer in buffers if buffer.space == "arena" and buffer.size)

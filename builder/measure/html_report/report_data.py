@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from builder import __version__
-from builder.measure.bench import bench
+from builder.measure.bench import benchmark_bundle
 from builder.measure.cost import report_cost
-from builder.measure.explain_steps import Study, study
-from builder.measure.html_report.agreement_histogram import histograms
-from builder.measure.html_report.memory_flow import flow_of
+from builder.measure.explain_steps import Study, study_model
+from builder.measure.html_report.agreement_histogram import make_histograms
+from builder.measure.html_report.memory_flow import trace_memory_flow
 from builder.measure.html_report.size_tree import size_tree
 from builder.measure.machine import cpu_name
 from builder.measure.peak import measure_peak
-from builder.measure.weight_accuracy import kept_accuracy
+from builder.measure.weight_accuracy import read_last_accuracy
 from builder.package.bundle import find_bundle
 from builder.package.dependencies import dependencies_folder
 from builder.pipeline.workspace import Workspace
 
 
-def gather(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str = "") -> dict[str, Any]:
+def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str = "") -> dict[str, Any]:
     """The report's data about the bundle of ``ws``, all of it on one thread.
 
     ``named``: what the command calls the model. ``starts``: cold starts; 0 leaves the function out, and what it costs.
@@ -31,13 +31,13 @@ def gather(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str =
     """
     bundle = find_bundle(ws.project.dist, ws.spec.name, ws.target, named)
     manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
-    found = study(ws, seconds=seconds)
+    found = study_model(ws, seconds=seconds)
     graph = found.compiled.graph
-    with ws.progress.stage("agreement", "the library's answers to the golden inputs, number by number"):
-        errors = histograms(bundle, graph)
-    with ws.progress.stage("bench", "the library, and the function in Lambda's emulator"):
-        speed = bench(bundle, seconds=seconds, starts=starts)
-    with ws.progress.stage("peak", "what one thread of this machine reaches"):
+    with ws.progress.show_stage("agreement", "the library's answers to the golden inputs, number by number"):
+        errors = make_histograms(bundle, graph)
+    with ws.progress.show_stage("bench", "the library, and the function in Lambda's emulator"):
+        speed = benchmark_bundle(bundle, seconds=seconds, starts=starts)
+    with ws.progress.show_stage("peak", "what one thread of this machine reaches"):
         peak = measure_peak()
     function = speed.function
     return {
@@ -55,18 +55,18 @@ def gather(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str =
             found.compiled.kernels.kernels_path,
             dependencies_folder(ws.project, ws.target),
         ),
-        "program": _program(found),
+        "program": _describe_program(found),
         "peak": asdict(peak),
-        "memory": _memory(found),
+        "memory": _describe_memory(found),
         "agreement": {"outputs": manifest["verification"]["outputs"], "histograms": errors},
-        "accuracy": kept_accuracy(ws, graph),
+        "accuracy": read_last_accuracy(ws, graph),
         "bench": asdict(speed),
         "cost": report_cost(ws.target, function) if function else None,
-        "stages": _stages(ws.stage_times),
+        "stages": _read_stage_times(ws.stage_times),
     }
 
 
-def _program(found: Study) -> dict[str, Any]:
+def _describe_program(found: Study) -> dict[str, Any]:
     """The steps that ran and how they hang together; ``outer`` counts the steps outside loops and branches."""
     explained = found.explanation
     data = explained.to_dict()
@@ -75,19 +75,19 @@ def _program(found: Study) -> dict[str, Any]:
     for step in data["steps"]:
         outer += step["depth"] == 0
         step |= {"outer": outer, "layer": layers.get(step["step"], "")}
-    edges = [list(edge) for edge in flow_of(found.program).edges]
+    edges = [list(edge) for edge in trace_memory_flow(found.program).edges]
     kept = ("path", "reason", "isa", "threads", "rounds", "run_microseconds", "weights", "arena", "together", "steps")
     return {key: data[key] for key in kept} | {"edges": edges}
 
 
-def _memory(found: Study) -> dict[str, Any]:
+def _describe_memory(found: Study) -> dict[str, Any]:
     """The arena: [offset, bytes, first step, last step, whether it is scratch, the step that made it] of each value."""
     program = found.program
-    lives = [[v.offset, v.size, v.first, v.last, v.scratch, v.made_by[0]] for v in flow_of(program).lives]
+    lives = [[v.offset, v.size, v.first, v.last, v.scratch, v.made_by[0]] for v in trace_memory_flow(program).lives]
     return {"arena": program.arena_size, "steps": len(program.steps), "lives": lives}
 
 
-def _stages(path: Path) -> list[dict[str, Any]] | None:
+def _read_stage_times(path: Path) -> list[dict[str, Any]] | None:
     """What each stage of the bundle's build took; None where that was not kept, as of a build in Docker."""
     try:
         stages: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from builder.base.escape import html
-from builder.measure.html_report.document import document, part
+from builder.base.escape import escape_html
+from builder.measure.html_report.document import format_document, read_page_part
 
 SCRIPTS = ("base.js", "steps.js", "graph.js", "pictures.js")
 
@@ -14,4 +14,6 @@ SCRIPTS = ("base.js", "steps.js", "graph.js", "pictures.js")
 def report_page(data: Mapping[str, Any]) -> str:
     """The page's HTML, of what ``gather`` gives."""
     title = f"{data['model']['name']} {data['model']['version']}"
-    return document(title, part("report.html").replace("@TITLE@", html(title)), data=data, scripts=SCRIPTS)
+    return format_document(
+        title, read_page_part("report.html").replace("@TITLE@", escape_html(title)), data=data, scripts=SCRIPTS
+    )

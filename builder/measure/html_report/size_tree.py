@@ -26,44 +26,44 @@ def size_tree(bundle: Bundle, manifest: Mapping[str, Any], kernels: Path, depend
     weights = int(manifest["lowering"]["weights"]["bytes"])
     apart = "weights" in manifest  # in a file of their own, which may be in the layer
     here = weights if not apart or bundle.weights.is_file() else 0
-    layers = list(_weights(manifest["lowering"]["weights"])) if here else []
+    layers = list(_split_weights(manifest["lowering"]["weights"])) if here else []
     parts = [
         *([{"name": "weights", "kind": "weights", "children": layers}] if layers else []),
-        *_library(bundle.library, library - (0 if apart else weights), kernels),
-        _packages(dependencies, components["dependencies layer"]),
-        {"name": "function", "kind": "function", "children": [_leaf("handler", components["function"])]},
+        *_split_library(bundle.library, library - (0 if apart else weights), kernels),
+        _measure_packages(dependencies, components["dependencies layer"]),
+        {"name": "function", "kind": "function", "children": [_make_leaf("handler", components["function"])]},
     ]
     if beside := components["model layer"] - library - (here if apart else 0):
-        parts.append({"name": "beside the library", "kind": "tables", "children": [_leaf("files", beside)]})
+        parts.append({"name": "beside the library", "kind": "tables", "children": [_make_leaf("files", beside)]})
     return {"name": "function and layers, unzipped", "bytes": bundle.sizes.unzipped, "children": parts}
 
 
-def _leaf(name: str, count: int) -> Tree:
+def _make_leaf(name: str, count: int) -> Tree:
     return {"name": name, "bytes": count}
 
 
-def _library(path: Path, size: int, kernels: Path) -> Iterator[Tree]:
+def _split_library(path: Path, size: int, kernels: Path) -> Iterator[Tree]:
     """``size``: bytes without the weights."""
     code = dict(read_facts(path).sections).get(".text", 0)
-    xla = min(_code(kernels), code)
-    parts = [_leaf("coldforge's kernels and runtime", code - xla), _leaf("XLA's kernels of this model", xla)]
+    xla = min(_count_code_bytes(kernels), code)
+    parts = [_make_leaf("coldforge's kernels and runtime", code - xla), _make_leaf("XLA's kernels of this model", xla)]
     yield {"name": "code", "kind": "code", "children": [part for part in parts if part["bytes"]]}
-    yield {"name": "tables", "kind": "tables", "children": [_leaf("the library's tables", size - code)]}
+    yield {"name": "tables", "kind": "tables", "children": [_make_leaf("the library's tables", size - code)]}
 
 
-def _weights(weights: Mapping[str, Any]) -> Iterator[Tree]:
+def _split_weights(weights: Mapping[str, Any]) -> Iterator[Tree]:
     """A leaf for each layer, and one for the rest; layers that share weights cannot be told apart."""
-    layers = [_leaf(layer.get("layer") or layer["step"], layer["bytes"]) for layer in weights["layers"]]
+    layers = [_make_leaf(layer.get("layer") or layer["step"], layer["bytes"]) for layer in weights["layers"]]
     rest = weights["bytes"] - sum(layer["bytes"] for layer in layers)
     if rest < 0:
-        yield _leaf("all layers", weights["bytes"])
+        yield _make_leaf("all layers", weights["bytes"])
         return
     yield from sorted(layers, key=lambda layer: -int(layer["bytes"]))
     if rest:
-        yield _leaf("biases and other constants", rest)
+        yield _make_leaf("biases and other constants", rest)
 
 
-def _code(kernels: Path) -> int:
+def _count_code_bytes(kernels: Path) -> int:
     """Bytes of the code in an object file."""
     from elftools.elf.elffile import ELFFile
 
@@ -71,12 +71,12 @@ def _code(kernels: Path) -> int:
         return sum(int(s["sh_size"]) for s in ELFFile(file).iter_sections() if s.name.startswith(".text"))
 
 
-def _packages(folder: Path, size: int) -> Tree:
+def _measure_packages(folder: Path, size: int) -> Tree:
     found: dict[str, int] = defaultdict(int)
     for name, path in files_of(folder):  # python/<package>/...
         top = name.split("/")[1] if "/" in name else name
         found[re.sub(r"(-[\d.]+\.dist-info|\.py|\.cpython.*\.so)$", "", top)] += path.stat().st_size
     if sum(found.values()) != size:  # not what the bundle was packed with
         found = {"all packages": size}
-    leaves = [_leaf(name, count) for name, count in sorted(found.items(), key=lambda item: -item[1])]
+    leaves = [_make_leaf(name, count) for name, count in sorted(found.items(), key=lambda item: -item[1])]
     return {"name": "dependencies", "kind": "dependencies", "children": leaves}

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from builder.base.errors import EnvironmentSetupError, UsageError
-from builder.measure.local.emulator_parts import Interpreter
+from builder.measure.local.emulator_parts import PythonInterpreter
 
 HANDLER = "handler.app.lambda_handler"
 MAX_REQUEST = 6_291_556
@@ -31,11 +31,11 @@ START_SECONDS, STOP_SECONDS, REQUEST_SECONDS = 20, 5, 120
 
 
 @dataclass
-class Emulator:
+class LambdaEmulator:
     """A context manager; ``invoke`` works inside it, and the processes are gone after it, whatever happened."""
 
     binary: Path
-    python: Interpreter
+    python: PythonInterpreter
     runtime: Path
     bundle_layer: Path  # holds lib/libmodel.so
     dependencies: Path  # holds python/
@@ -52,11 +52,11 @@ class Emulator:
         self._folder = tempfile.TemporaryDirectory(prefix="coldforge-emulator-")
         try:
             for _ in range(3):  # a free port may be taken by another before the emulator has it
-                if self._start():
+                if self._start_process():
                     return self
-                self._stop()
+                self._stop_processes()
             raise EnvironmentSetupError(
-                f"the Runtime Interface Emulator does not start:\n{self._read('rapid')[-2000:]}"
+                f"the Runtime Interface Emulator does not start:\n{self._read_file('rapid')[-2000:]}"
             )
         except BaseException:
             self.__exit__(None, None, None)
@@ -65,7 +65,7 @@ class Emulator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        self._stop_processes()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -95,21 +95,21 @@ class Emulator:
     @property
     def log(self) -> str:
         """What the function has written so far."""
-        return self._read("function")
+        return self._read_file("function")
 
     @property
     def init_ms(self) -> float:
         """Start of Python to ready, by the emulator; known after the first request. NaN before."""
-        found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read("rapid"))
+        found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read_file("rapid"))
         return float(found[1]) if found else float("nan")
 
     @property
     def peak_rss(self) -> int:
         """Bytes the function's process has had in memory at most; 0 while there is none."""
-        family = _descendants(self._process.pid) if self._process else []
+        family = _list_descendants(self._process.pid) if self._process else []
         return max(map(_peak_rss, family), default=0)
 
-    def _start(self) -> bool:
+    def _start_process(self) -> bool:
         assert self._folder is not None
         folder = Path(self._folder.name)
         with _free_port() as first, _free_port() as second:
@@ -125,7 +125,7 @@ class Emulator:
             self._process = subprocess.Popen(
                 command,
                 cwd=self.function,
-                env=self.variables(folder),
+                env=self.make_environment(folder),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -138,7 +138,7 @@ class Emulator:
             time.sleep(0.02)
         return False
 
-    def variables(self, home: str | Path) -> dict[str, str]:
+    def make_environment(self, home: str | Path) -> dict[str, str]:
         """Return the environment: Lambda's, and nothing of this process's own."""
         task, layer = self.function.resolve(), self.bundle_layer.resolve()
         packages = self.dependencies.resolve() / "python"
@@ -163,12 +163,12 @@ class Emulator:
             **self.environment,
         }
 
-    def _stop(self) -> None:
+    def _stop_processes(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         # The emulator gives its runtime a process group of its own, so both are ended by id.
-        family = _descendants(process.pid)
+        family = _list_descendants(process.pid)
         process.terminate()
         try:
             process.wait(STOP_SECONDS)
@@ -179,7 +179,7 @@ class Emulator:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _read(self, name: str) -> str:
+    def _read_file(self, name: str) -> str:
         if self._folder is None:
             return ""
         path = Path(self._folder.name, name)
@@ -202,7 +202,7 @@ def _peak_rss(pid: int) -> int:
     return 0
 
 
-def _descendants(root: int) -> list[int]:
+def _list_descendants(root: int) -> list[int]:
     """List the processes that ``root`` started, and those that these started, from /proc."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -14,9 +14,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.cache import digest, file_digest, run_cached
+from builder.base.cache import compute_digest, file_digest, run_cached
 from builder.base.errors import EnvironmentSetupError
-from builder.base.files import replacing_file, scratch
+from builder.base.files import replace_file, scratch_folder
 from builder.base.targets import host_target
 
 LAMBDA_PYTHON = "3.13"
@@ -25,7 +25,7 @@ RUNTIME_LOCK = Path(__file__).with_name("requirements.txt")
 
 
 @dataclass(frozen=True)
-class Interpreter:
+class PythonInterpreter:
     """A Python outside any virtual environment; ``version`` as in "3.13"."""
 
     path: Path
@@ -37,26 +37,26 @@ class Interpreter:
         return self.version == LAMBDA_PYTHON
 
 
-def find_python(python: Path | None = None) -> Interpreter:
+def find_python(python: Path | None = None) -> PythonInterpreter:
     """Choose ``python``, or an installed Python of Lambda's version, or else the one that runs this.
 
     Raises EnvironmentSetupError when ``python`` does not run.
     """
     if python is not None:
-        found = _probe(python)
+        found = _probe_python(python)
         if found is None:
             raise EnvironmentSetupError(f"{python} does not run; name a Python 3.11, 3.12 or 3.13.")
         return found
-    for path in _candidates():
-        found = _probe(path)
+    for path in _list_candidates():
+        found = _probe_python(path)
         if found is not None and found.matches_lambda:
             return found
-    running = _probe(Path(sys.executable))
+    running = _probe_python(Path(sys.executable))
     assert running is not None
     return running
 
 
-def _candidates() -> list[Path]:
+def _list_candidates() -> list[Path]:
     name = f"python{LAMBDA_PYTHON}"
     homes = (
         Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions",
@@ -69,7 +69,7 @@ def _candidates() -> list[Path]:
     return paths
 
 
-def _probe(path: Path) -> Interpreter | None:
+def _probe_python(path: Path) -> PythonInterpreter | None:
     """Find its base interpreter: a virtual environment's packages must not be seen by the function."""
     code = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
     try:
@@ -78,10 +78,10 @@ def _probe(path: Path) -> Interpreter | None:
         return None
     lines = done.stdout.splitlines()
     # pyenv puts scripts on PATH for versions that are not chosen; they fail.
-    return Interpreter(Path(lines[0]), lines[1]) if done.returncode == 0 and len(lines) == 2 else None
+    return PythonInterpreter(Path(lines[0]), lines[1]) if done.returncode == 0 and len(lines) == 2 else None
 
 
-def emulator(cache: Path) -> Path:
+def install_emulator(cache: Path) -> Path:
     """Take AWS's Runtime Interface Emulator out of the SAM CLI's wheel. Raises EnvironmentSetupError."""
     target = host_target()
     pinned, binary = target.lambda_emulator, cache / "aws-lambda-rie"
@@ -89,8 +89,8 @@ def emulator(cache: Path) -> Path:
         raise EnvironmentSetupError(f"AWS has no Lambda emulator for {target.name}; use another machine.")
     if binary.is_file() and file_digest(binary) == pinned.sha256:
         return binary
-    with replacing_file(binary) as fresh, scratch(cache / "download") as folder:
-        _pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), SAM_WHEEL)
+    with replace_file(binary) as fresh, scratch_folder(cache / "download") as folder:
+        _run_pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), SAM_WHEEL)
         (wheel,) = folder.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             fresh.write_bytes(archive.read(pinned.path))
@@ -100,13 +100,13 @@ def emulator(cache: Path) -> Path:
     return binary
 
 
-def runtime(cache: Path, python: Interpreter) -> Path:
+def install_runtime(cache: Path, python: PythonInterpreter) -> Path:
     """Install Lambda's runtime client (awslambdaric) for ``python`` into a folder."""
     folder = cache / python.version / "runtime"
 
     def build(fresh: Path) -> None:
         platforms = [option for tag in host_target().wheels for option in ("--platform", tag)]
-        _pip(
+        _run_pip(
             "install", "--require-hashes", "--no-deps", "--no-compile", "--only-binary=:all:", *platforms,
             "--implementation", "cp", "--python-version", python.version, "--target", str(fresh),
             "-r", str(RUNTIME_LOCK),
@@ -115,17 +115,17 @@ def runtime(cache: Path, python: Interpreter) -> Path:
         compiling = [str(python.path), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(fresh)]
         subprocess.run(compiling, capture_output=True, check=False)
 
-    run_cached(folder, digest(python.version, RUNTIME_LOCK), build)
+    run_cached(folder, compute_digest(python.version, RUNTIME_LOCK), build)
     return folder
 
 
-def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
+def build_dependencies(cache: Path, python: PythonInterpreter, layer: Path) -> Path:
     """Build the dependencies layer (a folder that holds ``python/``) for ``python``.
 
     ``layer``: coldforge's ``layers/dependencies``.
     """
     script, lock = layer / "build.py", layer / "requirements.txt"
-    key = digest(python.version, script, layer / "elf.py", lock)
+    key = compute_digest(python.version, script, layer / "elf.py", lock)
     folder = cache / python.version / f"dependencies-{key[:12]}"
 
     def build(fresh: Path) -> None:
@@ -139,9 +139,9 @@ def dependencies(cache: Path, python: Interpreter, layer: Path) -> Path:
     return folder
 
 
-def function(cache: Path, python: Interpreter, source: Path) -> Path:
+def pack_function(cache: Path, python: PythonInterpreter, source: Path) -> Path:
     """Pack the function as SAM does: into a folder that holds ``handler/``. ``source``: coldforge's ``handler``."""
-    key = digest(python.version, *_sources(source))
+    key = compute_digest(python.version, *_sources(source))
     folder = cache / python.version / f"function-{key[:12]}"
 
     def build(fresh: Path) -> None:
@@ -158,7 +158,7 @@ def _sources(source: Path) -> list[Path]:
     return [source / "Makefile", *sorted(p for kind in ("*.py", "*.html") for p in source.rglob(kind))]
 
 
-def _pip(*arguments: str) -> None:
+def _run_pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", arguments[0], "-qq", "--disable-pip-version-check", "--no-input"]
     done = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, check=False)
     if done.returncode:

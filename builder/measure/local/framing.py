@@ -17,14 +17,14 @@ _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)\r?\n")  # no sp
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 
 
-class Lines(Protocol):
+class LineStream(Protocol):
     """A stream that header lines are read from."""
 
     def readline(self, limit: int, /) -> bytes:
         """Read a line, or as much of it as ``limit`` allows."""
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """``lines``: as they came, the blank one included. ``length``: the body's, in bytes.
 
     ``values``: of each header, by its name in lower case.
@@ -35,14 +35,14 @@ class Head(NamedTuple):
     values: dict[bytes, list[bytes]]
 
 
-class Refusal(NamedTuple):
+class RequestRefusal(NamedTuple):
     """The HTTP status, and why."""
 
     status: int
     message: str
 
 
-def read_head(stream: Lines, longest_body: int) -> Head | Refusal:
+def read_head(stream: LineStream, longest_body: int) -> RequestHead | RequestRefusal:
     """Read a request's header lines to the blank line after them, and what they say of the body."""
     lines: list[bytes] = []
     left = LONGEST_HEAD
@@ -50,24 +50,24 @@ def read_head(stream: Lines, longest_body: int) -> Head | Refusal:
         lines.append(stream.readline(left + 1))
         left -= len(lines[-1])
         if left < 0 or len(lines) > MOST_LINES + 1:
-            return Refusal(431, f"send at most {MOST_LINES} headers, of {LONGEST_HEAD:,} bytes together")
+            return RequestRefusal(431, f"send at most {MOST_LINES} headers, of {LONGEST_HEAD:,} bytes together")
     values: dict[bytes, list[bytes]] = {}
     for line in lines[:-1]:
         parts = _LINE.fullmatch(line)
         if parts is None:
-            return Refusal(400, "a line of the headers is none")
+            return RequestRefusal(400, "a line of the headers is none")
         values.setdefault(parts[1].lower(), []).append(parts[2].strip(b" \t"))
     if lines[-1] not in (b"\r\n", b"\n"):
-        return Refusal(400, "the headers break off")
+        return RequestRefusal(400, "the headers break off")
     lengths = values.get(b"content-length", [])
     if b"transfer-encoding" in values:
         if lengths:
-            return Refusal(400, "send Content-Length or Transfer-Encoding, not both")
-        return Refusal(411, "send the body with its Content-Length")
+            return RequestRefusal(400, "send Content-Length or Transfer-Encoding, not both")
+        return RequestRefusal(411, "send the body with its Content-Length")
     if not lengths:
-        return Head(lines, 0, values)
+        return RequestHead(lines, 0, values)
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        return Refusal(400, "Content-Length must be one number, and stand there once")
+        return RequestRefusal(400, "Content-Length must be one number, and stand there once")
     if int(lengths[0]) > longest_body:
-        return Refusal(413, f"Lambda takes bodies of at most {longest_body:,} bytes")
-    return Head(lines, int(lengths[0]), values)
+        return RequestRefusal(413, f"Lambda takes bodies of at most {longest_body:,} bytes")
+    return RequestHead(lines, int(lengths[0]), values)

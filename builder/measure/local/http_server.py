@@ -24,9 +24,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from builder.base.errors import EnvironmentSetupError, UsageError
-from builder.base.escape import visible
-from builder.measure.local.framing import Refusal, read_head
-from builder.measure.local.origins import LOOPBACK, Allowed
+from builder.base.escape import escape_invisible
+from builder.measure.local.framing import RequestRefusal, read_head
+from builder.measure.local.origins import LOOPBACK, AllowedOrigins
 
 Invoke = Callable[[dict[str, Any]], Any]
 """The function: takes an event, gives its answer."""
@@ -54,7 +54,7 @@ MOST_CALLERS = 32
 BAD_GATEWAY = {"statusCode": 502, "body": '{"message": "the function failed; see its log"}'}
 
 
-def event(method: str, target: str, headers: Message, body: bytes, request_id: str) -> dict[str, Any]:
+def make_url_event(method: str, target: str, headers: Message, body: bytes, request_id: str) -> dict[str, Any]:
     """Make the event of a Function URL (payload format 2.0) for one request. ``target``: path and query, as sent."""
     path, _, query = target.partition("?")
     values: dict[str, str] = {}
@@ -86,11 +86,11 @@ def event(method: str, target: str, headers: Message, body: bytes, request_id: s
             "time": time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime()),
             "timeEpoch": int(time.time() * 1000),
         },
-        **_body(headers.get_content_type() if "content-type" in names else "", body),
+        **_encode_body(headers.get_content_type() if "content-type" in names else "", body),
     }
 
 
-def _body(media: str, body: bytes) -> dict[str, Any]:
+def _encode_body(media: str, body: bytes) -> dict[str, Any]:
     """Write text as it is and anything else as base64, as AWS does."""
     if not body:
         return {"isBase64Encoded": False}
@@ -102,7 +102,7 @@ def _body(media: str, body: bytes) -> dict[str, Any]:
     return {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
 
 
-def response(answer: Any) -> tuple[int, dict[str, str], bytes]:
+def parse_response(answer: Any) -> tuple[int, dict[str, str], bytes]:
     """Read status, headers and body of the function's answer; 502 for one that is not valid, as AWS gives it."""
     if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
         answer = BAD_GATEWAY
@@ -110,13 +110,13 @@ def response(answer: Any) -> tuple[int, dict[str, str], bytes]:
     try:
         body = base64.b64decode(body, validate=True) if answer.get("isBase64Encoded") else body
     except binascii.Error:
-        return response(None)
+        return parse_response(None)
     return answer["statusCode"], {"content-type": "application/json", **(answer.get("headers") or {})}, body
 
 
 @contextmanager
-def serving(
-    invoke: Invoke, port: int = 0, say: Say = lambda line: None, *, allowed: Allowed = LOOPBACK
+def serve_function(
+    invoke: Invoke, port: int = 0, say: Say = lambda line: None, *, allowed: AllowedOrigins = LOOPBACK
 ) -> Iterator[str]:
     """Serve the function on 127.0.0.1 until the end of the block; gives the URL. ``port`` 0 takes a free one.
 
@@ -124,7 +124,7 @@ def serving(
     Raises EnvironmentSetupError.
     """
     try:
-        server = _Server(("127.0.0.1", port), _handler(invoke, say, allowed), say)
+        server = _FunctionServer(("127.0.0.1", port), _make_handler(invoke, say, allowed), say)
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
         raise EnvironmentSetupError(f"port {port} {why}; pass --port.") from error
@@ -137,7 +137,7 @@ def serving(
         server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _FunctionServer(ThreadingHTTPServer):
     """A thread for each of at most ``MOST_CALLERS`` connections; one more than these is hung up on."""
 
     daemon_threads = True
@@ -182,7 +182,7 @@ def _limit_reading(connection: socket.socket, seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequestHandler]:
+def _make_handler(invoke: Invoke, say: Say, allowed: AllowedOrigins) -> type[BaseHTTPRequestHandler]:
     turn = threading.Lock()
     numbers = itertools.count(1)
 
@@ -198,17 +198,17 @@ def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequest
         def parse_request(self) -> bool:
             """Parse the request line alone if the headers are refused, so that no "100 Continue" is sent."""
             stream, head = self.rfile, read_head(self.rfile, MAX_BODY)
-            if not isinstance(head, Refusal):
-                head = allowed.check(head.values.get(b"host", []), head.values.get(b"origin", [])) or head
-            self.rfile = io.BytesIO(b"\r\n" if isinstance(head, Refusal) else b"".join(head.lines))
+            if not isinstance(head, RequestRefusal):
+                head = allowed.check_request(head.values.get(b"host", []), head.values.get(b"origin", [])) or head
+            self.rfile = io.BytesIO(b"\r\n" if isinstance(head, RequestRefusal) else b"".join(head.lines))
             try:
                 parsed = super().parse_request()
             finally:
                 self.rfile = stream
-            if parsed and isinstance(head, Refusal):
+            if parsed and isinstance(head, RequestRefusal):
                 self._refuse(*head)
                 return False
-            self._length = 0 if isinstance(head, Refusal) else head.length
+            self._length = 0 if isinstance(head, RequestRefusal) else head.length
             return parsed
 
         def _serve(self) -> None:
@@ -217,17 +217,17 @@ def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequest
                 return self._refuse(400, "the body ended early")
             began = time.perf_counter()
             with turn:
-                sent = event(self.command, self.path, self.headers, body, f"local-{next(numbers)}")
+                sent = make_url_event(self.command, self.path, self.headers, body, f"local-{next(numbers)}")
                 if len(json.dumps(sent)) > MAX_EVENT:
                     return self._refuse(413, f"Lambda takes events of at most {MAX_EVENT:,} bytes")
                 try:
-                    status, headers, content = response(invoke(sent))
+                    status, headers, content = parse_response(invoke(sent))
                 except (EnvironmentSetupError, UsageError) as error:
                     say(str(error))
-                    status, headers, content = response(None)
+                    status, headers, content = parse_response(None)
             reason = f" {content[:REASON].decode(errors='replace')}" if status >= 400 else ""
             took = (time.perf_counter() - began) * 1000
-            say(visible(f"{self.command} {self.path} {status} {took:.1f} ms{reason}"))
+            say(escape_invisible(f"{self.command} {self.path} {status} {took:.1f} ms{reason}"))
             self._send(status, headers, content)
 
         def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -240,7 +240,7 @@ def _handler(invoke: Invoke, say: Say, allowed: Allowed) -> type[BaseHTTPRequest
             error = {"code": code, "message": message, "type": "invalid_request_error"}
             tensors = any(part.startswith(("/v1/models", "/v2")) for part in self.requestline.split()[1:2])
             content = json.dumps({"error": message if tensors else error}).encode()  # as each protocol has it
-            say(visible(f"{self.requestline[:REASON]} {status} {content.decode()}"))
+            say(escape_invisible(f"{self.requestline[:REASON]} {status} {content.decode()}"))
             self._send(status, {"content-type": "application/json", "connection": "close"}, content)
             # A caller that still sends would not look at the answer if the connection broke off.
             with suppress(OSError), _limit_reading(self.connection, LINGER_SECONDS):

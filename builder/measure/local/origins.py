@@ -11,25 +11,25 @@ from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from builder.measure.local.framing import Refusal
+from builder.measure.local.framing import RequestRefusal
 
 
-class Allowed(NamedTuple):
+class AllowedOrigins(NamedTuple):
     """``hosts``: names of this machine beside its loopback ones. ``origins``: of pages elsewhere; ``*`` is any."""
 
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
 
-    def check(self, hosts: Iterable[bytes], origins: Iterable[bytes]) -> Refusal | None:
+    def check_request(self, hosts: Iterable[bytes], origins: Iterable[bytes]) -> RequestRefusal | None:
         """Refuse a request by the values of its ``Host`` and ``Origin``, unless all of them are allowed."""
         for host in hosts:
             if not self._is_local("//" + host.decode("latin-1")):
-                return Refusal(
+                return RequestRefusal(
                     403, "this server answers to localhost only; for another name, serve with --allow-host NAME"
                 )
         for origin in (value.decode("latin-1") for value in origins):
             if "*" not in self.origins and origin not in self.origins and not self._is_local(origin):
-                return Refusal(403, "pages of this origin may not call the server; serve with --cors ORIGIN")
+                return RequestRefusal(403, "pages of this origin may not call the server; serve with --cors ORIGIN")
         return None
 
     def _is_local(self, address: str) -> bool:
@@ -40,4 +40,4 @@ class Allowed(NamedTuple):
             return False
 
 
-LOOPBACK = Allowed()
+LOOPBACK = AllowedOrigins()

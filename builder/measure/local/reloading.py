@@ -7,19 +7,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from builder.measure.local.emulator import Emulator
+from builder.measure.local.emulator import LambdaEmulator
 
 
-class Reloading(ExitStack):
+class ReloadingEmulator(ExitStack):
     """Run the function of a bundle in the emulator that ``start`` makes, and again when its ``library`` is another.
 
     A context manager. ``say`` gets a line for each new start, and the function's last error where it fails.
     """
 
-    def __init__(self, start: Callable[[], Emulator], library: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, start: Callable[[], LambdaEmulator], library: Path, say: Callable[[str], None]) -> None:
         super().__init__()
         self._start, self._library, self._say = start, library, say
-        self._running: Emulator | None = None
+        self._running: LambdaEmulator | None = None
         self._stamp = (0, 0)
 
     def __enter__(self) -> Self:
@@ -35,7 +35,7 @@ class Reloading(ExitStack):
             self._say(next((line for line in reversed(lines) if '"ERROR"' in line or '"CRITICAL"' in line), ""))
         return answer
 
-    def _run_newest(self) -> Emulator:
+    def _run_newest(self) -> LambdaEmulator:
         """Return an emulator that runs the library as it is now. Each build writes a new file."""
         try:
             status = self._library.stat()

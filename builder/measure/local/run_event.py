@@ -15,7 +15,7 @@ from builder.base.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.base.project import HOME, cache_folder
 from builder.measure import sample_request
 from builder.measure.local import emulator_parts
-from builder.measure.local.emulator import Emulator
+from builder.measure.local.emulator import LambdaEmulator
 
 WARM_REQUESTS = 3
 
@@ -51,24 +51,32 @@ class InvokeResult:
         )
 
 
-def invoke(bundle_layer: Path, event: Any, python: Path | None = None) -> InvokeResult:
+def invoke_bundle(bundle_layer: Path, event: Any, python: Path | None = None) -> InvokeResult:
     """Start the function cold, send ``event``, and send it again while warm.
 
     ``bundle_layer``: ``dist/<model>/layer``. ``python``: see ``parts.find_python``. Raises UsageError and
     EnvironmentSetupError.
     """
-    with emulator(bundle_layer, python) as running:
-        answer, first = _timed(running, event)
+    with prepare_emulator(bundle_layer, python) as running:
+        answer, first = _time_call(running, event)
         if "errorType" in answer:
-            raise EnvironmentSetupError(f"the function did not start: {reason(running.log, answer)}")
-        warm = statistics.median(_timed(running, event)[1] for _ in range(WARM_REQUESTS))
+            raise EnvironmentSetupError(f"the function did not start: {explain_failure(running.log, answer)}")
+        warm = statistics.median(_time_call(running, event)[1] for _ in range(WARM_REQUESTS))
         init = running.init_ms
         return InvokeResult(
-            answer, init, max(first - init, 0.0), warm, running.python.version, note(running.python), log=running.log
+            answer,
+            init,
+            max(first - init, 0.0),
+            warm,
+            running.python.version,
+            describe_mismatch(running.python),
+            log=running.log,
         )
 
 
-def emulator(bundle_layer: Path, python: Path | None = None, *, environment: dict[str, str] | None = None) -> Emulator:
+def prepare_emulator(
+    bundle_layer: Path, python: Path | None = None, *, environment: dict[str, str] | None = None
+) -> LambdaEmulator:
     """Prepare the emulator for a bundle. ``environment``: variables of the function's own.
 
     What is fetched and built for it is kept for all projects: the packages and the function for each Python.
@@ -79,13 +87,13 @@ def emulator(bundle_layer: Path, python: Path | None = None, *, environment: dic
     own = environment or {}
     if any(bundle_layer.parent.glob("*.weights")):  # those that are elsewhere in the cloud
         own = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **own}
-    return Emulator(
-        binary=emulator_parts.emulator(cache),
+    return LambdaEmulator(
+        binary=emulator_parts.install_emulator(cache),
         python=interpreter,
-        runtime=emulator_parts.runtime(cache, interpreter),
+        runtime=emulator_parts.install_runtime(cache, interpreter),
         bundle_layer=bundle_layer,
-        dependencies=emulator_parts.dependencies(cache, interpreter, HOME / "layers" / "dependencies"),
-        function=emulator_parts.function(cache, interpreter, HOME / "handler"),
+        dependencies=emulator_parts.build_dependencies(cache, interpreter, HOME / "layers" / "dependencies"),
+        function=emulator_parts.pack_function(cache, interpreter, HOME / "handler"),
         environment=own,
     )
 
@@ -146,16 +154,16 @@ def default_event(bundle: Path) -> dict[str, Any]:
     picture = image_event(sample_request.PICTURE) if described["image"] else {}
     if described.get("text") or sample_request.takes_text(described):
         picture = {"text": sample_request.TEXT}
-    return picture | sample_request.zeros(described)
+    return picture | sample_request.make_zero_inputs(described)
 
 
-def _timed(running: Emulator, event: Any) -> tuple[Any, float]:
+def _time_call(running: LambdaEmulator, event: Any) -> tuple[Any, float]:
     start = time.perf_counter()
     answer = running.invoke(event)
     return answer, (time.perf_counter() - start) * 1000
 
 
-def reason(log: str, answer: Any) -> str:
+def explain_failure(log: str, answer: Any) -> str:
     """Find the function's own last message, which callers do not get, or else the platform's."""
     for line in reversed(log.splitlines()):
         if '"CRITICAL"' in line:
@@ -163,7 +171,7 @@ def reason(log: str, answer: Any) -> str:
     return f"{answer.get('errorMessage')}\n{log[-2000:]}"
 
 
-def note(python: emulator_parts.Interpreter) -> str | None:
+def describe_mismatch(python: emulator_parts.PythonInterpreter) -> str | None:
     """Say so where the Python that runs the function is not Lambda's."""
     if python.matches_lambda:
         return None

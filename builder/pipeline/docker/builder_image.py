@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.commands import route_option
 from builder.base.errors import EnvironmentSetupError
-from builder.pipeline.docker.docker_client import client, docker, why_no_buildkit, why_no_engine, why_no_image
+from builder.pipeline.docker.docker_client import find_docker, run_docker, why_no_buildkit, why_no_engine, why_no_image
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 REPOSITORY = "coldforge/builder"
@@ -27,11 +27,13 @@ class BuilderImage:
     lock: Path
 
     @classmethod
-    def configured(cls, lock: Path, environment: Mapping[str, str] = os.environ) -> BuilderImage:
+    def from_environment(cls, lock: Path, environment: Mapping[str, str] = os.environ) -> BuilderImage:
         """The Dockerfile's own base, or the one that COLDFORGE_BASE_IMAGE and COLDFORGE_BASE_DIGEST name."""
         if base := environment.get("COLDFORGE_BASE_IMAGE"):
             return cls(base, environment.get("COLDFORGE_BASE_DIGEST", ""), lock)
-        return cls(_default("BASE_IMAGE"), environment.get("COLDFORGE_BASE_DIGEST") or _default("BASE_DIGEST"), lock)
+        return cls(
+            _read_default("BASE_IMAGE"), environment.get("COLDFORGE_BASE_DIGEST") or _read_default("BASE_DIGEST"), lock
+        )
 
     @property
     def pinned(self) -> bool:
@@ -44,18 +46,18 @@ class BuilderImage:
 
     @property
     def tag(self) -> str:
-        return f"{REPOSITORY}:{digest(DOCKERFILE, self.lock, self.base, self.base_digest)[:16]}"
+        return f"{REPOSITORY}:{compute_digest(DOCKERFILE, self.lock, self.base, self.base_digest)[:16]}"
 
     def why_unavailable(self) -> str | None:
         """None when this engine has the image, or can make it; otherwise the reason in a line. Fetches nothing."""
-        return None if self._exists() else why_no_buildkit() or why_no_image(self.reference)
+        return None if self._is_built() else why_no_buildkit() or why_no_image(self.reference)
 
-    def _exists(self) -> bool:
-        return docker("image", "inspect", self.tag).returncode == 0
+    def _is_built(self) -> bool:
+        return run_docker("image", "inspect", self.tag).returncode == 0
 
-    def ensure(self, say: Callable[[str], None] = lambda _: None) -> str:
+    def ensure_built(self, say: Callable[[str], None] = lambda _: None) -> str:
         """The tag, after making the image if this engine has none. Raises EnvironmentSetupError."""
-        if self._exists():
+        if self._is_built():
             return self.tag
         if reason := why_no_buildkit():
             raise EnvironmentSetupError(f"The builder image cannot be made: {reason}.")
@@ -63,22 +65,22 @@ class BuilderImage:
             say(f"{self.base} has no digest; pin it with COLDFORGE_BASE_DIGEST")
         say(f"making the builder image from {self.base} (once; about 700 MB to fetch)")
         done = subprocess.run(
-            [client() or "docker", *self._build()],
+            [find_docker() or "docker", *self._build_arguments()],
             env=os.environ | {"DOCKER_BUILDKIT": "1"},
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
-            raise EnvironmentSetupError(self._refused(done.stderr))
+            raise EnvironmentSetupError(self._explain_failure(done.stderr))
         return self.tag
 
-    def _build(self) -> list[str]:
+    def _build_arguments(self) -> list[str]:
         arguments = ["build", "--progress", "plain", "--file", str(DOCKERFILE), "--tag", self.tag]
         arguments += ["--build-arg", f"BASE_IMAGE={self.base}", "--build-arg", f"BASE_DIGEST={self.base_digest}"]
         return [*arguments, *ca_secret(), str(self.lock.parent)]
 
-    def _refused(self, stderr: str) -> str:
+    def _explain_failure(self, stderr: str) -> str:
         words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-8:])
         if reason := why_no_engine():
             return f"The Docker engine went away: {reason}"
@@ -98,7 +100,7 @@ def ca_secret(environment: Mapping[str, str] = os.environ) -> list[str]:
     return ["--secret", f"id=ca,src={bundle}"] if bundle and Path(bundle).is_file() else []
 
 
-def _default(argument: str) -> str:
+def _read_default(argument: str) -> str:
     found = re.search(rf"^ARG {argument}=(.*)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
     assert found
     return found.group(1).strip()

@@ -16,7 +16,7 @@ ANSWER_SECONDS = 20
 """Seconds that an engine or a registry may take to answer before it counts as absent."""
 
 
-def client() -> str | None:
+def find_docker() -> str | None:
     """The client's path, or None when there is none."""
     return shutil.which(os.environ.get("DOCKER") or "docker")
 
@@ -30,12 +30,12 @@ def why_no_buildkit() -> str | None:
     """None when the client can build with BuildKit: from Docker 23 on, only with the buildx plugin."""
     if _why_it_fails("build", "--help") is None:
         return None
-    return f"{client()} has no working buildx plugin (package docker-buildx or docker-buildx-plugin)"
+    return f"{find_docker()} has no working buildx plugin (package docker-buildx or docker-buildx-plugin)"
 
 
 def why_no_image(reference: str) -> str | None:
     """None when the engine has the image, or its registry would give it; otherwise the reason. Fetches nothing."""
-    if docker("image", "inspect", reference).returncode == 0:
+    if run_docker("image", "inspect", reference).returncode == 0:
         return None
     reason = _why_it_fails("manifest", "inspect", reference)
     return reason and f"{reference.partition('@')[0]} cannot be fetched ({reason})"
@@ -43,7 +43,7 @@ def why_no_image(reference: str) -> str | None:
 
 def _why_it_fails(*arguments: str) -> str | None:
     """None when the client does this in time; otherwise the reason as one line, in its own words where it has any."""
-    path = client()
+    path = find_docker()
     if path is None:
         return f"there is no `{os.environ.get('DOCKER') or 'docker'}` on PATH"
     command = [path, *arguments]
@@ -62,13 +62,13 @@ def _why_it_fails(*arguments: str) -> str | None:
 
 def engine_memory() -> int | None:
     """Bytes of memory that the engine's machine has; None where it does not say."""
-    done = docker("info", "--format", "{{.MemTotal}}")
+    done = run_docker("info", "--format", "{{.MemTotal}}")
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else None
 
 
-def docker(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_docker(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the client and capture what it says. Raises EnvironmentSetupError when there is none."""
-    path = client()
+    path = find_docker()
     if path is None:
         raise EnvironmentSetupError(f"no Docker: {why_no_engine()}.")
     return subprocess.run([path, *arguments], capture_output=True, text=True, check=False)

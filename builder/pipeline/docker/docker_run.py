@@ -23,28 +23,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.commands import route_option
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, SandboxError, UsageError, error_of
-from builder.base.escape import terminal
-from builder.base.files import replacing
+from builder.base.escape import escape_terminal
+from builder.base.files import replace_folder
 from builder.base.project import Project
 from builder.base.sandbox.kernel import CONTAINED
 from builder.base.targets import DEFAULT, Target, host_target
-from builder.base.untrusted_files import copy_regular, exists, make_folder
-from builder.config import ModelSpec, TextInput
+from builder.base.untrusted_files import copy_regular, has_entry, make_folder
+from builder.config import ModelSpec, TextSpec
 from builder.importers.frameworks.framework_environment import FRAMEWORKS
 from builder.importers.text import needs_package
-from builder.package.bundle import LIBRARY, Bundle, BundleFiles, activate
+from builder.package.bundle import LIBRARY, Bundle, BundleFiles, activate_layer
 from builder.package.dependencies import build_dependencies
 from builder.package.lambda_limits import CONTAINER_IMAGE
 from builder.package.layer import EPOCH
 from builder.package.provenance import BASE, CHECKOUT
-from builder.package.tokenizers_library import fetch
-from builder.pipeline.build_inputs import named_files
+from builder.package.tokenizers_library import fetch_tokenizers
+from builder.pipeline.build_inputs import list_named_files
 from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import client, docker, engine_memory, why_no_engine
-from builder.sources import MODELS, Show, fetched_digest, locate, unseen, with_text
+from builder.pipeline.docker.docker_client import engine_memory, find_docker, run_docker, why_no_engine
+from builder.sources import MODELS, Show, fetched_digest, locate_model, locate_text_file, no_progress
 from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
 
 INSIDE = Path("/coldforge")
@@ -79,7 +79,7 @@ class Mount:
     target: Path
     writable: bool = False
 
-    def option(self) -> str:
+    def format_option(self) -> str:
         """The value of --mount: a line of CSV, so that a path may hold a comma."""
         fields = ["type=bind", f"source={self.source}", f"target={self.target}"]
         line = io.StringIO()
@@ -92,7 +92,7 @@ def bundle_in_docker(
     project: Project,
     say: Callable[[str], None] = lambda _: None,
     target: Target = DEFAULT,
-    show: Show = unseen,
+    show: Show = no_progress,
     *,
     verbose: bool = False,
 ) -> DockerBuild:
@@ -103,11 +103,11 @@ def bundle_in_docker(
     EnvironmentSetupError when Docker is at fault; the last good bundle stays in place.
     """
     _require_in_image(spec)
-    base = BuilderImage.configured(project.lock)
-    image = base.ensure(say)
+    base = BuilderImage.from_environment(project.lock)
+    image = base.ensure_built(say)
     say(f"building in {image}")
-    model = locate(spec, project.cache, show)
-    beside = tokenizer_paths(with_text(spec, project.cache, show).text, project.cache, target)
+    model = locate_model(spec, project.cache, show)
+    beside = tokenizer_paths(locate_text_file(spec, project.cache, show).text, project.cache, target)
     if spec.audio:
         fetch_miniaudio(project.cache, show)
     _, dependencies = build_dependencies(project, target)
@@ -116,12 +116,12 @@ def bundle_in_docker(
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
     command += ["--verbose"] * verbose
     known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root), "XDG_CACHE_HOME": str(CACHE.parent)}
-    output = _run(image, mounts, command, owner(scratch), say, known)
+    output = _run_container(image, mounts, command, choose_user(scratch), say, known)
     place = f"{spec.name}{target.suffix}"
-    with replacing(project.dist / place) as folder:
-        take_bundle(scratch / "dist", place, BundleFiles.of(spec.name), folder)
+    with replace_folder(project.dist / place) as folder:
+        take_bundle(scratch / "dist", place, BundleFiles.from_name(spec.name), folder)
     bundle = Bundle.load(project.dist / place)
-    activate(bundle, project.layers, target)
+    activate_layer(bundle, project.layers, target)
     return DockerBuild(bundle, image, output)
 
 
@@ -134,7 +134,7 @@ def _require_in_image(spec: ModelSpec) -> None:
         )
 
 
-def tokenizer_paths(text: TextInput | None, cache: Path, target: Target) -> list[Path]:
+def tokenizer_paths(text: TextSpec | None, cache: Path, target: Target) -> list[Path]:
     """Return the tokenizer's file, and the folders of the package that it needs, which are fetched here.
 
     The bundle holds the package for ``target``; the golden inputs are made with the one for the engine's processor,
@@ -143,7 +143,7 @@ def tokenizer_paths(text: TextInput | None, cache: Path, target: Target) -> list
     if text is None or text.file is None:
         return []
     targets = dict.fromkeys((target, host_target())) if needs_package(text) else {}
-    return [text.file, *(fetch(cache, needed).folder for needed in targets)]
+    return [text.file, *(fetch_tokenizers(cache, needed).folder for needed in targets)]
 
 
 def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -> Path:
@@ -153,7 +153,7 @@ def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -
     place.
     """
     place = project.build / "docker" / f"{spec.name}{target.suffix}"
-    scratch = place / digest(str(spec.path), model)[:16]
+    scratch = place / compute_digest(str(spec.path), model)[:16]
     scratch.mkdir(parents=True, exist_ok=True)
     for other in place.iterdir():
         if other != scratch:
@@ -167,7 +167,7 @@ def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit:
     ``limit``: bytes of all together. Raises SandboxError for a link, a special file, files that are too large, and a
     bundle that is not one.
     """
-    wanted = [*files.required, *(name for name in files.optional if exists(dist, f"{place}/{name}"))]
+    wanted = [*files.required, *(name for name in files.optional if has_entry(dist, f"{place}/{name}"))]
     try:
         for name in wanted:
             limit -= copy_regular(dist, f"{place}/{name}", folder / name, limit)
@@ -184,16 +184,16 @@ def build_mounts(
 
     ``beside``: the tokenizer's file, also where it was fetched with the model, and folders of the cache.
     """
-    inputs = [*_code(project), *_inputs(spec, project, model, dependencies, beside)]
-    return [*inputs, *_outputs(scratch, [mount.target for mount in inputs])]
+    inputs = [*_mount_code(project), *_mount_inputs(spec, project, model, dependencies, beside)]
+    return [*inputs, *_mount_outputs(scratch, [mount.target for mount in inputs])]
 
 
-def _code(project: Project) -> Iterator[Mount]:
+def _mount_code(project: Project) -> Iterator[Mount]:
     for name in ("builder", "handler", "layers/dependencies", "requirements/build.txt", "requirements/tokenizers.txt"):
         yield Mount(project.home / name, INSIDE / name)
 
 
-def _inputs(
+def _mount_inputs(
     spec: ModelSpec, project: Project, model: Path, dependencies: Path, beside: Sequence[Path]
 ) -> Iterator[Mount]:
     """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
@@ -205,14 +205,14 @@ def _inputs(
         if path.is_relative_to(project.cache) and not path.is_relative_to(project.cache / MODELS):
             yield Mount(path, CACHE / path.relative_to(project.cache))
     if spec.source.path is None:
-        yield from _fetched(spec, project, [model, *beside])
+        yield from _mount_fetched_models(spec, project, [model, *beside])
     else:
         yield Mount(model, model)
-    for path in dict.fromkeys(path for _, path in named_files(spec)):
+    for path in dict.fromkeys(path for _, path in list_named_files(spec)):
         yield Mount(path, path)
 
 
-def _fetched(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> Iterator[Mount]:
+def _mount_fetched_models(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> Iterator[Mount]:
     """Of the fetched models, those of this build alone: the others may be nobody's business, and all projects' are
     there. The records say which address gave what."""
     root = project.cache / MODELS
@@ -221,7 +221,7 @@ def _fetched(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> Iterat
     yield from (Mount(root / name, CACHE / MODELS / name) for name in sorted(own) if name and (root / name).is_dir())
 
 
-def _outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:
+def _mount_outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:
     """``inputs``: where in the container something is mounted already."""
     for name in ("build", "dist", "layers/model"):
         yield Mount(make_folder(scratch, name), INSIDE / name, writable=True)
@@ -230,7 +230,7 @@ def _outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:
                 make_folder(scratch, target.relative_to(INSIDE).as_posix())
 
 
-def owner(scratch: Path) -> str:
+def choose_user(scratch: Path) -> str:
     """Who runs the build: whoever asked, but never root. ``scratch`` becomes that user's."""
     if os.getuid():
         return f"{os.getuid()}:{os.getgid()}"
@@ -240,7 +240,7 @@ def owner(scratch: Path) -> str:
     return f"{IMAGE_USER}:{IMAGE_USER}"
 
 
-def sandbox(user: str, mounts: Iterable[Mount], memory: int | None = None) -> list[str]:
+def make_sandbox_options(user: str, mounts: Iterable[Mount], memory: int | None = None) -> list[str]:
     """Options of ``docker run`` for a program that is not to be trusted: a model may run code when it is loaded.
 
     ``memory``: bytes that it may have, swap included; no limit when None.
@@ -251,11 +251,11 @@ def sandbox(user: str, mounts: Iterable[Mount], memory: int | None = None) -> li
     if memory:
         options += ["--memory", str(memory), "--memory-swap", str(memory)]
     for mount in mounts:
-        options += ["--mount", mount.option()]
+        options += ["--mount", mount.format_option()]
     return options
 
 
-def _run(
+def _run_container(
     image: str,
     mounts: list[Mount],
     command: list[str],
@@ -267,14 +267,14 @@ def _run(
     name = f"coldforge-{uuid.uuid4().hex[:12]}"
     memory = engine_memory()
     limit = int(memory * MEMORY_SHARE) if memory else None
-    options = ["--rm", "--init", "--name", name, *sandbox(user, mounts, limit)]
+    options = ["--rm", "--init", "--name", name, *make_sandbox_options(user, mounts, limit)]
     for variable, value in environment.items():
         options += ["--env", f"{variable}={value}"]
     if EPOCH in os.environ:
         options += ["--env", EPOCH]
     try:
         with subprocess.Popen(
-            [client() or "docker", "run", *options, image, *command],
+            [find_docker() or "docker", "run", *options, image, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -284,22 +284,22 @@ def _run(
             assert process.stdout
             assert process.stderr
             # The result is one page, printed at the end: it cannot fill the pipe while progress is read.
-            message = _relay(process.stderr, say)
+            message = _relay_output(process.stderr, say)
             output = process.stdout.read(_OUTPUT)
     except BaseException:
-        docker("rm", "--force", name)
+        run_docker("rm", "--force", name)
         raise
     if process.returncode:
-        raise _failure(process.returncode, message)
-    return terminal(output)
+        raise _make_error(process.returncode, message)
+    return escape_terminal(output)
 
 
-def _relay(lines: IO[str], say: Callable[[str], None]) -> str:
+def _relay_output(lines: IO[str], say: Callable[[str], None]) -> str:
     """Pass progress on as it comes; hold back the message that the command ends with."""
     message: list[str] = []
     room = _MESSAGE
     while line := lines.readline(_LINE):
-        text = terminal(line.rstrip("\n"))
+        text = escape_terminal(line.rstrip("\n"))
         if not message and not text.startswith((_ERROR, "Traceback ", "docker: ")):
             say(text)
         elif (room := room - len(text)) > 0:
@@ -307,7 +307,7 @@ def _relay(lines: IO[str], say: Callable[[str], None]) -> str:
     return "\n".join(message)
 
 
-def _failure(code: int, message: str) -> BaseException:
+def _make_error(code: int, message: str) -> BaseException:
     """The error that stands for an exit code of the command inside, or of Docker itself."""
     if code == INTERRUPTED:
         return KeyboardInterrupt()

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from builder.base.errors import BatchError
 from builder.release.batch.batch_items import Item
-from builder.release.batch.batch_manifest import read
-from builder.release.batch.batch_run import Attempt, Run
+from builder.release.batch.batch_manifest import read_batches
+from builder.release.batch.batch_run import BatchAttempt, BatchRun
 from builder.release.batch.s3_location import open_object, read_object
 
 NOT_ANSWERED = "not_answered"
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """``number``: the item's row. ``predictions`` is None where ``code`` says why. ``layer``: its digest."""
 
     number: int
@@ -47,49 +47,49 @@ class Row:
     layer: str | None = None
 
 
-def rows(run: Run, s3: Any) -> Iterator[Row]:
+def read_rows(run: BatchRun, s3: Any) -> Iterator[ResultRow]:
     """Yield the rows of ``run``: of several answers the last, and of errors the last that says something.
 
     Raises BatchError where S3 does not answer or a list is damaged.
     """
-    streams = [_reused(run, s3)] if run.reused else []
-    streams += [_of_attempt(run, attempt, s3) for attempt in run.attempts]
+    streams = [_read_reused(run, s3)] if run.reused else []
+    streams += [_read_attempt(run, attempt, s3) for attempt in run.attempts]
     for _, same in groupby(heapq.merge(*streams, key=lambda row: row.number), key=lambda row: row.number):
-        yield best(same)
+        yield choose_best_row(same)
 
 
-def best(same: Iterable[Row]) -> Row:
+def choose_best_row(same: Iterable[ResultRow]) -> ResultRow:
     """Choose the row that counts among the rows of one item, of which the first attempt's comes first."""
-    return max(enumerate(same), key=lambda pair: (_worth(pair[1]), pair[0]))[1]
+    return max(enumerate(same), key=lambda pair: (_rate_row(pair[1]), pair[0]))[1]
 
 
-def _worth(row: Row) -> int:
+def _rate_row(row: ResultRow) -> int:
     return 2 if row.predictions is not None else 0 if row.code == NOT_ANSWERED else 1
 
 
-def joined(items: Iterable[Item], part: bytes | None) -> Iterator[Row]:
+def join_answers(items: Iterable[Item], part: bytes | None) -> Iterator[ResultRow]:
     """Yield one row for each of ``items``, a batch, from its ``part``, whatever that has; None: there is none."""
-    head, found = _parsed(part)
-    model = _object(head.get("model"))
+    head, found = _parse_part(part)
+    model = _object_or_empty(head.get("model"))
     about = {"model": model.get("name"), "version": model.get("version"), "layer": head.get("layer")}
     for item in items:
         line = found.get(item["Row"])
         etag = item.get("ETag")
         if line is None:
-            yield Row(item["Row"], item, etag, None, NOT_ANSWERED, "its batch has no answer")
+            yield ResultRow(item["Row"], item, etag, None, NOT_ANSWERED, "its batch has no answer")
         elif isinstance(line.get("predictions"), list):
-            yield Row(item["Row"], item, line.get("ETag") or etag, line["predictions"], **about)
+            yield ResultRow(item["Row"], item, line.get("ETag") or etag, line["predictions"], **about)
         else:
-            error = _object(line.get("error"))
+            error = _object_or_empty(line.get("error"))
             code, message = str(error.get("code", "internal")), str(error.get("message", ""))
-            yield Row(item["Row"], item, line.get("ETag") or etag, None, code, message, **about)
+            yield ResultRow(item["Row"], item, line.get("ETag") or etag, None, code, message, **about)
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _parsed(part: bytes | None) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+def _parse_part(part: bytes | None) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """Return the head of a part, and its lines by row; nothing where it is damaged."""
     try:
         head, *lines = [json.loads(line) for line in (part or b"").splitlines()]
@@ -98,16 +98,16 @@ def _parsed(part: bytes | None) -> tuple[dict[str, Any], dict[int, dict[str, Any
         return {}, {}
 
 
-def _of_attempt(run: Run, attempt: Attempt, s3: Any) -> Iterator[Row]:
-    def fetched(batch: tuple[int, list[Item]]) -> list[Row]:
+def _read_attempt(run: BatchRun, attempt: BatchAttempt, s3: Any) -> Iterator[ResultRow]:
+    def fetched(batch: tuple[int, list[Item]]) -> list[ResultRow]:
         number, items = batch
-        return list(joined(items, read_object(run.place.below(attempt.part(number)), s3)))
+        return list(join_answers(items, read_object(run.place.join_key(attempt.make_part_name(number)), s3)))
 
-    for found in ahead(fetched, read(lines(run, attempt.list, s3))):
+    for found in map_ahead(fetched, read_batches(read_lines(run, attempt.list, s3))):
         yield from found
 
 
-def ahead(work: Callable[[T], R], given: Iterable[T]) -> Iterator[R]:
+def map_ahead(work: Callable[[T], R], given: Iterable[T]) -> Iterator[R]:
     """Yield the result of ``work`` for each of ``given``, in their order; a few are worked on at once."""
     with ThreadPoolExecutor(_AHEAD) as pool:
         waiting: deque[Future[R]] = deque()
@@ -119,17 +119,17 @@ def ahead(work: Callable[[T], R], given: Iterable[T]) -> Iterator[R]:
             yield waiting.popleft().result()
 
 
-def _reused(run: Run, s3: Any) -> Iterator[Row]:
+def _read_reused(run: BatchRun, s3: Any) -> Iterator[ResultRow]:
     try:
-        for line in lines(run, "reused.jsonl", s3):
-            yield Row(**json.loads(line))
+        for line in read_lines(run, "reused.jsonl", s3):
+            yield ResultRow(**json.loads(line))
     except (ValueError, TypeError) as error:
-        raise BatchError(f"{run.place.below('reused.jsonl')} is damaged: {error}") from error
+        raise BatchError(f"{run.place.join_key('reused.jsonl')} is damaged: {error}") from error
 
 
-def lines(run: Run, name: str, s3: Any) -> Iterator[bytes]:
+def read_lines(run: BatchRun, name: str, s3: Any) -> Iterator[bytes]:
     """Yield the lines of an object of the run as they come. Raises BatchError."""
-    with open_object(run.place.below(name), s3) as body:
+    with open_object(run.place.join_key(name), s3) as body:
         for line in body.iter_lines(chunk_size=1 << 20):
             if line:
                 yield line

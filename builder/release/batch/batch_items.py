@@ -18,8 +18,8 @@ from typing import IO, Any
 from urllib.parse import unquote_plus
 
 from builder.base.errors import BatchError, UsageError
-from builder.release.batch.parquet import arrow
-from builder.release.batch.s3_location import Place, batch_errors, open_object
+from builder.release.batch.parquet import import_pyarrow
+from builder.release.batch.s3_location import S3Location, batch_errors, open_object
 
 Item = dict[str, Any]
 
@@ -35,30 +35,30 @@ _ROWS = 1000
 """Of Parquet, that are in memory at once."""
 
 
-def form_of(source: str) -> str:
+def detect_form(source: str) -> str:
     """Tell by its name what ``source`` is: one of FORMS."""
     name = source.rpartition("/")[2]
     return "inventory" if name == "manifest.json" else _ENDINGS.get(Path(name).suffix, "prefix")
 
 
-def items(source: str, s3: Any, form: str | None = None, bucket: str | None = None) -> Iterator[Item]:
+def read_items(source: str, s3: Any, form: str | None = None, bucket: str | None = None) -> Iterator[Item]:
     """Yield the items of ``source``: an address in S3, or a list in a file here.
 
     ``form``: one of FORMS, where the name does not say it. ``bucket``: of rows that name none. Raises BatchError,
     UsageError, and EnvironmentSetupError for Parquet without pyarrow.
     """
-    form = form or form_of(source)
+    form = form or detect_form(source)
     if form == "prefix":
-        yield from _below(Place.of(source), s3)
+        yield from _list_objects(S3Location.from_address(source), s3)
         return
-    with _opened(source, s3) as file:
+    with _open_list(source, s3) as file:
         if form == "inventory":
-            yield from _inventory(file, source, s3)
+            yield from _read_inventory(file, source, s3)
         else:
-            yield from _rows(_READERS[form](file), source, bucket)
+            yield from _convert_rows(_READERS[form](file), source, bucket)
 
 
-def _below(place: Place, s3: Any) -> Iterator[Item]:
+def _list_objects(place: S3Location, s3: Any) -> Iterator[Item]:
     with batch_errors(f"listing {place}"):
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key):
             for row in page.get("Contents", []):
@@ -67,7 +67,7 @@ def _below(place: Place, s3: Any) -> Iterator[Item]:
 
 
 @contextmanager
-def _opened(source: str, s3: Any) -> Iterator[IO[bytes]]:
+def _open_list(source: str, s3: Any) -> Iterator[IO[bytes]]:
     """Open a list as a file; one in S3 is fetched to a temporary file, because Parquet is read from its end."""
     if not source.startswith("s3://"):
         try:
@@ -76,7 +76,7 @@ def _opened(source: str, s3: Any) -> Iterator[IO[bytes]]:
         except FileNotFoundError:
             raise UsageError(f"there is no file {source}; write s3://bucket/prefix for objects in S3.") from None
         return
-    place = Place.of(source)
+    place = S3Location.from_address(source)
     with tempfile.TemporaryFile() as file:
         with open_object(place, s3) as body:
             shutil.copyfileobj(body, file)
@@ -84,36 +84,36 @@ def _opened(source: str, s3: Any) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _text(file: IO[bytes]) -> Iterator[str]:
+def _decode_lines(file: IO[bytes]) -> Iterator[str]:
     return (line.decode("utf-8-sig" if number == 0 else "utf-8") for number, line in enumerate(file))
 
 
-def _csv(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
-    return csv.DictReader(_text(file))
+def _read_csv(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
+    return csv.DictReader(_decode_lines(file))
 
 
-def _json_lines(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
-    return (json.loads(line) for line in _text(file) if line.strip())
+def _read_json_lines(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
+    return (json.loads(line) for line in _decode_lines(file) if line.strip())
 
 
-def _parquet(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
-    _, parquet = arrow()
+def _read_parquet(file: IO[bytes]) -> Iterator[Mapping[str, Any]]:
+    _, parquet = import_pyarrow()
     for batch in parquet.ParquetFile(file).iter_batches(batch_size=_ROWS):
         yield from batch.to_pylist()
 
 
 _READERS: dict[str, Callable[[IO[bytes]], Iterator[Mapping[str, Any]]]] = {
-    "csv": _csv,
-    "jsonl": _json_lines,
-    "parquet": _parquet,
+    "csv": _read_csv,
+    "jsonl": _read_json_lines,
+    "parquet": _read_parquet,
 }
 
 
-def _rows(rows: Iterable[Mapping[str, Any]], source: str, bucket: str | None) -> Iterator[Item]:
+def _convert_rows(rows: Iterable[Mapping[str, Any]], source: str, bucket: str | None) -> Iterator[Item]:
     number = 1
     try:
         for row in rows:
-            yield _item(row, bucket)
+            yield _make_item(row, bucket)
             number += 1
     except (ValueError, AttributeError, csv.Error) as error:
         raise BatchError(f"{source}: row {number:,} cannot be read: {error}") from error
@@ -123,7 +123,7 @@ def _rows(rows: Iterable[Mapping[str, Any]], source: str, bucket: str | None) ->
         ) from None
 
 
-def _item(row: Mapping[str, Any], bucket: str | None) -> Item:
+def _make_item(row: Mapping[str, Any], bucket: str | None) -> Item:
     """Make an item of a row. Raises LookupError where an object has no bucket."""
     named = {_NAMES[name.lower()]: value for name, value in row.items() if name and name.lower() in _NAMES and value}
     if "Key" not in named:
@@ -131,19 +131,19 @@ def _item(row: Mapping[str, Any], bucket: str | None) -> Item:
         return dict(row) if row.keys() & _REQUESTS else {"inputs": dict(row)}
     if "ETag" in named:
         named["ETag"] = str(named["ETag"]).strip('"')
-    return {"Bucket": named.get("Bucket") or _required(bucket)} | named
+    return {"Bucket": named.get("Bucket") or _require_bucket(bucket)} | named
 
 
 _REQUESTS = {"image", "images", "audio", "text", "texts", "inputs"}
 
 
-def _required(bucket: str | None) -> str:
+def _require_bucket(bucket: str | None) -> str:
     if not bucket:
         raise LookupError("bucket")
     return bucket
 
 
-def _inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
+def _read_inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
     """Yield the objects of an S3 inventory, whose manifest.json is ``file``. Keys in its CSV are URL-encoded.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html
@@ -152,26 +152,28 @@ def _inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
         manifest = json.load(file)
         kind, place = manifest["fileFormat"], manifest["destinationBucket"].rpartition(":")[2]
         columns = [name.strip() for name in manifest["fileSchema"].split(",")] if kind == "CSV" else []
-        parts = [Place(place, part["key"]) for part in manifest["files"]]
+        parts = [S3Location(place, part["key"]) for part in manifest["files"]]
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise BatchError(f"{source} is not the manifest.json of an S3 inventory: {error}") from error
     if kind not in ("CSV", "Parquet"):
         raise BatchError(f"{source} is an inventory in {kind}; take one in CSV or Parquet.")
     for part in parts:
-        with _opened(str(part), s3) as data:
-            rows = _inventory_csv(data, columns) if kind == "CSV" else _parquet(data)
-            current = (row for row in rows if _true(row, "IsLatest", True) and not _true(row, "IsDeleteMarker", False))
-            found = _rows(current, str(part), manifest.get("sourceBucket"))
+        with _open_list(str(part), s3) as data:
+            rows = _read_inventory_csv(data, columns) if kind == "CSV" else _read_parquet(data)
+            current = (
+                row for row in rows if _is_true(row, "IsLatest", True) and not _is_true(row, "IsDeleteMarker", False)
+            )
+            found = _convert_rows(current, str(part), manifest.get("sourceBucket"))
             yield from (item for item in found if not item["Key"].endswith(_FOLDER))
 
 
-def _inventory_csv(file: IO[bytes], columns: list[str]) -> Iterator[Mapping[str, Any]]:
+def _read_inventory_csv(file: IO[bytes], columns: list[str]) -> Iterator[Mapping[str, Any]]:
     with gzip.open(file, "rt", encoding="utf-8", newline="") as text:
         for values in csv.reader(text):
             row = dict(zip(columns, values, strict=False))
             yield {**row, "Key": unquote_plus(row["Key"])}
 
 
-def _true(row: Mapping[str, Any], name: str, otherwise: bool) -> bool:
+def _is_true(row: Mapping[str, Any], name: str, otherwise: bool) -> bool:
     value = row.get(name, row.get({"IsLatest": "is_latest", "IsDeleteMarker": "is_delete_marker"}[name]))
     return otherwise if value in (None, "") else str(value).lower() == "true"

@@ -14,17 +14,17 @@ from typing import Any
 
 from builder.base.errors import BatchError
 from builder.base.escape import describe_error
-from builder.release.batch.answer_rows import MAY_SUCCEED, Row
+from builder.release.batch.answer_rows import MAY_SUCCEED, ResultRow
 from builder.release.batch.batch_items import Item
-from builder.release.batch.batch_manifest import Listing, write
-from builder.release.batch.batch_run import Attempt, Run
-from builder.release.batch.s3_location import batch_errors, upload
+from builder.release.batch.batch_manifest import Listing, write_batches
+from builder.release.batch.batch_run import BatchAttempt, BatchRun
+from builder.release.batch.s3_location import batch_errors, upload_file
 
 RUNNING = ("RUNNING", "PENDING_REDRIVE")
 
 
 @dataclass(frozen=True)
-class Status:
+class BatchStatus:
     """The progress of the last attempt of a run. Items are counted by whole batches."""
 
     state: str
@@ -58,36 +58,36 @@ class Status:
         return self.state in RUNNING
 
 
-def begin(run: Run, listing: Listing, per_invocation: int, s3: Any, states: Any) -> Run:
+def start_attempt(run: BatchRun, listing: Listing, per_invocation: int, s3: Any, states: Any) -> BatchRun:
     """Write the list of one more attempt, start its map, and return the run with it. Raises BatchError."""
     number = len(run.attempts)
     name = f"{re.sub(r'[^A-Za-z0-9_-]', '-', run.place.key)[-40:].strip('-')}-{number}-{uuid.uuid4().hex[:8]}"
     execution = f"{run.machine.replace(':stateMachine:', ':execution:')}:{name}"
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
-        batches = write(listing, per_invocation, file)
-        run = run.with_attempt(Attempt(number, listing.items, batches, per_invocation, execution))
-        upload(file, run.place.below(run.last.list), s3)
+        batches = write_batches(listing, per_invocation, file)
+        run = run.with_attempt(BatchAttempt(number, listing.items, batches, per_invocation, execution))
+        upload_file(file, run.place.join_key(run.last.list), s3)
     run.save(s3)  # before anything runs: what runs can then be found
     with batch_errors(f"starting {run.machine}"):
-        states.start_execution(stateMachineArn=run.machine, name=name, input=json.dumps(run.event()))
+        states.start_execution(stateMachineArn=run.machine, name=name, input=json.dumps(run.make_event()))
     return run
 
 
-def status(run: Run, states: Any) -> Status:
+def query_status(run: BatchRun, states: Any) -> BatchStatus:
     """Ask Step Functions how far the last attempt of ``run`` is. Raises BatchError."""
     attempt = run.last
     with batch_errors(f"asking for {attempt.execution}"):
         about = states.describe_execution(executionArn=attempt.execution)
         maps = states.list_map_runs(executionArn=attempt.execution)["mapRuns"]
         found = states.describe_map_run(mapRunArn=maps[0]["mapRunArn"]) if maps else {}
-        failures = _failures(states, maps[0]["mapRunArn"]) if maps else []
+        failures = _list_failures(states, maps[0]["mapRunArn"]) if maps else []
     counts = found.get("executionCounts", {})
     done, running = (int(counts.get(name, 0)) for name in ("succeeded", "running"))
     failed = sum(int(counts.get(name, 0)) for name in ("failed", "timedOut", "aborted"))
     items = [min(attempt.items, batches * attempt.per_invocation) for batches in (done, failed)]
-    rate = _rate(items[0], found)
+    rate = _measure_rate(items[0], found)
     left = attempt.items - sum(items)
-    return Status(
+    return BatchStatus(
         state=str(about["status"]),
         attempt=attempt.number,
         batches=attempt.batches,
@@ -101,21 +101,21 @@ def status(run: Run, states: Any) -> Status:
         per_second=rate,
         seconds_left=max(left, 0) / rate if rate else None,
         redrivable=about.get("redriveStatus") == "REDRIVABLE",
-        error=next((text for text in map(_error, [*failures, about]) if text), None),
+        error=next((text for text in map(_describe_failure, [*failures, about]) if text), None),
     )
 
 
-def _failures(states: Any, map_run: str) -> list[dict[str, Any]]:
+def _list_failures(states: Any, map_run: str) -> list[dict[str, Any]]:
     """Return one batch that failed for good, if there is one."""
     found = states.list_executions(mapRunArn=map_run, statusFilter="FAILED", maxResults=1)["executions"]
     return [states.describe_execution(executionArn=row["executionArn"]) for row in found]
 
 
-def _error(about: dict[str, Any]) -> str | None:
+def _describe_failure(about: dict[str, Any]) -> str | None:
     return f"{about['error']}: {describe_error(about.get('cause', ''))}" if about.get("error") else None
 
 
-def _rate(done: int, map_run: dict[str, Any]) -> float | None:
+def _measure_rate(done: int, map_run: dict[str, Any]) -> float | None:
     """Return the items a second since the map began."""
     began: datetime | None = map_run.get("startDate")
     if began is None or not done:
@@ -124,25 +124,25 @@ def _rate(done: int, map_run: dict[str, Any]) -> float | None:
     return done / max((ended - began).total_seconds(), 1.0)
 
 
-def watched(run: Run, states: Any, seconds: float) -> Iterator[Status]:
+def poll_status(run: BatchRun, states: Any, seconds: float) -> Iterator[BatchStatus]:
     """Yield the status every so many ``seconds``, until nothing runs. Raises BatchError."""
     while True:
-        found = status(run, states)
+        found = query_status(run, states)
         yield found
         if not found.running:
             return
         time.sleep(seconds)
 
 
-def stop(run: Run, states: Any) -> None:
+def stop_run(run: BatchRun, states: Any) -> None:
     """End the map; batches that run are ended, too. Raises BatchError."""
     with batch_errors(f"stopping {run.last.execution}"):
         states.stop_execution(executionArn=run.last.execution)
 
 
-def redrive(run: Run, states: Any) -> None:
+def redrive_run(run: BatchRun, states: Any) -> None:
     """Have Step Functions run again the batches of the last map that did not succeed. Raises BatchError."""
-    if not status(run, states).redrivable:
+    if not query_status(run, states).redrivable:
         raise BatchError(
             "Step Functions can redrive only what failed or was stopped, for 14 days: leave out --redrive."
         )
@@ -150,14 +150,14 @@ def redrive(run: Run, states: Any) -> None:
         states.redrive_execution(executionArn=run.last.execution)
 
 
-def unanswered(rows: Iterator[Row], *, all_failed: bool) -> Iterator[Item]:
+def select_unanswered(rows: Iterator[ResultRow], *, all_failed: bool) -> Iterator[Item]:
     """Yield the items of ``rows`` that are worth another attempt; with ``all_failed``, each that has an error."""
     for row in rows:
         if row.predictions is None and (all_failed or row.code in MAY_SUCCEED):
             yield row.item
 
 
-def render(found: Status) -> str:
+def describe_status(found: BatchStatus) -> str:
     """Describe the status in one line for a person."""
     parts = [
         f"{found.state.lower()}: {found.done:,} of {found.items:,} items",
@@ -170,7 +170,7 @@ def render(found: Status) -> str:
     return ", ".join(parts) + (f"\n{found.error}" if found.error and not found.running else "")
 
 
-def render_short(found: Status) -> str:
+def describe_briefly(found: BatchStatus) -> str:
     """Describe the batches in a few words, to stand beside a bar of the items."""
     left = f", {found.seconds_left:,.0f} s left" if found.seconds_left is not None else ""
     return f"{found.batches_done:,} of {found.batches:,} batches{left}"

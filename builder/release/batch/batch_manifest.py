@@ -40,7 +40,7 @@ class Listing:
         self.file.close()
 
 
-def listed(items: Iterable[Item], limit: int | None = None, *, numbered: bool = False) -> Listing:
+def write_listing(items: Iterable[Item], limit: int | None = None, *, numbered: bool = False) -> Listing:
     """Write ``items``, or the first ``limit`` of them, to disk, each with its row. ``numbered``: they have one already.
 
     Raises BatchError for an item that no event can hold.
@@ -48,7 +48,7 @@ def listed(items: Iterable[Item], limit: int | None = None, *, numbered: bool = 
     file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  # the listing closes it
     count = size = objects = 0
     for row, item in enumerate(islice(items, limit)):
-        line = json.dumps(item if numbered else {"Row": row, **item}, separators=(",", ":"), default=_plain)
+        line = json.dumps(item if numbered else {"Row": row, **item}, separators=(",", ":"), default=_refuse_value)
         if len(line) > INPUT_BYTES:
             raise BatchError(
                 f"item {row + 1:,} has {len(line):,} bytes, and an event of Step Functions holds {INPUT_BYTES:,}: "
@@ -59,12 +59,12 @@ def listed(items: Iterable[Item], limit: int | None = None, *, numbered: bool = 
     return Listing(file, count, size, objects)
 
 
-def _plain(value: Any) -> Any:
+def _refuse_value(value: Any) -> Any:
     """Refuse a value of Parquet that JSON has no form for."""
     raise BatchError(f"a value of type {type(value).__name__} cannot be sent; take numbers, text or lists.")
 
 
-def batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+def group_items(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
     """Group ``items`` in their order, up to ``most`` together, and no more than an event holds."""
     batch: list[Item] = []
     size = 0
@@ -79,15 +79,15 @@ def batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
         yield batch
 
 
-def write(items: Iterable[Item], most: int, file: IO[str]) -> int:
+def write_batches(items: Iterable[Item], most: int, file: IO[str]) -> int:
     """Write the list of ``items`` into ``file``, and return the number of batches."""
     number = 0
-    for number, batch in enumerate(batches(items, most), 1):
+    for number, batch in enumerate(group_items(items, most), 1):
         file.write(json.dumps({"Batch": number - 1, "Items": batch}, separators=(",", ":")) + "\n")
     return number
 
 
-def read(file: Iterable[bytes | str]) -> Iterator[tuple[int, list[Item]]]:
+def read_batches(file: Iterable[bytes | str]) -> Iterator[tuple[int, list[Item]]]:
     """Yield the number and the items of each batch of a list. Raises BatchError."""
     try:
         for line in file:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from builder.measure.prices import WHOLE_PROCESSOR_MB, list_prices
+from builder.measure.prices import WHOLE_PROCESSOR_MB, load_prices
 
 READ_MS = 50.0
 """Until an object of S3 is there. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
@@ -34,7 +34,7 @@ INPUT_BYTES = 200_000
 
 
 @dataclass(frozen=True)
-class Times:
+class BatchTimes:
     """Times in milliseconds on one whole processor.
 
     ``ms``: of one run with all that the function does for it, by the items of the run, for the batches that the model
@@ -56,7 +56,7 @@ class Capacity:
 
 
 @dataclass(frozen=True)
-class Load:
+class Workload:
     """The work to plan. ``bytes``: of all items in the list; ``concurrency``: invocations at once.
 
     ``fetched``: whether items are objects in S3, and not the requests themselves.
@@ -64,14 +64,14 @@ class Load:
 
     items: int
     bytes: int
-    times: Times
+    times: BatchTimes
     function: Capacity
     concurrency: int
     fetched: bool = True
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """``together``: items of one run; ``per_invocation``: of one batch, at most.
 
     ``seconds``: of a full batch; ``minutes``: until all is done, if nothing is throttled. ``reads_per_second``: objects
@@ -104,19 +104,19 @@ class Plan:
         return asdict(self) | {"dollars": self.dollars}
 
 
-def plan(load: Load, per_invocation: int | None = None) -> Plan:
+def plan_batches(load: Workload, per_invocation: int | None = None) -> BatchPlan:
     """Plan ``load``, which has an item at least. ``per_invocation``: where a person has decided."""
-    together, item_ms = _item_ms(load)
-    most = per_invocation or _most(load, item_ms, together)
+    together, item_ms = _choose_cheapest_run(load)
+    most = per_invocation or _choose_batch_size(load, item_ms, together)
     invocations = math.ceil(load.items / most)
     busy = min(load.concurrency, invocations)
     work_ms = load.items * item_ms + invocations * OVERHEAD_MS + busy * load.times.cold_ms
     gb_seconds = work_ms / 1000 * load.function.memory / 1024
     seconds = (min(most, load.items) * item_ms + OVERHEAD_MS) / 1000
     transitions = 1 + invocations  # Step Functions counts each state that is entered: the map, and each batch's task
-    prices = list_prices()
+    prices = load_prices()
     reads = load.items if load.fetched else 0
-    return Plan(
+    return BatchPlan(
         items=load.items,
         together=together,
         per_invocation=most,
@@ -131,11 +131,11 @@ def plan(load: Load, per_invocation: int | None = None) -> Plan:
         invocation_dollars=invocations / 1e6 * prices.million_requests,
         transition_dollars=transitions / 1e3 * prices.thousand_transitions,
         storage_dollars=reads / 1e3 * prices.thousand_reads + invocations / 1e3 * prices.thousand_writes,
-        prices=prices.of,
+        prices=prices.edition,
     )
 
 
-def _item_ms(load: Load) -> tuple[int, float]:
+def _choose_cheapest_run(load: Workload) -> tuple[int, float]:
     """Choose the items of a run that make an item cheapest; return them, and an item's milliseconds then."""
     slower, ms = max(1.0, WHOLE_PROCESSOR_MB / load.function.memory), load.times.ms
     together = min(ms, key=lambda batch: (ms[batch] / batch, batch))
@@ -143,7 +143,7 @@ def _item_ms(load: Load) -> tuple[int, float]:
     return together, max(ms[together] / together * slower, read)
 
 
-def _most(load: Load, item_ms: float, together: int) -> int:
+def _choose_batch_size(load: Workload, item_ms: float, together: int) -> int:
     """Choose the items of an invocation: as time, memory and an event's size allow, and so that all instances work."""
     seconds = min(WORK_SECONDS, load.function.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
     by_time = int(seconds * 1000 / item_ms)
@@ -154,7 +154,7 @@ def _most(load: Load, item_ms: float, together: int) -> int:
     return max(together, most // together * together) if most >= together else most
 
 
-def render(found: Plan) -> str:
+def describe_plan(found: BatchPlan) -> str:
     """Describe the plan for a person."""
     rows = [
         ("items", f"{found.items:,}, {found.together} in a run"),

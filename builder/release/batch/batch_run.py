@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from builder.base.errors import BatchError
-from builder.release.batch.s3_location import Place, batch_errors, read_object
+from builder.release.batch.s3_location import S3Location, batch_errors, read_object
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Attempt:
+class BatchAttempt:
     """One map over one list. ``execution``: its ARN; ``per_invocation``: items of a batch, at most."""
 
     number: int
@@ -34,7 +34,7 @@ class Attempt:
         """The name of the list."""
         return f"list/{self.number}.jsonl"
 
-    def part(self, batch: int) -> str:
+    def make_part_name(self, batch: int) -> str:
         """Name the answers to a batch as ``handler/parts.py`` does."""
         return f"{self.parts}{batch:08}.jsonl"
 
@@ -45,64 +45,64 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Run:
+class BatchRun:
     """``items``: rows of the table that comes out; ``reused``: those that an earlier run answered.
 
     ``together``: pictures of one run of the model. ``settings``: what further attempts take over.
     """
 
-    place: Place
+    place: S3Location
     source: str
     machine: str
     items: int
     reused: int
     together: int
     settings: dict[str, Any]
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[BatchAttempt, ...] = ()
 
     @property
-    def last(self) -> Attempt:
+    def last(self) -> BatchAttempt:
         """Raises BatchError where nothing was started, because an earlier run had answered all."""
         if not self.attempts:
             raise BatchError(f"nothing was started for {self.place}: an earlier run had answered it all.")
         return self.attempts[-1]
 
-    def with_attempt(self, attempt: Attempt) -> Run:
+    def with_attempt(self, attempt: BatchAttempt) -> BatchRun:
         """Return the run with one more attempt."""
         return replace(self, attempts=(*self.attempts, attempt))
 
-    def event(self) -> dict[str, Any]:
+    def make_event(self) -> dict[str, Any]:
         """Return the input of the state machine for the last attempt."""
         attempt = self.last
         return {
             "Bucket": self.place.bucket,
-            "List": self.place.below(attempt.list).key,
-            "Report": self.place.below(f"report/{attempt.number}").key,
+            "List": self.place.join_key(attempt.list).key,
+            "Report": self.place.join_key(f"report/{attempt.number}").key,
             "MaxConcurrency": self.settings["max_concurrency"],
             "ToleratedFailurePercentage": self.settings["tolerated"],
-            "BatchInput": {"Results": f"{self.place.below(attempt.parts)}", "Together": self.together},
+            "BatchInput": {"Results": f"{self.place.join_key(attempt.parts)}", "Together": self.together},
         }
 
     def save(self, s3: Any) -> None:
         """Write ``run.json``. Raises BatchError."""
-        place = self.place.below("run.json")
+        place = self.place.join_key("run.json")
         text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
         with batch_errors(f"writing {place}"):
             s3.put_object(Bucket=place.bucket, Key=place.key, Body=text.encode(), ContentType="application/json")
 
     @classmethod
-    def load(cls, address: str, s3: Any) -> Run:
+    def load(cls, address: str, s3: Any) -> BatchRun:
         """Read the run at ``address``. Raises BatchError where there is none."""
-        run = find(address, s3)
+        run = find_run(address, s3)
         if run is None:
             raise BatchError(f"there is no run at {address}: `coldforge batch start ... --to {address}` starts one.")
         return run
 
 
-def find(address: str, s3: Any) -> Run | None:
+def find_run(address: str, s3: Any) -> BatchRun | None:
     """Read the run at ``address``; None where there is none. Raises UsageError, BatchError."""
-    place = Place.of(address)
-    file = place.below("run.json")
+    place = S3Location.from_address(address)
+    file = place.join_key("run.json")
     text = read_object(file, s3)
     if text is None:
         return None
@@ -110,7 +110,7 @@ def find(address: str, s3: Any) -> Run | None:
         found = json.loads(text)
         if found.pop("schema") != SCHEMA:
             raise BatchError(f"{file} was written by another version of coldforge.")
-        attempts = tuple(Attempt(**row) for row in found.pop("attempts"))
-        return Run(**{**found, "place": place}, attempts=attempts)
+        attempts = tuple(BatchAttempt(**row) for row in found.pop("attempts"))
+        return BatchRun(**{**found, "place": place}, attempts=attempts)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise BatchError(f"{file} is not what `coldforge batch` writes: {error}") from error

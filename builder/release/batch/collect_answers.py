@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.base.errors import BatchError, UsageError
-from builder.release.batch.answer_rows import Row
-from builder.release.batch.parquet import arrow
+from builder.release.batch.answer_rows import ResultRow
+from builder.release.batch.parquet import import_pyarrow
 
 Kind = Literal["whole", "text", "number", "vector"]
 Record = dict[str, Any]
@@ -39,26 +39,26 @@ class Collected:
     columns: tuple[str, ...]
 
 
-def ending_of(output: Path) -> str:
+def check_ending(output: Path) -> str:
     """Tell the form of the table by its name. Raises UsageError."""
     if output.suffix not in _WRITERS:
         raise UsageError(f"{output}: a table ends with {', '.join(_WRITERS)}.")
     return output.suffix
 
 
-def collect(rows: Callable[[], Iterator[Row]], output: Path) -> Collected:
+def write_table(rows: Callable[[], Iterator[ResultRow]], output: Path) -> Collected:
     """Write the table of ``rows``, which is read twice: up to the first answer, for its columns, and then as a whole.
 
     The file is there when all of it is. Raises UsageError, BatchError, and EnvironmentSetupError without pyarrow.
     """
-    writer = _WRITERS[ending_of(output)]
+    writer = _WRITERS[check_ending(output)]
     answered = next((row for row in rows() if row.predictions is not None), None)
-    columns = BASE | (columns_of(answered.predictions) if answered and answered.predictions is not None else {})
+    columns = BASE | (choose_columns(answered.predictions) if answered and answered.predictions is not None else {})
     count, failed = 0, Counter[str]()
     fresh = output.with_name(f".{output.name}.part")
     try:
         with writer(fresh, columns) as write:
-            for group in _groups(rows()):
+            for group in _group_rows(rows()):
                 count += len(group)
                 failed.update(row.code for row in group if row.code)
                 write(group)
@@ -68,13 +68,13 @@ def collect(rows: Callable[[], Iterator[Row]], output: Path) -> Collected:
     return Collected(str(output), count, dict(failed), tuple(columns))
 
 
-def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _group_rows(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
     source = iter(rows)
     while group := list(islice(source, GROUP)):
         yield group
 
 
-def columns_of(predictions: list[Any]) -> dict[str, Kind]:
+def choose_columns(predictions: list[Any]) -> dict[str, Kind]:
     """Choose the columns of an answer like this one: a label and a score of classes, a vector, a number, or JSON."""
     if len(predictions) != 1 or not isinstance(predictions[0], dict):
         return {"predictions": "text"}
@@ -99,15 +99,19 @@ def _is_classes(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "label" in one for one in value)
 
 
-def record(row: Row, columns: Mapping[str, Kind]) -> Record:
+def make_record(row: ResultRow, columns: Mapping[str, Kind]) -> Record:
     """Give ``row`` a value for each of ``columns``, None where it has none. Raises BatchError for another answer."""
-    found = _base(row)
+    found = _fill_base_columns(row)
     if row.predictions is not None:
-        found |= {"predictions": _json(row.predictions)} if "predictions" in columns else dict(_values(row, columns))
+        found |= (
+            {"predictions": _format_json(row.predictions)}
+            if "predictions" in columns
+            else dict(_convert_predictions(row, columns))
+        )
     return {name: found.get(name) for name in columns}
 
 
-def _base(row: Row) -> Record:
+def _fill_base_columns(row: ResultRow) -> Record:
     """Fill in the columns of BASE."""
     item = row.item
     return {
@@ -116,70 +120,70 @@ def _base(row: Row) -> Record:
     }  # fmt: skip
 
 
-def _values(row: Row, columns: Mapping[str, Kind]) -> Iterator[tuple[str, Any]]:
+def _convert_predictions(row: ResultRow, columns: Mapping[str, Kind]) -> Iterator[tuple[str, Any]]:
     assert row.predictions is not None
     if len(row.predictions) != 1 or not isinstance(row.predictions[0], dict):
-        raise _unlike(row)
+        raise _make_mismatch_error(row)
     for name, value in row.predictions[0].items():
         if f"{name}.label" in columns:
             first = value[0] if _is_classes(value) else {}
             yield f"{name}.label", None if not first else str(first["label"])
             yield f"{name}.score", first.get("probability", first.get("score"))
         elif name not in columns:
-            raise _unlike(row)
+            raise _make_mismatch_error(row)
         else:
-            yield name, _fitted(value, columns[name], row)
+            yield name, _convert_value(value, columns[name], row)
 
 
-def _fitted(value: Any, kind: Kind, row: Row) -> Any:
+def _convert_value(value: Any, kind: Kind, row: ResultRow) -> Any:
     match kind:
         case "vector" if isinstance(value, list):
             return [math.nan if one is None else float(one) for one in value]
         case "number" if _is_number(value):
             return float(value)
         case "text":
-            return value if isinstance(value, str) else _json(value)
-    raise _unlike(row)
+            return value if isinstance(value, str) else _format_json(value)
+    raise _make_mismatch_error(row)
 
 
-def _unlike(row: Row) -> BatchError:
+def _make_mismatch_error(row: ResultRow) -> BatchError:
     return BatchError(f"row {row.number:,} has an answer of another form than the first; take --output NAME.jsonl.")
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 @contextmanager
-def _csv(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[list[Row]], None]]:
+def _open_csv(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[list[ResultRow]], None]]:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
 
-        def write(rows: list[Row]) -> None:
+        def write(rows: list[ResultRow]) -> None:
             for row in rows:
-                values = record(row, columns).values()
-                writer.writerow(_json(value) if isinstance(value, list) else value for value in values)
+                values = make_record(row, columns).values()
+                writer.writerow(_format_json(value) if isinstance(value, list) else value for value in values)
 
         yield write
 
 
 @contextmanager
-def _json_lines(path: Path, _columns: Mapping[str, Kind]) -> Iterator[Callable[[list[Row]], None]]:
+def _open_json_lines(path: Path, _columns: Mapping[str, Kind]) -> Iterator[Callable[[list[ResultRow]], None]]:
     """Each answer as it is, whatever its form."""
     with path.open("w", encoding="utf-8") as file:
 
-        def write(rows: list[Row]) -> None:
+        def write(rows: list[ResultRow]) -> None:
             for row in rows:
                 answer = {"message": row.message} if row.code else {"predictions": row.predictions}
-                file.write(_json(_base(row) | answer) + "\n")
+                file.write(_format_json(_fill_base_columns(row) | answer) + "\n")
 
         yield write
 
 
 @contextmanager
-def _parquet(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[list[Row]], None]]:
-    pyarrow, parquet = arrow()
+def _open_parquet(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[list[ResultRow]], None]]:
+    pyarrow, parquet = import_pyarrow()
     kinds = {
         "whole": pyarrow.int64(), "text": pyarrow.string(), "number": pyarrow.float64(),
         "vector": pyarrow.list_(pyarrow.float32()),
@@ -187,14 +191,14 @@ def _parquet(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[list
     schema = pyarrow.schema([(name, kinds[kind]) for name, kind in columns.items()])
     with parquet.ParquetWriter(path, schema, compression="zstd") as file:
         yield lambda rows: file.write_table(
-            pyarrow.Table.from_pylist([record(row, columns) for row in rows], schema=schema)
+            pyarrow.Table.from_pylist([make_record(row, columns) for row in rows], schema=schema)
         )
 
 
-_WRITERS = {".parquet": _parquet, ".csv": _csv, ".jsonl": _json_lines}
+_WRITERS = {".parquet": _open_parquet, ".csv": _open_csv, ".jsonl": _open_json_lines}
 
 
-def render(found: Collected) -> str:
+def describe_table(found: Collected) -> str:
     """Describe the table that was written, for a person."""
     codes = ", ".join(f"{count:,} {code}" for code, count in sorted(found.failed.items()))
     return f"{found.file}: {found.rows:,} rows" + (f", of them without an answer: {codes}" if codes else "")

@@ -8,26 +8,26 @@ from typing import Any
 
 from builder.base.errors import BatchError, UsageError
 from builder.base.targets import DEFAULT
-from builder.measure.prices import list_prices
+from builder.measure.prices import load_prices
 from builder.release.batch.batch_plan import Capacity
-from builder.release.batch.s3_location import Place, batch_errors
+from builder.release.batch.s3_location import S3Location, batch_errors
 
 
 @dataclass(frozen=True)
-class Deployed:
+class BatchStack:
     """A deployed stack: its state machine, the folder where that writes, and its function."""
 
     machine: str
-    results: Place
+    results: S3Location
     function: Capacity
 
-    def require_below(self, place: Place) -> None:
+    def require_writable(self, place: S3Location) -> None:
         """Raise UsageError for a place that the function may not write to."""
         if place.bucket != self.results.bucket or not f"{place.key}/".startswith(self.results.key):
             raise UsageError(f"{place} is not below {self.results}, where this stack may write.")
 
 
-def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
+def find_stack(stack: str, client: Callable[[str], Any]) -> BatchStack:
     """Ask AWS about ``stack``. ``client`` makes a client of the service that it gets. Raises BatchError."""
     with batch_errors(f"looking for the stack {stack}"):
         found = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
@@ -39,8 +39,8 @@ def deployed(stack: str, client: Callable[[str], Any]) -> Deployed:
     with batch_errors(f"asking for the function of {stack}"):
         about = client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])
     architecture = (about.get("Architectures") or [DEFAULT.architecture])[0]
-    return Deployed(
+    return BatchStack(
         outputs["BatchMachineArn"],
-        Place.of(outputs["BatchResults"]),
-        Capacity(int(about["MemorySize"]), int(about["Timeout"]), list_prices().gb_second[architecture]),
+        S3Location.from_address(outputs["BatchResults"]),
+        Capacity(int(about["MemorySize"]), int(about["Timeout"]), load_prices().gb_second[architecture]),
     )

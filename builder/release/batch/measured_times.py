@@ -8,44 +8,44 @@ from dataclasses import replace
 from typing import Any
 
 from builder.config.tensor import TensorSpec
-from builder.importers.samples.golden_inputs import random_values
-from builder.measure.bench import Spread, bench, timed
+from builder.importers.samples.golden_inputs import make_random_values
+from builder.measure.bench import Spread, benchmark_bundle, time_calls
 from builder.measure.local import run_event
 from builder.package.bundle import Bundle
-from builder.release.batch.batch_plan import Times
+from builder.release.batch.batch_plan import BatchTimes
 from builder.verify.library.opened_model import OpenedModel
 
 
-def measured(bundle: Bundle, seconds: float = 1.0) -> Times:
+def measure_bundle(bundle: Bundle, seconds: float = 1.0) -> BatchTimes:
     """Run ``bundle`` here for about ``seconds`` in each of its batches, and in Lambda's emulator.
 
     Raises VerifyError where this machine cannot run the library, EnvironmentSetupError where not the function.
     """
     manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
-    found = bench(bundle, seconds=seconds, starts=1)
+    found = benchmark_bundle(bundle, seconds=seconds, starts=1)
     assert found.function is not None  # as there is a start
     built = manifest["batch"]
     around = max(0.0, found.function.handler - found.library.p50) / built  # decoding, for each item of a run
     times = {built: found.function.handler}
     for batch in manifest.get("batches", [built]):
         if batch != built:
-            times[batch] = around * batch + _library_ms(bundle, manifest, batch / built, seconds)
-    return Times(times, found.function.start.total, _characters(bundle))
+            times[batch] = around * batch + _time_library(bundle, manifest, batch / built, seconds)
+    return BatchTimes(times, found.function.start.total, _count_characters(bundle))
 
 
-def _characters(bundle: Bundle) -> float:
+def _count_characters(bundle: Bundle) -> float:
     """Count the characters of the answer to an item."""
-    with run_event.emulator(bundle.layer) as running:
+    with run_event.prepare_emulator(bundle.layer) as running:
         answer = running.invoke(run_event.default_event(bundle.folder))
     run_event.require_answer(answer)
     return len(json.dumps(answer["predictions"])) / len(answer["predictions"])
 
 
-def _library_ms(bundle: Bundle, manifest: Mapping[str, Any], times: float, seconds: float) -> float:
+def _time_library(bundle: Bundle, manifest: Mapping[str, Any], times: float, seconds: float) -> float:
     """Time the library on ``times`` as many items as its first batch has; return the median."""
     with OpenedModel(bundle.library, 1, bundle.weights_elsewhere) as model:
-        ports = [TensorSpec.of(feed) for feed in manifest["feeds"]]
+        ports = [TensorSpec.from_dict(feed) for feed in manifest["feeds"]]
         larger = [replace(port, shape=(round(port.shape[0] * times), *port.shape[1:])) for port in ports]
         fetches = [round(fetch["bytes"] * times) for fetch in manifest["fetches"]]
-        call = model.bind([random_values(port, 0) for port in larger], fetches)
-        return Spread.of(timed(call, seconds)).p50
+        call = model.bind_call([make_random_values(port, 0) for port in larger], fetches)
+        return Spread.from_times(time_calls(call, seconds)).p50

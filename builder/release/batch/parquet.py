@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.base.commands import either
+from builder.base.commands import choose_command
 from builder.base.errors import EnvironmentSetupError
 
-INSTALL = either(
+INSTALL = choose_command(
     ".venv/bin/pip install --no-deps --require-hashes -r requirements/parquet.txt", "pip install 'coldforge[parquet]'"
 )
 
 
-def arrow() -> tuple[Any, Any]:
+def import_pyarrow() -> tuple[Any, Any]:
     """Import pyarrow and pyarrow.parquet. Raises EnvironmentSetupError with the line that installs them."""
     try:
         import pyarrow

@@ -12,10 +12,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
-from builder.release.batch.answer_rows import Row
+from builder.release.batch.answer_rows import ResultRow
 from builder.release.batch.batch_items import Item
 
-Answered = sqlite3.Connection
+AnswerStore = sqlite3.Connection
 
 _OF_BYTES = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 """An ETag as S3 makes it: the MD5 of the bytes, or of those of an upload's parts, or one that no other object has.
@@ -25,7 +25,7 @@ https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
 
 
 @contextmanager
-def answered(rows: Iterable[Row], layer: str) -> Iterator[Answered]:
+def store_answers(rows: Iterable[ResultRow], layer: str) -> Iterator[AnswerStore]:
     """Store the answers of ``rows`` by ``layer`` on disk, by their objects' bytes: there may be ten million."""
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "answered")) as known:
         known.execute("PRAGMA synchronous = OFF")
@@ -33,7 +33,7 @@ def answered(rows: Iterable[Row], layer: str) -> Iterator[Answered]:
         known.executemany(
             "INSERT OR REPLACE INTO answered VALUES (?, ?)",
             (
-                (_bytes(row.item, row.etag), json.dumps(asdict(row)))
+                (_identify_content(row.item, row.etag), json.dumps(asdict(row)))
                 for row in rows
                 if row.predictions is not None and row.layer == layer and row.etag and "Key" in row.item
             ),
@@ -41,21 +41,21 @@ def answered(rows: Iterable[Row], layer: str) -> Iterator[Answered]:
         yield known
 
 
-def split(items: Iterable[Item], known: Answered, reused: IO[str]) -> Iterator[Item]:
+def select_new_items(items: Iterable[Item], known: AnswerStore, reused: IO[str]) -> Iterator[Item]:
     """Yield the items that are still to be answered, with their rows. The rows of the others go to ``reused``."""
     for number, item in enumerate(items):
         item = {"Row": number, **item}
         etag = item.get("ETag")
-        name = _bytes(item, etag) if etag and "Key" in item else ""
+        name = _identify_content(item, etag) if etag and "Key" in item else ""
         found = known.execute("SELECT row FROM answered WHERE bytes = ?", (name,)).fetchone() if name else None
         if found is None:
             yield item
         else:
-            row = replace(Row(**json.loads(found[0])), number=number, item=item)
+            row = replace(ResultRow(**json.loads(found[0])), number=number, item=item)
             reused.write(json.dumps(asdict(row), separators=(",", ":")) + "\n")
 
 
-def _bytes(item: Item, etag: str) -> str:
+def _identify_content(item: Item, etag: str) -> str:
     """Name the bytes that are answered: by the ETag, beside the object where the store is not S3.
 
     How a text is read depends on the end of its key: handler/work.py.

@@ -12,14 +12,14 @@ from builder.base.errors import BatchError, UsageError
 
 
 @dataclass(frozen=True)
-class Place:
+class S3Location:
     """``key``: of an object, or what keys begin with."""
 
     bucket: str
     key: str
 
     @classmethod
-    def of(cls, address: str) -> Place:
+    def from_address(cls, address: str) -> S3Location:
         """Parse ``s3://bucket/key``. Raises UsageError."""
         bucket, _, key = address.removeprefix("s3://").partition("/")
         if not address.startswith("s3://") or not bucket:
@@ -29,9 +29,9 @@ class Place:
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
 
-    def below(self, name: str) -> Place:
+    def join_key(self, name: str) -> S3Location:
         """Return the place called ``name`` in this folder."""
-        return Place(self.bucket, f"{self.key.rstrip('/')}/{name}".lstrip("/"))
+        return S3Location(self.bucket, f"{self.key.rstrip('/')}/{name}".lstrip("/"))
 
 
 def batch_errors(action: str) -> AbstractContextManager[None]:
@@ -40,13 +40,13 @@ def batch_errors(action: str) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def open_object(place: Place, s3: Any) -> Iterator[Any]:
+def open_object(place: S3Location, s3: Any) -> Iterator[Any]:
     """Yield the body of the object at ``place``. Raises BatchError, also for what reading it raises in the block."""
     with batch_errors(f"reading {place}"), closing(s3.get_object(Bucket=place.bucket, Key=place.key)["Body"]) as body:
         yield body
 
 
-def read_object(place: Place, s3: Any) -> bytes | None:
+def read_object(place: S3Location, s3: Any) -> bytes | None:
     """Return the bytes of the object at ``place``; None where there is none. Raises BatchError."""
     try:
         with open_object(place, s3) as body:
@@ -58,7 +58,7 @@ def read_object(place: Place, s3: Any) -> bytes | None:
         raise
 
 
-def upload(file: IO[str], place: Place, s3: Any) -> None:
+def upload_file(file: IO[str], place: S3Location, s3: Any) -> None:
     """Put what was written to the temporary ``file`` at ``place``, in pieces where it is large. Raises BatchError."""
     file.flush()
     data: Any = getattr(file, "buffer")  # noqa: B009  # the bytes below a text file

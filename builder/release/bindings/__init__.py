@@ -8,61 +8,67 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.base.errors import UsageError
-from builder.base.escape import javascript_string, markdown
+from builder.base.escape import escape_markdown, javascript_string
 from builder.release.bindings import c_package, go_package, node_package, python_package, rust_package
-from builder.release.bindings.binding_files import Files, Parts, fill, usage, write
-from builder.release.bindings.describe import Description, describe
+from builder.release.bindings.binding_files import (
+    BindingSources,
+    Files,
+    fill_template,
+    format_usage,
+    write_package_files,
+)
+from builder.release.bindings.describe import BindingDescription, parse_description
 
 LANGUAGES = {
-    "c": c_package.files,
-    "rust": rust_package.files,
-    "go": go_package.files,
-    "node": node_package.files,
-    "python": python_package.files,
+    "c": c_package.make_c_files,
+    "rust": rust_package.make_rust_files,
+    "go": go_package.make_go_files,
+    "node": node_package.make_node_files,
+    "python": python_package.make_python_files,
 }
 
 STATIC = ("c", "rust", "go")
 """Languages whose programs can take the library into themselves."""
 
 
-def generate(language: str, parts: Parts, folder: Path) -> Description:
+def generate_binding(language: str, parts: BindingSources, folder: Path) -> BindingDescription:
     """Write the package for ``language`` to ``folder`` and return what it was made from.
 
     Raises UsageError for an unknown language, for one that lacks a part, and for a folder that holds other things.
     """
     if language not in LANGUAGES:
         raise UsageError(f"there are no bindings for {language!r}: {', '.join(LANGUAGES)}.")
-    description = describe(parts.description.read_text(encoding="utf-8"))
+    description = parse_description(parts.description.read_text(encoding="utf-8"))
     files = {
         **LANGUAGES[language](description, parts),
-        "README.md": readme(language, description),
+        "README.md": format_readme(language, description),
         "NOTICE": parts.notice,
     }
-    write(files, folder, language, description)
+    write_package_files(files, folder, language, description)
     return description
 
 
-def readme(language: str, description: Description) -> str:
+def format_readme(language: str, description: BindingDescription) -> str:
     picture = description.picture
-    files = " and ".join(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in description.feeds)
+    files = " and ".join(f"the raw bytes of {escape_markdown(f.spec.name)} ({f.shape})" for f in description.feeds)
     if picture:
         taken = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode}){_DECODED[language]}"
-        others = [f for f in description.feeds if not description.takes_picture(f)]
-        files = " and ".join([taken, *(f"the raw bytes of {markdown(f.spec.name)} ({f.shape})" for f in others)])
+        others = [f for f in description.feeds if not description.takes_image(f)]
+        files = " and ".join([taken, *(f"the raw bytes of {escape_markdown(f.spec.name)} ({f.shape})" for f in others)])
     feeds = description.feeds
     example = {
         "python": ", ".join(f"{f.identifier}=..." for f in feeds),
         "node": ", ".join(f"{javascript_string(f.spec.name)}: ..." for f in feeds),
     }
-    return fill(
+    return fill_template(
         f"{language}/README.md",
-        title=markdown(description.title),
+        title=escape_markdown(description.title),
         name=description.name,
         model=description.package,
         package=go_package.package_name(description),
         module=go_package.module_path(description),
         arch=description.arch,
-        arguments=usage(description),
+        arguments=format_usage(description),
         reads=files,
         doc_feeds=example.get(language, ""),
         pictures=_PICTURES if picture else "",
@@ -86,4 +92,4 @@ $ cargo run --release --manifest-path pictures/Cargo.toml -- photo.jpg
 ```"""
 
 
-__all__ = ["LANGUAGES", "STATIC", "Files", "Parts", "describe", "generate"]
+__all__ = ["LANGUAGES", "STATIC", "BindingSources", "Files", "generate_binding", "parse_description"]

@@ -12,9 +12,9 @@ from string import Template
 from builder import __version__
 from builder.base.cache import file_digest
 from builder.base.errors import UsageError
-from builder.base.escape import comment
-from builder.base.files import replacing_file, write_file
-from builder.release.bindings.describe import Description, Head, Tensor
+from builder.base.escape import escape_comment
+from builder.base.files import replace_file, write_file
+from builder.release.bindings.describe import BindingDescription, BindingTensor, OutputHead
 
 TEMPLATES = Path(__file__).with_name("templates")
 MANIFEST = "bindings.json"
@@ -26,7 +26,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Parts:
+class BindingSources:
     """What a package takes along.
 
     ``notice``: who wrote what is in the library. ``archive``: libmodel.a, for static linking. ``wasm``: `coldforge
@@ -45,12 +45,12 @@ Files = Mapping[str, str | Path]
 """The files of a package, by path in it: the text of each, or the file to copy."""
 
 
-def fill(template: str, **values: object) -> str:
+def fill_template(template: str, **values: object) -> str:
     """The text of ``templates/<template>.in`` with each ``$name`` replaced; raises KeyError for one not given."""
     return Template((TEMPLATES / f"{template}.in").read_text(encoding="utf-8")).substitute(values)
 
 
-def wrapped(items: list[str], indent: int, width: int = 116, after: str = ",") -> str:
+def wrap_items(items: list[str], indent: int, width: int = 116, after: str = ",") -> str:
     """``items``, ``after`` behind each, on lines of at most ``width`` columns where the items allow it."""
     lines, line = [], ""
     for item in items:
@@ -61,67 +61,69 @@ def wrapped(items: list[str], indent: int, width: int = 116, after: str = ",") -
     return "\n".join(" " * indent + line for line in [*lines, line] if line)
 
 
-def usage(description: Description) -> str:
+def format_usage(description: BindingDescription) -> str:
     """``photo.ppm``, or what stands for the files of all feeds."""
-    names = ("photo.ppm" if description.takes_picture(f) else f.identifier.upper() for f in description.feeds)
+    names = ("photo.ppm" if description.takes_image(f) else f.identifier.upper() for f in description.feeds)
     return " ".join(names)
 
 
-def about(description: Description, tensor: Tensor) -> str:
+def describe_tensor(description: BindingDescription, tensor: BindingTensor) -> str:
     """``float32 [1, 10]``, and the model's own name where it is another one."""
     text = tensor.shape + (f", as large as {tensor.sized_by} says" if tensor.sized_by else "")
     if tensor.spec.name != tensor.identifier:
         text += f', "{tensor.spec.name}" in the model'
-    if description.picture and description.takes_picture(tensor):
+    if description.picture and description.takes_image(tensor):
         text += f": {description.picture.sentence}"
-    return comment(text)
+    return escape_comment(text)
 
 
-def plain(description: Description) -> list[tuple[str, Tensor]]:
+def list_plain_outputs(description: BindingDescription) -> list[tuple[str, BindingTensor]]:
     """What an example prints as numbers, by name: the outputs that are no classification, or of an open size."""
     return [(head.name, head.fetch) for head in description.heads if head not in description.classifications]
 
 
-def or_picture(description: Description) -> str:
+def mention_image(description: BindingDescription) -> str:
     """What an example's file may hold besides raw bytes, to follow the words "raw bytes"."""
     picture = description.picture
     return f", or a picture of {picture.width}x{picture.height} as binary PPM or PGM" if picture else ""
 
 
-def pixels(description: Description, template: str, **values: str) -> str:
+def format_image_reader(description: BindingDescription, template: str, **values: str) -> str:
     """The code that reads a picture's file, filled in, also with ``values``; empty for a model that takes none."""
     picture = description.picture
     if picture is None:
         return ""
     channels = 1 if picture.mode == "grey" else 3
-    return fill(template, width=picture.width, height=picture.height, mode=picture.mode, channels=channels, **values)
+    return fill_template(
+        template, width=picture.width, height=picture.height, mode=picture.mode, channels=channels, **values
+    )
 
 
-def rows(head: Head) -> str:
+def format_row_count(head: OutputHead) -> str:
     return f"{head.items} row{'s' if head.items > 1 else ''} of {head.length} classes"
 
 
-def write(files: Files, folder: Path, language: str, description: Description) -> None:
+def write_package_files(files: Files, folder: Path, language: str, description: BindingDescription) -> None:
     """Write ``files`` to ``folder``, over those of an earlier time; what else is there stays.
 
     Raises UsageError if the folder holds files but none of a package of this model and language.
     """
-    before = _before(folder, language, description)
-    _record(before | set(files), folder, language, description)  # what is killed from here on may be written over
+    before = _read_recorded_files(folder, language, description)
+    _record_files(before | set(files), folder, language, description)  # what is killed from here on may be written over
     for name in before - set(files):
         (folder / name).unlink(missing_ok=True)
     for name, content in files.items():
         path = folder / name
-        with replacing_file(path) as fresh:  # never half a file, and a library that is in use stays whole
+        with replace_file(path) as fresh:  # never half a file, and a library that is in use stays whole
             if isinstance(content, Path):
                 shutil.copyfile(content, fresh)
             else:
                 fresh.write_text(content.rstrip("\n") + "\n", encoding="utf-8")
             fresh.chmod(0o755 if name.endswith(".so") else 0o644)
-    _record(set(files), folder, language, description)
+    _record_files(set(files), folder, language, description)
 
 
-def _record(names: Set[str], folder: Path, language: str, description: Description) -> None:
+def _record_files(names: Set[str], folder: Path, language: str, description: BindingDescription) -> None:
     """Write down that the files ``names`` are coldforge's, with the digests of those that are there."""
     made = {
         "coldforge": __version__,
@@ -132,7 +134,7 @@ def _record(names: Set[str], folder: Path, language: str, description: Descripti
     write_file(folder / MANIFEST, json.dumps(made, indent=1) + "\n")
 
 
-def _before(folder: Path, language: str, description: Description) -> set[str]:
+def _read_recorded_files(folder: Path, language: str, description: BindingDescription) -> set[str]:
     """The files that an earlier run wrote."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return set()

@@ -7,7 +7,7 @@ from pathlib import Path
 from builder.base.errors import UsageError
 from builder.package.bundle import find_bundle
 from builder.pipeline.workspace import Workspace
-from builder.release.bindings import STATIC, Parts, generate
+from builder.release.bindings import STATIC, BindingSources, generate_binding
 
 
 def build_bindings(
@@ -34,7 +34,9 @@ def build_bindings(
     wasm = ws.project.dist / ws.spec.name / "wasm"
     modules = wasm if (wasm / "manifest.json").is_file() else None
     folder = out or ws.project.dist / "bindings" / bundle.folder.name / language
-    generate(
-        language, Parts(bundle.description, bundle.header, bundle.library, bundle.notice, archive, modules), folder
+    generate_binding(
+        language,
+        BindingSources(bundle.description, bundle.header, bundle.library, bundle.notice, archive, modules),
+        folder,
     )
     return folder

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from builder.base.escape import c_literal, comment
+from builder.base.escape import c_literal, escape_comment
 from builder.compiler.emit.header import C_TYPES
 from builder.release.bindings.binding_files import (
     SHOWN,
+    BindingSources,
     Files,
-    Parts,
-    about,
-    fill,
-    or_picture,
-    pixels,
-    plain,
-    rows,
-    usage,
-    wrapped,
+    describe_tensor,
+    fill_template,
+    format_image_reader,
+    format_row_count,
+    format_usage,
+    list_plain_outputs,
+    mention_image,
+    wrap_items,
 )
-from builder.release.bindings.describe import Description, Head, Tensor
+from builder.release.bindings.describe import BindingDescription, BindingTensor, OutputHead
 
 
-def files(description: Description, parts: Parts) -> Files:
+def make_c_files(description: BindingDescription, parts: BindingSources) -> Files:
     """``<model>.h``, ``predict.c``, ``Makefile``, ``model.h`` and the libraries."""
     libraries = {"libmodel.so": parts.library} | ({"libmodel.a": parts.archive} if parts.archive else {})
     model = description.package
     return {
-        f"{model}.h": header(description),
-        "predict.c": example(description),
-        "Makefile": _makefile(description),
+        f"{model}.h": format_c_header(description),
+        "predict.c": format_c_example(description),
+        "Makefile": _format_makefile(description),
         "model.h": parts.header,
         "model.json": parts.description,
         **libraries,
     }
 
 
-def _makefile(description: Description) -> str:
+def _format_makefile(description: BindingDescription) -> str:
     picture = description.picture is not None
-    return fill(
+    return fill_template(
         "c/Makefile",
         model=description.package,
         name=description.name,
@@ -46,19 +46,20 @@ def _makefile(description: Description) -> str:
     )
 
 
-def header(description: Description) -> str:
-    def members(tensors: tuple[Tensor, ...]) -> str:
+def format_c_header(description: BindingDescription) -> str:
+    def members(tensors: tuple[BindingTensor, ...]) -> str:
         return "\n".join(
-            f"    /* {about(description, t)} */\n    {C_TYPES[t.spec.dtype]} {t.identifier}[{max(t.spec.elements, 1)}];"
+            f"    /* {describe_tensor(description, t)} */\n    {C_TYPES[t.spec.dtype]} "
+            f"{t.identifier}[{max(t.spec.elements, 1)}];"
             for t in tensors
         )
 
-    def pointers(kind: str, tensors: tuple[Tensor, ...]) -> str:
+    def pointers(kind: str, tensors: tuple[BindingTensor, ...]) -> str:
         return "\n".join(f"        {{{kind}->{t.identifier}, {t.spec.size}u}}," for t in tensors)
 
-    return fill(
+    return fill_template(
         "c/model.h",
-        title=comment(description.title),
+        title=escape_comment(description.title),
         model=description.package,
         MODEL=description.package.upper(),
         feeds=members(description.feeds),
@@ -67,32 +68,32 @@ def header(description: Description) -> str:
         fetch_rows=pointers("fetches", description.fetches),
         feed_count=len(description.feeds),
         fetch_count=len(description.fetches),
-        heads="".join(_head(description, head) for head in description.classifications),
+        heads="".join(_format_output_code(description, head) for head in description.classifications),
     )
 
 
-def _head(description: Description, head: Head) -> str:
-    return fill(
+def _format_output_code(description: BindingDescription, head: OutputHead) -> str:
+    return fill_template(
         "c/head.h",
         model=description.package,
         MODEL=description.package.upper(),
-        name=comment(head.name),
+        name=escape_comment(head.name),
         head=head.identifier,
         HEAD=head.identifier.upper(),
         fetch=head.fetch.identifier,
         items=head.items,
-        rows=rows(head),
+        rows=format_row_count(head),
         length=head.length,
         top=head.top,
-        labels=wrapped([c_literal(label) for label in head.labels], 4),
+        labels=wrap_items([c_literal(label) for label in head.labels], 4),
     )
 
 
-def example(description: Description) -> str:
+def format_c_example(description: BindingDescription) -> str:
     model, picture = description.package, description.picture
     reads = [
         f"    read_feed(arguments[{number}], {c_literal(feed.spec.name)}, feeds->{feed.identifier}, "
-        f"{feed.spec.size}u, {int(description.takes_picture(feed))});"
+        f"{feed.spec.size}u, {int(description.takes_image(feed))});"
         for number, feed in enumerate(description.feeds, 1)
     ]
     prints = [
@@ -103,14 +104,14 @@ def example(description: Description) -> str:
         "    }"
         for head in description.classifications
     ]
-    prints += [_print(name, fetch) for name, fetch in plain(description)]
-    return fill(
+    prints += [_format_print_code(name, fetch) for name, fetch in list_plain_outputs(description)]
+    return fill_template(
         "c/predict.c",
-        arguments=usage(description),
-        title=comment(description.title),
-        or_picture=or_picture(description),
+        arguments=format_usage(description),
+        title=escape_comment(description.title),
+        or_picture=mention_image(description),
         model=model,
-        picture=pixels(description, "c/picture.c"),
+        picture=format_image_reader(description, "c/picture.c"),
         from_picture=_FROM_PICTURE if picture else "    (void)is_picture;\n",
         argument_count=len(description.feeds) + 1,
         reads="\n".join(reads),
@@ -144,7 +145,7 @@ static void print_classes(const char *name, const MODEL_class *classes, size_t c
 """
 
 
-def _print(name: str, fetch: Tensor) -> str:
+def _format_print_code(name: str, fetch: BindingTensor) -> str:
     shown = str(min(fetch.spec.elements, SHOWN))
     if fetch.spec.dtype.startswith("float"):
         number = '" %.6f", (double)'

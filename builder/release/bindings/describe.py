@@ -16,11 +16,11 @@ from builder.compiler.abi import ABI_VERSION
 from builder.config.tensor import TensorSpec
 
 
-def _words(text: str) -> frozenset[str]:
+def _split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-RESERVED = _words(
+RESERVED = _split_words(
     # C, C++, and macros that their headers may define
     """
     alignas alignof and asm auto bitand bitor bool break case catch char class const constexpr continue default delete
@@ -29,7 +29,7 @@ RESERVED = _words(
     static_assert stderr stdin stdout struct switch template this throw true try typedef typename typeof union unix
     unsigned using virtual void volatile while xor
     """
-) | _words(
+) | _split_words(
     # Rust, Python and Go, and what the generated code calls things itself
     """
     abstract as async await become box crate dyn final fn gen impl in let loop macro match mod move mut override priv
@@ -41,7 +41,7 @@ RESERVED = _words(
 )
 """Words that are no identifier in some language."""
 
-TAKEN = _words(
+TAKEN = _split_words(
     # what stands in a package beside the model's own name, crates of Rust's, and what generated Go imports
     """
     cf main model native predict run wasm
@@ -53,7 +53,7 @@ TAKEN = _words(
 
 
 @dataclass(frozen=True)
-class Tensor:
+class BindingTensor:
     """A feed or fetch; ``identifier``: snake_case, unique among the feeds or the fetches."""
 
     spec: TensorSpec
@@ -64,16 +64,16 @@ class Tensor:
     @property
     def shape(self) -> str:
         """``uint8 [1, 28, 28, 1]``."""
-        return f"{self.spec.dtype} {self.spec.says()}"
+        return f"{self.spec.dtype} {self.spec.describe_shape()}"
 
 
 @dataclass(frozen=True)
-class Head:
+class OutputHead:
     """How a fetch becomes an answer: ``items`` rows of ``length`` numbers, in a classification each with a label."""
 
     name: str
     identifier: str
-    fetch: Tensor
+    fetch: BindingTensor
     kind: str  # classification | regression | raw
     labels: tuple[str, ...]  # of a classification one for each number, its index where the model has none
     labelled: bool  # whether the model has labels
@@ -83,7 +83,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Picture:
+class BindingImage:
     """The feed that takes pictures: uint8 [batch, height, width, channels]."""
 
     feed: str
@@ -104,7 +104,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Description:
+class BindingDescription:
     """A model, as a binding sees it. ``package``: its name as an identifier in every language."""
 
     name: str
@@ -112,13 +112,13 @@ class Description:
     version: str
     arch: str
     batch: int
-    feeds: tuple[Tensor, ...]
-    fetches: tuple[Tensor, ...]
-    heads: tuple[Head, ...]
-    picture: Picture | None
+    feeds: tuple[BindingTensor, ...]
+    fetches: tuple[BindingTensor, ...]
+    heads: tuple[OutputHead, ...]
+    picture: BindingImage | None
 
     @property
-    def dynamic(self) -> tuple[Tensor, ...]:
+    def dynamic(self) -> tuple[BindingTensor, ...]:
         """The fetches whose size the data decides."""
         return tuple(fetch for fetch in self.fetches if fetch.sized_by)
 
@@ -127,15 +127,15 @@ class Description:
         return f"{self.name} {self.version}"
 
     @property
-    def classifications(self) -> tuple[Head, ...]:
+    def classifications(self) -> tuple[OutputHead, ...]:
         """Those of a fixed size: how many rows the others have is known after a run."""
         return tuple(h for h in self.heads if h.kind == "classification" and not h.fetch.sized_by)
 
-    def takes_picture(self, feed: Tensor) -> bool:
+    def takes_image(self, feed: BindingTensor) -> bool:
         return self.picture is not None and self.picture.feed == feed.spec.name
 
 
-def describe(text: str) -> Description:
+def parse_description(text: str) -> BindingDescription:
     """The description in ``text``, the content of model.json.
 
     Raises UsageError for one of another version, and for a model that takes or gives nothing.
@@ -146,11 +146,11 @@ def describe(text: str) -> Description:
             raise UsageError(
                 f"the bundle has ABI {data['abi']}, not {ABI_VERSION}: make it again with `{bundle_command()}`."
             )
-        feeds, fetches = (_tensors(data[kind]) for kind in ("feeds", "fetches"))
+        feeds, fetches = (_parse_tensors(data[kind]) for kind in ("feeds", "fetches"))
         by_name = {fetch.spec.name: fetch for fetch in fetches}
         image, name = data["image"], data["model"]["name"]
-        heads = _heads(data["outputs"], by_name, data["batch"])
-        picture = image and Picture(**{key: image[key] for key in Picture.__dataclass_fields__})
+        heads = _parse_heads(data["outputs"], by_name, data["batch"])
+        picture = image and BindingImage(**{key: image[key] for key in BindingImage.__dataclass_fields__})
         version, arch, batch = data["model"]["version"], data["target"]["arch"], data["batch"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
@@ -158,7 +158,7 @@ def describe(text: str) -> Description:
         ) from error
     if not feeds or not fetches:
         raise UsageError(f"{name} has no feeds or no fetches, and a binding needs both. Call it with cf_run.")
-    return Description(
+    return BindingDescription(
         name,
         package_name(name),
         version,
@@ -173,50 +173,52 @@ def describe(text: str) -> Description:
 
 def package_name(name: str) -> str:
     """``name`` as an identifier that no language reserves and no standard library module has."""
-    word = snake(name)
+    word = to_snake_case(name)
     # A script's own folder comes before Python's library.
     taken = word in RESERVED | TAKEN or word in sys.stdlib_module_names
     return f"{word}_model" if taken else word
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """``name`` in snake_case ASCII: ``StatefulCall:1`` is ``stateful_call_1``, ``0`` is ``x0``."""
     word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     word = re.sub(r"[\W_]+", "_", word, flags=re.ASCII).strip("_").lower()
     return word if word[:1].isalpha() else f"x{word}"
 
 
-def identifiers(names: Iterable[str]) -> list[str]:
+def make_identifiers(names: Iterable[str]) -> list[str]:
     """A different identifier for each name; those that come second to the same get a number."""
     found: list[str] = []
     taken: set[str] = set()
-    for word in map(snake, names):
+    for word in map(to_snake_case, names):
         unique = word = f"{word}_" if word in RESERVED else word
         number = 2
         # Languages that write words together, as Go does, must be able to tell them apart, too.
-        while camel(unique) in taken:
+        while to_camel_case(unique) in taken:
             unique, number = f"{word}_v{number}", number + 1
-        taken.add(camel(unique))
+        taken.add(to_camel_case(unique))
         found.append(unique)
     return found
 
 
-def camel(identifier: str) -> str:
+def to_camel_case(identifier: str) -> str:
     """``input_1`` as ``Input1``."""
     return "".join(part[:1].upper() + part[1:] for part in identifier.split("_"))
 
 
-def _tensors(rows: list[dict[str, Any]]) -> tuple[Tensor, ...]:
-    specs = [TensorSpec.of(row) for row in rows]
-    words = identifiers(spec.name for spec in specs)
+def _parse_tensors(rows: list[dict[str, Any]]) -> tuple[BindingTensor, ...]:
+    specs = [TensorSpec.from_dict(row) for row in rows]
+    words = make_identifiers(spec.name for spec in specs)
     by_name = dict(zip((spec.name for spec in specs), words, strict=True))
     sized_by = (by_name[row["shape_fetch"]] if row.get("dynamic") else "" for row in rows)
-    return tuple(map(Tensor, specs, words, sized_by))
+    return tuple(map(BindingTensor, specs, words, sized_by))
 
 
-def _heads(rows: list[dict[str, Any]], fetches: Mapping[str, Tensor], batch: int) -> tuple[Head, ...]:
+def _parse_heads(
+    rows: list[dict[str, Any]], fetches: Mapping[str, BindingTensor], batch: int
+) -> tuple[OutputHead, ...]:
     heads = []
-    for row, identifier in zip(rows, identifiers(row["name"] for row in rows), strict=True):
+    for row, identifier in zip(rows, make_identifiers(row["name"] for row in rows), strict=True):
         fetch = fetches[row["fetch"]]
         shape = fetch.spec.shape
         batched = shape[:1] == (batch,)
@@ -229,7 +231,7 @@ def _heads(rows: list[dict[str, Any]], fetches: Mapping[str, Tensor], batch: int
         top = min(row["top_k"] or length, length)
         labelled, items = bool(row["labels"]), batch if batched else 1
         heads.append(
-            Head(
+            OutputHead(
                 row["name"],
                 identifier,
                 fetch,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from builder.base.escape import comment, go_string
+from builder.base.escape import escape_comment, go_string
 from builder.release.bindings.binding_files import (
     SHOWN,
+    BindingSources,
     Files,
-    Parts,
-    about,
-    fill,
-    or_picture,
-    pixels,
-    plain,
-    rows,
-    usage,
-    wrapped,
+    describe_tensor,
+    fill_template,
+    format_image_reader,
+    format_row_count,
+    format_usage,
+    list_plain_outputs,
+    mention_image,
+    wrap_items,
 )
-from builder.release.bindings.describe import Description, Head, Tensor, camel
+from builder.release.bindings.describe import BindingDescription, BindingTensor, OutputHead, to_camel_case
 
 TYPES = {
     "bool": "uint8", "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32",
@@ -24,19 +24,19 @@ TYPES = {
 }  # fmt: skip
 
 
-def files(description: Description, parts: Parts) -> Files:
+def make_go_files(description: BindingDescription, parts: BindingSources) -> Files:
     """``model.go``, ``native/`` with the libraries, ``wasm/`` and ``cmd/predict``."""
     archive = {"native/libmodel.a": parts.archive} if parts.archive else {}
     module = {"wasm/model.wasm": parts.wasm / "model.wasm"} if parts.wasm else {}
-    embed = {"wasm/embed.go": fill("go/embed.go")} if parts.wasm else {}
+    embed = {"wasm/embed.go": fill_template("go/embed.go")} if parts.wasm else {}
     return {
-        "go.mod": fill("go/go.mod", module=module_path(description)),
-        "model.go": types(description),
-        "native/native.go": native(description),
+        "go.mod": fill_template("go/go.mod", module=module_path(description)),
+        "model.go": format_go_types(description),
+        "native/native.go": format_go_native(description),
         "native/model.h": parts.header,
         "native/libmodel.so": parts.library,
-        "wasm/wasm.go": wasm(description),
-        "cmd/predict/main.go": example(description),
+        "wasm/wasm.go": format_go_wasm(description),
+        "cmd/predict/main.go": format_go_example(description),
         "model.json": parts.description,
         **archive,
         **module,
@@ -44,33 +44,33 @@ def files(description: Description, parts: Parts) -> Files:
     }
 
 
-def package_name(description: Description) -> str:
+def package_name(description: BindingDescription) -> str:
     """Go writes names of packages without underscores."""
     return description.package.replace("_", "")
 
 
-def module_path(description: Description) -> str:
+def module_path(description: BindingDescription) -> str:
     """With a dot in it, or it might be a package of Go's own library."""
     return f"coldforge.model/{package_name(description)}"
 
 
-def types(description: Description) -> str:
+def format_go_types(description: BindingDescription) -> str:
     """model.go."""
     feeds, fetches = description.feeds, description.fetches
 
-    def members(tensors: tuple[Tensor, ...]) -> str:
-        return "\n".join(f"\t// {about(description, t)}\n\t{_field(t)}" for t in tensors)
+    def members(tensors: tuple[BindingTensor, ...]) -> str:
+        return "\n".join(f"\t// {describe_tensor(description, t)}\n\t{_format_field(t)}" for t in tensors)
 
-    def zeros(tensors: tuple[Tensor, ...]) -> str:
+    def zeros(tensors: tuple[BindingTensor, ...]) -> str:
         return "\n".join(
-            f"\tf.{camel(t.identifier)} = make([]{TYPES[t.spec.dtype]}, {t.spec.elements})" for t in tensors
+            f"\tf.{to_camel_case(t.identifier)} = make([]{TYPES[t.spec.dtype]}, {t.spec.elements})" for t in tensors
         )
 
     imports = ["fmt", "sort"] if description.classifications else ["fmt"]
-    return fill(
+    return fill_template(
         "go/model.go",
         package=package_name(description),
-        title=comment(description.title),
+        title=escape_comment(description.title),
         imports="import (\n" + "".join(f'\t"{name}"\n' for name in imports) + ")\n",
         name=go_string(description.name),
         version=go_string(description.version),
@@ -80,20 +80,23 @@ def types(description: Description) -> str:
         feed_zeros=zeros(feeds),
         fetch_zeros=zeros(fetches),
         checks="\n".join(
-            f"\tif err := check({go_string(f.spec.name)}, len(f.{camel(f.identifier)}), {f.spec.elements}); "
+            f"\tif err := check({go_string(f.spec.name)}, len(f.{to_camel_case(f.identifier)}), {f.spec.elements}); "
             "err != nil {\n\t\treturn err\n\t}"
             for f in feeds
         ),
-        trim=_trim(description.dynamic),
-        ranks="".join([*map(_rank, description.classifications), _HELPER]) if description.classifications else "",
+        trim=_format_trim_code(description.dynamic),
+        ranks="".join([*map(_format_rank_code, description.classifications), _HELPER])
+        if description.classifications
+        else "",
     )
 
 
-def _trim(dynamic: tuple[Tensor, ...]) -> str:
+def _format_trim_code(dynamic: tuple[BindingTensor, ...]) -> str:
     if not dynamic:
         return ""
     lines = "".join(
-        f"\tf.{camel(fetch.identifier)} = there(f.{camel(fetch.identifier)}, f.{camel(fetch.sized_by)})\n"
+        f"\tf.{to_camel_case(fetch.identifier)} = there(f.{to_camel_case(fetch.identifier)}, "
+        f"f.{to_camel_case(fetch.sized_by)})\n"
         for fetch in dynamic
     )
     return f"""
@@ -111,28 +114,29 @@ func there[T any](numbers []T, shape []int32) []T {{
 """
 
 
-def _trims(description: Description) -> str:
+def _format_trim_call(description: BindingDescription) -> str:
     return f"\t{package_name(description)}.Trim(&fetches)\n" if description.dynamic else ""
 
 
-def _field(tensor: Tensor) -> str:
-    return f"{camel(tensor.identifier)} []{TYPES[tensor.spec.dtype]}"
+def _format_field(tensor: BindingTensor) -> str:
+    return f"{to_camel_case(tensor.identifier)} []{TYPES[tensor.spec.dtype]}"
 
 
-def _rank(head: Head) -> str:
-    name = f"Labels{camel(head.identifier)}"
-    labels = wrapped([go_string(label) for label in head.labels], 0).replace("\n", "\n\t")
+def _format_rank_code(head: OutputHead) -> str:
+    name = f"Labels{to_camel_case(head.identifier)}"
+    labels = wrap_items([go_string(label) for label in head.labels], 0).replace("\n", "\n\t")
     item, first = ("", "0") if head.items == 1 else ("item int", f"item*{head.length}")
     last = str(head.length) if head.items == 1 else f"(item+1)*{head.length}"
+    rank = f"Rank{to_camel_case(head.identifier)}"
     return f"""
-// {name} are the labels of output {go_string(comment(head.name))}, which is {rows(head)}.
+// {name} are the labels of output {go_string(escape_comment(head.name))}, which is {format_row_count(head)}.
 var {name} = [...]string{{
 \t{labels}
 }}
 
-// Rank{camel(head.identifier)} gives the likeliest classes of output {go_string(comment(head.name))}, the best first.
-func (f *Fetches) Rank{camel(head.identifier)}({item}) []Class {{
-\treturn rank(f.{camel(head.fetch.identifier)}[{first}:{last}], {name}[:], {head.top})
+// {rank} gives the likeliest classes of output {go_string(escape_comment(head.name))}, the best first.
+func (f *Fetches) {rank}({item}) []Class {{
+\treturn rank(f.{to_camel_case(head.fetch.identifier)}[{first}:{last}], {name}[:], {head.top})
 }}
 """
 
@@ -164,72 +168,75 @@ func rank[T number](values []T, labels []string, top int) []Class {
 """
 
 
-def native(description: Description) -> str:
+def format_go_native(description: BindingDescription) -> str:
     """native/native.go."""
     feeds, fetches = description.feeds, description.fetches
     parameters = [f"const void *feed_{f.identifier}" for f in feeds]
     parameters += [f"void *fetch_{f.identifier}" for f in fetches]
-    pointers = [f"pointer(feeds.{camel(f.identifier)})" for f in feeds]
-    pointers += [f"pointer(fetches.{camel(f.identifier)})" for f in fetches]
-    return fill(
+    pointers = [f"pointer(feeds.{to_camel_case(f.identifier)})" for f in feeds]
+    pointers += [f"pointer(fetches.{to_camel_case(f.identifier)})" for f in fetches]
+    return fill_template(
         "go/native.go",
         package=package_name(description),
         module=module_path(description),
-        title=comment(description.title),
+        title=escape_comment(description.title),
         parameters=", ".join(parameters),
         feed_rows=", ".join(f"{{feed_{f.identifier}, {f.spec.size}u}}" for f in feeds),
         fetch_rows=", ".join(f"{{fetch_{f.identifier}, {f.spec.size}u}}" for f in fetches),
         feed_count=len(feeds),
         fetch_count=len(fetches),
         pointers="\n".join(f"\t\t{pointer}," for pointer in pointers),
-        trim=_trims(description),
+        trim=_format_trim_call(description),
     )
 
 
-def wasm(description: Description) -> str:
+def format_go_wasm(description: BindingDescription) -> str:
     """wasm/wasm.go."""
     feeds, fetches = description.feeds, description.fetches
-    return fill(
+    return fill_template(
         "go/wasm.go",
         package=package_name(description),
         module=module_path(description),
-        title=comment(description.title),
+        title=escape_comment(description.title),
         feed_sizes=", ".join(str(f.spec.size) for f in feeds),
         fetch_sizes=", ".join(str(f.spec.size) for f in fetches),
-        feed_values=", ".join(f"feeds.{camel(f.identifier)}" for f in feeds),
-        fetch_values=", ".join(f"fetches.{camel(f.identifier)}" for f in fetches),
-        trim=_trims(description),
+        feed_values=", ".join(f"feeds.{to_camel_case(f.identifier)}" for f in feeds),
+        fetch_values=", ".join(f"fetches.{to_camel_case(f.identifier)}" for f in fetches),
+        trim=_format_trim_call(description),
     )
 
 
-def example(description: Description) -> str:
+def format_go_example(description: BindingDescription) -> str:
     """cmd/predict/main.go."""
     package, picture = package_name(description), description.picture
     reads = [
-        f"\tif err := readFeed(paths[{number}], {go_string(f.spec.name)}, feeds.{camel(f.identifier)}, "
-        f"{str(description.takes_picture(f)).lower()}); err != nil {{\n\t\treturn err\n\t}}"
+        f"\tif err := readFeed(paths[{number}], {go_string(f.spec.name)}, feeds.{to_camel_case(f.identifier)}, "
+        f"{str(description.takes_image(f)).lower()}); err != nil {{\n\t\treturn err\n\t}}"
         for number, f in enumerate(description.feeds)
     ]
     imports = ["bytes", "encoding/binary", "fmt", "os"]
     imports += ["errors", "image", "image/color", "image/jpeg", "image/png", "regexp"] if picture else []
     imports += ["strings"] if description.classifications else []
-    return fill(
+    return fill_template(
         "go/main.go",
         package=package,
         module=module_path(description),
-        title=comment(description.title),
-        arguments=usage(description),
-        or_picture=or_picture(description),
+        title=escape_comment(description.title),
+        arguments=format_usage(description),
+        or_picture=mention_image(description),
         picture_or=", or from a picture" if picture else "",
         imports="\n".join(f'\t{_FOR_EFFECT.get(name, "")}"{name}"' for name in sorted(imports)),
         argument_count=len(description.feeds) + 1,
         reads="\n".join(reads),
         prints="\n".join(
-            [*map(_print_classes, description.classifications), *(_print(*p) for p in plain(description))]
+            [
+                *map(_format_print_classes, description.classifications),
+                *(_format_print_code(*p) for p in list_plain_outputs(description)),
+            ]
         ),
         printers=_PRINTER.replace("PACKAGE", package) if description.classifications else "",
         from_picture=_FROM_PICTURE if picture else "",
-        pixels=pixels(description, "go/pixels.go", go_pixel=_PIXEL[picture.mode] if picture else ""),
+        pixels=format_image_reader(description, "go/pixels.go", go_pixel=_PIXEL[picture.mode] if picture else ""),
     )
 
 
@@ -263,15 +270,15 @@ func printClasses(name string, classes []PACKAGE.Class) {
 """
 
 
-def _print_classes(head: Head) -> str:
-    call = f"printClasses({go_string(head.name)}, fetches.Rank{camel(head.identifier)}"
+def _format_print_classes(head: OutputHead) -> str:
+    call = f"printClasses({go_string(head.name)}, fetches.Rank{to_camel_case(head.identifier)}"
     if head.items == 1:
         return f"\t{call}())"
     return f"\tfor item := 0; item < {head.items}; item++ {{\n\t\t{call}(item))\n\t}}"
 
 
-def _print(name: str, fetch: Tensor) -> str:
-    values, shown = f"fetches.{camel(fetch.identifier)}", min(SHOWN, fetch.spec.elements)
+def _format_print_code(name: str, fetch: BindingTensor) -> str:
+    values, shown = f"fetches.{to_camel_case(fetch.identifier)}", min(SHOWN, fetch.spec.elements)
     number = " %.6f" if fetch.spec.dtype.startswith("float") else " %d"
     more = " ..." if fetch.spec.elements > SHOWN and not fetch.sized_by else ""
     loop = f"\tfor _, value := range {values}[:{shown}] {{\n"

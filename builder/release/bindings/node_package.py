@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from builder.base.errors import UsageError
-from builder.base.escape import comment, javascript_string
-from builder.release.bindings.binding_files import Files, Parts, about, fill, wrapped
-from builder.release.bindings.describe import Description, Head, Tensor, camel
+from builder.base.escape import escape_comment, javascript_string
+from builder.release.bindings.binding_files import BindingSources, Files, describe_tensor, fill_template, wrap_items
+from builder.release.bindings.describe import BindingDescription, BindingTensor, OutputHead, to_camel_case
 
 ARRAYS = {
     "bool": "Uint8Array", "int8": "Int8Array", "uint8": "Uint8Array", "int16": "Int16Array", "uint16": "Uint16Array",
@@ -14,7 +14,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
-def files(description: Description, parts: Parts) -> Files:
+def make_node_files(description: BindingDescription, parts: BindingSources) -> Files:
     """``package.json``, ``predict.d.mts`` and what `coldforge wasm` made. Raises UsageError if that is missing."""
     if parts.archive:
         raise UsageError("Node.js runs WebAssembly: --static is for C, Rust and Go.")
@@ -22,44 +22,49 @@ def files(description: Description, parts: Parts) -> Files:
         raise UsageError(f"there is no WebAssembly module of {description.name}: run `coldforge wasm` first.")
     names = ("predict.mjs", "model.wasm", "model-baseline.wasm", "model.json")
     return {
-        "package.json": fill(
+        "package.json": fill_template(
             "node/package.json",
             npm=description.name.lstrip("-_"),  # npm's names begin with a letter or digit
             description=javascript_string(f"{description.title}, compiled by coldforge to WebAssembly"),
         ),
-        "predict.d.mts": declarations(description),
+        "predict.d.mts": format_declarations(description),
         **{name: parts.wasm / name for name in names},
     }
 
 
-def declarations(description: Description) -> str:
-    return fill(
+def format_declarations(description: BindingDescription) -> str:
+    return fill_template(
         "node/predict.d.mts",
-        title=comment(description.title),
-        feeds="\n".join(_member(description, f, f"Given<{ARRAYS[f.spec.dtype]}>") for f in description.feeds),
-        fetches="\n".join(_member(description, f, ARRAYS[f.spec.dtype]) for f in description.fetches),
-        labels="".join(_labels(head) for head in description.heads if head.kind == "classification"),
-        outputs="\n".join(f"  {javascript_string(head.name)}: {_answer(head)};" for head in description.heads),
+        title=escape_comment(description.title),
+        feeds="\n".join(_format_member(description, f, f"Given<{ARRAYS[f.spec.dtype]}>") for f in description.feeds),
+        fetches="\n".join(_format_member(description, f, ARRAYS[f.spec.dtype]) for f in description.fetches),
+        labels="".join(_format_label_type(head) for head in description.heads if head.kind == "classification"),
+        outputs="\n".join(
+            f"  {javascript_string(head.name)}: {_format_answer_type(head)};" for head in description.heads
+        ),
     )
 
 
-def _member(description: Description, tensor: Tensor, kind: str) -> str:
-    return f"  /** {about(description, tensor)} */\n  {javascript_string(tensor.spec.name)}: {kind};"
+def _format_member(description: BindingDescription, tensor: BindingTensor, kind: str) -> str:
+    return f"  /** {describe_tensor(description, tensor)} */\n  {javascript_string(tensor.spec.name)}: {kind};"
 
 
-def _labels(head: Head) -> str:
+def _format_label_type(head: OutputHead) -> str:
     if not head.labelled:
-        return f"\nexport type {_type(head)} = string;\n"
-    members = wrapped([f"| {javascript_string(label)}" for label in head.labels], 2, after="")
-    return f"\n/** The labels of output {comment(head.name)}. */\nexport type {_type(head)} =\n{members};\n"
+        return f"\nexport type {_name_label_type(head)} = string;\n"
+    members = wrap_items([f"| {javascript_string(label)}" for label in head.labels], 2, after="")
+    return (
+        f"\n/** The labels of output {escape_comment(head.name)}. */\nexport type "
+        f"{_name_label_type(head)} =\n{members};\n"
+    )
 
 
-def _type(head: Head) -> str:
-    return f"{camel(head.identifier)}Label"
+def _name_label_type(head: OutputHead) -> str:
+    return f"{to_camel_case(head.identifier)}Label"
 
 
-def _answer(head: Head) -> str:
+def _format_answer_type(head: OutputHead) -> str:
     if head.kind == "classification":
         rows = head.fetch.sized_by or (head.items > 1 and head.labelled)
-        return f"Class<{_type(head)}>[]{'[]' if rows else ''}"
+        return f"Class<{_name_label_type(head)}>[]{'[]' if rows else ''}"
     return "string[]" if head.fetch.spec.dtype in ("int64", "uint64") else "number[]"

@@ -5,23 +5,23 @@ from __future__ import annotations
 import re
 
 from builder.base.errors import UsageError
-from builder.base.escape import doc, python_string, toml_string
+from builder.base.escape import escape_docstring, python_string, toml_string
 from builder.base.project import HOME
 from builder.base.targets import target_named
 from builder.release.bindings.binding_files import (
     SHOWN,
+    BindingSources,
     Files,
-    Parts,
-    about,
-    fill,
-    or_picture,
-    pixels,
-    plain,
-    rows,
-    usage,
-    wrapped,
+    describe_tensor,
+    fill_template,
+    format_image_reader,
+    format_row_count,
+    format_usage,
+    list_plain_outputs,
+    mention_image,
+    wrap_items,
 )
-from builder.release.bindings.describe import Description, Head, Tensor
+from builder.release.bindings.describe import BindingDescription, BindingTensor, OutputHead
 
 FORMATS = {
     "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
@@ -34,7 +34,7 @@ _DECODING = ("budget", "exif", "fit", "image", "later", "resize", "survey")
 """Modules of the function that the package takes along: what reads model.json, and what decodes pictures."""
 
 
-def files(description: Description, parts: Parts) -> Files:
+def make_python_files(description: BindingDescription, parts: BindingSources) -> Files:
     """``pyproject.toml`` and the package ``<model>/``. Raises UsageError for a static library."""
     if parts.archive:
         raise UsageError("Python loads libraries at run time: --static is for C, Rust and Go.")
@@ -42,12 +42,12 @@ def files(description: Description, parts: Parts) -> Files:
     picture = [f"{package}/pictures.py"] if description.picture else []
     function = _FUNCTION + (_DECODING if description.picture else ())
     return {
-        "pyproject.toml": project(description),
-        f"{package}/__init__.py": module(description),
-        f"{package}/__main__.py": example(description),
-        f"{package}/predictor.py": predictor(description),
-        f"{package}/columns.py": fill("python/columns.py"),
-        **{path: fill("python/pictures.py") for path in picture},
+        "pyproject.toml": format_pyproject(description),
+        f"{package}/__init__.py": format_python_init(description),
+        f"{package}/__main__.py": format_python_example(description),
+        f"{package}/predictor.py": format_predictor(description),
+        f"{package}/columns.py": fill_template("python/columns.py"),
+        **{path: fill_template("python/pictures.py") for path in picture},
         f"{package}/function/__init__.py": '"""Modules of coldforge\'s function, as they are there."""\n',
         **{f"{package}/function/{name}.py": HOME / "handler" / f"{name}.py" for name in function},
         f"{package}/py.typed": "",
@@ -57,21 +57,21 @@ def files(description: Description, parts: Parts) -> Files:
     }
 
 
-def project(description: Description) -> str:
+def format_pyproject(description: BindingDescription) -> str:
     """pyproject.toml."""
     pictures = 'pictures = ["pillow"]  # for JPEG and PNG\n'
-    return fill(
+    return fill_template(
         "python/pyproject.toml",
         model=description.package,
         distribution=description.package.replace("_", "-"),
-        release=release(description.version),
+        release=to_pep440_version(description.version),
         description=toml_string(f"{description.title}, compiled by coldforge"),
         pictures=pictures if description.picture else "",
         machine=target_named(description.arch).triple.partition("-")[0],
     )
 
 
-def release(version: str) -> str:
+def to_pep440_version(version: str) -> str:
     """A model's version as PEP 440 has versions: what is none becomes the local part of 0."""
     if re.fullmatch(r"\d+(\.\d+)*", version):
         return version
@@ -79,25 +79,29 @@ def release(version: str) -> str:
     return "0+" + ".".join(str(int(word)) if word.isdigit() else word for word in words)
 
 
-def module(description: Description) -> str:
+def format_python_init(description: BindingDescription) -> str:
     """__init__.py."""
     feeds, fetches = description.feeds, description.fetches
-    return fill(
+    return fill_template(
         "python/init.py",
-        title=doc(description.title),
+        title=escape_docstring(description.title),
         model=description.package,
-        arguments=usage(description),
+        arguments=format_usage(description),
         doc_feeds=", ".join(f"{f.identifier}=..." for f in feeds),
         name=python_string(description.name),
         version=python_string(description.version),
         batch=description.batch,
-        feed_ports=_ports(feeds),
-        fetch_ports=_ports(fetches),
-        labels="".join(_labels(head) for head in description.classifications),
-        feeds="\n".join(f"    {f.identifier}: Buffer\n    {_doc(about(description, f))}" for f in feeds),
-        fetches="\n".join(f"    {f.identifier}: memoryview\n    {_doc(about(description, f))}" for f in fetches),
-        ranks="".join(_rank(head) for head in description.classifications),
-        sizes="".join(["        ports = [*FETCHES]\n", *map(_sized, description.dynamic)])
+        feed_ports=_format_ports(feeds),
+        fetch_ports=_format_ports(fetches),
+        labels="".join(_format_labels(head) for head in description.classifications),
+        feeds="\n".join(
+            f"    {f.identifier}: Buffer\n    {_quote_docstring(describe_tensor(description, f))}" for f in feeds
+        ),
+        fetches="\n".join(
+            f"    {f.identifier}: memoryview\n    {_quote_docstring(describe_tensor(description, f))}" for f in fetches
+        ),
+        ranks="".join(_format_rank_code(head) for head in description.classifications),
+        sizes="".join(["        ports = [*FETCHES]\n", *map(_format_resize_call, description.dynamic)])
         if description.dynamic
         else "",
         ports="ports" if description.dynamic else "FETCHES",
@@ -108,28 +112,33 @@ def module(description: Description) -> str:
     )
 
 
-def predictor(description: Description) -> str:
+def format_predictor(description: BindingDescription) -> str:
     """predictor.py."""
-    return fill(
+    return fill_template(
         "python/predictor.py",
-        title=doc(description.title),
+        title=escape_docstring(description.title),
         model=description.package,
         doc_columns=", ".join(f'"{f.identifier}": ...' for f in description.feeds),
     )
 
 
-def example(description: Description) -> str:
+def format_python_example(description: BindingDescription) -> str:
     """__main__.py."""
     picture = description.picture
-    prints = [*map(_print_classes, description.classifications), *(_print(*p) for p in plain(description))]
-    return fill(
+    prints = [
+        *map(_format_print_classes, description.classifications),
+        *(_format_print_code(*p) for p in list_plain_outputs(description)),
+    ]
+    return fill_template(
         "python/main.py",
-        title=doc(description.title),
+        title=escape_docstring(description.title),
         model=description.package,
-        arguments=usage(description),
+        arguments=format_usage(description),
         imports="\n".join(f"import {name}" for name in (*(["io", "re"] if picture else []), "sys")),
-        pixels=pixels(description, "python/pixels.py", pillow_mode=_PILLOW[picture.mode] if picture else ""),
-        or_picture=or_picture(description),
+        pixels=format_image_reader(
+            description, "python/pixels.py", pillow_mode=_PILLOW[picture.mode] if picture else ""
+        ),
+        or_picture=mention_image(description),
         more_pictures=_MORE_PICTURES if picture else "",
         from_picture=_FROM_PICTURE.replace("FEED", python_string(picture.feed)) if picture else "",
         prints="\n".join(prints),
@@ -149,38 +158,39 @@ _FROM_PICTURE = """\
 """
 
 
-def _doc(text: str) -> str:
-    return f'"""{doc(text)}"""'
+def _quote_docstring(text: str) -> str:
+    return f'"""{escape_docstring(text)}"""'
 
 
-def _ports(tensors: tuple[Tensor, ...]) -> str:
+def _format_ports(tensors: tuple[BindingTensor, ...]) -> str:
     if len(tensors) == 1:
-        return f"({_port(tensors[0])},)"
-    return "(\n" + "".join(f"    {_port(tensor)},\n" for tensor in tensors) + ")"
+        return f"({_format_port(tensors[0])},)"
+    return "(\n" + "".join(f"    {_format_port(tensor)},\n" for tensor in tensors) + ")"
 
 
-def _port(tensor: Tensor) -> str:
+def _format_port(tensor: BindingTensor) -> str:
     spec = tensor.spec
     shape = f"({', '.join(map(str, spec.shape))}{',' if len(spec.shape) == 1 else ''})"
     return f'Port({python_string(spec.name)}, "{spec.dtype}", {shape}, "{FORMATS[spec.dtype]}", {spec.size})'
 
 
-def _labels(head: Head) -> str:
-    labels = wrapped([python_string(label) for label in head.labels], 4)
+def _format_labels(head: OutputHead) -> str:
+    labels = wrap_items([python_string(label) for label in head.labels], 4)
     return f"\n{head.identifier.upper()}_LABELS = (\n{labels}\n)  # fmt: skip\n"
 
 
-def _sized(fetch: Tensor) -> str:
+def _format_resize_call(fetch: BindingTensor) -> str:
     name, shape = python_string(fetch.spec.name), python_string(fetch.spec.shape_fetch)
     return f"        _resize({name}, {shape}, results, ports)\n"
 
 
-def _rank(head: Head) -> str:
+def _format_rank_code(head: OutputHead) -> str:
     item, first = ("", "0") if head.items == 1 else (", item: int", f"item * {head.length}")
     last = str(head.length) if head.items == 1 else f"(item + 1) * {head.length}"
+    rows = format_row_count(head)
     return f'''
     def rank_{head.identifier}(self{item}) -> list[Class]:
-        """The likeliest classes of output `{doc(head.name)}`, which is {rows(head)}; the best first."""
+        """The likeliest classes of output `{escape_docstring(head.name)}`, which is {rows}; the best first."""
         values = self.{head.fetch.identifier}.cast("B").cast({python_string(FORMATS[head.fetch.spec.dtype])})
         return _ranked(values[{first}:{last}].tolist(), {head.identifier.upper()}_LABELS, {head.top})
 '''
@@ -208,14 +218,14 @@ def _resize(name: str, shape_name: str, results: list[bytearray], ports: list[Po
 '''
 
 
-def _print_classes(head: Head) -> str:
+def _format_print_classes(head: OutputHead) -> str:
     show = f'", ".join(f"{{c.label}} {{c.probability:.6f}}" for c in fetches.rank_{head.identifier}'
     if head.items == 1:
         return f"    print({python_string(head.name + ':')}, {show}()))"
     return f"    for item in range({head.items}):\n        print({python_string(head.name + ':')}, {show}(item)))"
 
 
-def _print(name: str, fetch: Tensor) -> str:
+def _format_print_code(name: str, fetch: BindingTensor) -> str:
     number = 'f"{v:.6f}"' if fetch.spec.dtype.startswith("float") else "str(int(v))"
     more = ', "..."' if fetch.spec.elements > SHOWN and not fetch.sized_by else ""
     values = f'fetches.{fetch.identifier}.cast("B").cast("{FORMATS[fetch.spec.dtype]}")[:{SHOWN}]'

@@ -47,7 +47,7 @@ class Service:
     addons: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path, addons: Sequence[str], *, update: bool = False) -> Service:
+    def from_folder(cls, folder: Path, addons: Sequence[str], *, update: bool = False) -> Service:
         """Return the one that ``folder`` is named for; for an ``update``, with the add-ons that it has already."""
         path = folder / "template.yaml"
         there = _ADDONS.search(_read(path)) if update else None
@@ -61,20 +61,20 @@ class Service:
         return name if name[:1].isalpha() else f"model-{name}".rstrip("-")
 
 
-def service_files(service: Service) -> dict[str, str]:
+def make_service_files(service: Service) -> dict[str, str]:
     """The text of each file by its path, but for model.toml and the model, which are the team's from the start."""
     values = {"name": service.model, "service": service.name, "version": __version__}
     environments = "".join(
-        _filled("environment.in", values | {"environment": name, "suffix": suffix, "parameters": more})
-        for name, (suffix, more) in _environments(service).items()
+        _fill_template("environment.in", values | {"environment": name, "suffix": suffix, "parameters": more})
+        for name, (suffix, more) in _list_environments(service).items()
     )
-    made = {path: _filled(template, values) for path, template in FILES.items()}
-    made["samconfig.toml"] = _filled("samconfig.toml.in", {"environments": environments})
-    made["template.yaml"] = service_template(service)
+    made = {path: _fill_template(template, values) for path, template in FILES.items()}
+    made["samconfig.toml"] = _fill_template("samconfig.toml.in", {"environments": environments})
+    made["template.yaml"] = make_service_template(service)
     return made
 
 
-def service_template(service: Service) -> str:
+def make_service_template(service: Service) -> str:
     """Return the core template and its add-ons for what is built already, below layers/: SAM only uploads it."""
     command = f"coldforge new{' --with ' if service.addons else ''}{','.join(service.addons)}"
     head = f"# Written by `{command}`. `coldforge new --update .` shows what a newer coldforge has.\n"
@@ -82,20 +82,20 @@ def service_template(service: Service) -> str:
     return head + compose_template(service.addons, "built", name)
 
 
-def _environments(service: Service) -> dict[str, tuple[str, str]]:
+def _list_environments(service: Service) -> dict[str, tuple[str, str]]:
     """Return those of samconfig.toml, to the stack's suffix and to parameters of the template."""
     canary = " GradualDeployment=Canary10Percent5Minutes" if "canary" in service.addons else ""
     prod = ("prod", f"{canary} LogRetentionDays=90")
     return {"default": ("dev", ""), "dev": ("dev", ""), "staging": ("staging", ""), "prod": prod}
 
 
-def example_model(project: Project, service: Service) -> str:
+def make_example_model(project: Project, service: Service) -> str:
     """The model.toml of the example that needs no model file, with the service's name."""
     text = (project.examples / "emotion" / "model.toml").read_text(encoding="utf-8")
     return re.sub(r"^name = .*$", f'name = "{service.model}"', text, count=1, flags=re.MULTILINE)
 
 
-def active_command() -> Path | None:
+def find_active_command() -> Path | None:
     """Find the coldforge command that runs, or that is installed beside this Python; None where there is neither."""
     candidates = Path(sys.argv[0]).absolute(), Path(sysconfig.get_path("scripts"), "coldforge")
     return next((path for path in candidates if path.name == "coldforge" and path.is_file()), None)
@@ -124,7 +124,7 @@ def write_service(
     return sorted(names)
 
 
-def differences(folder: Path, files: dict[str, str]) -> Iterator[str]:
+def diff_service(folder: Path, files: dict[str, str]) -> Iterator[str]:
     """Lines of a unified diff from the files in ``folder`` to ``files``; none for one that is the same."""
     for name, text in sorted(files.items()):
         path = folder / name
@@ -144,7 +144,7 @@ def _read(path: Path) -> str:
         ) from error
 
 
-def _filled(template: str, values: dict[str, str]) -> str:
+def _fill_template(template: str, values: dict[str, str]) -> str:
     """The text of a template with each ``@name@`` replaced. Raises KeyError for one that has no value."""
     text = (TEMPLATES / template).read_text(encoding="utf-8")
     return re.sub(r"@([a-z]+)@", lambda found: values[found[1]], text)

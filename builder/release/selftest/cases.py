@@ -9,21 +9,21 @@ import numpy as np
 
 from builder.base.cache import file_digest
 from builder.base.escape import c_string
-from builder.compiler.lower.buffers import align
+from builder.compiler.lower.buffers import align_offset
 from builder.config.tensor import TensorSpec
-from builder.verify.agreement import spare
-from builder.verify.expected_answers import Expected
+from builder.verify.agreement import count_tolerated
+from builder.verify.expected_answers import ExpectedAnswers
 
 PREFERRED = "random-0"
 """The case that is timed, where there is one: zeros and extremes may be faster than data."""
 
 
-def write_cases(expected: Expected, model: str, folder: Path) -> Path:
+def write_cases(expected: ExpectedAnswers, model: str, folder: Path) -> Path:
     """Write cases.h, cases.bin and cases.S for ``expected`` into ``folder``; returns the assembly file."""
     offsets, end = [], 0
     for port in (*expected.feeds, *expected.fetches):
         offsets.append(end)
-        end = align(end + port.size)
+        end = align_offset(end + port.size)
     with (folder / "cases.bin").open("wb") as file:
         for number, case in enumerate(expected.cases):
             arrays = (*expected.feeds_of(case), *expected.answers_of(case))
@@ -31,22 +31,22 @@ def write_cases(expected: Expected, model: str, folder: Path) -> Path:
                 file.seek(number * end + offset)
                 file.write(np.ascontiguousarray(array).tobytes())
         file.truncate(len(expected.cases) * end)
-    (folder / "cases.h").write_text(_header(expected, model, offsets, end))
+    (folder / "cases.h").write_text(_format_header(expected, model, offsets, end))
     source = folder / "cases.S"
-    source.write_text(_assembly(folder / "cases.bin"))
+    source.write_text(_format_assembly(folder / "cases.bin"))
     return source
 
 
-def _header(expected: Expected, model: str, offsets: Sequence[int], size: int) -> str:
+def _format_header(expected: ExpectedAnswers, model: str, offsets: Sequence[int], size: int) -> str:
     timed = expected.cases.index(PREFERRED) if PREFERRED in expected.cases else 0
     outputs = []
-    for output in expected.closest():
+    for output in expected.merge_tolerances():
         fetch, tolerance = output.fetch, output.tolerance
         classes = fetch.shape[-1] if output.kind == "classification" and fetch.shape else 0
         outputs.append(
             f"    {{{c_string(output.name)}, {output.number}, {fetch.dtype.upper()}, {fetch.elements}u, {classes}u, "
             f"{float(tolerance.absolute)!r}, {float(tolerance.relative)!r}, "
-            f"{spare(output.kind, fetch.dtype, fetch.elements)}u}},"
+            f"{count_tolerated(output.kind, fetch.dtype, fetch.elements)}u}},"
         )
     names = ", ".join(map(c_string, expected.cases))
     lines = [
@@ -59,8 +59,8 @@ def _header(expected: Expected, model: str, offsets: Sequence[int], size: int) -
         f"#define FETCHES {len(expected.fetches)}",
         f"#define OUTPUTS {len(outputs)}",
         f"static const char *const case_names[] __attribute__((unused)) = {{{names}}};",
-        *_tensors("feeds", expected.feeds, offsets),
-        *_tensors("fetches", expected.fetches, offsets[len(expected.feeds) :]),
+        *_format_tensors("feeds", expected.feeds, offsets),
+        *_format_tensors("fetches", expected.fetches, offsets[len(expected.feeds) :]),
         "static const output outputs[] __attribute__((unused)) = {",
         *outputs,
         "};",
@@ -68,12 +68,12 @@ def _header(expected: Expected, model: str, offsets: Sequence[int], size: int) -
     return "\n".join(lines) + "\n"
 
 
-def _tensors(name: str, ports: Sequence[TensorSpec], offsets: Sequence[int]) -> list[str]:
+def _format_tensors(name: str, ports: Sequence[TensorSpec], offsets: Sequence[int]) -> list[str]:
     rows = [f"    {{{c_string(p.name)}, {p.size}u, {o}u}}," for p, o in zip(ports, offsets, strict=False)]
     return [f"static const tensor {name}[] = {{", *rows, "};"]
 
 
-def _assembly(data: Path) -> str:
+def _format_assembly(data: Path) -> str:
     # The compiler keeps objects by the text of their sources, so the text has to change with the data.
     return f"""\
 /* The cases, as they stand in {data.name}: SHA-256 {file_digest(data)}. */

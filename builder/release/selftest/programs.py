@@ -9,25 +9,25 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.errors import VerifyError
-from builder.base.files import replacing_file
+from builder.base.files import replace_file
 from builder.base.targets import Target
 from builder.compiler.link.toolchain import Toolchain, zig_version
 from builder.config import ModelSpec, to_json
 from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle, find_bundle
-from builder.pipeline.compile_graph import compiler
+from builder.pipeline.compile_graph import make_compiler
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import attempts_for, lower_variants
-from builder.pipeline.resolve_options import settle
-from builder.pipeline.resolve_strings import completed
-from builder.pipeline.verify_library import roundings_of
+from builder.pipeline.lower_program import emit_variants, list_attempts
+from builder.pipeline.resolve_options import resolve_spec
+from builder.pipeline.resolve_strings import complete_workspace
+from builder.pipeline.verify_library import load_roundings
 from builder.pipeline.workspace import Workspace
 from builder.release.selftest.cases import write_cases
 from builder.verify.expected_answers import open_expected
 from builder.verify.rounding import Rounding
-from builder.verify.target_runner import INCLUDE, LOADER, Machine, machine_for
+from builder.verify.target_runner import INCLUDE, LOADER, Machine, prepare_machine
 
 SOURCES = Path(__file__).parent
 KINDS = ("test", "benchmark")
@@ -36,7 +36,7 @@ TIMEOUT = 1800
 
 
 @dataclass(frozen=True)
-class Programs:
+class SelftestPrograms:
     """The two programs in the bundle's folder, what they said when they were run, and on what."""
 
     test: Path
@@ -45,47 +45,47 @@ class Programs:
     said: str
 
 
-def selftest(ws: Workspace) -> Programs:
+def build_selftest(ws: Workspace) -> SelftestPrograms:
     """Build both programs for the workspace's bundle, and run them where something here can.
 
     Raises UsageError where there is no bundle, VerifyError when the test fails.
     """
-    ws = completed(ws)
+    ws = complete_workspace(ws)
     spec, target = ws.spec, ws.target
     bundle = find_bundle(ws.project.dist, spec.name, target)
-    graph, rounding = import_variants(ws.alone).graph, _rounding(ws, bundle)
+    graph, rounding = import_variants(ws.alone).graph, _find_rounding(ws, bundle)
     same = [rounding.golden] if rounding and rounding.golden else []
-    folder = ws.stage(
+    folder = ws.build_stage(
         "selftest",
         f"the test and the benchmark program for {target.name}",
-        digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target.name, zig_version()),
+        compute_digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target.name, zig_version()),
         functools.partial(build_programs, spec, graph, target, ws.cache, rounding=rounding),
         target.suffix,
     )
-    machine = machine_for(target, ws.cache)
+    machine = prepare_machine(target, ws.cache)
     placed = {}
     for kind in KINDS:
         placed[kind] = bundle.folder / f"{spec.name}_{kind}"
-        with replacing_file(placed[kind]) as fresh:  # the one before may be running
+        with replace_file(placed[kind]) as fresh:  # the one before may be running
             shutil.copyfile(folder / kind, fresh)
             fresh.chmod(0o755)
     said = ""
     if not machine.missing:
-        with ws.progress.stage("run", f"both programs, on {machine.name}"):
+        with ws.progress.show_stage("run", f"both programs, on {machine.name}"):
             said = run_program(placed["test"], machine) + run_program(placed["benchmark"], machine, "--seconds", "1")
-    return Programs(placed["test"], placed["benchmark"], machine, said)
+    return SelftestPrograms(placed["test"], placed["benchmark"], machine, said)
 
 
-def _rounding(ws: Workspace, bundle: Bundle) -> Rounding | None:
+def _find_rounding(ws: Workspace, bundle: Bundle) -> Rounding | None:
     """How the weights in ``bundle`` were rounded; of several variants for the first."""
     layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
     if all(layer["type"] == "float32" for layer in layers):
         return None
-    compiled, settled = compiler(ws, import_variants(ws)), settle(ws)
+    compiled, settled = make_compiler(ws, import_variants(ws)), resolve_spec(ws)
     ws = ws.for_spec(settled.spec)
-    attempt = attempts_for(ws.spec)[0]  # in any, the same weights are rounded
-    emitted = lower_variants(ws, compiled(attempt.in_parts), settled, attempt)
-    return roundings_of(ws, emitted.compiled, emitted.folder)[0]
+    attempt = list_attempts(ws.spec)[0]  # in any, the same weights are rounded
+    emitted = emit_variants(ws, compiled(attempt.in_parts), settled, attempt)
+    return load_roundings(ws, emitted.compiled, emitted.folder)[0]
 
 
 def build_programs(
@@ -99,7 +99,9 @@ def build_programs(
         cases = write_cases(expected, spec.name, folder)
     toolchain = Toolchain(target, cache / "zig")
     for kind in KINDS:
-        toolchain.program([cases, SOURCES / f"{kind}.c"], folder / kind, [folder, SOURCES, LOADER.parent, INCLUDE])
+        toolchain.compile_program(
+            [cases, SOURCES / f"{kind}.c"], folder / kind, [folder, SOURCES, LOADER.parent, INCLUDE]
+        )
 
 
 def run_program(program: Path, machine: Machine, *arguments: str) -> str:

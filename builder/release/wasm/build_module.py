@@ -14,27 +14,27 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.base.cache import content_digest, digest
+from builder.base.cache import compute_digest, content_digest
 from builder.base.errors import LowerError
-from builder.base.files import replacing
+from builder.base.files import replace_folder
 from builder.base.targets import WASM32
 from builder.compiler.link.toolchain import zig_version
-from builder.compiler.lower import Lowered
+from builder.compiler.lower import LoweredProgram
 from builder.package.manifest import FileEntry, manifest_head
 from builder.pipeline.compile_graph import CompiledModel, compile_variants
-from builder.pipeline.fallbacks import until_final
+from builder.pipeline.fallbacks import try_attempts
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import Attempt, Emitted, lower_variants
-from builder.pipeline.resolve_options import settle_by_rule
-from builder.pipeline.resolve_strings import completed
-from builder.pipeline.resolved_options import Settled
-from builder.pipeline.verify_library import roundings_of
+from builder.pipeline.lower_program import EmittedSources, LoweringAttempt, emit_variants
+from builder.pipeline.resolve_options import resolve_by_rule
+from builder.pipeline.resolve_strings import complete_workspace
+from builder.pipeline.resolved_options import ResolvedOptions
+from builder.pipeline.verify_library import load_roundings
 from builder.pipeline.versions import versions
 from builder.pipeline.workspace import Workspace
 from builder.release.wasm.link_module import FLAVOURS, Flavour, emit_sources, link_module
-from builder.release.wasm.node_runner import PREDICT, node, verify_in_node
-from builder.release.wasm.verify_module import can_verify, verify_module
-from builder.verify.failure_report import require
+from builder.release.wasm.node_runner import PREDICT, find_node, verify_in_node
+from builder.release.wasm.verify_module import is_wasmtime_installed, verify_module
+from builder.verify.failure_report import require_passed
 from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 
@@ -48,7 +48,7 @@ class WasmModule:
 
     path: Path
     flavour: Flavour
-    emitted: Emitted
+    emitted: EmittedSources
     verifications: dict[str, Verification]
     """The verification in each engine, by the engine's name; empty when there is none."""
 
@@ -79,7 +79,7 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
     Raises the ColdforgeError of the stage that fails; what was in ``dist/`` then stays.
     """
     folder = ws.project.dist / ws.spec.name / FOLDER
-    ws = completed(ws).alone.on(WASM32)
+    ws = complete_workspace(ws).alone.for_target(WASM32)
     imported = import_variants(ws)
     if states := imported.graph.states:
         raise LowerError(
@@ -87,71 +87,73 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
             "WebAssembly modules cannot do that yet. Use libmodel.so."
         )
     compiled = compile_variants(ws, imported)
-    settled = settle_by_rule(ws)
+    settled = resolve_by_rule(ws)
     ws = ws.for_spec(settled.spec)
-    modules = [verified_module(ws, compiled, settled, flavour) for flavour in FLAVOURS]
+    modules = [build_verified_module(ws, compiled, settled, flavour) for flavour in FLAVOURS]
     for module in modules:
         for verification in module.verifications.values():
-            require(verification)
-    return _deliver(ws, compiled, modules, folder)
+            require_passed(verification)
+    return _deliver_modules(ws, compiled, modules, folder)
 
 
-def verified_module(ws: Workspace, compiled: CompiledModel, settled: Settled, flavour: Flavour) -> WasmModule:
+def build_verified_module(
+    ws: Workspace, compiled: CompiledModel, settled: ResolvedOptions, flavour: Flavour
+) -> WasmModule:
     """The module of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled."""
 
-    def lowered(attempt: Attempt) -> Emitted | None:
-        return None if attempt.in_parts else lower_variants(ws, compiled, settled, attempt, emit_module)
+    def lowered(attempt: LoweringAttempt) -> EmittedSources | None:
+        return None if attempt.in_parts else emit_variants(ws, compiled, settled, attempt, emit_module)
 
-    *_, kept = until_final(ws.spec, lowered, lambda emitted: _tried(ws, compiled, emitted, flavour))
+    *_, kept = try_attempts(ws.spec, lowered, lambda emitted: _try_module(ws, compiled, emitted, flavour))
     return kept
 
 
-def emit_module(ws: Workspace, _: CompiledModel, lowered: Sequence[Lowered], folder: Path) -> None:
+def emit_module(ws: Workspace, _: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
     """The sources of both flavours."""
     (one,) = lowered
     emit_sources(one.program, ws.spec, folder)
 
 
-def _tried(ws: Workspace, compiled: CompiledModel, emitted: Emitted, flavour: Flavour) -> WasmModule:
+def _try_module(ws: Workspace, compiled: CompiledModel, emitted: EmittedSources, flavour: Flavour) -> WasmModule:
     ir = compiled.first.kernels.ir_paths
-    folder = ws.stage(
+    folder = ws.build_stage(
         f"link{emitted.attempt.suffix}",
         " and ".join(flavour.file for flavour in FLAVOURS),
-        digest(emitted.folder, *ir, zig_version()),
-        functools.partial(_link, emitted.folder, ir, ws.zig),
+        compute_digest(emitted.folder, *ir, zig_version()),
+        functools.partial(_link_modules, emitted.folder, ir, ws.zig),
         ws.target.suffix,
     )
     path = folder / flavour.file
-    (rounding,) = roundings_of(ws, compiled, emitted.folder)
-    with ws.progress.stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:
-        module = WasmModule(path, flavour, emitted, _verifications(ws, compiled, path, rounding))
+    (rounding,) = load_roundings(ws, compiled, emitted.folder)
+    with ws.progress.show_stage("verify", f"{flavour.file} against TensorFlow's answers") as outcome:
+        module = WasmModule(path, flavour, emitted, _verify_in_engines(ws, compiled, path, rounding))
         outcome.note = "" if module.passed else "DISAGREES"
         if not module.verifications:
             outcome.note = "NOT RUN: neither wasmtime (`pip install wasmtime`) nor node"
     return module
 
 
-def _link(sources: Path, ir: tuple[Path, ...], zig: Path, folder: Path) -> None:
+def _link_modules(sources: Path, ir: tuple[Path, ...], zig: Path, folder: Path) -> None:
     for flavour in FLAVOURS:
         link_module(sources, ir, flavour, folder, zig)
 
 
-def _verifications(
+def _verify_in_engines(
     ws: Workspace, compiled: CompiledModel, path: Path, rounding: Rounding | None
 ) -> dict[str, Verification]:
     graph, found = compiled.first.graph, {}
-    if can_verify():
+    if is_wasmtime_installed():
         found["wasmtime"] = verify_module(path, graph, ws.spec, rounding)
-    if node():
+    if find_node():
         found["node"] = verify_in_node(path, graph, ws.spec, rounding)
     return found
 
 
-def _deliver(
+def _deliver_modules(
     ws: Workspace, compiled: CompiledModel, modules: Sequence[WasmModule], folder: Path
 ) -> tuple[WasmModule, ...]:
     sources = modules[0].emitted.sources
-    with replacing(folder) as fresh:
+    with replace_folder(folder) as fresh:
         for module in modules:
             shutil.copyfile(module.path, fresh / module.path.name)
         for path in (PREDICT, sources.description, sources.header):
@@ -159,7 +161,7 @@ def _deliver(
         manifest = {
             **manifest_head(ws.spec, content_digest(compiled.path), versions()),
             "xla_flags": compiled.first.kernels.flags,
-            "files": [asdict(FileEntry.of(fresh, path.name)) for path in sorted(fresh.iterdir())],
+            "files": [asdict(FileEntry.from_path(fresh, path.name)) for path in sorted(fresh.iterdir())],
             "modules": {module.path.name: module.to_dict() for module in modules},
         }
         (fresh / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

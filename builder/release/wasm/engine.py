@@ -11,19 +11,19 @@ from typing import Any
 from builder.base.errors import VerifyError
 
 
-class Trapped(VerifyError):
+class WasmTrap(VerifyError):
     """The module asked the engine to stop it: an access outside its memory, a stack overflow, an impossible cast."""
 
 
 @dataclass(frozen=True)
-class Slot:
+class WasmSlot:
     """A cf_feed or cf_fetch: ``size`` bytes at ``address``."""
 
     address: int
     size: int
 
 
-class Module:
+class WasmInstance:
     """One instance of the module at a path. Addresses are offsets into its memory.
 
     Raises VerifyError when the engine does not take it, or it wants anything from its host.
@@ -43,12 +43,12 @@ class Module:
         self._store: Any = wasmtime.Store(engine)
         self._exports: Any = wasmtime.Instance(self._store, module, []).exports(self._store)
 
-    def call(self, name: str, *arguments: int) -> int:
+    def call_function(self, name: str, *arguments: int) -> int:
         """The exported function ``name``; 0 for none's result. Raises Trapped."""
         try:
             return int(self._exports[name](self._store, *arguments) or 0)
         except (self._wasmtime.Trap, self._wasmtime.WasmtimeError) as error:
-            raise Trapped(f"{name} trapped: {str(error).splitlines()[0]}") from error
+            raise WasmTrap(f"{name} trapped: {str(error).splitlines()[0]}") from error
 
     def write(self, address: int, data: bytes) -> None:
         self._exports["memory"].write(self._store, data, address)
@@ -56,7 +56,7 @@ class Module:
     def read(self, address: int, size: int) -> bytes:
         return bytes(self._exports["memory"].read(self._store, address, address + size))
 
-    def text(self, address: int) -> str:
+    def read_string(self, address: int) -> str:
         """The string that ends with a zero at ``address``."""
         parts = bytearray()
         while b"\0" not in parts:
@@ -64,27 +64,29 @@ class Module:
             parts += self.read(address + len(parts), end - address - len(parts))
         return bytes(parts[: parts.index(b"\0")]).decode()
 
-    def allocate(self, size: int) -> int:
-        address = self.call("cf_alloc", size)
+    def allocate_bytes(self, size: int) -> int:
+        address = self.call_function("cf_alloc", size)
         if not address:
             raise VerifyError(f"the module could not allocate {size:,} bytes")
         return address
 
-    def describe(self) -> str:
-        return self.text(self.call("cf_describe"))
+    def read_description(self) -> str:
+        return self.read_string(self.call_function("cf_describe"))
 
-    def open(self) -> int:
+    def open_model(self) -> int:
         """The model's address. Raises VerifyError when it cannot be opened."""
-        place = self.allocate(4)
-        status = self.call("cf_open", 0, place)
+        place = self.allocate_bytes(4)
+        status = self.call_function("cf_open", 0, place)
         (model,) = struct.unpack("<I", self.read(place, 4))
-        self.call("cf_free", place)
+        self.call_function("cf_free", place)
         if status or not model:
-            raise VerifyError(f"cf_open failed with status {status}: {self.text(self.call('cf_last_error', 0))}")
+            raise VerifyError(
+                f"cf_open failed with status {status}: {self.read_string(self.call_function('cf_last_error', 0))}"
+            )
         return int(model)
 
-    def slots(self, slots: Sequence[Slot]) -> int:
+    def write_slots(self, slots: Sequence[WasmSlot]) -> int:
         """An array of cf_feed or cf_fetch in the module's memory, to be freed."""
-        address = self.allocate(8 * max(1, len(slots)))
+        address = self.allocate_bytes(8 * max(1, len(slots)))
         self.write(address, b"".join(struct.pack("<II", s.address, s.size) for s in slots))
         return address

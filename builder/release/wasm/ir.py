@@ -21,7 +21,7 @@ _TO_BFLOAT = re.compile(r"xla\.fptrunc\.(?:v(\d+))?f32\.to\.(?:v\d+)?bf16")
 _TYPES = {"f32": "float", "f64": "double"}
 
 
-def ir_for_wasm(text: str) -> str:
+def adapt_ir(text: str) -> str:
     """The module ``text`` without its target, and with every function of XLA's defined.
 
     Raises LowerError for a function of XLA's or an x86 instruction that is not known here.
@@ -35,11 +35,11 @@ def ir_for_wasm(text: str) -> str:
         if ours := _OURS.fullmatch(name):
             scalar = f"cf_{ours[1]}_{ours[3]}"
             needed[scalar] = _TYPES[ours[3]]
-            return _by_lanes(name, scalar, _TYPES[ours[3]], int(ours[2] or 0))
+            return _format_lane_function(name, scalar, _TYPES[ours[3]], int(ours[2] or 0))
         if rounding := _TO_BFLOAT.fullmatch(name):
             return _to_bfloat(name, int(rounding[1] or 0))
         if name.startswith("xla.fptrunc."):
-            return _function(name, kind, match["arguments"], f"  %y = fptrunc {match['arguments']} %x to {kind}")
+            return _format_function(name, kind, match["arguments"], f"  %y = fptrunc {match['arguments']} %x to {kind}")
         if name.startswith(("xla.", "llvm.x86.")):
             raise LowerError(f"XLA's kernels call {name}, which coldforge has no code for yet; report this model.")
         return match[0]
@@ -48,14 +48,14 @@ def ir_for_wasm(text: str) -> str:
     return text + "\n" + "\n".join(f"declare {kind} @{name}({kind})" for name, kind in sorted(needed.items())) + "\n"
 
 
-def _function(name: str, result: str, argument: str, body: str) -> str:
+def _format_function(name: str, result: str, argument: str, body: str) -> str:
     return f"define internal {result} @{name}({argument} %x) alwaysinline {{\n{body}\n  ret {result} %y\n}}"
 
 
-def _by_lanes(name: str, scalar: str, element: str, lanes: int) -> str:
+def _format_lane_function(name: str, scalar: str, element: str, lanes: int) -> str:
     """A function that calls ``scalar`` for each of its lanes (0: it is no vector)."""
     if not lanes:
-        return _function(name, element, element, f"  %y = call {element} @{scalar}({element} %x)")
+        return _format_function(name, element, element, f"  %y = call {element} @{scalar}({element} %x)")
     kind = f"<{lanes} x {element}>"
     lines, last = [], "poison"
     for i in range(lanes):
@@ -66,7 +66,7 @@ def _by_lanes(name: str, scalar: str, element: str, lanes: int) -> str:
         result = "%y" if i == lanes - 1 else f"%c{i}"
         lines.append(f"  {result} = insertelement {kind} {last}, {element} %b{i}, i32 {i}")
         last = result
-    return _function(name, kind, kind, "\n".join(lines))
+    return _format_function(name, kind, kind, "\n".join(lines))
 
 
 def _to_bfloat(name: str, lanes: int) -> str:
@@ -82,7 +82,7 @@ def _to_bfloat(name: str, lanes: int) -> str:
         return f"splat (i32 {value})" if lanes else str(value)
 
     bits = of("i32")
-    return _function(
+    return _format_function(
         name,
         of("bfloat"),
         of("float"),

@@ -9,11 +9,11 @@ from builder.base.cache import file_digest
 from builder.base.project import RUNTIME
 from builder.base.targets import WASM32
 from builder.compiler.emit.generated_sources import GeneratedSources
-from builder.compiler.emit.header import flat_run_source, header_source
-from builder.compiler.emit.metadata import model_json
+from builder.compiler.emit.header import format_flat_run, format_header
+from builder.compiler.emit.metadata import format_model_json
 from builder.compiler.emit.outside_weights import write_weights
-from builder.compiler.emit.print_program import is_dynamic, kernel_kinds, program_source, uses_cascades
-from builder.compiler.emit.weights_blob import weights_source
+from builder.compiler.emit.print_program import format_program_source, is_dynamic, list_kernel_kinds, uses_cascades
+from builder.compiler.emit.weights_blob import format_weights_source
 from builder.compiler.link.link_library_file import (
     ATTENTION_SOURCE,
     FUSED_SOURCE,
@@ -22,9 +22,9 @@ from builder.compiler.link.link_library_file import (
 )
 from builder.compiler.link.toolchain import compile_file, run_compiler
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import walk
+from builder.compiler.lower.steps.base import walk_steps
 from builder.config import ModelSpec
-from builder.release.wasm.ir import ir_for_wasm
+from builder.release.wasm.ir import adapt_ir
 
 _COMMON = ("-target", WASM32.triple, "-O3", "-g0", "-fno-math-errno", "-fno-stack-protector", "-fno-sanitize=undefined")
 _C = (
@@ -57,24 +57,24 @@ FLAVOURS = (SIMD, BASELINE)
 def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
     """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
     isas = tuple(flavour.isa for flavour in FLAVOURS)
-    steps = walk(program.steps)
+    steps = walk_steps(program.steps)
     sources = GeneratedSources(
         folder,
         tuple(f"{isa}/program.c" for isa in isas),
         isas,
-        kernel_kinds=kernel_kinds(steps),
+        kernel_kinds=list_kernel_kinds(steps),
         dynamic=is_dynamic(program),
         cascades=uses_cascades(steps),
     )
     for isa, path in zip(isas, sources.programs, strict=True):
         path.parent.mkdir(parents=True)
-        description = model_json(program, spec, {WASM32.name: [isa]})
-        path.write_text(program_source(program, description, flat_run_source(program)))
-    sources.description.write_text(model_json(program, spec, {WASM32.name: [SIMD.isa]}) + "\n")
-    sources.header.write_text(header_source(program))
+        description = format_model_json(program, spec, {WASM32.name: [isa]})
+        path.write_text(format_program_source(program, description, format_flat_run(program)))
+    sources.description.write_text(format_model_json(program, spec, {WASM32.name: [SIMD.isa]}) + "\n")
+    sources.header.write_text(format_header(program))
     with sources.weights.open("wb") as file:
         write_weights(program, file)
-    (folder / "weights.S").write_text(weights_source(sources.weights, wasm=True))
+    (folder / "weights.S").write_text(format_weights_source(sources.weights, wasm=True))
     sources.save()
 
 
@@ -97,7 +97,7 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
     functions = functions.rename(folder / f"math-{file_digest(functions)[:16]}.bc")
     for number, path in enumerate(ir):
         edited = folder / f"kernels{number}.ll"
-        edited.write_text(ir_for_wasm(path.read_text()))
+        edited.write_text(adapt_ir(path.read_text()))
         linked = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(functions.resolve()))
         objects.append(build(edited, "-Wno-override-module", *linked))
         edited.unlink()

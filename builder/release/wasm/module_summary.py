@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builder.base.console_tables import table
+from builder.base.console_tables import format_table
 from builder.release.wasm.build_module import WasmModule
 
 
-def modules_table(modules: Sequence[WasmModule]) -> str:
+def format_modules(modules: Sequence[WasmModule]) -> str:
     """A row for each module and engine: bytes, how it was lowered, the worst error against TensorFlow."""
     rows: list[list[str] | None] = []
     for module in modules:
@@ -20,4 +20,4 @@ def modules_table(modules: Sequence[WasmModule]) -> str:
         if not module.verifications:
             rows.append([*first, "none here", "", "NOT RUN"])
     headers = ("module", "instructions", "bytes", "lowered", "engine", "worst error", "")
-    return table(headers, rows, right=(2, 5))
+    return format_table(headers, rows, right=(2, 5))

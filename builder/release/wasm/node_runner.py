@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from builder.base.errors import VerifyError
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
-from builder.verify.compare_answers import judge
+from builder.verify.compare_answers import judge_answers
 from builder.verify.expected_answers import open_expected
 from builder.verify.probe_client import Examination
 from builder.verify.rounding import Rounding
@@ -48,7 +48,7 @@ console.log(JSON.stringify(model.describe));
 """
 
 
-def node() -> str | None:
+def find_node() -> str | None:
     """The path of Node.js, if it is installed here."""
     return shutil.which("node")
 
@@ -68,7 +68,7 @@ def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Ro
         arguments = [str(p.resolve()) for p in (PREDICT, path)] + [str(len(expected.cases)), str(feeds), str(answers)]
         try:
             done = subprocess.run(
-                [node() or "node", str(script), *arguments],
+                [find_node() or "node", str(script), *arguments],
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT,
@@ -86,4 +86,4 @@ def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Ro
                 found[case].append(np.frombuffer(data, np.uint8, port.size, at))
                 at += port.size
         # JSON is read and written again on the way, so the text itself is compared elsewhere.
-        return judge(path.name, expected, Examination(found, json.dumps(json.loads(done.stdout))))
+        return judge_answers(path.name, expected, Examination(found, json.dumps(json.loads(done.stdout))))

@@ -13,19 +13,19 @@ from builder.base.errors import VerifyError
 from builder.compiler.abi import ABI_VERSION
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
-from builder.release.wasm.engine import Module, Slot
-from builder.verify.compare_answers import judge
-from builder.verify.expected_answers import Expected, open_expected
+from builder.release.wasm.engine import WasmInstance, WasmSlot
+from builder.verify.compare_answers import judge_answers
+from builder.verify.expected_answers import ExpectedAnswers, open_expected
 from builder.verify.library.abi_client import Refused
 from builder.verify.library.guarded_buffers import POISONS, Bytes
-from builder.verify.library.guarded_buffers import Slot as Buffered
-from builder.verify.probe import Model, answer, bad_calls, differences, refusal
+from builder.verify.library.guarded_buffers import BufferSlot as Buffered
+from builder.verify.probe import ModelUnderTest, check_refusal, find_differences, make_bad_calls, run_case
 from builder.verify.probe_client import Examination, list_ports
 from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 
 
-def can_verify() -> bool:
+def is_wasmtime_installed() -> bool:
     """Whether wasmtime is installed here."""
     return importlib.util.find_spec("wasmtime") is not None
 
@@ -39,26 +39,28 @@ def verify_module(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rou
     """
     with open_expected(graph, spec, rounding) as expected:
         try:
-            found = _examine(Module(path), expected)
+            found = _examine_module(WasmInstance(path), expected)
         except Refused as error:
             raise VerifyError(f"{path.name} cannot be verified: {error}.") from error
-        return judge(path.name, expected, found)
+        return judge_answers(path.name, expected, found)
 
 
-def _examine(module: Module, expected: Expected) -> Examination:
+def _examine_module(module: WasmInstance, expected: ExpectedAnswers) -> Examination:
     """Run every case, some of them again, and bad calls. Raises VerifyError when the module fails."""
-    version = module.call("cf_abi_version")
+    version = module.call_function("cf_abi_version")
     failures = [] if version == ABI_VERSION else [f"its ABI version is {version}, not {ABI_VERSION}"]
-    model = Model(_Library(module), module.open(), list_ports(expected.feeds), list_ports(expected.fetches))
+    model = ModelUnderTest(
+        _WasmLibrary(module), module.open_model(), list_ports(expected.feeds), list_ports(expected.fetches)
+    )
     answers: dict[str, list[Bytes]] = {}
 
     def feeds_of(case: str) -> list[Bytes]:
         return [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in expected.feeds_of(case)]
 
     def check(case: str, how: str, poison: int, offset: int = 0, flat: bool = False) -> None:
-        outputs, problems = answer(model, flat, case, feeds_of(case), poison, offset)
+        outputs, problems = run_case(model, flat, case, feeds_of(case), poison, offset)
         failures.extend(problems)
-        failures.extend(differences(model, case, how, answers.setdefault(case, outputs), outputs))
+        failures.extend(find_differences(model, case, how, answers.setdefault(case, outputs), outputs))
 
     cases = expected.cases
     for case in cases:
@@ -66,48 +68,48 @@ def _examine(module: Module, expected: Expected) -> Examination:
     for case in reversed(cases[:3]):
         check(case, "again, from unaligned buffers", POISONS[1], offset=1)
     check(cases[0], "through the flat run()", POISONS[0], flat=True)
-    for call in bad_calls(model):
-        if wrong := refusal(model, feeds_of(cases[0]), call):
+    for call in make_bad_calls(model):
+        if wrong := check_refusal(model, feeds_of(cases[0]), call):
             failures.append(f"a call with {call.text} {wrong}")
     check(cases[0], "after bad calls", POISONS[0])
-    module.call("cf_close", model.opened)
-    module.call("cf_close", 0)
-    return Examination(answers, module.describe(), tuple(dict.fromkeys(failures)))
+    module.call_function("cf_close", model.opened)
+    module.call_function("cf_close", 0)
+    return Examination(answers, module.read_description(), tuple(dict.fromkeys(failures)))
 
 
-class _Library:
+class _WasmLibrary:
     """Runs a module as libmodel.so is run: buffers are copied into its memory, and back as it left them."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: WasmInstance) -> None:
         self.module = module
 
     def run(
         self, model: int, feeds: Sequence[Buffered], fetches: Sequence[Buffered], counts: tuple[int, int]
     ) -> tuple[int, str]:
         module = self.module
-        with self._copied(feeds, fetches) as slots:
-            arrays = module.slots(slots[: len(feeds)]), module.slots(slots[len(feeds) :])
-            status = module.call("cf_run", model, arrays[0], counts[0], arrays[1], counts[1])
+        with self._copy_slots(feeds, fetches) as slots:
+            arrays = module.write_slots(slots[: len(feeds)]), module.write_slots(slots[len(feeds) :])
+            status = module.call_function("cf_run", model, arrays[0], counts[0], arrays[1], counts[1])
             for address in arrays:
-                module.call("cf_free", address)
-        return status, module.text(module.call("cf_last_error", model))
+                module.call_function("cf_free", address)
+        return status, module.read_string(module.call_function("cf_last_error", model))
 
-    def flat(self, feeds: Sequence[Buffered], fetches: Sequence[Buffered]) -> int:
-        with self._copied(feeds, fetches) as slots:
-            return self.module.call("run", *(value for slot in slots for value in (slot.address, slot.size)))
+    def run_flat(self, feeds: Sequence[Buffered], fetches: Sequence[Buffered]) -> int:
+        with self._copy_slots(feeds, fetches) as slots:
+            return self.module.call_function("run", *(value for slot in slots for value in (slot.address, slot.size)))
 
     @contextmanager
-    def _copied(self, feeds: Sequence[Buffered], fetches: Sequence[Buffered]) -> Iterator[list[Slot]]:
+    def _copy_slots(self, feeds: Sequence[Buffered], fetches: Sequence[Buffered]) -> Iterator[list[WasmSlot]]:
         module, given = self.module, (*feeds, *fetches)
-        copies = [module.allocate(slot.buffer.block.size + 64) for slot in given]
+        copies = [module.allocate_bytes(slot.buffer.block.size + 64) for slot in given]
         # As far off a boundary as it is here.
         starts = [at + (slot.buffer.block.ctypes.data - at) % 64 for at, slot in zip(copies, given, strict=True)]
         for start, slot in zip(starts, given, strict=True):
             module.write(start, slot.buffer.block.tobytes())
         yield [
-            Slot(0 if slot.null else start + slot.buffer.start, slot.size)
+            WasmSlot(0 if slot.null else start + slot.buffer.start, slot.size)
             for start, slot in zip(starts, given, strict=True)
         ]
         for copy, start, slot in zip(copies, starts, given, strict=True):
             slot.buffer.block[:] = np.frombuffer(module.read(start, slot.buffer.block.size), np.uint8)
-            module.call("cf_free", copy)
+            module.call_function("cf_free", copy)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from builder.compiler.abi import CF_OK, status_name
-from builder.verify.library.guarded_buffers import Slot
+from builder.verify.library.guarded_buffers import BufferSlot
 
 
 class Refused(Exception):
@@ -28,7 +28,7 @@ def port_array(buffers: Iterable[tuple[int | None, int]]) -> Any:
     return (_Port * (len(ports) + 1))(*ports)
 
 
-def _slots(slots: Sequence[Slot]) -> Any:
+def _make_port_array(slots: Sequence[BufferSlot]) -> Any:
     return port_array((None if slot.null else slot.address, slot.size) for slot in slots)
 
 
@@ -59,10 +59,10 @@ class LoadedLibrary:
             function.restype, function.argtypes = result, arguments
         self.has_flat = hasattr(self.so, "run")
 
-    def version(self) -> int:
+    def get_abi_version(self) -> int:
         return int(self.so.cf_abi_version())
 
-    def describe(self) -> str:
+    def get_description(self) -> str:
         return (self.so.cf_describe() or b"").decode("utf-8", "replace")
 
     def last_error(self, model: int) -> str:
@@ -85,37 +85,37 @@ class LoadedLibrary:
         return status, model.value or 0, self.last_error(0)
 
     def run(
-        self, model: int, feeds: Sequence[Slot], fetches: Sequence[Slot], counts: tuple[int, int]
+        self, model: int, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot], counts: tuple[int, int]
     ) -> tuple[int, str]:
         """cf_run with ``counts`` as the numbers of slots: (status, what cf_last_error says)."""
-        status = int(self.so.cf_run(model, _slots(feeds), counts[0], _slots(fetches), counts[1]))
+        status = int(self.so.cf_run(model, _make_port_array(feeds), counts[0], _make_port_array(fetches), counts[1]))
         return status, self.last_error(model)
 
-    def flat(self, feeds: Sequence[Slot], fetches: Sequence[Slot]) -> int:
+    def run_flat(self, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot]) -> int:
         arguments: list[Any] = []
         for slot in (*feeds, *fetches):
             arguments += [ctypes.c_void_p(slot.address), ctypes.c_size_t(slot.size)]
         return int(self.so.run(*arguments))
 
-    def reset(self, model: int) -> None:
+    def reset_state(self, model: int) -> None:
         """Raises Refused where the library has no cf_reset, or it fails."""
-        self._further("cf_reset", model)
+        self._call_optional("cf_reset", model)
 
     def get_state(self, model: int, size: int) -> bytes:
         """Raises Refused where the library cannot do it."""
         data = ctypes.create_string_buffer(size)
-        self._further("cf_get_state", model, data, ctypes.c_size_t(size))
+        self._call_optional("cf_get_state", model, data, ctypes.c_size_t(size))
         return data.raw
 
     def set_state(self, model: int, data: bytes) -> None:
         """Raises Refused where the library cannot do it."""
-        self._further("cf_set_state", model, data, ctypes.c_size_t(len(data)))
+        self._call_optional("cf_set_state", model, data, ctypes.c_size_t(len(data)))
 
     def set_signature(self, model: int, name: str) -> None:
         """Raises Refused where the library cannot do it."""
-        self._further("cf_set_signature", model, ctypes.c_char_p(name.encode()))
+        self._call_optional("cf_set_signature", model, ctypes.c_char_p(name.encode()))
 
-    def _further(self, name: str, model: int, *arguments: Any) -> None:
+    def _call_optional(self, name: str, model: int, *arguments: Any) -> None:
         function = getattr(self.so, name, None)
         if function is None:
             raise Refused(f"it does not export {name}")

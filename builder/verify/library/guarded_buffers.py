@@ -17,7 +17,7 @@ POISONS = (0xA5, 0x5A)
 
 
 @dataclass(frozen=True)
-class Buffer:
+class GuardedBuffer:
     """``size`` bytes inside a guarded block, ``offset`` bytes off a 64-byte boundary."""
 
     block: Bytes
@@ -25,7 +25,7 @@ class Buffer:
     size: int
 
     @classmethod
-    def of(cls, data: Bytes, offset: int) -> Buffer:
+    def from_data(cls, data: Bytes, offset: int) -> GuardedBuffer:
         block = np.full(data.size + 2 * GUARD + 128, GUARD_BYTE, np.uint8)
         start = GUARD + (-(block.ctypes.data + GUARD)) % 64 + offset
         block[start : start + data.size] = data
@@ -43,10 +43,10 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Slot:
+class BufferSlot:
     """A buffer as it is passed: with the size that is claimed of it, or as a null pointer."""
 
-    buffer: Buffer
+    buffer: GuardedBuffer
     size: int
     null: bool = False
 

@@ -35,9 +35,9 @@ class OpenedModel:
         if status != CF_OK:
             raise VerifyError(f"{path.name} cannot be opened on this machine: {why or status_name(status)}.")
 
-    def bind(self, feeds: Sequence[Array], sizes: Sequence[int]) -> Call:
+    def bind_call(self, feeds: Sequence[Array], sizes: Sequence[int]) -> BoundCall:
         """A call with ``feeds``, in the model's order, and fetches of ``sizes`` bytes, to be made once or often."""
-        return Call(self._library, self._model, feeds, sizes)
+        return BoundCall(self._library, self._model, feeds, sizes)
 
     def close(self) -> None:
         self._library.close(self._model)
@@ -51,7 +51,7 @@ class OpenedModel:
         self.close()
 
 
-class Call:
+class BoundCall:
     """cf_run with its arrays bound: calling it does nothing else, so that it can be timed.
 
     ``fetches`` are bytes, uint8 [size], and hold the answers of the last call. Raises VerifyError where it fails.

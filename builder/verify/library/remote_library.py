@@ -13,7 +13,7 @@ import numpy as np
 
 from builder.compiler.abi import CF_OK, status_name
 from builder.verify.library.abi_client import Refused
-from builder.verify.library.guarded_buffers import Slot
+from builder.verify.library.guarded_buffers import BufferSlot
 
 _RUNNER_REFUSES = 3  # runner.c's exit code when the library cannot be used
 
@@ -32,13 +32,13 @@ class RemoteLibrary:
         self.process = subprocess.Popen(
             [*command, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=prepare
         )
-        self.has_flat = bool(self._call(self._HAS_FLAT)[0])
+        self.has_flat = bool(self._send_call(self._HAS_FLAT)[0])
 
-    def _call(
+    def _send_call(
         self,
         operation: int,
-        feeds: Sequence[Slot] = (),
-        fetches: Sequence[Slot] = (),
+        feeds: Sequence[BufferSlot] = (),
+        fetches: Sequence[BufferSlot] = (),
         counts: tuple[int, int] = (0, 0),
         model: int = 0,
         more: bytes = b"",
@@ -57,21 +57,21 @@ class RemoteLibrary:
             self.process.stdin.write(b"".join(parts))
             self.process.stdin.flush()
         except BrokenPipeError:
-            self._died()
-        status, size = struct.unpack("<iI", self._read(8))
-        text = self._read(size).decode("utf-8", "replace")
+            self._report_death()
+        status, size = struct.unpack("<iI", self._read_bytes(8))
+        text = self._read_bytes(size).decode("utf-8", "replace")
         for slot in slots:
-            slot.buffer.block[:] = np.frombuffer(self._read(slot.buffer.block.size), np.uint8)
+            slot.buffer.block[:] = np.frombuffer(self._read_bytes(slot.buffer.block.size), np.uint8)
         return status, text
 
-    def _read(self, size: int) -> bytes:
+    def _read_bytes(self, size: int) -> bytes:
         assert self.process.stdout
         data = self.process.stdout.read(size)
         if len(data) != size:
-            self._died()
+            self._report_death()
         return data
 
-    def _died(self) -> NoReturn:
+    def _report_death(self) -> NoReturn:
         assert self.process.stderr
         said = self.process.stderr.read().decode("utf-8", "replace").strip()
         code = self.process.wait()
@@ -82,36 +82,36 @@ class RemoteLibrary:
         print(said, file=sys.stderr)
         sys.exit(code)
 
-    def version(self) -> int:
-        return self._call(self._DESCRIBE)[0]
+    def get_abi_version(self) -> int:
+        return self._send_call(self._DESCRIBE)[0]
 
-    def describe(self) -> str:
-        return self._call(self._DESCRIBE)[1]
+    def get_description(self) -> str:
+        return self._send_call(self._DESCRIBE)[1]
 
     def open(self) -> tuple[int, int, str]:
-        status, text = self._call(self._OPEN)
+        status, text = self._send_call(self._OPEN)
         return status, int(status == CF_OK), text
 
     def run(
-        self, model: int, feeds: Sequence[Slot], fetches: Sequence[Slot], counts: tuple[int, int]
+        self, model: int, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot], counts: tuple[int, int]
     ) -> tuple[int, str]:
-        return self._call(self._RUN, feeds, fetches, counts, model)
+        return self._send_call(self._RUN, feeds, fetches, counts, model)
 
-    def flat(self, feeds: Sequence[Slot], fetches: Sequence[Slot]) -> int:
-        return self._call(self._FLAT, feeds, fetches)[0]
+    def run_flat(self, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot]) -> int:
+        return self._send_call(self._FLAT, feeds, fetches)[0]
 
-    def reset(self, model: int) -> None:
+    def reset_state(self, model: int) -> None:
         """Raises Refused where it fails."""
-        status, why = self._call(self._RESET, model=model)
+        status, why = self._send_call(self._RESET, model=model)
         if status != CF_OK:
             raise Refused(f"cf_reset failed with {status_name(status)}: {why}")
 
     def set_signature(self, model: int, name: str) -> None:
         """Raises Refused where it fails."""
         text = name.encode()
-        status, why = self._call(self._SIGNATURE, counts=(len(text), 0), model=model, more=text)
+        status, why = self._send_call(self._SIGNATURE, counts=(len(text), 0), model=model, more=text)
         if status != CF_OK:
             raise Refused(f"cf_set_signature failed with {status_name(status)}: {why}")
 
     def close(self, model: int) -> None:
-        self._call(self._CLOSE, model=model)
+        self._send_call(self._CLOSE, model=model)

@@ -10,10 +10,10 @@ import numpy as np
 
 from builder.base.arrays import Array
 from builder.config import ModelSpec
-from builder.importers.graph import FrozenGraph, Port
+from builder.importers.graph import FrozenGraph, GraphPort
 from builder.importers.samples.user_samples import Inputs
 from builder.verify.library.opened_model import OpenedModel
-from builder.verify.reference_answers import answers
+from builder.verify.reference_answers import run_reference
 
 Answers = dict[str, Array]
 """Answers of each fetch, by its name: [items, ...]."""
@@ -46,54 +46,54 @@ class Accuracy:
     agreement: float | None
 
 
-def comparable(graph: FrozenGraph) -> tuple[Port, ...]:
+def list_comparable(graph: FrozenGraph) -> tuple[GraphPort, ...]:
     """The fetches of a fixed size: what the data decides has no item that could be held against another's."""
     shapes = {port.spec.shape_fetch for port in graph.fetches}
     return tuple(port for port in graph.fetches if not port.spec.dynamic and port.spec.name not in shapes)
 
 
-def tensorflow_answers(graph: FrozenGraph, inputs: Inputs) -> Answers:
+def answer_with_tensorflow(graph: FrozenGraph, inputs: Inputs) -> Answers:
     """TensorFlow's own, op by op, with the graph's float32 weights."""
     calls = {str(number): feeds for number, feeds in enumerate(inputs.runs)}
-    return _joined(graph, [found for _, found in answers(graph, graph.reference(), calls)], inputs.items)
+    return _join_runs(graph, [found for _, found in run_reference(graph, graph.read_reference(), calls)], inputs.items)
 
 
-def library_answers(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
+def answer_with_library(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
     """Those of libmodel.so, in this process. Raises VerifyError where this machine can't run it."""
     with OpenedModel(library) as model:
-        return _joined(graph, [run_once(model, graph, feeds) for feeds in inputs.runs], inputs.items)
+        return _join_runs(graph, [run_once(model, graph, feeds) for feeds in inputs.runs], inputs.items)
 
 
 def run_once(model: OpenedModel, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
     """One inference: every fetch, by name, as large as it can be. Raises VerifyError where it fails."""
-    call = model.bind([feeds[port.spec.name] for port in graph.feeds], [port.spec.size for port in graph.fetches])
+    call = model.bind_call([feeds[port.spec.name] for port in graph.feeds], [port.spec.size for port in graph.fetches])
     call()
     pairs = zip(graph.fetches, call.fetches, strict=True)
     return {p.spec.name: data.view(p.spec.dtype).reshape(p.spec.shape) for p, data in pairs}
 
 
-def _joined(graph: FrozenGraph, runs: Sequence[Answers], items: int) -> Answers:
+def _join_runs(graph: FrozenGraph, runs: Sequence[Answers], items: int) -> Answers:
     """Items one after the other; a result without a batch is one item per run."""
-    names = [port.spec.name for port in comparable(graph)]
+    names = [port.spec.name for port in list_comparable(graph)]
     return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs])[:items] for name in names}
 
 
-def compare(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: Answers, theirs: Answers) -> Accuracy:
-    """Every output of ``spec`` (every fetch, where it has none) that is ``comparable``."""
+def compare_answers(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: Answers, theirs: Answers) -> Accuracy:
+    """Every output of ``spec`` (every fetch, where it has none) that is ``list_comparable``."""
     rows, same = [], []
-    for name, fetch, classes in _outputs(spec, graph):
+    for name, fetch, classes in _list_outputs(spec, graph):
         if fetch not in ours:
             continue
         labels = inputs.labels if classes and name == inputs.output else None
         a, b = ours[fetch], theirs[fetch]
-        rows.append(_output(name, a, b, classes, labels))
+        rows.append(_compare_output(name, a, b, classes, labels))
         if classes and b.ndim > 1:
             same.append((a.argmax(-1) == b.argmax(-1)).reshape(len(b), -1).all(axis=1))
     agreement = float(np.mean(np.logical_and.reduce(same))) if same else None
     return Accuracy(tuple(rows), agreement)
 
 
-def _outputs(spec: ModelSpec, graph: FrozenGraph) -> Iterator[tuple[str, str, bool]]:
+def _list_outputs(spec: ModelSpec, graph: FrozenGraph) -> Iterator[tuple[str, str, bool]]:
     """(output, fetch, whether it is a classification)."""
     fetches = [port.spec.name for port in graph.fetches]
     for output in spec.outputs:
@@ -102,7 +102,7 @@ def _outputs(spec: ModelSpec, graph: FrozenGraph) -> Iterator[tuple[str, str, bo
         yield from ((name, name, False) for name in fetches)
 
 
-def _output(name: str, ours: Array, theirs: Array, classes: bool, labels: Array | None) -> OutputAccuracy:
+def _compare_output(name: str, ours: Array, theirs: Array, classes: bool, labels: Array | None) -> OutputAccuracy:
     error = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     top1 = top5 = right = right_tensorflow = None
     if classes and theirs.ndim > 1:

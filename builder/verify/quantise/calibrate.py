@@ -10,19 +10,19 @@ from typing import TypeVar
 import numpy as np
 
 from builder.base.errors import SpecError
-from builder.compiler.lower import Lowered
-from builder.compiler.lower.steps.base import Step, walk
+from builder.compiler.lower import LoweredProgram
+from builder.compiler.lower.steps.base import Step, walk_steps
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.config import ActivationType, ModelSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.samples.user_samples import Inputs
-from builder.verify.quantise.observe import Look, input_of, watch
-from builder.verify.quantise.ranges import Extent, Histogram, best_range, quantisation
+from builder.verify.quantise.observe import Look, observe_steps, view_input
+from builder.verify.quantise.ranges import Extent, Histogram, best_range, make_quantisation
 
 
-def type_of(spec: ModelSpec, name: str) -> ActivationType:
+def choose_input_type(spec: ModelSpec, name: str) -> ActivationType:
     """What is asked for of the layer ``name``: by the last exception that fits it, or for all."""
     exceptions = (layer for layer in reversed(spec.layers) if layer.activations and fnmatchcase(name, layer.name))
     return next((layer.activations for layer in exceptions if layer.activations), spec.activations.type)
@@ -40,67 +40,67 @@ LEAST_RECURRENT = 1 << 14
 """Weights: a recurrent layer with fewer multiplies floats as fast, since every step rounds its state first."""
 
 
-def why_kept(spec: ModelSpec, step: LayerStep | RecurrentStep, lowered: Lowered) -> str:
+def explain_kept(spec: ModelSpec, step: LayerStep | RecurrentStep, lowered: LoweredProgram) -> str:
     """Why the input of ``step`` is not rounded although that is asked for; empty where it can be, or is not asked.
 
     The state of a RecurrentStep is what counts as its input here.
     """
-    if type_of(spec, step.layer) == "float32":
+    if choose_input_type(spec, step.layer) == "float32":
         return ""
     if step.weight_type != "int8":
         return f"its weights are {step.weight_type}"
     if isinstance(step, RecurrentStep):
-        return _why_kept_recurrent(step, lowered)
+        return _explain_kept_recurrent(step, lowered)
     if step.geometry.groups != 1:
         return "its channels are in groups"
     if not step.geometry.summable:
         return "it adds up more products than int32 holds"
-    if not lowered.straight and not any(r.input == step.stored.buffer for r in _of(lowered, RecurrentStep)):
+    if not lowered.straight and not any(r.input == step.stored.buffer for r in _select_steps(lowered, RecurrentStep)):
         return "the model has loops or branches"
     return "" if step.input.buffer.space == "arena" else "its input is a constant"
 
 
-def _why_kept_recurrent(step: RecurrentStep, lowered: Lowered) -> str:
+def _explain_kept_recurrent(step: RecurrentStep, lowered: LoweredProgram) -> str:
     if not step.bounded:
         return "its first state may be beyond 1"
     if not step.geometry.summable:
         return "it adds up more products than int32 holds"
     if step.geometry.weights < LEAST_RECURRENT:
         return f"floats are as fast with fewer than {LEAST_RECURRENT:,} weights"
-    return "another layer has its name" if any(s.layer == step.layer for s in _of(lowered, LayerStep)) else ""
+    return "another layer has its name" if any(s.layer == step.layer for s in _select_steps(lowered, LayerStep)) else ""
 
 
 _Kind = TypeVar("_Kind", bound=Step)
 
 
-def _of(lowered: Lowered, kind: type[_Kind]) -> Iterator[_Kind]:
-    return (step for step in walk(lowered.program.steps) if isinstance(step, kind))
+def _select_steps(lowered: LoweredProgram, kind: type[_Kind]) -> Iterator[_Kind]:
+    return (step for step in walk_steps(lowered.program.steps) if isinstance(step, kind))
 
 
-def measure(
-    library: Path, lowered: Lowered, graph: FrozenGraph, inputs: Inputs, steps: Mapping[int, LayerStep]
+def measure_ranges(
+    library: Path, lowered: LoweredProgram, graph: FrozenGraph, inputs: Inputs, steps: Mapping[int, LayerStep]
 ) -> tuple[dict[str, Quantisation], dict[str, str]]:
     """How the inputs of ``steps`` (by their place in the program) are to be rounded, by layer, and why others are not.
 
     The model runs twice on ``inputs``: for the ends, and for what lies between them.
     """
     extents = {step.layer: Extent() for step in steps.values()}
-    watch(library, lowered.program, graph, inputs.runs, _adding(extents, steps))
-    kept = dict(_degenerate(extents))
+    observe_steps(library, lowered.program, graph, inputs.runs, _make_observer(extents, steps))
+    kept = dict(_find_degenerate(extents))
     histograms = {name: Histogram(extent) for name, extent in extents.items() if name not in kept}
-    watch(library, lowered.program, graph, inputs.runs, _adding(histograms, steps))
-    return {name: quantisation(*best_range(found)) for name, found in histograms.items()}, kept
+    observe_steps(library, lowered.program, graph, inputs.runs, _make_observer(histograms, steps))
+    return {name: make_quantisation(*best_range(found)) for name, found in histograms.items()}, kept
 
 
-def _adding(statistics: Mapping[str, Extent] | Mapping[str, Histogram], steps: Mapping[int, LayerStep]) -> Look:
+def _make_observer(statistics: Mapping[str, Extent] | Mapping[str, Histogram], steps: Mapping[int, LayerStep]) -> Look:
     def look(number: int, arena: np.ndarray) -> None:
         if number in steps and (found := statistics.get(steps[number].layer)) is not None:
-            found.add(input_of(steps[number], arena))
+            found.add(view_input(steps[number], arena))
 
     return look
 
 
-def _degenerate(extents: Mapping[str, Extent]) -> Iterator[tuple[str, str]]:
+def _find_degenerate(extents: Mapping[str, Extent]) -> Iterator[tuple[str, str]]:
     for name, extent in extents.items():
         if not extent.finite:
             yield name, "its input is not always finite"

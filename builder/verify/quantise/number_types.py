@@ -8,7 +8,7 @@ from builder.config import Activations, ActivationType, ModelSpec, WeightType
 
 
 @dataclass(frozen=True)
-class Kind:
+class Precision:
     """What a library is made with: the type of its weights, and what its layers' inputs are rounded to."""
 
     weights: WeightType
@@ -23,15 +23,15 @@ class Kind:
         return f"{self.weights}-activations" if self.activations != "float32" else self.weights
 
 
-FLOAT32 = Kind("float32")
+FLOAT32 = Precision("float32")
 
-KINDS = (FLOAT32, Kind("float16"), Kind("bfloat16"), Kind("int8"), Kind("int8", "int8"))
+KINDS = (FLOAT32, Precision("float16"), Precision("bfloat16"), Precision("int8"), Precision("int8", "int8"))
 
-SMALLEST_FIRST = (Kind("int8", "int8"), Kind("int8"), Kind("float16"), Kind("bfloat16"))
+SMALLEST_FIRST = (Precision("int8", "int8"), Precision("int8"), Precision("float16"), Precision("bfloat16"))
 """Those smaller than float32, which always holds. float16 before bfloat16, which is as large and three bits coarser."""
 
 
-def of_kind(spec: ModelSpec, kind: Kind) -> ModelSpec:
+def apply_precision(spec: ModelSpec, kind: Precision) -> ModelSpec:
     """``spec`` with the types of ``kind``; with its own activations, if it has some and ``kind`` does not forbid it."""
     weights, images = replace(spec.weights, type=kind.weights), spec.activations.images or spec.weights.images
     if kind.activations == "float32":

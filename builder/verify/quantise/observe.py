@@ -29,7 +29,7 @@ Look = Callable[[int, NDArray[np.uint8]], None]
 _Observer = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
 
 
-def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path) -> Path:
+def build_observable(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path) -> Path:
     """A library of ``program`` in ``folder`` that can be observed. Raises LinkError.
 
     No two may have the same path in one process: the second would be the first.
@@ -37,7 +37,7 @@ def build(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Pa
     return build_library(program, spec, compiled, folder, cache / "zig", probe="observe")
 
 
-def watch(
+def observe_steps(
     library: Path, program: Program, graph: FrozenGraph, runs: Iterable[Mapping[str, NDArray[Any]]], look: Look
 ) -> None:
     """Run ``library`` on each of ``runs``, in order and on one opened model, and ``look`` at every step.
@@ -68,7 +68,7 @@ def watch(
             model.so.cf_observe(None)  # the library stays, and ``observer`` does not
 
 
-def picture(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint8]) -> NDArray[np.float32]:
+def view_image(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint8]) -> NDArray[np.float32]:
     """The float32 [batch, height, width, channels] that ``view`` has in ``arena``; no copy."""
     whole = arena[view.buffer.offset :]
     floats = whole[: whole.size // 4 * 4].view(np.float32)[view.first :]
@@ -76,6 +76,6 @@ def picture(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint
     return np.lib.stride_tricks.as_strided(floats, shape, strides, writeable=False)
 
 
-def input_of(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
+def view_input(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
     """What ``step`` reads, without its padding: [batch, height, width, channels]."""
-    return picture(step.input, (step.geometry.batch, *step.in_size, step.geometry.in_channels), arena)
+    return view_image(step.input, (step.geometry.batch, *step.in_size, step.geometry.in_channels), arena)

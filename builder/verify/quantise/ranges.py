@@ -63,8 +63,8 @@ def best_range(histogram: Histogram) -> tuple[float, float]:
     shares = np.arange(1, ENDS + 1) / ENDS
     lows = histogram.low * shares if histogram.low < 0 else np.zeros(1)
     highs = histogram.high * shares if histogram.high > 0 else np.zeros(1)
-    below = [_beyond(counts, low - centres) for low in lows]
-    above = [_beyond(counts, centres - high) for high in highs]
+    below = [_measure_clipping(counts, low - centres) for low in lows]
+    above = [_measure_clipping(counts, centres - high) for high in highs]
     cut = np.array([error for error, _ in below])[:, None] + np.array([error for error, _ in above])
     inside = counts.sum() - np.array([n for _, n in below])[:, None] - np.array([n for _, n in above])
     scale = (highs - lows[:, None]) / LEVELS
@@ -73,13 +73,13 @@ def best_range(histogram: Histogram) -> tuple[float, float]:
     return float(lows[i]), float(highs[j])
 
 
-def _beyond(counts: NDArray[np.float64], distances: NDArray[np.float64]) -> tuple[float, float]:
+def _measure_clipping(counts: NDArray[np.float64], distances: NDArray[np.float64]) -> tuple[float, float]:
     """The squared error of what is beyond an end, and how many that are."""
     outside = distances > 0
     return float((counts[outside] * distances[outside] ** 2).sum()), float(counts[outside].sum())
 
 
-def quantisation(low: float, high: float) -> Quantisation:
+def make_quantisation(low: float, high: float) -> Quantisation:
     """The scale and zero for the range from ``low`` <= 0 to ``high`` >= 0, which are not both 0.
 
     0.0 is exactly one of the steps.

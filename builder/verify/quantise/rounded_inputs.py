@@ -29,7 +29,7 @@ LOOPS = {"While", "StatelessWhile"}
 
 
 @dataclass(frozen=True)
-class Scope:
+class NodeScope:
     """The nodes of the graph or of one function, which name each other; ``inside`` a function also by output.
 
     ``functions``: all that the graph has, by name.
@@ -39,18 +39,18 @@ class Scope:
     inside: bool
     functions: Mapping[str, Any]
 
-    def reference(self, name: str, output: str) -> str:
+    def make_reference(self, name: str, output: str) -> str:
         return f"{name}:{output}:0" if self.inside else name
 
 
-def scopes(definition: Any) -> Iterator[Scope]:
+def list_scopes(definition: Any) -> Iterator[NodeScope]:
     """The scopes of a GraphDef: its own nodes, then those of each function in its library."""
     functions = {function.signature.name: function for function in definition.library.function}
-    yield Scope(definition.node, False, functions)
-    yield from (Scope(function.node_def, True, functions) for function in functions.values())
+    yield NodeScope(definition.node, False, functions)
+    yield from (NodeScope(function.node_def, True, functions) for function in functions.values())
 
 
-Constants = Mapping[str, Sequence[tuple[Scope, str]]]
+Constants = Mapping[str, Sequence[tuple[NodeScope, str]]]
 """Where the constants of a digest are: their scopes and names."""
 
 
@@ -62,32 +62,32 @@ def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[s
     missing: list[str] = []
     for digest in dict.fromkeys(one.constant for one in inputs if one.quantisation):
         layers = {one.layer: one.quantisation for one in inputs if one.constant == digest}
-        readers = [found for scope, name in constants.get(digest, ()) for found in _users(scope, name)]
+        readers = [found for scope, name in constants.get(digest, ()) for found in _find_users(scope, name)]
         if not readers:
             missing += layers
         for scope, node, operand in readers:
-            if node is None or (by := _rounding_of(node.name, layers)) is _UNKNOWN:
+            if node is None or (by := _find_rounding(node.name, layers)) is _UNKNOWN:
                 missing += layers
                 break
             if isinstance(by, Quantisation):
                 if node.input[operand].startswith(f"{node.name}/rounded/"):  # two loops have one function
                     missing += layers
                     break
-                _insert(scope, node, operand, by)
+                _insert_rounding(scope, node, operand, by)
     return missing
 
 
 _UNKNOWN = object()
 
 
-def _rounding_of(name: str, layers: Mapping[str, Quantisation | None]) -> object:
+def _find_rounding(name: str, layers: Mapping[str, Quantisation | None]) -> object:
     """A Quantisation, None, or _UNKNOWN."""
     if len(set(layers.values())) == 1:
         return next(iter(layers.values()))
     return layers.get(name, _UNKNOWN)
 
 
-def _users(scope: Scope, name: str) -> Iterator[tuple[Scope, Any | None, int]]:
+def _find_users(scope: NodeScope, name: str) -> Iterator[tuple[NodeScope, Any | None, int]]:
     """(scope, product, the number of its other operand) wherever the constant ``name`` is multiplied with.
 
     Without a product where something else is done with it.
@@ -99,33 +99,33 @@ def _users(scope: Scope, name: str) -> Iterator[tuple[Scope, Any | None, int]]:
             if node.op in PRODUCTS and number < 2:
                 yield scope, node, 1 - number
             elif node.op in SAME_NUMBERS and number == 0:
-                yield from _users(scope, node.name)
+                yield from _find_users(scope, node.name)
             elif node.op in LOOPS:
                 body = scope.functions[node.attr["body"].func.name]
                 argument = body.signature.input_arg[number].name
-                yield from _users(Scope(body.node_def, True, scope.functions), argument)
+                yield from _find_users(NodeScope(body.node_def, True, scope.functions), argument)
             else:
                 yield scope, None, 0
 
 
-def _insert(scope: Scope, product: Any, operand: int, by: Quantisation) -> None:
+def _insert_rounding(scope: NodeScope, product: Any, operand: int, by: Quantisation) -> None:
     scale = np.float32(by.scale)
-    one = _constant(scope, f"{product.name}/rounded/scale", scale)
-    inverse = _constant(scope, f"{product.name}/rounded/inverse", np.float32(1) / scale)
-    low = _constant(scope, f"{product.name}/rounded/low", np.float32(-by.zero))
-    high = _constant(scope, f"{product.name}/rounded/high", np.float32(255 - by.zero))
+    one = _add_constant(scope, f"{product.name}/rounded/scale", scale)
+    inverse = _add_constant(scope, f"{product.name}/rounded/inverse", np.float32(1) / scale)
+    low = _add_constant(scope, f"{product.name}/rounded/low", np.float32(-by.zero))
+    high = _add_constant(scope, f"{product.name}/rounded/high", np.float32(255 - by.zero))
     value = product.input[operand]
     for op, output, others in (("Mul", "z", [inverse]), ("Round", "y", []), ("ClipByValue", "output", [low, high])):
-        value = _node(scope, f"{product.name}/rounded/{op}", op, [value, *others], output)
-    product.input[operand] = _node(scope, f"{product.name}/rounded/value", "Mul", [value, one], "z")
+        value = _add_node(scope, f"{product.name}/rounded/{op}", op, [value, *others], output)
+    product.input[operand] = _add_node(scope, f"{product.name}/rounded/value", "Mul", [value, one], "z")
 
 
-def _constant(scope: Scope, name: str, value: np.float32) -> str:
+def _add_constant(scope: NodeScope, name: str, value: np.float32) -> str:
     become_constant(scope.nodes.add(name=name), value)
-    return scope.reference(name, "output")
+    return scope.make_reference(name, "output")
 
 
-def _node(scope: Scope, name: str, op: str, inputs: Sequence[str], output: str) -> str:
+def _add_node(scope: NodeScope, name: str, op: str, inputs: Sequence[str], output: str) -> str:
     node = scope.nodes.add(name=name, op=op, input=inputs)
     node.attr["T"].type = tf.float32.as_datatype_enum
-    return scope.reference(name, output)
+    return scope.make_reference(name, output)

@@ -16,11 +16,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from builder.base.cache import digest
+from builder.base.cache import compute_digest
 from builder.base.project import cache_folder
 from builder.measure.local import emulator_parts
 from builder.pipeline.docker.builder_image import ca_secret
-from builder.pipeline.docker.docker_client import client, docker
+from builder.pipeline.docker.docker_client import find_docker, run_docker
 
 HERE = Path(__file__).parent / "stand_ins"
 CACHE = cache_folder() / "local"
@@ -46,8 +46,8 @@ def floor() -> str:
 def lambda_runtime() -> str:
     """The python3.13 runtime as SAM and the emulator look for it; the tag that SAM asks for."""
     base = _debian("trixie", "ca-certificates", "python3", "python3-venv")
-    emulator = emulator_parts.emulator(CACHE)
-    tag = f"coldforge/lambda-stand-in:{digest(HERE, emulator, emulator_parts.RUNTIME_LOCK, base, BOTO3)[:12]}"
+    emulator = emulator_parts.install_emulator(CACHE)
+    tag = f"coldforge/lambda-stand-in:{compute_digest(HERE, emulator, emulator_parts.RUNTIME_LOCK, base, BOTO3)[:12]}"
     if not exists(tag):
         with tempfile.TemporaryDirectory(prefix="coldforge-image-") as context:
             for path in HERE.iterdir():
@@ -63,17 +63,17 @@ def lambda_runtime() -> str:
 
 
 def exists(tag: str) -> bool:
-    return docker("image", "inspect", tag).returncode == 0
+    return run_docker("image", "inspect", tag).returncode == 0
 
 
 def is_stand_in(tag: str) -> bool:
-    listed = docker("image", "inspect", "--format", '{{join .RepoTags " "}}', tag)
+    listed = run_docker("image", "inspect", "--format", '{{join .RepoTags " "}}', tag)
     return "coldforge/lambda-stand-in:" in listed.stdout
 
 
 def _debian(suite: str, *packages: str) -> str:
     """A minimal Debian with ``packages``, from the mirror this system uses."""
-    tag = f"coldforge/debian-{suite}:{digest(suite, *packages)[:12]}"
+    tag = f"coldforge/debian-{suite}:{compute_digest(suite, *packages)[:12]}"
     if exists(tag):
         return tag
     if shutil.which("mmdebstrap") is None:
@@ -98,7 +98,7 @@ def _tagged(image: str, tag: str) -> str:
 
 
 def _client() -> str:
-    path = client()
+    path = find_docker()
     if path is None:
         raise ImageError("there is no Docker client")
     return path

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from builder.importers.frameworks.channels_last import channels_last
+from builder.importers.frameworks.channels_last import make_channels_last
 
 RANDOM = np.random.default_rng(0)
 FIRST = ("NCHW", "OIHW", "NCHW")
@@ -111,14 +111,14 @@ def main() -> None:
     for name, function in cases():
         several = lambda *feeds, function=function: [function(*feeds)]  # noqa: E731
         wanted = function(x)
-        for how in (channels_last(several), jax.jit(channels_last(several))):
+        for how in (make_channels_last(several), jax.jit(make_channels_last(several))):
             (found,) = how(x)
             run += 1
             if found.shape != wanted.shape or found.dtype != wanted.dtype:
                 print(f"{name}: {found.dtype}{found.shape} for {wanted.dtype}{wanted.shape}")
             elif not np.allclose(found, wanted, rtol=1e-4, atol=1e-4):
                 print(f"{name}: off by {np.abs(found - wanted).max()}")
-    if (count := transpositions(channels_last(lambda x: [network(x)]), x)) != 1:
+    if (count := transpositions(make_channels_last(lambda x: [network(x)]), x)) != 1:
         print(f"network: transposed {count} times, not once as it comes in")
     print(f"{run} runs")
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from builder.importers.frameworks.torch_program import as_jax
+from builder.importers.frameworks.torch_program import convert_to_jax
 
 torch.manual_seed(0)
 WHOLE = torch.tensor([[-7, 5, 0, 9], [3, -1, 2, 100]], dtype=torch.int32)
@@ -99,7 +99,7 @@ def difference(function: Callable[..., Any], feeds: Sequence[Tensor]) -> str | N
     """How the program's answers differ from PyTorch's, in type, shape or value."""
     module = Module(function)
     wanted = [value.numpy() for value in pytree.tree_leaves(module(*feeds))]
-    found = jax.jit(as_jax(torch.export.export(module, tuple(feeds))))(*[feed.numpy() for feed in feeds])
+    found = jax.jit(convert_to_jax(torch.export.export(module, tuple(feeds))))(*[feed.numpy() for feed in feeds])
     for ours, theirs in zip(map(np.asarray, found), wanted, strict=True):
         if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
             return f"{ours.dtype}{ours.shape} for {theirs.dtype}{theirs.shape}"

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from builder.compiler.lower.geometry import flop
+from builder.compiler.lower.geometry import count_flop
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import call_lines, float_literal, list_literal
+from builder.compiler.lower.steps.printing import format_float, format_kernel_call, format_list
 
 
 @dataclass(frozen=True)
-class Rows:
+class MatrixRows:
     """The rows of many matrices of float32: strides in floats, of a row's own numbers 1.
 
     ``outer``: from matrix to matrix, in three dimensions. ``first``: of the first row, from the buffer's start.
@@ -60,10 +60,10 @@ class AttentionStep(Step):
 
     kernel_table = "attention"
 
-    query: Reads[Rows]
-    key: Reads[Rows]
-    value: Reads[Rows]
-    output: Writes[Rows]
+    query: Reads[MatrixRows]
+    key: Reads[MatrixRows]
+    value: Reads[MatrixRows]
+    output: Writes[MatrixRows]
     outer: tuple[int, int, int]
     queries: int
     keys: int
@@ -76,27 +76,27 @@ class AttentionStep(Step):
 
     @property
     def flop(self) -> int:
-        return flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
+        return count_flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         rows = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
-        values: dict[str, object] = {"outer": list_literal(self.outer)}
+        values: dict[str, object] = {"outer": format_list(self.outer)}
         values |= {name: getattr(self, name) for name in ("queries", "keys", "size", "value_size")}
-        values |= {name: _rows_literal(at) for name, at in rows.items()}
-        values |= {"scale": float_literal(self.scale), "safe": int(self.safe)}
+        values |= {name: _format_rows(at) for name, at in rows.items()}
+        values |= {"scale": format_float(self.scale), "safe": int(self.safe)}
         buffers = {name: at.buffer for name, at in rows.items()}
         mask = self.mask
         if mask is not None:
-            values |= {"mask": f"CF_MASK_{mask.kind.upper()}", "fill": float_literal(mask.fill)}
+            values |= {"mask": f"CF_MASK_{mask.kind.upper()}", "fill": format_float(mask.fill)}
             if mask.buffer is None:
                 values["past"] = mask.past
             else:
                 values |= {"mask_type": f"CF_MASK_{mask.type.upper()}", "mask_first": mask.first}
-                values |= {"mask_scale": float_literal(mask.scale), "mask_shift": float_literal(mask.shift)}
-                values["mask_strides"] = list_literal(mask.strides)
+                values |= {"mask_scale": format_float(mask.scale), "mask_shift": format_float(mask.shift)}
+                values["mask_strides"] = format_list(mask.strides)
                 buffers["mask"] = mask.buffer
-        return call_lines("attention", "attention", values, buffers)
+        return format_kernel_call("attention", "attention", values, buffers)
 
 
-def _rows_literal(rows: Rows) -> str:
-    return f"{{{rows.first}, {list_literal(rows.outer)}, {rows.row}}}"
+def _format_rows(rows: MatrixRows) -> str:
+    return f"{{{rows.first}, {format_list(rows.outer)}, {rows.row}}}"

@@ -28,7 +28,7 @@ class Buffer:
     offset: int
     size: int
 
-    def overlaps(self, other: Buffer) -> bool:
+    def overlaps_buffer(self, other: Buffer) -> bool:
         """Whether any byte belongs to both."""
         return (
             self.space == other.space
@@ -78,7 +78,7 @@ class StepPrinter(Protocol):
     probed: dict[int, int]
     """Step numbers by id(), of steps that tell when they begin."""
 
-    def function(self, steps: Steps) -> str:
+    def print_function(self, steps: Steps) -> str:
         """Print the C function that runs ``steps``, and return its name."""
 
 
@@ -117,22 +117,22 @@ class Step(ABC):
     @property
     def reads(self) -> tuple[Buffer, ...]:
         """The buffers that the step itself reads, without those of steps inside it."""
-        return tuple(buffer for use, buffer in _uses(self) if use in ("reads", "updates"))
+        return tuple(buffer for use, buffer in _find_uses(self) if use in ("reads", "updates"))
 
     @property
     def writes(self) -> tuple[Buffer, ...]:
         """The buffers that the step itself writes, without those of steps inside it."""
-        return tuple(buffer for use, buffer in _uses(self) if use in ("writes", "updates"))
+        return tuple(buffer for use, buffer in _find_uses(self) if use in ("writes", "updates"))
 
     @property
     def scratch_buffers(self) -> tuple[Buffer, ...]:
         """Memory that the step needs only while it runs."""
-        return tuple(buffer for use, buffer in _uses(self) if use == "scratch")
+        return tuple(buffer for use, buffer in _find_uses(self) if use == "scratch")
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """Every buffer of the step itself, in the order of its fields."""
-        return tuple(buffer for _, buffer in _uses(self))
+        return tuple(buffer for _, buffer in _find_uses(self))
 
     @property
     def scratch_size(self) -> int:
@@ -142,9 +142,9 @@ class Step(ABC):
     @property
     def bodies(self) -> tuple[Steps, ...]:
         """The sequences of steps inside it, in the order of its fields, without empty ones."""
-        return tuple(_sequences(tuple(getattr(self, field.name) for field in fields(self))))
+        return tuple(_find_sequences(tuple(getattr(self, field.name) for field in fields(self))))
 
-    def rebuild(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> Self:
+    def replace_buffers(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> Self:
         """Return the step over other memory, in the order of ``reads`` and of ``writes``."""
         sources, targets = iter(reads), iter(writes)
 
@@ -162,20 +162,23 @@ class Step(ABC):
 Steps = tuple[Step, ...]
 
 
-def walk(steps: Steps) -> list[Step]:
+def walk_steps(steps: Steps) -> list[Step]:
     """Every step, those inside cascades, calls, branches and loops included, in program order."""
-    return [one for step in steps for one in (step, *(inner for body in step.bodies for inner in walk(body)))]
+    return [one for step in steps for one in (step, *(inner for body in step.bodies for inner in walk_steps(body)))]
 
 
 def move_buffers(part: T, move: Callable[[Buffer, Use], Buffer], use: Use | None = None) -> T:
     """Return ``part`` (a step, a tuple of steps, or what they hold) with every buffer moved, nested steps included."""
     moved: Any = part
     if isinstance(part, Buffer):
-        moved = move(part, _required(use))
+        moved = move(part, _require_use(use))
     elif isinstance(part, tuple):
         moved = tuple(move_buffers(one, move, use) for one in part)
     elif is_dataclass(part) and not isinstance(part, type):
-        own = {name: move_buffers(getattr(part, name), move, of or use) for name, of in _declared(type(part)).items()}
+        own = {
+            name: move_buffers(getattr(part, name), move, of or use)
+            for name, of in _read_declared_uses(type(part)).items()
+        }
         moved = replace(part, **own)
     return moved  # type: ignore[no-any-return]
 
@@ -193,20 +196,20 @@ def change_bodies(part: T, change: Callable[[Steps], Steps]) -> T:
     return changed  # type: ignore[no-any-return]
 
 
-def _uses(part: object, use: Use | None = None) -> Iterator[tuple[Use, Buffer]]:
+def _find_uses(part: object, use: Use | None = None) -> Iterator[tuple[Use, Buffer]]:
     """Yield every buffer of ``part`` and how it is used, without those of steps inside it."""
     if isinstance(part, Buffer):
-        yield _required(use), part
+        yield _require_use(use), part
     elif isinstance(part, tuple):
         for one in part:
             if not isinstance(one, Step):
-                yield from _uses(one, use)
+                yield from _find_uses(one, use)
     elif is_dataclass(part) and not isinstance(part, type):
-        for name, own in _declared(type(part)).items():
-            yield from _uses(getattr(part, name), own or use)
+        for name, own in _read_declared_uses(type(part)).items():
+            yield from _find_uses(getattr(part, name), own or use)
 
 
-def _required(use: Use | None) -> Use:
+def _require_use(use: Use | None) -> Use:
     if use is None:
         raise TypeError(
             "a field of a step that holds a buffer must have a type of builder/compiler/lower/steps/base.py"
@@ -215,15 +218,15 @@ def _required(use: Use | None) -> Use:
 
 
 @functools.cache
-def _declared(kind: type) -> Mapping[str, Use | None]:
+def _read_declared_uses(kind: type) -> Mapping[str, Use | None]:
     """Return what each field of a dataclass says of the buffers in it."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: getattr(hints[field.name], "__metadata__", (None,))[0] for field in fields(kind)}
 
 
-def _sequences(part: object) -> Iterator[Steps]:
+def _find_sequences(part: object) -> Iterator[Steps]:
     if isinstance(part, tuple) and part and all(isinstance(one, Step) for one in part):
         yield part
     elif isinstance(part, tuple):
         for one in part:
-            yield from _sequences(one)
+            yield from _find_sequences(one)

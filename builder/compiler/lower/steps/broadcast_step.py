@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.printing import format_list, format_pointer
 
 BroadcastOp = Literal["copy", "add", "multiply"]
 
@@ -30,9 +30,10 @@ class BroadcastStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         other = self.other_strides or (0,) * len(self.dims)
-        fields = ", ".join(list_literal(d) for d in (self.dims, self.source_strides, other, self.target_strides))
-        second = "NULL" if self.other is None else pointer(self.other)
+        fields = ", ".join(format_list(d) for d in (self.dims, self.source_strides, other, self.target_strides))
+        second = "NULL" if self.other is None else format_pointer(self.other)
         return [
             f"static const cf_broadcast broadcast = {{CF_BROADCAST_{self.op.upper()}, {fields}}};",
-            f"cf_call_broadcast(context, &broadcast, {pointer(self.source)}, {second}, {pointer(self.target)});",
+            f"cf_call_broadcast(context, &broadcast, {format_pointer(self.source)}, "
+            f"{second}, {format_pointer(self.target)});",
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from builder.compiler.lower.packing import MAX_THREADS
 from builder.compiler.lower.steps.base import Step, StepPrinter
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.compiler.lower.steps.printing import field_lines, list_literal, starts
+from builder.compiler.lower.steps.printing import format_fields, format_list, format_starts
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class CascadeStep(Step):
         first = printer.probed.get(id(self.layers[0]))
         values: dict[str, object] = {"count": len(self.layers), "rows": self.rows}
         values |= {"layers": "layers", "rolling": "rolling"}
-        lines = [f"static const size_t rolling[] = {list_literal(self.rolling)};"]
+        lines = [f"static const size_t rolling[] = {format_list(self.rolling)};"]
         if any(self.scratch):
-            lines.append(f"static const size_t scratch[] = {list_literal(self.scratch)};")
+            lines.append(f"static const size_t scratch[] = {format_list(self.scratch)};")
             values["scratch"] = "scratch"
         if first is not None:
             values |= {"step": "cf_step", "first_step": first}
         return [
             "static const cf_layer layers[] = {",
-            *_entries([field_lines(one.c_fields) for one in self.layers]),
+            *_entries([format_fields(one.c_fields) for one in self.layers]),
             "};",
             *lines,
             "static const cf_cascade cascade = {",
-            *field_lines(values),
+            *format_fields(values),
             "};",
             "const cf_layer_data data[] = {",
-            *_entries([field_lines(starts(one.c_buffers)) for one in self.layers]),
+            *_entries([format_fields(format_starts(one.c_buffers)) for one in self.layers]),
             "};",
             "cf_run_cascade(context, &cascade, data);",
         ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Steps
-from builder.compiler.lower.steps.printing import pointer
+from builder.compiler.lower.steps.printing import format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
@@ -17,7 +17,7 @@ class CallStep(Step):
     body: Steps
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        return [f"TRY({printer.function(self.body)}(context));"]
+        return [f"TRY({printer.print_function(self.body)}(context));"]
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class ConditionalStep(Step):
     branches: tuple[Steps, ...]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        branches = [printer.function(branch) for branch in self.branches]
+        branches = [printer.print_function(branch) for branch in self.branches]
         if self.index.size == 1:
-            index = f"*(const uint8_t *){pointer(self.index)} ? 0 : 1"
+            index = f"*(const uint8_t *){format_pointer(self.index)} ? 0 : 1"
         else:
-            index = f"*(const int32_t *){pointer(self.index)}"
+            index = f"*(const int32_t *){format_pointer(self.index)}"
         last = len(branches) - 1
         lines = [f"const int32_t index = {index};", f"switch (index < 0 || index > {last} ? {last} : index) {{"]
         for number, branch in enumerate(branches):
@@ -50,14 +50,14 @@ class WhileStep(Step):
     trip_count: int | None
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        body = printer.function(self.body)
+        body = printer.print_function(self.body)
         if self.trip_count is not None:
             return [f"for (int64_t i = 0; i < {self.trip_count}; i++) TRY({body}(context));"]
-        condition = printer.function(self.condition)
+        condition = printer.print_function(self.condition)
         return [
             "for (;;) {",
             f"    TRY({condition}(context));",
-            f"    if (!*(const uint8_t *){pointer(self.predicate)}) break;",
+            f"    if (!*(const uint8_t *){format_pointer(self.predicate)}) break;",
             f"    TRY({body}(context));",
             "}",
         ]
@@ -65,21 +65,21 @@ class WhileStep(Step):
 
 @reads_thunk("call_thunk")
 def _read_call(name: str, thunk: Any, reader: ThunkReader) -> Step:
-    return CallStep(name, reader.sequence(thunk.called_sequence))
+    return CallStep(name, reader.read_sequence(thunk.called_sequence))
 
 
 @reads_thunk("conditional_thunk")
 def _read_conditional(name: str, thunk: Any, reader: ThunkReader) -> Step:
-    index = reader.slice(thunk.branch_index_buffer, name)
-    return ConditionalStep(name, index, tuple(reader.sequence(s) for s in thunk.branch_sequences))
+    index = reader.resolve_slice(thunk.branch_index_buffer, name)
+    return ConditionalStep(name, index, tuple(reader.read_sequence(s) for s in thunk.branch_sequences))
 
 
 @reads_thunk("while_thunk")
 def _read_while(name: str, thunk: Any, reader: ThunkReader) -> Step:
     return WhileStep(
         name,
-        condition=reader.sequence(thunk.cond_sequence),
-        predicate=reader.slice(thunk.cond_buffer, name),
-        body=reader.sequence(thunk.body_sequence),
+        condition=reader.read_sequence(thunk.cond_sequence),
+        predicate=reader.resolve_slice(thunk.cond_buffer, name),
+        body=reader.read_sequence(thunk.body_sequence),
         trip_count=thunk.trip_count.value if thunk.trip_count.contains_value else None,
     )

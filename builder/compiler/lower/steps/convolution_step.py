@@ -8,9 +8,9 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.geometry import flop
+from builder.compiler.lower.geometry import count_flop
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import CF_DTYPES, list_literal, pointer
+from builder.compiler.lower.steps.printing import CF_DTYPES, format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 CONVOLUTION_DTYPES = {"float16", "float32", "float64"}
@@ -50,35 +50,36 @@ class ConvolutionStep(Step):
             "groups": self.groups,
             "in_channels": self.in_channels,
             "out_channels": self.out_channels,
-            "in": list_literal(self.in_size),
-            "out": list_literal(self.out_size),
-            "kernel": list_literal(self.kernel_size),
-            "stride": list_literal(self.stride),
-            "pad_low": list_literal(self.pad_low),
-            "base_dilation": list_literal(self.base_dilation),
-            "window_dilation": list_literal(self.window_dilation),
-            "reversed": list_literal(self.reversed),
+            "in": format_list(self.in_size),
+            "out": format_list(self.out_size),
+            "kernel": format_list(self.kernel_size),
+            "stride": format_list(self.stride),
+            "pad_low": format_list(self.pad_low),
+            "base_dilation": format_list(self.base_dilation),
+            "window_dilation": format_list(self.window_dilation),
+            "reversed": format_list(self.reversed),
             "in_batch": self.in_strides[0],
             "in_channel": self.in_strides[1],
-            "in_spatial": list_literal(self.in_strides[2:]),
+            "in_spatial": format_list(self.in_strides[2:]),
             "kernel_in": self.kernel_strides[0],
             "kernel_out": self.kernel_strides[1],
-            "kernel_spatial": list_literal(self.kernel_strides[2:]),
+            "kernel_spatial": format_list(self.kernel_strides[2:]),
             "out_batch": self.out_strides[0],
             "out_channel": self.out_strides[1],
-            "out_spatial": list_literal(self.out_strides[2:]),
+            "out_spatial": format_list(self.out_strides[2:]),
         }
         return [
             "static const cf_convolution convolution = {",
             *(f"    .{name} = {value}," for name, value in fields.items()),
             "};",
-            f"cf_run_convolution(&convolution, {pointer(self.input)}, {pointer(self.kernel)}, {pointer(self.output)});",
+            f"cf_run_convolution(&convolution, {format_pointer(self.input)}, {format_pointer(self.kernel)}, "
+            f"{format_pointer(self.output)});",
         ]
 
     @property
     def flop(self) -> int:
         k = math.prod(self.kernel_size) * self.in_channels // self.groups
-        return flop(self.batch * math.prod(self.out_size) * self.out_channels, k)
+        return count_flop(self.batch * math.prod(self.out_size) * self.out_channels, k)
 
 
 @reads_thunk("convolution_thunk")
@@ -89,21 +90,21 @@ def _read_convolution(name: str, thunk: Any, reader: ThunkReader) -> Step:
         thunk.kernel_buffer_shape.shape,
         thunk.output_buffer_shape.shape,
     )
-    kind = hlo_shapes.dtype(source)
+    kind = hlo_shapes.get_dtype(source)
     if kind not in CONVOLUTION_DTYPES or not 1 <= len(window) <= 3:
         raise LowerError(f"there is no {len(window)}-dimensional convolution of {kind}.")
-    if hlo_shapes.dtype(kernel) != kind or hlo_shapes.dtype(target) != kind:
+    if hlo_shapes.get_dtype(kernel) != kind or hlo_shapes.get_dtype(target) != kind:
         raise LowerError(f"there is no convolution of {kind} with mixed types.")
     in_space = list(numbers.input_spatial_dimensions)
     kernel_space = list(numbers.kernel_spatial_dimensions)
     out_space = list(numbers.output_spatial_dimensions)
-    in_strides, kernel_strides, out_strides = (hlo_shapes.strides(s) for s in (source, kernel, target))
+    in_strides, kernel_strides, out_strides = (hlo_shapes.compute_shape_strides(s) for s in (source, kernel, target))
     return ConvolutionStep(
         name,
         kind,
-        input=reader.shaped(thunk.input_buffer_shape, name),
-        kernel=reader.shaped(thunk.kernel_buffer_shape, name),
-        output=reader.shaped(thunk.output_buffer_shape, name),
+        input=reader.resolve_shaped_slice(thunk.input_buffer_shape, name),
+        kernel=reader.resolve_shaped_slice(thunk.kernel_buffer_shape, name),
+        output=reader.resolve_shaped_slice(thunk.output_buffer_shape, name),
         batch=source.dimensions[numbers.input_batch_dimension],
         groups=max(1, thunk.feature_group_count),
         in_channels=source.dimensions[numbers.input_feature_dimension],

@@ -8,7 +8,7 @@ from typing import Any
 from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_shapes
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.printing import format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
@@ -25,11 +25,11 @@ class CopyStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         dims = ", ".join(
-            list_literal(d) for d in (self.dims or (1,), self.source_strides or (1,), self.target_strides or (1,))
+            format_list(d) for d in (self.dims or (1,), self.source_strides or (1,), self.target_strides or (1,))
         )
         return [
             f"static const cf_copy copy = {{{len(self.dims)}, {dims}, {self.item_size}}};",
-            f"cf_run_copy(&copy, {pointer(self.source)}, {pointer(self.target)});",
+            f"cf_run_copy(&copy, {format_pointer(self.source)}, {format_pointer(self.target)});",
         ]
 
 
@@ -42,10 +42,10 @@ def _read_copy(name: str, thunk: Any, reader: ThunkReader) -> Step:
         raise LowerError(f"a copy has {len(source.dimensions)} dimensions; the runtime handles 8.")
     return CopyStep(
         name,
-        reader.shaped(thunk.src_buffer_shape, name),
-        reader.shaped(thunk.dst_buffer_shape, name),
-        hlo_shapes.item_size(source),
+        reader.resolve_shaped_slice(thunk.src_buffer_shape, name),
+        reader.resolve_shaped_slice(thunk.dst_buffer_shape, name),
+        hlo_shapes.get_item_size(source),
         tuple(source.dimensions),
-        hlo_shapes.strides(source),
-        target_strides=hlo_shapes.strides(target),
+        hlo_shapes.compute_shape_strides(source),
+        target_strides=hlo_shapes.compute_shape_strides(target),
     )

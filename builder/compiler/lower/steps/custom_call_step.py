@@ -17,7 +17,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
 @dataclass(frozen=True)
-class Tensor:
+class CallTensor:
     """An operand or a result: row-major, of the dtype that the step has there."""
 
     dims: tuple[int, ...]
@@ -25,17 +25,17 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Call:
+class CustomCall:
     """A custom call. ``scratch``: makes memory for a step of so many bytes."""
 
     name: str
     config: Mapping[str, float | bool]
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[CallTensor, ...]
+    outputs: tuple[CallTensor, ...]
     scratch: Callable[[int], Buffer]
 
 
-ReadCall = Callable[[Call], Step]
+ReadCall = Callable[[CustomCall], Step]
 """Makes the step of a call. Raises ValueError, LookupError or TypeError for a call that no rewrite writes."""
 
 _CALLS: dict[str, tuple[tuple[str, ...], ReadCall]] = {}
@@ -62,25 +62,25 @@ def require_shapes(fits: bool) -> None:
 def _read_custom_call(name: str, thunk: Any, reader: ThunkReader) -> Step:
     buffers = thunk.op_buffers
     inputs, outputs = (
-        [tensor(proto.shape, reader.shaped(proto, name)) for proto in side]
+        [make_tensor(proto.shape, reader.resolve_shaped_slice(proto, name)) for proto in side]
         for side in (buffers.arguments_shapes, buffers.results_shapes)
     )
-    return step_of(thunk.target_name, name, thunk.backend_config, inputs, outputs, reader.scratch)
+    return make_step(thunk.target_name, name, thunk.backend_config, inputs, outputs, reader.reserve_scratch)
 
 
-def tensor(shape: Any, buffer: Buffer) -> tuple[str, Tensor]:
+def make_tensor(shape: Any, buffer: Buffer) -> tuple[str, CallTensor]:
     """The dtype of a ShapeProto, and the Tensor. Raises LowerError where it is not row-major."""
     if not hlo_shapes.is_row_major(shape):
         raise LowerError("a step of coldforge's own has dimensions in another order; report this model.")
-    return hlo_shapes.dtype(shape), Tensor(tuple(shape.dimensions), buffer)
+    return hlo_shapes.get_dtype(shape), CallTensor(tuple(shape.dimensions), buffer)
 
 
-def step_of(
+def make_step(
     target: str,
     name: str,
     config: bytes,
-    inputs: list[tuple[str, Tensor]],
-    outputs: list[tuple[str, Tensor]],
+    inputs: list[tuple[str, CallTensor]],
+    outputs: list[tuple[str, CallTensor]],
     scratch: Callable[[int], Buffer],
 ) -> Step:
     """The step that ``target`` stands for. Raises LowerError for another, and for operands that the step has not."""
@@ -92,6 +92,6 @@ def step_of(
         if found != dtypes:
             raise ValueError(f"operands and results are {found}, not {dtypes}")
         read, written = (tuple(t for _, t in side) for side in (inputs, outputs))
-        return make(Call(name, json.loads(config), read, written, scratch))
+        return make(CustomCall(name, json.loads(config), read, written, scratch))
     except (ValueError, LookupError, TypeError) as error:
         raise LowerError(f"the custom call of {target!r} is not coldforge's own ({error}).") from error

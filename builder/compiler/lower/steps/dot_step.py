@@ -7,9 +7,9 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.geometry import flop
+from builder.compiler.lower.geometry import count_flop
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import CF_DTYPES, list_literal, pointer
+from builder.compiler.lower.steps.printing import CF_DTYPES, format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 DOT_DTYPES = {
@@ -35,29 +35,30 @@ class DotStep(Step):
     out_strides: tuple[int, int, int]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        sizes = list_literal((self.batch, self.m, self.n, self.k))[1:-1]
-        strides = list_literal((*self.lhs_strides, *self.rhs_strides, *self.out_strides))[1:-1]
+        sizes = format_list((self.batch, self.m, self.n, self.k))[1:-1]
+        strides = format_list((*self.lhs_strides, *self.rhs_strides, *self.out_strides))[1:-1]
         return [
             f"static const cf_dot dot = {{{CF_DTYPES[self.dtype]}, {sizes}, {strides}}};",
-            f"cf_call_dot(context, &dot, {pointer(self.lhs)}, {pointer(self.rhs)}, {pointer(self.out)});",
+            f"cf_call_dot(context, &dot, {format_pointer(self.lhs)}, {format_pointer(self.rhs)}, "
+            f"{format_pointer(self.out)});",
         ]
 
     @property
     def flop(self) -> int:
-        return flop(self.batch * self.m * self.n, self.k)
+        return count_flop(self.batch * self.m * self.n, self.k)
 
 
 @reads_thunk("dot_thunk")
 def _read_dot(name: str, thunk: Any, reader: ThunkReader) -> Step:
     numbers = thunk.dot_dimensions
     lhs, rhs, out = (s.shape for s in (thunk.lhs_buffer_shape, thunk.rhs_buffer_shape, thunk.out_buffer_shape))
-    kind = hlo_shapes.dtype(out)
-    if kind not in DOT_DTYPES or hlo_shapes.dtype(lhs) != kind or hlo_shapes.dtype(rhs) != kind:
-        raise LowerError(f"there is no dot of {hlo_shapes.dtype(lhs)} and {hlo_shapes.dtype(rhs)} to {kind}.")
+    kind = hlo_shapes.get_dtype(out)
+    if kind not in DOT_DTYPES or hlo_shapes.get_dtype(lhs) != kind or hlo_shapes.get_dtype(rhs) != kind:
+        raise LowerError(f"there is no dot of {hlo_shapes.get_dtype(lhs)} and {hlo_shapes.get_dtype(rhs)} to {kind}.")
 
     def split(shape: Any, batch: list[int], contracting: list[int]) -> list[tuple[int, int]]:
         free = [d for d in range(len(shape.dimensions)) if d not in batch and d not in contracting]
-        return [hlo_shapes.merge(shape, dims, name) for dims in (batch, contracting, free)]
+        return [hlo_shapes.merge_dimensions(shape, dims, name) for dims in (batch, contracting, free)]
 
     left = split(lhs, list(numbers.lhs_batch_dimensions), list(numbers.lhs_contracting_dimensions))
     right = split(rhs, list(numbers.rhs_batch_dimensions), list(numbers.rhs_contracting_dimensions))
@@ -66,15 +67,15 @@ def _read_dot(name: str, thunk: Any, reader: ThunkReader) -> Step:
     rows = len(lhs.dimensions) - batches - len(numbers.lhs_contracting_dimensions)
     order = list(range(len(out.dimensions)))
     product = [
-        hlo_shapes.merge(out, dims, name)
+        hlo_shapes.merge_dimensions(out, dims, name)
         for dims in (order[:batches], order[batches : batches + rows], order[batches + rows :])
     ]
     return DotStep(
         name,
         kind,
-        lhs=reader.shaped(thunk.lhs_buffer_shape, name),
-        rhs=reader.shaped(thunk.rhs_buffer_shape, name),
-        out=reader.shaped(thunk.out_buffer_shape, name),
+        lhs=reader.resolve_shaped_slice(thunk.lhs_buffer_shape, name),
+        rhs=reader.resolve_shaped_slice(thunk.rhs_buffer_shape, name),
+        out=reader.resolve_shaped_slice(thunk.out_buffer_shape, name),
         batch=left[0][0],
         m=left[2][0],
         n=right[2][0],

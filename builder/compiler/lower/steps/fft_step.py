@@ -10,7 +10,7 @@ from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_shapes
 from builder.compiler.lower.fft import FftAxis, FftKind, plan_fft
 from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.printing import format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 FFT_KINDS: tuple[FftKind, ...] = ("FFT", "IFFT", "RFFT", "IRFFT")
@@ -35,12 +35,13 @@ class FftStep(Step):
     scratch: Scratch[Buffer]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        axes = ", ".join(list_literal((a.size, a.length, a.padded, a.tables, a.split)) for a in self.axes)
+        axes = ", ".join(format_list((a.size, a.length, a.padded, a.tables, a.split)) for a in self.axes)
         return [
             f"static const cf_fft fft = {{CF_{self.kind}, {len(self.axes)}, {self.batch}, {{{axes}}}, "
             f"{self.lines}, {self.copy}}};",
-            f"cf_run_fft(&fft, (const float *){pointer(self.input)}, (const float *){pointer(self.tables)}, "
-            f"(float *){pointer(self.output)}, (float *){pointer(self.scratch)});",
+            f"cf_run_fft(&fft, (const float *){format_pointer(self.input)}, (const float "
+            f"*){format_pointer(self.tables)}, "
+            f"(float *){format_pointer(self.output)}, (float *){format_pointer(self.scratch)});",
         ]
 
 
@@ -49,8 +50,8 @@ def _read_fft(name: str, thunk: Any, reader: ThunkReader) -> Step:
     source, target = thunk.input_buffer_shape.shape, thunk.output_buffer_shape.shape
     kind, sizes = FFT_KINDS[thunk.fft_type], tuple(thunk.fft_length)
     real, complex_ = (source, target) if kind == "RFFT" else (target, source)
-    if hlo_shapes.dtype(complex_) != "complex64" or hlo_shapes.dtype(real) not in ("float32", "complex64"):
-        raise LowerError(f"there is no {kind} of {hlo_shapes.dtype(complex_)}.")
+    if hlo_shapes.get_dtype(complex_) != "complex64" or hlo_shapes.get_dtype(real) not in ("float32", "complex64"):
+        raise LowerError(f"there is no {kind} of {hlo_shapes.get_dtype(complex_)}.")
     if not (hlo_shapes.is_row_major(source) and hlo_shapes.is_row_major(target)):
         raise LowerError(f"there is no {kind} of dimensions in another order.")
     batch = math.prod(source.dimensions[: -len(sizes)])
@@ -58,12 +59,12 @@ def _read_fft(name: str, thunk: Any, reader: ThunkReader) -> Step:
     return FftStep(
         name,
         kind,
-        input=reader.shaped(thunk.input_buffer_shape, name),
-        tables=reader.table(plan.tables.tobytes()),
-        output=reader.shaped(thunk.output_buffer_shape, name),
+        input=reader.resolve_shaped_slice(thunk.input_buffer_shape, name),
+        tables=reader.add_constant(plan.tables.tobytes()),
+        output=reader.resolve_shaped_slice(thunk.output_buffer_shape, name),
         batch=batch,
         axes=plan.axes,
         lines=plan.lines,
         copy=plan.copy,
-        scratch=reader.scratch(4 * plan.scratch),
+        scratch=reader.reserve_scratch(4 * plan.scratch),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import CF_DTYPES, list_literal, pointer
+from builder.compiler.lower.steps.printing import CF_DTYPES, format_list, format_pointer
 from builder.config.model_spec import WeightType
 
 
@@ -33,10 +33,10 @@ class GatherStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         kinds = f"CF_{self.weight_type.upper()}, {CF_DTYPES[self.index]}"
-        numbers = list_literal((self.wide, self.negative, self.count, self.rows, self.width))[1:-1]
-        scale = "NULL" if self.weight_scale is None else f"(const float *){pointer(self.weight_scale)}"
+        numbers = format_list((self.wide, self.negative, self.count, self.rows, self.width))[1:-1]
+        scale = "NULL" if self.weight_scale is None else f"(const float *){format_pointer(self.weight_scale)}"
         return [
             f"static const cf_gather gather = {{{kinds}, {numbers}}};",
-            f"cf_run_gather(&gather, {pointer(self.indices)}, {pointer(self.table)}, {scale}, "
-            f"(float *){pointer(self.output)});",
+            f"cf_run_gather(&gather, {format_pointer(self.indices)}, {format_pointer(self.table)}, {scale}, "
+            f"(float *){format_pointer(self.output)});",
         ]

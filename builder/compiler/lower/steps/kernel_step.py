@@ -7,7 +7,7 @@ from typing import Any
 
 from builder.base.escape import c_name
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import pointer
+from builder.compiler.lower.steps.printing import format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
@@ -24,7 +24,7 @@ class KernelStep(Step):
         groups = ", ".join(str(n) for n in self.workgroups)
         if not self.buffers:
             return [f"TRY(cf_call_kernel(context, {self.kernel}, NULL, 0, {groups}));"]
-        arguments = [f"    {{{pointer(b)}, {b.size}u}}," for b in self.buffers]
+        arguments = [f"    {{{format_pointer(b)}, {b.size}u}}," for b in self.buffers]
         return [
             "const cf_kernel_argument arguments[] = {",
             *arguments,
@@ -43,7 +43,7 @@ def _read_kernel(name: str, thunk: Any, reader: ThunkReader) -> Step:
     return KernelStep(
         name,
         thunk.kernel_name,
-        tuple(reader.shaped(proto, name) for proto in thunk.arguments_buffers),
-        tuple(reader.shaped(proto, name) for proto in thunk.results_buffers),
+        tuple(reader.resolve_shaped_slice(proto, name) for proto in thunk.arguments_buffers),
+        tuple(reader.resolve_shaped_slice(proto, name) for proto in thunk.results_buffers),
         (max(1, groups.x), max(1, groups.y), max(1, groups.z)),
     )

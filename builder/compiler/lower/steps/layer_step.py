@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builder.compiler.lower.geometry import Algorithm, Geometry
-from builder.compiler.lower.packing import INTEGER, TILED, scratch_size, thin_block, winograd_band
-from builder.compiler.lower.pixel_packing import join
+from builder.compiler.lower.packing import INTEGER, TILED, choose_thin_block, choose_winograd_band, compute_scratch_size
+from builder.compiler.lower.pixel_packing import join_pixels
 from builder.compiler.lower.steps.base import (
     Buffer,
     KernelKind,
@@ -21,14 +21,14 @@ from builder.compiler.lower.steps.base import (
     Writes,
 )
 from builder.compiler.lower.steps.printing import (
-    call_lines,
-    field_lines,
-    float_literal,
-    list_literal,
-    starts,
-    view_literal,
+    format_fields,
+    format_float,
+    format_kernel_call,
+    format_list,
+    format_starts,
+    format_view,
 )
-from builder.compiler.lower.steps.quantisation import Quantisation, Rounded
+from builder.compiler.lower.steps.quantisation import Quantisation, RoundedImage
 from builder.config.model_spec import WeightType
 
 ActivationName = Literal[
@@ -92,7 +92,7 @@ class LayerStep(Step):
     weight_sums: Reads[Buffer | None] = None  # of integer layers, from packing.pack_sums
     quantisation: Quantisation | None = None  # of integer layers
     input_rounded: bool = False  # of integer layers
-    rounded: Writes[Rounded | None] = None
+    rounded: Writes[RoundedImage | None] = None
     factor: Reads[Buffer | None] = None
     joined: int = 1  # of integer layers; weights and channel vectors are those of the layer that computes them
     layer: str = ""  # the op's name in the model
@@ -122,11 +122,11 @@ class LayerStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         """Raises ValueError where the scratch is too small for the algorithm."""
-        needed = scratch_size(join(self.geometry, self.joined), self.algorithm)
+        needed = compute_scratch_size(join_pixels(self.geometry, self.joined), self.algorithm)
         if needed and (self.scratch is None or self.scratch.size < needed):
             raise ValueError(f"{self.name}: {self.algorithm} needs {needed} bytes of scratch")
         kernel = "integer" if self.algorithm in INTEGER else "fused->layer"
-        return call_lines("layer", kernel, self.c_fields, self.c_buffers)
+        return format_kernel_call("layer", kernel, self.c_fields, self.c_buffers)
 
     def shared_c_lines(self, places: Mapping[str, str]) -> list[str]:
         """Return the lines of C that call the layer kernel for ``inputs`` images, each with the sums it has alone.
@@ -135,12 +135,12 @@ class LayerStep(Step):
         """
         return [
             "static const cf_layer layer = {",
-            *field_lines(self.c_fields | {"one_by_one": 1}),
+            *format_fields(self.c_fields | {"one_by_one": 1}),
             "};",
             "cf_layer all = layer;",
             "all.batch = (int64_t)inputs;",
             "const cf_layer_data data = {",
-            *field_lines(starts(self.c_buffers) | {k: f"(void *)({place})" for k, place in places.items()}),
+            *format_fields(format_starts(self.c_buffers) | {k: f"(void *)({place})" for k, place in places.items()}),
             "};",
             "context->fused->layer(context, &all, &data);",
         ]
@@ -157,40 +157,40 @@ class LayerStep(Step):
             "groups": shape.groups,
             "in_channels": shape.in_channels,
             "out_channels": shape.out_channels,
-            "out": list_literal(shape.out_size),
-            "kernel": list_literal(shape.kernel_size),
-            "stride": list_literal(shape.stride),
-            "dilation": list_literal(shape.dilation),
-            "padding": list_literal(self.padding),
-            "input": view_literal(self.input),
-            "output": self.output and view_literal(self.output),
-            "low": float_literal(e.low if clamped else -math.inf),
-            "high": float_literal(e.high if clamped else math.inf),
+            "out": format_list(shape.out_size),
+            "kernel": format_list(shape.kernel_size),
+            "stride": format_list(shape.stride),
+            "dilation": format_list(shape.dilation),
+            "padding": format_list(self.padding),
+            "input": format_view(self.input),
+            "output": self.output and format_view(self.output),
+            "low": format_float(e.low if clamped else -math.inf),
+            "high": format_float(e.high if clamped else math.inf),
         }
         if any(self.halo):
-            values["halo"] = list_literal(self.halo)
+            values["halo"] = format_list(self.halo)
         if e.residual is not None:
-            values["residual"] = view_literal(e.residual)
+            values["residual"] = format_view(e.residual)
         if e.second is not None:
-            values |= {"second": view_literal(e.second), "second_halo": list_literal(self.second_halo)}
+            values |= {"second": format_view(e.second), "second_halo": format_list(self.second_halo)}
         if e.second_scale is not None:
-            values |= {"second_low": float_literal(e.second_low), "second_high": float_literal(e.second_high)}
+            values |= {"second_low": format_float(e.second_low), "second_high": format_float(e.second_high)}
         if self.weight_type != "float32":
             values["weight_type"] = f"CF_{self.weight_type.upper()}"
         if self.algorithm in TILED:
-            values["band"] = winograd_band(shape, self.algorithm)
+            values["band"] = choose_winograd_band(shape, self.algorithm)
         if self.algorithm == "thin":
-            values["block"] = list_literal(thin_block(shape))
+            values["block"] = format_list(choose_thin_block(shape))
         if self.quantisation is not None:
-            values |= {"input_scale": float_literal(self.quantisation.scale), "input_zero": self.quantisation.zero}
+            values |= {"input_scale": format_float(self.quantisation.scale), "input_zero": self.quantisation.zero}
         if self.input_rounded:
             values["input_rounded"] = 1
         if self.joined > 1:
             values["joined"] = self.joined
         rounded = self.rounded
         if rounded is not None:
-            values |= {"rounded": view_literal(rounded.view), "rounded_halo": list_literal(rounded.halo)}
-            values |= {"rounded_scale": float_literal(rounded.by.scale), "rounded_zero": rounded.by.zero}
+            values |= {"rounded": format_view(rounded.view), "rounded_halo": format_list(rounded.halo)}
+            values |= {"rounded_scale": format_float(rounded.by.scale), "rounded_zero": rounded.by.zero}
         return values
 
     @property

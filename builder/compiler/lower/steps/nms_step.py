@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.custom_call_step import Call, reads_call, require_shapes
-from builder.compiler.lower.steps.printing import float_literal, list_literal, pointer
+from builder.compiler.lower.steps.custom_call_step import CustomCall, reads_call, require_shapes
+from builder.compiler.lower.steps.printing import format_float, format_list, format_pointer
 from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS
 
 
@@ -28,12 +28,14 @@ class NmsStep(Step):
     scratch: Scratch[Buffer]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        numbers = ", ".join(float_literal(x) for x in (self.overlap, self.score, self.decay))
+        numbers = ", ".join(format_float(x) for x in (self.overlap, self.score, self.decay))
         return [
             f"static const cf_nms nms = {{{self.count}, {self.size}, {numbers}, {int(self.overlaps)}}};",
-            f"cf_run_nms(&nms, (const float *){pointer(self.boxes)}, (const float *){pointer(self.scores)}, "
-            f"(int32_t *){pointer(self.indices)}, (float *){pointer(self.kept)}, (int32_t *){pointer(self.found)}, "
-            f"{pointer(self.scratch)});",
+            f"cf_run_nms(&nms, (const float *){format_pointer(self.boxes)}, (const float "
+            f"*){format_pointer(self.scores)}, "
+            f"(int32_t *){format_pointer(self.indices)}, (float *){format_pointer(self.kept)}, "
+            f"(int32_t *){format_pointer(self.found)}, "
+            f"{format_pointer(self.scratch)});",
         ]
 
 
@@ -60,17 +62,19 @@ class CombinedNmsStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         sizes = (self.batch, self.count, self.box_classes, self.classes, self.per_class, self.size)
-        numbers = f"{float_literal(self.overlap)}, {float_literal(self.score)}, {int(self.clip)}"
+        numbers = f"{format_float(self.overlap)}, {format_float(self.score)}, {int(self.clip)}"
         return [
-            f"static const cf_combined_nms nms = {{{list_literal(sizes)[1:-1]}, {numbers}}};",
-            f"cf_run_combined_nms(&nms, (const float *){pointer(self.boxes)}, (const float *){pointer(self.scores)}, "
-            f"(float *){pointer(self.out_boxes)}, (float *){pointer(self.out_scores)}, "
-            f"(float *){pointer(self.out_classes)}, (int32_t *){pointer(self.found)}, {pointer(self.scratch)});",
+            f"static const cf_combined_nms nms = {{{format_list(sizes)[1:-1]}, {numbers}}};",
+            f"cf_run_combined_nms(&nms, (const float *){format_pointer(self.boxes)}, (const "
+            f"float *){format_pointer(self.scores)}, "
+            f"(float *){format_pointer(self.out_boxes)}, (float *){format_pointer(self.out_scores)}, "
+            f"(float *){format_pointer(self.out_classes)}, (int32_t *){format_pointer(self.found)}, "
+            f"{format_pointer(self.scratch)});",
         ]
 
 
 @reads_call(NMS, ("float32", "float32", "int32", "float32", "int32"))
-def _read_nms(call: Call) -> NmsStep:
+def _read_nms(call: CustomCall) -> NmsStep:
     boxes, scores = call.inputs
     (count,), (size,) = scores.dims, call.outputs[0].dims
     overlaps = bool(call.config["overlaps"])
@@ -95,7 +99,7 @@ def _read_nms(call: Call) -> NmsStep:
 
 
 @reads_call(COMBINED_NMS, ("float32", "float32", "float32", "float32", "float32", "int32"))
-def _read_combined_nms(call: Call) -> CombinedNmsStep:
+def _read_combined_nms(call: CustomCall) -> CombinedNmsStep:
     boxes, scores = call.inputs
     batch, count, classes = scores.dims
     _, size, _ = call.outputs[0].dims

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.compiler.lower.steps.base import Buffer, KernelKind, Reads, Step, StepPrinter, View, Writes
-from builder.compiler.lower.steps.printing import call_lines, float_literal, list_literal, view_literal
+from builder.compiler.lower.steps.printing import format_float, format_kernel_call, format_list, format_view
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class NormStep(Step):
     def c_lines(self, printer: StepPrinter) -> list[str]:
         values = {
             "batch": self.batch,
-            "size": list_literal(self.size),
+            "size": format_list(self.size),
             "channels": self.channels,
-            "input": view_literal(self.input),
-            "output": view_literal(self.output),
-            "halo": list_literal(self.halo),
-            "epsilon": float_literal(self.epsilon),
+            "input": format_view(self.input),
+            "output": format_view(self.output),
+            "halo": format_list(self.halo),
+            "epsilon": format_float(self.epsilon),
             "centred": int(self.centred),
         }
         buffers = {"input": self.input.buffer, "gamma": self.gamma, "beta": self.beta, "output": self.output.buffer}
-        return call_lines("norm", "fused->norm", values, buffers)
+        return format_kernel_call("norm", "fused->norm", values, buffers)
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builder.compiler.lower.steps.base import Reads, Step, StepPrinter, View, Writes
-from builder.compiler.lower.steps.printing import float_literal, list_literal, two_views_lines
+from builder.compiler.lower.steps.printing import format_float, format_list, format_two_view_call
 from builder.compiler.lower.steps.quantisation import Quantisation
 
 
@@ -36,15 +36,15 @@ class PoolStep(Step):
     def c_lines(self, printer: StepPrinter) -> list[str]:
         values: dict[str, object] = {
             "maximum": int(self.kind == "max"),
-            "scale": float_literal(self.scale),
+            "scale": format_float(self.scale),
             "batch": self.batch,
             "channels": self.channels,
-            "in": list_literal(self.in_size),
-            "out": list_literal(self.out_size),
-            "window": list_literal(self.window),
-            "stride": list_literal(self.stride),
-            "padding": list_literal(self.padding),
+            "in": format_list(self.in_size),
+            "out": format_list(self.out_size),
+            "window": format_list(self.window),
+            "stride": format_list(self.stride),
+            "padding": format_list(self.padding),
         }
         if self.rounded is not None:
             values |= {"rounded": 1, "zero": self.rounded.zero}
-        return two_views_lines("pooling", "pool", values, self.input, self.output, self.halo)
+        return format_two_view_call("pooling", "pool", values, self.input, self.output, self.halo)

@@ -15,62 +15,64 @@ CF_DTYPES = {
 """NumPy's dtype names to cf_dtype in runtime/ops/kernels.h."""
 
 
-def float_literal(value: float) -> str:
+def format_float(value: float) -> str:
     """Exactly, as hexadecimal; infinities by the compiler's own name."""
     if math.isinf(value):
         return "-__builtin_inff()" if value < 0 else "__builtin_inff()"
     return f"{float(value).hex()}f"
 
 
-def list_literal(values: Iterable[int | bool]) -> str:
+def format_list(values: Iterable[int | bool]) -> str:
     """What initialises an array of whole numbers."""
     return "{" + ", ".join(str(int(v)) for v in values) + "}"
 
 
-def view_literal(view: View) -> str:
+def format_view(view: View) -> str:
     """Return what initialises a cf_view."""
-    return list_literal((view.first, view.image, view.row, view.pixel))
+    return format_list((view.first, view.image, view.row, view.pixel))
 
 
-def pointer(buffer: Buffer) -> str:
+def format_pointer(buffer: Buffer) -> str:
     """Return the C expression of a buffer's start."""
     if buffer.space == "feed":
         return f"FEED({buffer.offset}, {buffer.size}u)"
     return f"{buffer.space.upper()}({buffer.offset}u)"
 
 
-def field_lines(values: Mapping[str, object]) -> list[str]:
+def format_fields(values: Mapping[str, object]) -> list[str]:
     """Return the lines that initialise the fields of a structure; those that are None stay 0."""
     return [f"    .{name} = {value}," for name, value in values.items() if value is not None]
 
 
-def starts(buffers: Mapping[str, Buffer | None]) -> dict[str, str]:
+def format_starts(buffers: Mapping[str, Buffer | None]) -> dict[str, str]:
     """Return the values of fields that point to the start of buffers."""
-    return {name: f"(void *){pointer(b)}" for name, b in buffers.items() if b is not None}
+    return {name: f"(void *){format_pointer(b)}" for name, b in buffers.items() if b is not None}
 
 
-def call_lines(kind: str, kernel: str, values: Mapping[str, object], buffers: Mapping[str, Buffer | None]) -> list[str]:
+def format_kernel_call(
+    kind: str, kernel: str, values: Mapping[str, object], buffers: Mapping[str, Buffer | None]
+) -> list[str]:
     """Return the call of ``context->kernel`` with a cf_<kind> and a cf_<kind>_data, which says where buffers start."""
     return [
         f"static const cf_{kind} {kind} = {{",
-        *field_lines(values),
+        *format_fields(values),
         "};",
         f"const cf_{kind}_data data = {{",
-        *field_lines(starts(buffers)),
+        *format_fields(format_starts(buffers)),
         "};",
         f"context->{kernel}(context, &{kind}, &data);",
     ]
 
 
-def two_views_lines(
+def format_two_view_call(
     kind: str, kernel: str, values: dict[str, object], source: View, target: View, halo: tuple[int, int, int, int]
 ) -> list[str]:
     """Return the call of a kernel that reads ``source`` and writes ``target`` with a ``halo`` of zeros around it."""
-    values |= {"input": view_literal(source), "output": view_literal(target), "halo": list_literal(halo)}
+    values |= {"input": format_view(source), "output": format_view(target), "halo": format_list(halo)}
     return [
         f"static const cf_{kind} {kind} = {{",
-        *field_lines(values),
+        *format_fields(values),
         "};",
-        f"context->fused->{kernel}(context, &{kind}, (const void *){pointer(source.buffer)}, "
-        f"(float *){pointer(target.buffer)});",
+        f"context->fused->{kernel}(context, &{kind}, (const void *){format_pointer(source.buffer)}, "
+        f"(float *){format_pointer(target.buffer)});",
     ]

@@ -22,7 +22,7 @@ STATE_ROUNDING = Quantisation(1 / 127, 128)
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedImage:
     """A picture of bytes, as integer sums read it: ``view`` in bytes, with ``halo`` around it as LayerStep has it.
 
     They are signed where the target's instructions want that: see CF_BYTES_LESS in runtime/fused/vector.h.

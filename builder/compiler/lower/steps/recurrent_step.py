@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builder.compiler.lower.geometry import Geometry
-from builder.compiler.lower.packing import scratch_size
+from builder.compiler.lower.packing import compute_scratch_size
 from builder.compiler.lower.steps.base import (
     Buffer,
     KernelKind,
@@ -18,7 +18,7 @@ from builder.compiler.lower.steps.base import (
     Updates,
     Writes,
 )
-from builder.compiler.lower.steps.printing import call_lines, float_literal, list_literal
+from builder.compiler.lower.steps.printing import format_float, format_kernel_call, format_list
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.config.model_spec import WeightType
 
@@ -98,27 +98,27 @@ class RecurrentStep(Step):
             "groups": 1,
             "in_channels": self.units,
             "out_channels": gates,
-            "out": list_literal(rows),
-            "kernel": list_literal((1, 1)),
-            "stride": list_literal((1, 1)),
-            "dilation": list_literal((1, 1)),
-            "input": list_literal((0, self.batch * self.units, self.batch * self.units, self.units)),
-            "output": list_literal((0, self.batch * gates, self.batch * gates, gates)),
-            "low": float_literal(-math.inf),
-            "high": float_literal(math.inf),
+            "out": format_list(rows),
+            "kernel": format_list((1, 1)),
+            "stride": format_list((1, 1)),
+            "dilation": format_list((1, 1)),
+            "input": format_list((0, self.batch * self.units, self.batch * self.units, self.units)),
+            "output": format_list((0, self.batch * gates, self.batch * gates, gates)),
+            "low": format_float(-math.inf),
+            "high": format_float(math.inf),
         }
         if self.weight_type != "float32":
             product["weight_type"] = f"CF_{self.weight_type.upper()}"
         if self.quantisation is not None:
             product |= {"algorithm": "CF_INTEGER", "input_zero": self.quantisation.zero}
-            product["input_scale"] = float_literal(self.quantisation.scale)
+            product["input_scale"] = format_float(self.quantisation.scale)
         values: dict[str, object] = {"kind": f"CF_{self.kind.upper()}"}
         values |= {name: getattr(self, name) for name in ("steps", "batch", "units")}
         values |= {"output_step": self.output_stride, "backwards": int(self.backwards)}
         values["by_units"] = int(self.by_units)
         if self.quantisation is not None:
-            values["product_scratch"] = scratch_size(self.geometry, "integer") // 4
+            values["product_scratch"] = compute_scratch_size(self.geometry, "integer") // 4
         values["product"] = "{" + ", ".join(f".{name} = {value}" for name, value in product.items()) + "}"
         names = ("input", "weights", "bias", "weight_scale", "weight_sums", "hidden", "cell", "output", "scratch")
         buffers = {name: getattr(self, name) for name in names}
-        return call_lines("recurrent", "fused->recurrent", values, buffers)
+        return format_kernel_call("recurrent", "fused->recurrent", values, buffers)

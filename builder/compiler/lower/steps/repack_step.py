@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.compiler.lower.steps.base import Reads, Step, StepPrinter, View, Writes
-from builder.compiler.lower.steps.printing import list_literal, two_views_lines
+from builder.compiler.lower.steps.printing import format_list, format_two_view_call
 
 
 @dataclass(frozen=True)
@@ -22,5 +22,5 @@ class RepackStep(Step):
     halo: tuple[int, int, int, int]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        values: dict[str, object] = {"batch": self.batch, "size": list_literal(self.size), "channels": self.channels}
-        return two_views_lines("repack", "repack", values, self.input, self.output, self.halo)
+        values: dict[str, object] = {"batch": self.batch, "size": format_list(self.size), "channels": self.channels}
+        return format_two_view_call("repack", "repack", values, self.input, self.output, self.halo)

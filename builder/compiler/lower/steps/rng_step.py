@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.compiler.lower.steps.base import Buffer, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import pointer
+from builder.compiler.lower.steps.printing import format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
@@ -18,9 +18,9 @@ class RngStep(Step):
     delta: int
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        return [f"cf_advance_rng(context, {pointer(self.state)}, {self.delta}u);"]
+        return [f"cf_advance_rng(context, {format_pointer(self.state)}, {self.delta}u);"]
 
 
 @reads_thunk("rng_get_and_update_state_thunk")
 def _read_rng_get_and_update_state(name: str, thunk: Any, reader: ThunkReader) -> Step:
-    return RngStep(name, reader.slice(thunk.state_buffer, name), thunk.delta)
+    return RngStep(name, reader.resolve_slice(thunk.state_buffer, name), thunk.delta)

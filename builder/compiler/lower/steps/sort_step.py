@@ -10,7 +10,7 @@ from builder.base.errors import LowerError
 from builder.base.escape import c_name
 from builder.compiler.lower import hlo_shapes
 from builder.compiler.lower.steps.base import Buffer, Scratch, Step, StepPrinter, Updates
-from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.printing import format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
@@ -27,12 +27,12 @@ class SortStep(Step):
     scratch: Scratch[Buffer]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        pointers = ", ".join(pointer(b) for b in self.tensors)
+        pointers = ", ".join(format_pointer(b) for b in self.tensors)
         head = f"{len(self.tensors)}, {self.outer}, {self.length}, {self.inner}"
         return [
-            f"static const cf_sort sort = {{{head}, {list_literal(self.item_sizes)}}};",
+            f"static const cf_sort sort = {{{head}, {format_list(self.item_sizes)}}};",
             f"void *const data[] = {{{pointers}}};",
-            f"cf_run_sort(&sort, {self.comparator}, data, {pointer(self.scratch)});",
+            f"cf_run_sort(&sort, {self.comparator}, data, {format_pointer(self.scratch)});",
         ]
 
     @property
@@ -49,19 +49,19 @@ def _read_sort(name: str, thunk: Any, reader: ThunkReader) -> Step:
     shape = inputs[0].shape
     if len(inputs) > 16:
         raise LowerError(f"a sort takes {len(inputs)} tensors together; the runtime handles 16.")
-    if any(hlo_shapes.strides(i.shape) != hlo_shapes.strides(shape) for i in inputs):
+    if any(hlo_shapes.compute_shape_strides(i.shape) != hlo_shapes.compute_shape_strides(shape) for i in inputs):
         raise LowerError("a sort's tensors have different layouts.")
     length = shape.dimensions[thunk.dimension]
-    inner = hlo_shapes.strides(shape)[thunk.dimension]
-    sizes = tuple(hlo_shapes.item_size(i.shape) for i in inputs)
+    inner = hlo_shapes.compute_shape_strides(shape)[thunk.dimension]
+    sizes = tuple(hlo_shapes.get_item_size(i.shape) for i in inputs)
     return SortStep(
         name,
         thunk.comparator_name,
-        tuple(reader.shaped(i, name) for i in inputs),
+        tuple(reader.resolve_shaped_slice(i, name) for i in inputs),
         sizes,
         outer=math.prod(shape.dimensions) // max(1, length * inner),
         length=length,
         inner=inner,
         # See cf_run_sort: two index arrays and one column of the widest input.
-        scratch=reader.scratch(length * (16 + max(sizes))),
+        scratch=reader.reserve_scratch(length * (16 + max(sizes))),
     )

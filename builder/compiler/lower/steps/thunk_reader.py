@@ -11,7 +11,7 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower import steps
-from builder.compiler.lower.buffers import BufferPlan, align
+from builder.compiler.lower.buffers import BufferPlan, align_offset
 from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import Buffer, Step, Steps
 
@@ -33,7 +33,7 @@ def reads_thunk(kind: str) -> Callable[[ReadThunk], ReadThunk]:
 
 
 @functools.cache
-def thunk_readers() -> Mapping[str, ReadThunk]:
+def load_thunk_readers() -> Mapping[str, ReadThunk]:
     """Import every module of a step, and return the functions that they registered."""
     for module in pkgutil.iter_modules(steps.__path__):
         if module.name.endswith("_step"):
@@ -51,13 +51,13 @@ class ThunkReader:
     tables: dict[bytes, Weight] = field(default_factory=dict)
     """Constants that are not XLA's: behind all of those."""
 
-    def sequence(self, sequence: Any) -> Steps:
+    def read_sequence(self, sequence: Any) -> Steps:
         """Return the steps of a ThunkSequenceProto, without those that are refused."""
         found: list[Step] = []
         for thunk in sequence.thunks:
             kind = str(thunk.WhichOneof("impl"))
             try:
-                read = thunk_readers().get(kind)
+                read = load_thunk_readers().get(kind)
                 if read is None:
                     raise LowerError(f"there is no step for the thunk kind {thunk.kind or kind!r}.")
                 found.append(read(thunk.info.op_name, getattr(thunk, kind), self))
@@ -65,22 +65,22 @@ class ThunkReader:
                 self.refused.append(f"{thunk.info.op_name}: {error}")
         return tuple(found)
 
-    def slice(self, proto: Any, name: str) -> Buffer:
+    def resolve_slice(self, proto: Any, name: str) -> Buffer:
         """Return where a BufferAllocationSliceProto lies."""
-        return self.plan.slice(proto, name)
+        return self.plan.resolve_slice(proto, name)
 
-    def shaped(self, proto: Any, name: str) -> Buffer:
+    def resolve_shaped_slice(self, proto: Any, name: str) -> Buffer:
         """Return where a ShapeBufferAllocationSliceProto lies."""
-        return self.plan.slice(proto.slice, name)
+        return self.plan.resolve_slice(proto.slice, name)
 
-    def scratch(self, size: int) -> Buffer:
+    def reserve_scratch(self, size: int) -> Buffer:
         """Return memory that a step needs only while it runs: the same for all, behind the plan's."""
         self.scratch_size = max(self.scratch_size, size)
         return Buffer("arena", self.plan.arena_size, size)
 
-    def table(self, data: bytes) -> Buffer:
+    def add_constant(self, data: bytes) -> Buffer:
         """Return where a constant of the step's own lies; equal ones lie in one place."""
         if data not in self.tables:
-            end = self.plan.weights_size + sum(align(len(other)) for other in self.tables)
+            end = self.plan.weights_size + sum(align_offset(len(other)) for other in self.tables)
             self.tables[data] = Weight(end, data)
         return Buffer("weights", self.tables[data].offset, len(data))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import list_literal, pointer
+from builder.compiler.lower.steps.printing import format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
@@ -23,15 +23,15 @@ class TopKStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         return [
-            f"static const cf_topk topk = {list_literal((self.batch, self.length, self.k))};",
-            f"cf_run_topk(&topk, (const float *){pointer(self.values)}, "
-            f"(float *){pointer(self.out_values)}, (int32_t *){pointer(self.out_indices)});",
+            f"static const cf_topk topk = {format_list((self.batch, self.length, self.k))};",
+            f"cf_run_topk(&topk, (const float *){format_pointer(self.values)}, "
+            f"(float *){format_pointer(self.out_values)}, (int32_t *){format_pointer(self.out_indices)});",
         ]
 
 
 @reads_thunk("top_k_thunk")
 def _read_top_k(name: str, thunk: Any, reader: ThunkReader) -> Step:
     values, out_values, out_indices = (
-        reader.slice(s, name) for s in (thunk.values_buffer, thunk.output_buffer, thunk.indices_buffer)
+        reader.resolve_slice(s, name) for s in (thunk.values_buffer, thunk.output_buffer, thunk.indices_buffer)
     )
     return TopKStep(name, values, out_values, out_indices, thunk.batch_size, thunk.input_size, k=thunk.k)

@@ -140,10 +140,9 @@ fuzz: .venv/.test ##- atheris over what callers and models send; Hypothesis with
 	@HYPOTHESIS_PROFILE=long $(PY) -m pytest -q tests/handler
 conformance: .venv/.test .venv-flax/.done ##- every layer and network of Keras, and those of test-frameworks, built and compared (hours); writes docs/conformance.md
 	@$(PY) -m tests.conformance $(GROUPS)
-lint: .venv/.test ##- ruff and mypy --strict
-	@.venv/bin/ruff check .
-	@.venv/bin/ruff format --check .
-	@.venv/bin/mypy
+lint: .venv/.test ##- ruff, mypy --strict and the budget of lines
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+	@$(PY) -m tests.line_budget
 lock: ##- resolve every requirements file again (needs uv)
 	@requirements/lock.sh
 clean: ## everything built; the virtual environments stay

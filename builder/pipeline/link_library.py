@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.base.cache import compute_digest
-from builder.compiler.link.link_library_file import SharedLibrary, link_library
+from builder.compiler.link.shared_library import SharedLibrary, link_library
 from builder.compiler.link.static_archive import ARCHIVE, link_archive
 from builder.compiler.link.toolchain import zig_version
 from builder.pipeline.lower_program import EmittedSources

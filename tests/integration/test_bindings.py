@@ -28,7 +28,7 @@ from builder.base.project import cache_folder
 from builder.base.targets import X86_64
 from builder.compiler.audit.elf_facts import read_facts
 from builder.compiler.emit import emit_sources
-from builder.compiler.link.link_library_file import PUBLIC
+from builder.compiler.link.shared_library import PUBLIC
 from builder.compiler.link.static_archive import link_archive
 from builder.compiler.link.symbols import list_global_symbols
 from builder.compiler.link.toolchain import Toolchain

@@ -18,7 +18,7 @@ from builder.base.errors import LowerError
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64, Target
 from builder.base.tf import import_tensorflow
-from builder.compiler.link.link_library_file import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
+from builder.compiler.link.shared_library import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
 from builder.compiler.lower import LoweringPath, lower_graph
 from builder.compiler.xla.tfcompile import compile_graph
 from builder.config import FeedSpec, ModelSpec, render_spec
@@ -221,7 +221,7 @@ def test_a_library_that_forgets_is_found_out(tmp_path: Path) -> None:
     spec = saved("counter", tmp_path)
     graph = imported(spec, tmp_path / "import")
     built(graph, spec, tmp_path, "faithful", X86_64)
-    from builder.compiler.link.link_library_file import link_library
+    from builder.compiler.link.shared_library import link_library
 
     source = tmp_path / "program.c"
     source.write_text(source.read_text().replace(".state_count = 2", ".state_count = 1"))

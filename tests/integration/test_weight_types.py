@@ -22,7 +22,7 @@ from builder.base.errors import SpecError
 from builder.base.project import Project
 from builder.cli import main
 from builder.compiler.emit import emit_sources
-from builder.compiler.link.link_library_file import link_library
+from builder.compiler.link.shared_library import link_library
 from builder.compiler.lower import LoweringOptions, lower_graph
 from builder.compiler.lower.compress import WeightRules
 from builder.compiler.lower.decisions import WeightSizes, list_layer_weights

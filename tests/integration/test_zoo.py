@@ -15,7 +15,7 @@ from builder.base.errors import ColdforgeError
 from builder.compiler.audit import audit_file
 from builder.compiler.emit import emit_sources
 from builder.compiler.emit.weights_blob import format_weights_source
-from builder.compiler.link.link_library_file import link_library
+from builder.compiler.link.shared_library import link_library
 from builder.compiler.lower import LoweringOptions, LoweringPath, lower_graph
 from builder.compiler.lower.optimise import optimise_graph
 from builder.compiler.lower.steps.attention_step import AttentionStep

@@ -19,7 +19,7 @@ from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64
 from builder.compiler.audit import audit_file, require_portable
 from builder.compiler.emit import emit_sources
-from builder.compiler.link.link_library_file import link_library
+from builder.compiler.link.shared_library import link_library
 from builder.compiler.lower.compress import quantise_weights
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.packing import compute_scratch_size, pack_layer, pack_scale, pack_sums, pad_channels

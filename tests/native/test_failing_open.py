@@ -14,7 +14,7 @@ import pytest
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
-from builder.compiler.link.link_library_file import KERNEL_SOURCES, THREAD_SOURCES
+from builder.compiler.link.shared_library import KERNEL_SOURCES, THREAD_SOURCES
 from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep

@@ -13,7 +13,7 @@ import pytest
 
 from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
-from builder.compiler.link.link_library_file import RUNTIME
+from builder.compiler.link.shared_library import RUNTIME
 from builder.compiler.lower.buffers import BufferPlan
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps import thunk_reader

@@ -8,7 +8,7 @@ from pathlib import Path
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64, KernelCopy, Level
 from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
-from builder.compiler.link.link_library_file import (
+from builder.compiler.link.shared_library import (
     ATTENTION_SOURCE,
     FUSED_SOURCE,
     INTEGER_SOURCE,

@@ -15,7 +15,7 @@ from builder.base.errors import LinkError
 from builder.base.targets import ARM64, TARGETS, X86_64, Target
 from builder.compiler.emit import emit_sources
 from builder.compiler.emit.weights_blob import format_weights_source
-from builder.compiler.link.link_library_file import compile_objects
+from builder.compiler.link.shared_library import compile_objects
 from builder.compiler.link.symbols import list_global_symbols
 from builder.compiler.link.toolchain import Toolchain, run_compiler
 from tests.support.every_step import EVERY_STEP, SPEC
@@ -92,10 +92,10 @@ def test_files_are_compiled_side_by_side_and_linked_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = emit_sources(EVERY_STEP, SPEC, X86_64, tmp_path)
-    monkeypatch.setattr("builder.compiler.link.link_library_file.choose_job_count", lambda: 2)
+    monkeypatch.setattr("builder.compiler.link.shared_library.choose_job_count", lambda: 2)
     objects = compile_objects(sources, _Together(X86_64, CACHE), tmp_path)
     assert not _Together.met.broken
-    monkeypatch.setattr("builder.compiler.link.link_library_file.choose_job_count", lambda: 1)
+    monkeypatch.setattr("builder.compiler.link.shared_library.choose_job_count", lambda: 1)
     assert compile_objects(sources, Toolchain(X86_64, CACHE), tmp_path) == objects
     assert all(path.is_file() for path in objects)
     assert not list(tmp_path.glob("*_tables.c"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
-from builder.compiler.link.link_library_file import AUDIO_SOURCES, PUBLIC_AUDIO, audio_flags, format_exports_map
+from builder.compiler.link.shared_library import AUDIO_SOURCES, PUBLIC_AUDIO, audio_flags, format_exports_map
 from builder.compiler.link.toolchain import Toolchain
 from builder.package.openapi import write_openapi
 

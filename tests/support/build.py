@@ -10,7 +10,7 @@ from typing import Any
 from builder.base.project import cache_folder
 from builder.base.targets import X86_64, Target
 from builder.compiler.emit import emit_sources
-from builder.compiler.link.link_library_file import SharedLibrary, link_library
+from builder.compiler.link.shared_library import SharedLibrary, link_library
 from builder.compiler.lower import LoweredProgram, LoweringOptions, LoweringPath, lower_graph
 from builder.compiler.lower.decisions import list_layer_weights
 from builder.compiler.xla import tfcompile

@@ -14,7 +14,7 @@ import numpy as np
 
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
-from builder.compiler.link.link_library_file import (
+from builder.compiler.link.shared_library import (
     ATTENTION_SOURCE,
     FUSED_SOURCE,
     INTEGER_SOURCE,

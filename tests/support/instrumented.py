@@ -19,7 +19,7 @@ from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
 from builder.compiler.emit import GeneratedSources
 from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
-from builder.compiler.link.link_library_file import (
+from builder.compiler.link.shared_library import (
     ATTENTION_SOURCE,
     AUDIO_SOURCES,
     FUSED_SOURCE,

@@ -11,7 +11,7 @@ import numpy as np
 
 from builder.base.targets import X86_64
 from builder.compiler.emit import GeneratedSources, emit_sources
-from builder.compiler.link.link_library_file import SharedLibrary
+from builder.compiler.link.shared_library import SharedLibrary
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep

@@ -12,7 +12,7 @@ import numpy as np
 
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64
-from builder.compiler.link.link_library_file import FUSED_SOURCE, INTEGER_SOURCE
+from builder.compiler.link.shared_library import FUSED_SOURCE, INTEGER_SOURCE
 from builder.compiler.link.toolchain import Toolchain, run_compiler
 from tests.support import needs
 from tests.support.fused import CACHE, HAS, Prepared

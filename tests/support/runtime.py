@@ -12,7 +12,7 @@ import numpy as np
 
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
-from builder.compiler.link.link_library_file import KERNEL_SOURCES
+from builder.compiler.link.shared_library import KERNEL_SOURCES
 from builder.compiler.link.toolchain import Toolchain
 from builder.compiler.lower.compress import ITEM_SIZES
 from builder.compiler.lower.fft import FftKind, plan_fft

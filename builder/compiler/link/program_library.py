@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.compiler.emit import Probe, emit_sources
-from builder.compiler.link.link_library_file import link_library
+from builder.compiler.link.shared_library import link_library
 from builder.compiler.lower.program import Program
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec

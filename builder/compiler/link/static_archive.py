@@ -8,7 +8,7 @@ from pathlib import Path
 from builder.base.targets import Target
 from builder.compiler.audit.elf_facts import read_facts
 from builder.compiler.emit import GeneratedSources
-from builder.compiler.link.link_library_file import compile_objects, format_exports_map, list_public_names
+from builder.compiler.link.shared_library import compile_objects, format_exports_map, list_public_names
 from builder.compiler.link.symbols import keep_global, list_global_symbols
 from builder.compiler.link.toolchain import Toolchain
 

@@ -14,7 +14,7 @@ from builder.compiler.emit.metadata import format_model_json
 from builder.compiler.emit.outside_weights import write_weights
 from builder.compiler.emit.print_program import format_program_source, is_dynamic, list_kernel_kinds, uses_cascades
 from builder.compiler.emit.weights_blob import format_weights_source
-from builder.compiler.link.link_library_file import (
+from builder.compiler.link.shared_library import (
     ATTENTION_SOURCE,
     FUSED_SOURCE,
     INTEGER_SOURCE,

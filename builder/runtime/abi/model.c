@@ -292,7 +292,7 @@ static cf_status check_count(cf_model *model, const char *kind, size_t expected,
     return CF_ERR_ARGUMENT;
 }
 
-/* Of libraries with several signatures only: see public_names in builder/compiler/link/link_library_file.py. */
+/* Of libraries with several signatures only: see public_names in builder/compiler/link/shared_library.py. */
 EXPORT cf_status cf_set_signature(cf_model *model, const char *name) {
     const cf_status entered = enter(model);
     if (entered != CF_OK) return entered;

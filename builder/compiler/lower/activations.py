@@ -1,8 +1,8 @@
-"""The activations an epilogue can have, and how a scalar function of the graph is recognised as one.
+"""The activations that an epilogue can have, and the recognition of a scalar function of the graph as one of them.
 
-XLA writes the same function in many ways (gelu alone is 70 operations), so beyond clamps, which are matched by
-structure, a function is told by its values: it is evaluated in float32 where activations differ, around every
-constant that occurs in it and far out, and must be one of these everywhere.
+XLA writes the same function in many ways (gelu alone is 70 operations). Clamps are matched by structure. Any other
+function is recognised by its values: it is evaluated in float32 where the activations differ, around every constant
+that occurs in it and far from zero, and must equal one of them everywhere.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ FUNCTIONS: dict[ActivationName, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
 }
-"""What each activation computes, in float64; "clamp" has parameters and stands apart."""
+"""The function of each activation, in float64. "clamp" has parameters and is handled apart."""
 
 
 _CANCELLING = {"hard_sigmoid", "hard_swish", "gelu", "gelu_tanh"}
-"""Small values of these are differences of larger ones, and inexact in float32; zeros are not."""
+"""Activations whose small values are differences of larger ones, and so inexact in float32; their zeros are exact."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ ELEMENTWISE = {*_UNARY, *_BINARY, "clamp", "select", "compare"}
 
 
 def match_clamp(value: Value, of: Value) -> Activation | None:
-    """``value`` as one maximum, minimum or clamp of ``of`` by scalars, else None."""
+    """Return ``value`` as a single maximum, minimum or clamp of ``of`` by scalars, or None."""
     if value.op == "clamp" and value.operands[1] is of:
         low, high = find_scalar(value.operands[0]), find_scalar(value.operands[2])
         return None if low is None or high is None or low > high else Activation("clamp", low, high)
@@ -88,7 +88,7 @@ def match_clamp(value: Value, of: Value) -> Activation | None:
 
 
 def recognise_activation(value: Value, of: Value, region: set[Value]) -> Activation | None:
-    """Which activation turns ``of`` into ``value`` through the elementwise values of ``region``, if any does."""
+    """Return the activation that turns ``of`` into ``value`` through the elementwise ``region``, or None."""
     clamp = match_clamp(value, of)
     if clamp is not None:
         return clamp
@@ -100,7 +100,7 @@ def recognise_activation(value: Value, of: Value, region: set[Value]) -> Activat
         return None
     for name, function in FUNCTIONS.items():
         if name == "identity":
-            continue  # x + 1e-7 is nearly that, and before a logarithm it is not
+            continue  # x + 1e-7 is nearly the identity, but before a logarithm it makes a difference
         expected = function(x.astype(np.float64))
         allowed = 1e-5 * np.abs(expected) + 1e-30
         if name in _CANCELLING:
@@ -118,12 +118,12 @@ def _make_samples(constants: tuple[float, ...]) -> NDArray[np.float32]:
 
 
 def _evaluate_region(value: Value, of: Value, region: set[Value], x: _Floats) -> _Floats | None:
-    found: dict[Value, _Floats] = {of: x}
+    results: dict[Value, _Floats] = {of: x}
     for step in sorted(region - {of}, key=lambda v: v.number):
         operands: list[_Floats] = []
         for operand in step.operands:
-            if operand in found:
-                operands.append(found[operand])
+            if operand in results:
+                operands.append(results[operand])
             elif (number := find_scalar(operand)) is not None:
                 operands.append(np.full_like(x, number))
             else:
@@ -131,12 +131,12 @@ def _evaluate_region(value: Value, of: Value, region: set[Value], x: _Floats) ->
         result = operands[0] if step.op == "bitcast" else apply_elementwise(step, operands)
         if result is None:
             return None
-        found[step] = result
-    return found[value]
+        results[step] = result
+    return results[value]
 
 
 def apply_elementwise(value: Value, operands: Sequence[_Floats]) -> _Floats | None:
-    """The elementwise operation of ``value`` on arrays; None for one that is not in ``ELEMENTWISE``."""
+    """Apply the elementwise operation of ``value`` to arrays; return None if it is not in ``ELEMENTWISE``."""
     match value.op:
         case "clamp":
             return np.minimum(np.maximum(operands[1], operands[0]), operands[2])

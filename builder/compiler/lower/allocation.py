@@ -1,4 +1,4 @@
-"""Where the values, weights and copies of a program that is being assembled lie: the arena is planned in the end."""
+"""The storage of a program's values, weights and copies while it is assembled; the arena is planned at the end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from builder.compiler.lower.thunks import Thunk
 
 @dataclass(frozen=True)
 class PlacedImage:
-    """A picture in storage whose offset is known only in the end."""
+    """An image in a storage whose offset is not known until the end."""
 
     storage: Storage
     layout: TensorLayout
@@ -56,9 +56,9 @@ class PlacedImage:
 
 
 class Allocator:
-    """Storage and layout of every value, and the steps so far, over storages that have no offsets yet.
+    """The storage and layout of every value, and the steps so far, over storages that have no offsets yet.
 
-    ``states``: how many of the last feeds are not the caller's.
+    ``states``: the number of feeds, the last ones, that hold state and do not come from the caller.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Allocator:
         self.bytes: dict[Value, tuple[Int8Edge, PlacedImage]] = {}
         self.steps: list[Step] = []
         self.notes: list[StepInfo] = []
-        self.cascades = {n: one for one in self._find_cascades() for n in range(one.first, one.last + 1)}
+        self.cascades = {n: run for run in self._find_cascades() for n in range(run.first, run.last + 1)}
         self.inside: list[tuple[LayerStep, StepInfo]] = []
         for number, port in enumerate(faithful.feeds):
             value = dag.parameters[number].base
@@ -101,19 +101,16 @@ class Allocator:
             self.values[value] = feed
 
     def _stays_with_caller(self, feed: Value) -> bool:
-        """Whether nothing reads ``feed`` but what takes it at any alignment: the step that copies it with a halo around
-        it, and GEMM."""
+        """Return whether only GEMM and steps that copy it with a halo read ``feed``: both take any alignment."""
         for task in self.readers.get(feed, {}).values():
-            found = () if isinstance(task, Thunk | Attention) else list_read_images(task)
-            copied = {
-                value.base: self.layouts.get_read_layout(value, picture, halo)[0] for value, picture, halo in found
-            }
+            images = () if isinstance(task, Thunk | Attention) else list_read_images(task)
+            copied = {value.base: self.layouts.get_read_layout(value, image, halo)[0] for value, image, halo in images}
             if not copied.get(feed) and not self._is_gemm_input(task, feed):
                 return False
         return feed in self.readers and feed not in self.fetched
 
     def _is_gemm_input(self, task: Task, value: Value) -> bool:
-        """Whether ``task`` is a layer of GEMM, and reads ``value`` as the floats that it multiplies alone."""
+        """Return whether ``task`` is a GEMM layer that reads ``value`` only as the floats that it multiplies."""
         if self.options.whole or not isinstance(task, Layer) or task.core.name in self.options.quantisations:
             return False
         others = (task.affine.residual, task.core.factor)
@@ -123,7 +120,7 @@ class Allocator:
         )
 
     def _choose_float_algorithm(self, geometry: Geometry) -> Algorithm:
-        """The algorithm of a layer whose weights and input are floats."""
+        """Choose the algorithm of a layer whose weights and input are floats."""
         return resolve_algorithm(geometry, self.options.algorithms, allow_winograd=self.options.allow_winograd)
 
     def _reserve_memory(self, size: int, alone: int | None = None) -> Storage:
@@ -132,18 +129,18 @@ class Allocator:
         return storage
 
     def _append_step(self, step: Step, note: StepInfo) -> None:
-        for buffer in (buffer for one in walk_steps((step,)) for buffer in one.buffers if buffer.space == "arena"):
+        for buffer in (buffer for inner in walk_steps((step,)) for buffer in inner.buffers if buffer.space == "arena"):
             self.storages[buffer.offset // ROOM].extend_life(len(self.steps))
         self.steps.append(step)
         self.notes.append(note)
 
     def _get_quantisation(self, layer: Layer) -> Quantisation | None:
-        """How the input of ``layer`` is rounded, where its sums are of integers."""
+        """Return how the input of ``layer`` is rounded, or None unless its sums are of integers."""
         wanted = self.options.quantisations.get(layer.core.name) if layer.core.geometry.summable else None
         return wanted if wanted is not None and self._store_weights(layer).type == "int8" else None
 
     def _find_int8_edge(self, task: Layer | Pool) -> Int8Edge | None:
-        """How the last output of ``task`` is stored as bytes; None where it is not."""
+        """Find out how the last output of ``task`` is stored as bytes; return None if it is not."""
         if self.options.whole or not self.options.quantisations:
             return None
         value = task.outputs[-1]
@@ -151,30 +148,30 @@ class Allocator:
         return find_int8_edge(task, readers, self._find_rounding, fetched=value in self.fetched)
 
     def _find_rounding(self, reader: Layer | Pool) -> Quantisation | None:
-        """How the input of ``reader`` is rounded; that of a maximum, where nothing but bytes is wanted of it."""
+        """Return how the input of ``reader`` is rounded; for a max pool, how its readers round it if all of them do."""
         if isinstance(reader, Layer):
             return self._get_quantisation(reader)
-        between = self._find_int8_edge(reader) if reader.kind == "max" else None
-        return between.by if between is not None and between.alone else None
+        edge = self._find_int8_edge(reader) if reader.kind == "max" else None
+        return edge.by if edge is not None and edge.alone else None
 
     def _place_int8_edge(
         self, task: Layer | Pool, storage: Storage | None = None
     ) -> tuple[Int8Edge | None, PlacedImage | None]:
-        """How the last output of ``task`` is stored as bytes, and where: in ``storage``, or in a place of its own.
+        """Place the last output of ``task`` as bytes in ``storage``, or in a storage of its own.
 
-        None and None where it is not.
+        Return None and None if it is not stored as bytes.
         """
-        found = self._find_int8_edge(task)
-        if found is None:
+        edge = self._find_int8_edge(task)
+        if edge is None:
             return None, None
-        picture = PlacedImage(storage or self._reserve_memory(found.layout.size), found.layout)
-        self.bytes[task.outputs[-1]] = found, picture
-        return found, picture
+        image = PlacedImage(storage or self._reserve_memory(edge.layout.size), edge.layout)
+        self.bytes[task.outputs[-1]] = edge, image
+        return edge, image
 
     def _find_int8_input(self, reader: Layer | Pool) -> PlacedImage | None:
-        """The input of ``reader`` as bytes, where it reads these."""
-        found = self.bytes.get(list_read_images(reader)[0][0].base)
-        return found[1] if found is not None and reader.outputs[0] in found[0].readers else None
+        """Return the input of ``reader`` as bytes, or None if it reads floats."""
+        entry = self.bytes.get(list_read_images(reader)[0][0].base)
+        return entry[1] if entry is not None and reader.outputs[0] in entry[0].readers else None
 
     def _choose_algorithm(self, core: Core, stored: StoredWeights, quantisation: Quantisation | None) -> Algorithm:
         tuned, winograd = self.options.algorithms, self.options.allow_winograd
@@ -182,7 +179,7 @@ class Allocator:
         return resolve_algorithm(core.geometry, tuned, allow_winograd=winograd, kind=stored.type, rounded=rounded)
 
     def _store_weights(self, layer: Layer) -> StoredWeights:
-        """The weights of ``layer`` as the library has them: made once, as soon as a layer before it asks."""
+        """Return the weights of ``layer`` as the library stores them, computed at the first request."""
         value = layer.core.value
         if value not in self.weights:
             self.weights[value] = self._compress_layer(layer)
@@ -192,8 +189,8 @@ class Allocator:
         core = layer.core
         kernel = (core.arrange_kernel().astype(np.float64) * layer.affine.scale).astype(np.float32)
         if core.geometry.depthwise:
-            asked = self.compressor.rules.choose_type(core.name) != "float32"
-            return StoredWeights("float32", kernel, kernel, kept="a depthwise filter" if asked else "")
+            wanted = self.compressor.rules.choose_type(core.name) != "float32"
+            return StoredWeights("float32", kernel, kernel, kept="a depthwise filter" if wanted else "")
         constant = core.weights.base
         layers = {task.core.value for task in self.scheduled.tasks if isinstance(task, Layer)}
         others = set(self._find_readers(constant)) - layers
@@ -238,11 +235,11 @@ class Allocator:
         return self.store.add_constant(value.data)
 
     def _reuse_residual(self, layer: Layer, residual: PlacedImage | None, number: int) -> Storage | None:
-        """The residual's storage, where nothing reads it afterwards: sums over it spare the cache a picture."""
+        """Return the residual's storage if nothing reads it afterwards: writing over it saves the cache an image."""
         value = layer.affine.residual
         if value is None or residual is None or value.base is layer.core.input.base or value.base in self.fetched:
             return None
-        if number in self.cascades:  # another thread may still read a row that this one has written
+        if number in self.cascades:  # another thread may still need a row that this thread would overwrite
             return None
         same = residual.layout == self.layouts.get_written_layout(layer.end.base, get_written_image(layer))
         return residual.storage if same and max(self.readers[value.base]) == number else None
@@ -260,14 +257,14 @@ class Allocator:
         )
 
     def _find_layer_output(self, layer: Layer) -> LayerOutput:
-        """What ``layer`` leaves for one reader, in a cascade."""
-        between = self._find_int8_edge(layer)
-        if between is not None and between.alone:
-            return LayerOutput(between.layout, 1)
+        """Return the output that ``layer`` passes to its one reader in a cascade."""
+        edge = self._find_int8_edge(layer)
+        if edge is not None and edge.alone:
+            return LayerOutput(edge.layout, 1)
         return LayerOutput(self.layouts.get_written_layout(layer.end.base, get_written_image(layer)), 4)
 
     def _reserve_rolling(self, layer: Layer, number: int) -> Storage | None:
-        """The rolling buffers behind ``layer``, of every thread, where it is in a cascade and not the last there."""
+        """Reserve the rolling buffers of all threads behind ``layer``, if it is in a cascade and not its last layer."""
         cascade = self.cascades.get(number)
         if cascade is None or number == cascade.last:
             return None
@@ -275,7 +272,7 @@ class Allocator:
         return self._reserve_memory(MAX_THREADS * size, size)
 
     def _reserve_scratch(self, computed: Geometry, algorithm: Algorithm, rows: int | None) -> Storage | None:
-        """What a layer has as scratch; in a cascade each thread has its own, for so many rows."""
+        """Reserve the scratch of a layer; in a cascade each thread has its own, for ``rows`` rows."""
         if rows is None:
             size = compute_scratch_size(computed, algorithm)
         else:
@@ -319,7 +316,7 @@ class Allocator:
         return target
 
     def _find_in_place(self, thunk: Thunk, index: int, number: int, sources: list[Storage | Buffer]) -> Storage | None:
-        """The storage of the argument that XLA's kernel writes through, or of a copy where that is still wanted."""
+        """Return the storage of the argument that XLA's kernel writes through, or of a copy if others still read it."""
         aliased = thunk.list_aliased_reads(index)
         if not aliased:
             return None

@@ -20,19 +20,19 @@ from builder.compiler.lower.strided import (
 )
 
 _LARGEST = 256
-"""CF_MOST_HEAD of runtime/fused/fused.h: numbers of a query, key or value of one head."""
+"""The most numbers of a query, key or value of one head: CF_MOST_HEAD of runtime/fused/fused.h."""
 
 _FEWEST_QUERIES = 4
-"""The kernel has a query in every lane: with fewer, most are idle."""
+"""The fewest queries worth a step: the kernel has one in every lane, and with fewer most lanes are idle."""
 
 
 Outer = tuple[int, int, int]
-"""Sizes or strides of the dimensions of matrices."""
+"""Sizes or strides of the dimensions that count matrices."""
 
 
 @dataclass(frozen=True)
 class ValueRows:
-    """Rows in the memory of ``base``, as ``Rows``."""
+    """Rows in the memory of ``base``, with the fields of ``MatrixRows``."""
 
     base: Value
     first: int
@@ -42,9 +42,10 @@ class ValueRows:
 
 @dataclass(frozen=True)
 class Attention:
-    """``value`` is what is stored, in its own order; ``inside``: what is computed on the way to it.
+    """An attention that ends in ``value``, which is stored in its own order.
 
-    ``mask_outer``: the mask's strides from matrix to matrix. ``safe``: see ``AttentionStep``.
+    ``inside``: the values computed on the way to it. ``mask_outer``: the mask's strides from matrix to matrix.
+    ``safe``: see ``AttentionStep``.
     """
 
     value: Value
@@ -69,11 +70,11 @@ class Attention:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """What has to be stored before it."""
-        found = [self.query.base, self.key.base, self.values.base]
+        """The values that have to be stored before it."""
+        bases = [self.query.base, self.key.base, self.values.base]
         if self.mask is not None and self.mask.source is not None:
-            found.append(self.mask.source)
-        return tuple(found)
+            bases.append(self.mask.source)
+        return tuple(bases)
 
     @property
     def flop(self) -> int:
@@ -82,7 +83,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """``factor`` times an operand of a product: by what is outside and by row. A row's numbers lie side by side."""
+    """``factor`` times an operand of a product. The numbers of a row are adjacent in memory."""
 
     base: Value
     first: int
@@ -92,16 +93,16 @@ class _Matrix:
 
 
 def find_attentions(dag: Dag, unstored: AbstractSet[Value] = frozenset()) -> list[Attention]:
-    """Every live attention whose operands can be read where they are stored, which the ``unstored`` are not."""
+    """Find every live attention whose operands can be read where they are stored; ``unstored`` values cannot."""
     stored = {output.base for output in dag.outputs}
-    found = [_match_attention(value, dag, stored, unstored) for value in dag.live if value.op == "dot"]
-    return [attention for attention in found if attention is not None]
+    matches = [_match_attention(value, dag, stored, unstored) for value in dag.live if value.op == "dot"]
+    return [attention for attention in matches if attention is not None]
 
 
 def _match_attention(
     product: Value, dag: Dag, stored: AbstractSet[Value], unstored: AbstractSet[Value]
 ) -> Attention | None:
-    """The one that ends with a product of weights, on the left, and values."""
+    """Match the attention that ends with ``product``, the product of weights, on the left, and values."""
     numbers = product.instruction.dot_dimension_numbers
     outer = _count_outer(product)
     weights, values = product.operands[:2]
@@ -116,7 +117,7 @@ def _match_attention(
     scores = _match_scores(softmax.source, (math.prod(rest), queries, keys), unstored)
     if scores is None:
         return None
-    first, scale, mask, between = scores
+    first, scale, mask, passed = scores
     first_numbers = first.instruction.dot_dimension_numbers
     if first.elements != weights.elements or first.dims[-2:] != (queries, keys) or _count_outer(first) is None:
         return None
@@ -126,7 +127,7 @@ def _match_attention(
     key = _view_matrix(
         first.operands[1], first_numbers.rhs_batch_dimensions, first_numbers.rhs_contracting_dimensions, unstored
     )
-    # Of the values, the dimension that is summed over is that of the rows.
+    # The values are summed over the dimension of their rows.
     inner = [
         axis
         for axis in range(len(values.dims))
@@ -163,7 +164,7 @@ def _match_attention(
         mask=mask,
         mask_outer=padded[4],
         safe=softmax.safe,
-        inside=(*inside, weights, *softmax.inside, softmax.source, *between, first),
+        inside=(*inside, weights, *softmax.inside, softmax.source, *passed, first),
     )
 
 
@@ -173,7 +174,7 @@ def _pad_to_three(numbers: tuple[int, ...], fill: int) -> Outer:
 
 
 def _count_outer(product: Value) -> int | None:
-    """How many dimensions of a float32 product come before its rows and columns; None if it is not so simple."""
+    """Count the dimensions of a float32 product before its rows and columns; return None for an unsupported product."""
     numbers = product.instruction.dot_dimension_numbers
     count = len(product.dims) - 2
     leading = list(range(count))
@@ -184,7 +185,7 @@ def _count_outer(product: Value) -> int | None:
 
 
 def _view_matrix(value: Value, outer: list[int], inner: list[int], unstored: AbstractSet[Value]) -> _Matrix | None:
-    """``value`` with the dimension ``inner`` as its rows' numbers, and the one that is left as its rows."""
+    """View ``value`` with dimension ``inner`` along its rows; its rows are the one remaining dimension."""
     view = find_strided_view(value, unstored)
     if view is None or len(inner) != 1 or view.base.dtype != "float32" or view.base.is_constant:
         return None
@@ -199,7 +200,7 @@ def _view_matrix(value: Value, outer: list[int], inner: list[int], unstored: Abs
 
 
 def _get_single_stride(parts: Parts) -> int | None:
-    """The stride of an index of one part."""
+    """Return the stride of an index that has one part, 0 if it has none, and None if it has more."""
     wanted = [part for part in parts if part[0] != 1]
     return None if len(wanted) > 1 else wanted[0][1] if wanted else 0
 
@@ -207,7 +208,7 @@ def _get_single_stride(parts: Parts) -> int | None:
 def _match_scores(
     value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
 ) -> tuple[Value, float, FoundMask | None, tuple[Value, ...]] | None:
-    """(the product, its factor, the mask, the values between) of which softmax is taken."""
+    """Return the product behind the scores, its factor, the mask and the values between, or None."""
     if not value.row_major:
         return None
     if value.op == "dot":
@@ -248,7 +249,7 @@ def _match_selected_scores(
 
 
 def _find_last_copy(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tuple[Value, tuple[Value, ...]]:
-    """The last copy that is nothing but the product in another order, and what is no longer stored for it."""
+    """Find the last copy that only reorders the product, and the values that need not be stored because of it."""
     end, inside, passed, at = product, tuple[Value, ...](), list[Value](), product
     while at.base not in stored and len(dag.users[at]) == 1 and dag.users[at][0].op in ("bitcast", "transpose", "copy"):
         passed.append(at)
@@ -259,19 +260,19 @@ def _find_last_copy(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tup
 
 
 def _locate_output(end: Value, product: Value) -> _Matrix | None:
-    """Where the product's rows lie in ``end``."""
+    """Locate the product's rows in ``end``."""
     if end is product:
         *outer, rows, _ = zip(product.dims, compute_dense_strides(product), strict=True)
         return _Matrix(end, 0, tuple(outer), rows[1])
     view = find_strided_view(end, frozenset())
     if view is None or view.base is not product.base:
         return None
-    found: list[tuple[int, Part]] = []  # stride in the product, and the same index in ``end``
+    parts_by_stride: list[tuple[int, Part]] = []  # an index's stride in the product, and its part in ``end``
     for parts, stride in zip(view.dims, compute_dense_strides(end), strict=True):
         for size, inner in reversed(parts):
-            found.append((inner, (size, stride)))
+            parts_by_stride.append((inner, (size, stride)))
             stride *= size
-    in_order = [part for _, part in sorted((f for f in found if f[1][0] != 1), key=lambda f: -f[0])]
+    in_order = [part for _, part in sorted((f for f in parts_by_stride if f[1][0] != 1), key=lambda f: -f[0])]
     dims = regroup_index(in_order, product.dims)
     if dims is None:
         return None

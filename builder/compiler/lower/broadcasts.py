@@ -1,7 +1,7 @@
-"""XLA's kernels that add or multiply two arrays, one of them repeated, or change a layout: as steps of our own.
+"""Steps of coldforge's own for XLA's kernels that add, multiply or copy arrays, one of them repeated or transposed.
 
-XLA's kernel for such a step runs on one thread, and one that transposes reads a cache line for every number. The same
-arithmetic, so the same bits: ``target = source``, ``source + other`` or ``source * other``.
+XLA's kernel for such a step runs on one thread, and one that transposes reads a cache line for every number. The
+arithmetic is the same, so the bits are too: ``target = source``, ``source + other`` or ``source * other``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from builder.compiler.lower.steps.broadcast_step import BroadcastOp, BroadcastSt
 from builder.compiler.lower.steps.kernel_step import KernelStep
 
 LEAST = 4096
-"""Smaller arrays are as fast in XLA's kernel."""
+"""The fewest elements worth a step: smaller arrays are as fast in XLA's kernel."""
 
 RANK = 4
-"""Dimensions the runtime has, after those that lie behind each other have become one."""
+"""The number of dimensions that the runtime has, after those adjacent in memory have been merged."""
 
 Strides = tuple[int, ...]
 
@@ -25,9 +25,9 @@ Strides = tuple[int, ...]
 def find_broadcast(
     step: KernelStep, reads: Sequence[Buffer], sources: Sequence[Value | Buffer], write: Buffer, output: Value | None
 ) -> BroadcastStep | None:
-    """The step that stores ``output`` into ``write`` as ``step`` does, or None if it is anything else.
+    """Return the step that stores ``output`` into ``write`` as ``step`` does, or None if the kernel does anything else.
 
-    ``sources`` says what each of ``reads`` holds.
+    ``sources``: the value or constant that each of ``reads`` holds.
     """
     if output is None or output.dtype != "float32" or output.elements < LEAST or write.size != 4 * output.elements:
         return None
@@ -44,14 +44,14 @@ def find_broadcast(
         operands = value.operands
     elif value is output:
         return None
-    found = [_find_operand(o, value.dims, reads, sources) for o in operands]
-    if len(found) != len(reads) or any(f is None for f in found):
+    operand_buffers = [_find_operand(o, value.dims, reads, sources) for o in operands]
+    if len(operand_buffers) != len(reads) or any(f is None for f in operand_buffers):
         return None
-    arrays = sorted((f for f in found if f is not None), key=lambda f: -f[0].size)  # the repeated one last
+    arrays = sorted((f for f in operand_buffers if f is not None), key=lambda f: -f[0].size)  # the repeated one last
     if len({buffer for buffer, _ in arrays}) != len(reads) or arrays[0][0].size != write.size:
         return None
     if any(buffer == write and own != target for buffer, own in arrays):
-        return None  # in place, but not where each number was
+        return None  # it is in place, but the numbers move
     merged = _merge_dimensions(value.dims, [target, *(own for _, own in arrays)])
     if merged is None:
         return None
@@ -71,18 +71,18 @@ def find_broadcast(
 
 
 def compute_value_strides(value: Value) -> Strides:
-    """The stride of each dimension of a value as it lies in memory, in elements."""
-    found, step = [0] * len(value.dims), 1
+    """Compute the stride in memory of each dimension of ``value``, in elements."""
+    strides, step = [0] * len(value.dims), 1
     for dimension in value.layout:
-        found[dimension] = step
+        strides[dimension] = step
         step *= value.dims[dimension]
-    return tuple(found)
+    return tuple(strides)
 
 
 def _find_operand(
     value: Value, dims: tuple[int, ...], reads: Sequence[Buffer], sources: Sequence[Value | Buffer]
 ) -> tuple[Buffer, Strides] | None:
-    """The buffer of an operand and its strides over ``dims``, 0 where it is repeated."""
+    """Find the buffer of an operand and its strides over ``dims``, which are 0 where it is repeated."""
     if value.dims != dims or value.dtype != "float32":
         return None
     own = compute_value_strides(value)
@@ -93,17 +93,19 @@ def _find_operand(
             repeated[axis] = step if size > 1 else 0
         own = tuple(repeated)
     if value.is_constant:
-        possible = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Buffer)]
+        candidates = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Buffer)]
     else:
-        possible = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Value) and s.base is value.base]
-    if len(possible) != 1 or possible[0].size != 4 * value.elements:
+        candidates = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Value) and s.base is value.base]
+    if len(candidates) != 1 or candidates[0].size != 4 * value.elements:
         return None
-    return possible[0], own
+    return candidates[0], own
 
 
 def _merge_dimensions(dims: Sequence[int], arrays: Sequence[Strides]) -> tuple[tuple[int, ...], list[Strides]] | None:
-    """``dims`` in the order of the first array, those of size 1 dropped and those that lie behind each other in every
-    array made one, with ones in front up to RANK; None if they are more, or the first array has gaps at its end."""
+    """Merge the dimensions that are adjacent in every array, in the order of the first array, into RANK dimensions.
+
+    Sizes of 1 are dropped, and fill the front. Return None if RANK is too few or the first array ends with gaps.
+    """
     order = sorted((d for d in range(len(dims)) if dims[d] > 1), key=lambda d: -arrays[0][d])
     sizes: list[int] = []
     steps: list[list[int]] = []

@@ -1,7 +1,7 @@
-"""XLA's buffer assignment as offsets in one arena and one block of weights.
+"""XLA's buffer assignment as offsets in one arena and one block of weights, for the faithful path.
 
-The faithful plan: every allocation keeps its own place, so whatever XLA let share memory still
-does, and kernels that write through an argument's pointer stay right.
+Every allocation keeps its own place. Values that XLA lets share memory still share it, and kernels that write through
+an argument's pointer stay right.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import ALIGNMENT, Buffer, Space
 
 SLACK = 256
-"""Bytes behind the arena of a program with layers: a vector load of a picture's last channels may reach past it."""
+"""Bytes behind the arena of a program with layers: a vector load of an image's last channels may reach past it."""
 
 
 @dataclass(frozen=True)
 class BufferPlan:
     allocations: dict[int, tuple[Space, int, int]]
-    """Allocation index to (space, offset, size)."""
+    """The space, offset and size of each allocation, by its index."""
     parameters: dict[int, Buffer]
-    """Entry parameter number to where it is read from."""
+    """The buffer of each parameter of the entry computation, by its number."""
     weights: tuple[Weight, ...]
     arena_size: int
     weights_size: int
 
     def resolve_slice(self, proto: Any, what: str) -> Buffer:
-        """Where a BufferAllocationSliceProto lies. Raises LowerError for one outside the plan."""
+        """Return the buffer of a BufferAllocationSliceProto. Raises LowerError for one outside the plan."""
         index = proto.buffer_allocation_index
         if index not in self.allocations:
             raise LowerError(f"{what} uses buffer {index}, which belongs to one kernel.")
@@ -45,7 +45,7 @@ def align_offset(offset: int) -> int:
 
 
 def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
-    """Place every allocation of a CompilationResultProto; equal constants are kept once if ``share``."""
+    """Place every allocation of a CompilationResultProto; equal constants are stored once if ``share``."""
     index = HloIndex(result)
     logical = {b.id: b for b in result.buffer_assignment.logical_buffers}
     allocations: dict[int, tuple[Space, int, int]] = {}
@@ -54,7 +54,7 @@ def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
     shared: dict[bytes, int] = {}
     arena = end_of_weights = 0
     for allocation in result.buffer_assignment.buffer_allocations:
-        if allocation.is_thread_local:  # a kernel's own stack
+        if allocation.is_thread_local:  # it lies on a kernel's own stack
             continue
         if allocation.is_constant:
             source = index.instructions[logical[allocation.assigned[0].logical_buffer_id].defined_at.instruction_id]

@@ -1,4 +1,4 @@
-"""A schedule as a Program: views, packed weights, in-place pairs, and a place in the arena for everything."""
+"""The Program of a schedule: its views, packed weights and in-place steps, and an arena offset for every storage."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ def assemble_program(
     compressor: Compressor | None = None,
     states: int = 0,
 ) -> tuple[Program, tuple[StepInfo, ...]]:
-    """The Program of ``scheduled`` with the feeds and fetches of ``faithful``; the last feeds are ``states``.
+    """Assemble the Program of ``scheduled`` with the feeds and fetches of ``faithful``.
 
-    Raises LowerError where there is none.
+    ``states``: the number of feeds, the last ones, that hold state. Raises LowerError if the schedule cannot be
+    assembled.
     """
     assembly = _ProgramBuilder(
         dag, scheduled, faithful, options or LoweringOptions(), compressor or Compressor(), states
@@ -67,7 +68,7 @@ def assemble_program(
                 assembly.add_attention(task)
             case Thunk():
                 assembly.add_thunk(task, number)
-        cascade = assembly.cascades.get(number)  # which is the step after its last layer
+        cascade = assembly.cascades.get(number)  # its step is appended after its last layer
         step_of.append(len(assembly.steps) - (cascade is None or cascade.last == number))
     program = assembly.finish_program()
     if states == 0:
@@ -77,7 +78,7 @@ def assemble_program(
 
 
 class _ProgramBuilder(Allocator):
-    """One method per kind of task, and the program in the end."""
+    """The builder of a program, with a method for each kind of task."""
 
     def add_layer(self, layer: Layer, number: int) -> None:
         core = layer.core
@@ -92,8 +93,8 @@ class _ProgramBuilder(Allocator):
         source = as_bytes or self._find_input(*wanted[0])
         residual = self._find_input(*wanted[1]) if len(wanted) > 1 else None
         rolling = self._reserve_rolling(layer, number)
-        between, rounded = self._place_int8_edge(layer, rolling)
-        floats = layer.outputs[:-1] if between is not None and between.alone else layer.outputs
+        edge, rounded = self._place_int8_edge(layer, rolling)
+        floats = layer.outputs[:-1] if edge is not None and edge.alone else layer.outputs
         output = second = None
         if layer.end.base in floats:
             place = rolling or self._reuse_residual(layer, residual, number)
@@ -137,7 +138,7 @@ class _ProgramBuilder(Allocator):
             quantisation=quantisation,
             input_rounded=as_bytes is not None,
             factor=replace(factor_place.buffer, size=4 * core.in_channels) if factor_place else None,
-            rounded=RoundedImage(rounded.make_view(), rounded.layout.halo, between.by) if between and rounded else None,
+            rounded=RoundedImage(rounded.make_view(), rounded.layout.halo, edge.by) if edge and rounded else None,
             joined=joined,
             layer=core.name,
             kept=stored.kept,
@@ -181,21 +182,21 @@ class _ProgramBuilder(Allocator):
         )
 
     def end_cascade(self, number: int) -> None:
-        """Make one step of the layers of the cascade whose last one is task ``number``, if there is one."""
-        cascade, inside = self.cascades.get(number), self.inside
+        """Append the cascade whose last layer is task ``number`` as one step, if there is one."""
+        cascade, pairs = self.cascades.get(number), self.inside
         if cascade is None or cascade.last != number:
             return
         self.inside = []
-        layers, notes = zip(*inside, strict=True)
+        layers, notes = zip(*pairs, strict=True)
         name = f"{notes[0].name} to {notes[-1].name}"
-        together = StepInfo(name, "cascade", flop=sum(n.flop for n in notes), bytes=sum(n.bytes for n in notes))
+        total = StepInfo(name, "cascade", flop=sum(n.flop for n in notes), bytes=sum(n.bytes for n in notes))
         of_stripe = (replace(n, flop=n.flop // cascade.stripes, bytes=n.bytes // cascade.stripes) for n in notes)
-        self._append_step(CascadeStep(name, layers, cascade.rows), replace(together, inside=tuple(of_stripe)))
+        self._append_step(CascadeStep(name, layers, cascade.rows), replace(total, inside=tuple(of_stripe)))
 
     def add_pool(self, pool: Pool) -> None:
         name = pool.value.instruction.name
         source = self._find_int8_input(pool)
-        between, output = self._place_int8_edge(pool) if source else (None, None)
+        edge, output = self._place_int8_edge(pool) if source else (None, None)
         if source is None or output is None:
             source, output = (
                 self._find_input(*list_read_images(pool)[0]),
@@ -217,7 +218,7 @@ class _ProgramBuilder(Allocator):
             padding=pool.padding,
             scale=pool.scale,
             halo=output.layout.halo,
-            rounded=between.by if between else None,
+            rounded=edge.by if edge else None,
         )
         moved = source.storage.size + output.storage.size
         self._append_step(step, StepInfo(name, "pool", (pool.kind,), bytes=moved))
@@ -225,8 +226,8 @@ class _ProgramBuilder(Allocator):
     def add_norm(self, norm: Norm) -> None:
         name = norm.value.instruction.name
         source = self._find_input(*list_read_images(norm)[0])
-        picture = get_written_image(norm)
-        output = self._place_output(norm.value.base, picture)
+        image = get_written_image(norm)
+        output = self._place_output(norm.value.base, image)
         gamma, beta = self._place_channels(norm.gamma), self._place_channels(norm.beta)
 
         step = NormStep(
@@ -235,8 +236,8 @@ class _ProgramBuilder(Allocator):
             output.make_view(),
             gamma,
             beta,
-            batch=picture[0],
-            size=picture[1:3],
+            batch=image[0],
+            size=image[1:3],
             channels=norm.channels,
             epsilon=norm.epsilon,
             centred=norm.centred,
@@ -277,13 +278,13 @@ class _ProgramBuilder(Allocator):
         self._append_step(step, StepInfo(name, "attention", matched, flop=found.flop, bytes=moved, gives=layer))
 
     def _place_mask(self, found: Attention) -> Mask | None:
-        lying = found.mask
-        if lying is None:
+        mask = found.mask
+        if mask is None:
             return None
-        buffer = None if lying.source is None else self.values[lying.source.base].buffer
-        if lying.constant is not None:
-            buffer = self.store.add_constant(lying.constant.tobytes())
-        return replace(lying.mask, buffer=buffer, strides=(*found.mask_outer, lying.query, lying.key))
+        buffer = None if mask.source is None else self.values[mask.source.base].buffer
+        if mask.constant is not None:
+            buffer = self.store.add_constant(mask.constant.tobytes())
+        return replace(mask.mask, buffer=buffer, strides=(*found.mask_outer, mask.query, mask.key))
 
     def add_thunk(self, thunk: Thunk, number: int) -> None:
         if isinstance(thunk.step, GatherStep):
@@ -307,9 +308,9 @@ class _ProgramBuilder(Allocator):
             scratch.buffer if scratch else None,
         )
         moved = sum(b.size for b in (*thunk.reads, *thunk.writes))
-        made = next((o for o in thunk.outputs if o is not None), None)
-        reason = "" if made is None else self.scheduled.reasons.get(made) or explain_no_core(made)
-        flop = count_value_flop(made) if made is not None else 0
+        result = next((o for o in thunk.outputs if o is not None), None)
+        reason = "" if result is None else self.scheduled.reasons.get(result) or explain_no_core(result)
+        flop = count_value_flop(result) if result is not None else 0
         self._append_step(step, StepInfo(thunk.step.name, "xla", (reason,) if reason else (), flop=flop, bytes=moved))
 
     def add_gather(self, thunk: Thunk, step: GatherStep) -> None:
@@ -325,7 +326,7 @@ class _ProgramBuilder(Allocator):
         if output is not None:
             self.values[output] = rows
         small = self.store.add_constant(stored.numbers)
-        made = replace(
+        gather = replace(
             step,
             indices=resize_buffer(source, thunk.reads[0].size),
             table=small,
@@ -335,10 +336,10 @@ class _ProgramBuilder(Allocator):
             kept=stored.kept,
         )
         moved = source.size + rows.size + step.count * (small.size // step.rows)
-        self._append_step(made, StepInfo(step.name, "gather", (stored.type,), bytes=moved))
+        self._append_step(gather, StepInfo(step.name, "gather", (stored.type,), bytes=moved))
 
     def finish_program(self) -> Program:
-        """The finished Program. Raises LowerError where a fetch has no place."""
+        """Return the finished Program. Raises LowerError if a fetch has no storage."""
         for value in self.fetched:
             if value in self.values:
                 self.values[value].extend_life(len(self.steps))

@@ -1,9 +1,9 @@
-"""Cascades: layers over large pictures that run a stripe of rows at a time, so that values stay in the caches.
+"""Cascades: layers over large images that run a stripe of rows at a time, so that values stay in the caches.
 
-A layer at a network's beginning leaves more than the caches hold, and the next one reads it from memory again. Where
-nothing else reads it, both can run for some rows, then for the next rows. Between them is a rolling buffer that has
-what a stripe needs. The whole picture is nowhere, which also saves a first run the faults of its pages.
-See runtime/abi/cascade.c for how they run. No answer changes by a bit.
+The output of a layer at a network's beginning is larger than the caches, and the next layer reads it from memory again.
+If nothing else reads it, both can run for some rows, then for the next rows, with a rolling buffer between them that
+holds the rows a stripe needs. The whole image is never stored, which also saves a first run its page faults. See
+runtime/abi/cascade.c for how they run. No answer changes by a bit.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from builder.compiler.lower.layouts import TensorLayout, get_written_image, list
 from builder.compiler.lower.schedule import Task
 
 MOST_LAYERS = 16
-"""MOST_LAYERS in runtime/abi/cascade.c."""
+"""The most layers of a cascade: MOST_LAYERS in runtime/abi/cascade.c."""
 
 BUFFER_BYTES = 480 << 10
-"""Of all rolling buffers of a thread together: they stay in a second-level cache of 1 MB, beside weights and inputs."""
+"""The most bytes of a thread's rolling buffers: they stay in a second-level cache of 1 MB, with weights and inputs."""
 
 WEIGHT_BYTES = 64 << 10
-"""Of all layers together: they are read again for each stripe."""
+"""The most bytes of the weights of all layers, which are read again for each stripe."""
 
 STREAMED: tuple[Algorithm, ...] = ("direct", "depthwise")
-"""Algorithms by which any rows can be had; "integer", too, which takes the place of the first for rounded inputs."""
+"""Algorithms that can compute any rows; so can "integer", which replaces "direct" for rounded inputs."""
 
 LEAST_BYTES = 1 << 20
-"""Of a value that leaves the second-level cache before it is read."""
+"""The size of the smallest value that leaves the second-level cache before it is read."""
 
 BYTE_NS = 0.022
-"""What it costs to write such a value and read it again, for each byte ..."""
+"""The measured cost of writing such a value and reading it again, for each byte; see docs/notes/memory.md."""
 
 CALL_NS = 800.0
-"""... and what it costs to begin a layer, for each stripe. Both are measured: see docs/notes/memory.md."""
+"""The measured cost of beginning a layer, for each stripe; see docs/notes/memory.md."""
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """The tasks from number ``first`` on, ``rows`` rows of the last one's output at a time, of ``height`` in all.
+    """The tasks from number ``first`` on, run ``rows`` rows of the last one's output at a time, of ``height`` in all.
 
-    ``buffers``: rows that each but the last computes at most, and so has in its rolling buffer.
+    ``buffers``: the most rows that each task but the last computes, and so has in its rolling buffer.
     """
 
     first: int
@@ -61,23 +61,23 @@ class Cascade:
 
     @property
     def stripes(self) -> int:
-        """Of a picture, on one thread."""
+        """The number of stripes of an image, on one thread."""
         return -(-self.height // self.rows)
 
     def count_rows(self, number: int) -> int:
-        """How many rows task ``number`` computes at most."""
+        """Return the most rows that task ``number`` computes."""
         return (*self.buffers, self.rows)[number - self.first]
 
 
 @dataclass(frozen=True)
 class LayerOutput:
-    """What a layer leaves: numbers of ``item`` bytes."""
+    """The output of a layer: numbers of ``item`` bytes."""
 
     layout: TensorLayout
     item: int
 
     def compute_rolling_size(self, rows: int) -> int:
-        """Bytes of a rolling buffer for so many rows, and for the zeros below the picture."""
+        """Compute the bytes of a rolling buffer for ``rows`` rows and the zeros below the image."""
         return align_offset(self.item * (rows + self.layout.halo[2]) * self.layout.row)
 
 
@@ -88,12 +88,12 @@ def find_cascades(
     leaves: Callable[[Layer], LayerOutput],
     algorithm: Callable[[Layer], Algorithm],
 ) -> tuple[Cascade, ...]:
-    """The cascades among ``tasks`` that save the most time, in their order.
+    """Return the cascades among ``tasks`` that save the most time, in order.
 
-    ``readers``: of each value, by number. ``whole``: whether a value must be in memory as a whole. ``algorithm``: that
-    a layer would have for floats.
+    ``readers``: the readers of each value, by number. ``whole``: returns whether a value must be in memory as a whole.
+    ``algorithm``: returns the algorithm that a layer would have for floats.
     """
-    found: list[Cascade] = []
+    cascades: list[Cascade] = []
     number = 0
     while number < len(tasks):
         run: list[Layer] = []
@@ -103,17 +103,17 @@ def find_cascades(
             if run and not _can_follow(task, number + len(run), run[-1], readers, whole):
                 break
             run.append(task)
-        found += _divide_run(number, run, leaves) if len(run) > 1 else ()
+        cascades += _divide_run(number, run, leaves) if len(run) > 1 else ()
         number += max(1, len(run))
-    return tuple(found)
+    return tuple(cascades)
 
 
 def compute_most_rows(layers: Sequence[Geometry], rows: int) -> tuple[int, ...]:
-    """How many rows each of ``layers`` computes at most, so that the last one has ``rows`` rows."""
-    found = [rows]
+    """Compute the most rows that each of ``layers`` computes, so that the last one has ``rows`` rows."""
+    counts = [rows]
     for layer in reversed(layers[1:]):
-        found.append(layer.compute_span(0, found[-1]))
-    return tuple(reversed(found))
+        counts.append(layer.compute_span(0, counts[-1]))
+    return tuple(reversed(counts))
 
 
 def _can_follow(
@@ -123,18 +123,18 @@ def _can_follow(
     readers: Mapping[Value, Mapping[int, Task]],
     whole: Callable[[Value], bool],
 ) -> bool:
-    """Whether ``task`` reads a picture that ``before`` leaves, and nothing else does."""
+    """Return whether ``task``, and nothing else, reads the image that ``before`` stores."""
     value, residual = before.end.base, task.affine.residual
     if before.second is not None or whole(value) or list(readers.get(value, ())) != [number]:
         return False
-    source, picture, _ = list_read_images(task)[0]
+    source, image, _ = list_read_images(task)[0]
     if source.base is not value or (residual is not None and residual.base is value):
         return False
-    return picture == get_written_image(before) and picture[1] > 1
+    return image == get_written_image(before) and image[1] > 1
 
 
 def _divide_run(first: int, run: Sequence[Layer], leaves: Callable[[Layer], LayerOutput]) -> Iterator[Cascade]:
-    """The cascades that make the least of: beginning layers for each stripe, and values that leave the caches."""
+    """Divide a run into the cascades with the lowest cost of beginning layers and of values leaving the caches."""
     best: list[tuple[float, tuple[Cascade, ...]]] = [(0.0, ())]
     for end in range(1, len(run) + 1):
         options = []
@@ -152,7 +152,7 @@ def _divide_run(first: int, run: Sequence[Layer], leaves: Callable[[Layer], Laye
 
 
 def _estimate_memory_cost(layer: Layer, leaves: Callable[[Layer], LayerOutput]) -> float:
-    """Nanoseconds that it costs if what ``layer`` leaves is in memory as a whole."""
+    """Estimate the nanoseconds it costs to keep the output of ``layer`` in memory as a whole."""
     batch, numbers = layer.core.out_picture[0], math.prod(get_written_image(layer)[1:])
     if 4 * numbers < LEAST_BYTES:
         return 0.0
@@ -161,15 +161,15 @@ def _estimate_memory_cost(layer: Layer, leaves: Callable[[Layer], LayerOutput]) 
 
 
 def _make_cascade(first: int, layers: Sequence[Layer], leaves: Callable[[Layer], LayerOutput]) -> Cascade | None:
-    """The cascade with the highest stripes that fit, all about equally high; None where not even one row fits."""
-    sizes = [one.core.geometry for one in layers]
+    """Return the cascade with the highest stripes that fit, all about equally high; None if not even one row fits."""
+    sizes = [layer.core.geometry for layer in layers]
     if 4 * sum(size.weights for size in sizes) > WEIGHT_BYTES:
         return None
-    left = [leaves(one) for one in layers[:-1]]
+    outputs = [leaves(layer) for layer in layers[:-1]]
     height = sizes[-1].out_size[0]
 
     def fits(rows: int) -> bool:
-        return sum(map(LayerOutput.compute_rolling_size, left, compute_most_rows(sizes, rows))) <= BUFFER_BYTES
+        return sum(map(LayerOutput.compute_rolling_size, outputs, compute_most_rows(sizes, rows))) <= BUFFER_BYTES
 
     most = sum(1 for _ in itertools.takewhile(fits, range(1, height + 1)))
     if most == 0:

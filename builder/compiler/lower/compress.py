@@ -1,8 +1,8 @@
-"""A layer's weights quantised to fewer bits: what is stored, and what the kernels dequantise it to.
+"""A layer's weights quantised to fewer bits: the stored numbers, and the floats that the kernels restore from them.
 
-Rounding is to nearest, ties to even. int8 has one scale per output channel and no zero point: the largest magnitude
-of the channel is 127. The kernels dequantise to exactly ``Stored.restored`` and multiply in float32, so a graph with
-those numbers in the place of its own (``Compressor.restored``) has the library's answers.
+Rounding is to nearest, ties to even. int8 has one scale per output channel and no zero point: the largest magnitude of
+the channel is 127. The kernels dequantise to exactly ``StoredWeights.restored`` and multiply in float32, so a graph
+with those numbers in the place of its own (``Compressor.restored``) has the library's answers.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from builder.config.model_spec import WeightType
 Array = NDArray[np.float32]
 
 ITEM_SIZES: dict[WeightType, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
-"""Bytes."""
+"""Bytes per weight of each type."""
 
 LEAST_WEIGHTS = 1024
-"""A layer with fewer keeps its own: nothing to gain."""
+"""The fewest weights worth compressing: a smaller layer keeps its own."""
 
 LEAST_SUMMED, LEAST_SUMMED_CHANNELS = 512, 16
-"""Where inputs are rounded as well, sums of bytes gain time with fewer weights too, of so many input channels at least:
-with three, they were no faster with VNNI, and slower without."""
+"""The fewest weights and input channels where inputs are rounded as well: sums of bytes then gain time with fewer
+weights too. With three channels, they were no faster with VNNI, and slower without."""
 
 MOST_CHANGE = 1e-3
-"""float16 of a layer that its subnormal numbers would change by more, as a share of the weights' norm, is refused."""
+"""The largest change by float16, whose small numbers are subnormal, as a share of the norm; above it, float32 is
+kept."""
 
 
 @dataclass(frozen=True)
 class WeightRules:
-    """Which type each layer's weights have: ``type``, or that of the last of ``layers`` whose pattern its name fits.
+    """The type of each layer's weights: that of the last of ``layers`` whose pattern its name matches, or ``type``.
 
     ``summed``: the inputs of layers with int8 weights are rounded too.
     """
@@ -49,17 +50,17 @@ class WeightRules:
         return next((kind for pattern, kind in reversed(self.layers) if fnmatchcase(name, pattern)), self.type)
 
     def get_least_weights(self, kind: WeightType, input_channels: int) -> int:
-        """How many weights of ``kind`` a layer has at least, for them not to be float32."""
+        """Return the fewest weights of a layer that are stored as ``kind`` rather than float32."""
         summed = self.summed and kind == "int8" and input_channels >= LEAST_SUMMED_CHANNELS
         return LEAST_SUMMED if summed else LEAST_WEIGHTS
 
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """``numbers``: what lies in the library, each a number that ``type`` has; ``restored``: what is multiplied with.
+    """A layer's weights: ``numbers`` are stored in the library, ``restored`` are the floats that the kernels multiply.
 
-    Both [KH, KW, C / groups, OC]. ``scale`` [OC] is that of int8, else None. ``kept``: why the type is not the one
-    that was asked for.
+    Both are [KH, KW, C / groups, OC]. ``scale``: [OC] for int8, else None. ``kept``: why the type is not the requested
+    one.
     """
 
     type: WeightType
@@ -70,9 +71,9 @@ class StoredWeights:
 
 
 def compress_weights(weights: Array, wanted: WeightType, least: int = LEAST_WEIGHTS) -> StoredWeights:
-    """``weights`` [KH, KW, C / groups, OC] as ``wanted``, or as they are where that would not do.
+    """Return ``weights`` [KH, KW, C / groups, OC] as ``wanted``, or unchanged with the reason why that is not possible.
 
-    ``least``: of fewer, they stay as they are.
+    ``least``: the fewest weights that are compressed.
     """
     weights = np.asarray(weights, np.float32)
     if wanted == "float32":
@@ -91,7 +92,7 @@ def compress_weights(weights: Array, wanted: WeightType, least: int = LEAST_WEIG
 
 
 def quantise_weights(weights: Array, kind: WeightType) -> StoredWeights:
-    """``weights`` [KH, KW, C / groups, OC], all finite, as ``kind`` in any case."""
+    """Return finite ``weights`` [KH, KW, C / groups, OC] as ``kind``, without checks."""
     match kind:
         case "float16":
             rounded = round_to_float16(weights)
@@ -105,20 +106,20 @@ def quantise_weights(weights: Array, kind: WeightType) -> StoredWeights:
 
 
 def round_to_float16(values: Array) -> Array:
-    """The nearest float16 numbers, as float32; infinite beyond 65,504."""
+    """Return the nearest float16 numbers, as float32; they are infinite beyond 65,504."""
     with np.errstate(over="ignore"):
         return values.astype(np.float16).astype(np.float32)
 
 
 def round_to_bfloat16(values: Array) -> Array:
-    """The nearest bfloat16 numbers, as float32; infinite beyond the largest. No NaN may be among ``values``."""
+    """Return the nearest bfloat16 numbers, as float32; infinite beyond the largest. ``values`` must not hold NaN."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     return (bits & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def encode_numbers(numbers: Array, kind: WeightType) -> bytes:
-    """Little-endian bytes of ``numbers``, every one of which ``kind`` has."""
+    """Encode ``numbers``, all of which ``kind`` can represent, as little-endian bytes."""
     numbers = np.ascontiguousarray(numbers, np.float32)
     match kind:
         case "float16":
@@ -149,13 +150,12 @@ def _measure_change(weights: Array, rounded: Array) -> float:
 
 
 WeightView = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""Takes a constant of the graph, and returns the view of it in the order of a layer's weights."""
+"""A function that returns the view of a constant of the graph in the order of a layer's weights."""
 
 
 @dataclass(frozen=True)
 class RoundedInput:
-    """A layer with rounded weights: the digest of its constant in the graph, its name there, and how its input is
-    rounded, None where it is not."""
+    """A layer with rounded weights: the digest of its constant, its name, and the rounding of its input, or None."""
 
     constant: str
     layer: str
@@ -164,10 +164,10 @@ class RoundedInput:
 
 @dataclass
 class Compressor:
-    """Compresses the layers of one program by ``rules`` and keeps count.
+    """The compressor of the layers of one program by ``rules``; it records what it has done.
 
-    ``names``: of all layers so far. ``restored``: constants of the graph that are to be exchanged for the graph to
-    calculate with what the library has, by ``digest_constant`` of what they are now.
+    ``names``: the names of all layers so far. ``restored``: the constants that replace those of the graph, so that it
+    calculates with the library's weights, by ``digest_constant`` of the constant replaced.
     """
 
     rules: WeightRules = field(default_factory=WeightRules)
@@ -176,7 +176,7 @@ class Compressor:
     rounded: list[RoundedInput] = field(default_factory=list)
 
     def record_input(self, name: str, constant: Array, quantisation: Quantisation | None) -> None:
-        """Note how the input of the layer ``name`` is rounded, which reads ``constant``."""
+        """Record how the input of the layer ``name``, which reads ``constant``, is rounded."""
         self.rounded.append(RoundedInput(digest_constant(constant), name, quantisation))
 
     def compress_layer(
@@ -189,9 +189,9 @@ class Compressor:
         *,
         alone: bool = True,
     ) -> StoredWeights:
-        """The ``weights`` of the layer ``name``, which are ``view_of(constant) * scale``; ``scale`` is per channel.
+        """Compress the ``weights`` of the layer ``name``: ``view_of(constant) * scale``, with a ``scale`` per channel.
 
-        ``alone``: nothing but layers like this one reads the constant.
+        ``alone``: only layers like this one read the constant.
         """
         self.names.append(name)
         wanted = self.rules.choose_type(name)
@@ -212,5 +212,5 @@ class Compressor:
 
 
 def digest_constant(constant: Array) -> str:
-    """The SHA-256 of a constant's numbers in row-major order, whatever its shape."""
+    """Return the SHA-256 of a constant's numbers in row-major order, whatever its shape."""
     return hashlib.sha256(np.ascontiguousarray(constant, "<f4").tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Print a Program as the sources that ``link`` compiles."""
+"""The printing of a Program as the sources that ``link`` compiles."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def emit_sources(
 ) -> GeneratedSources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
-    ``kernels``: XLA's object files, without which the weights are always part of the library. ``others``: the same
-    model for other batches and sizes, over the same weights. ``probe``: of a library that also measures
-    how long each step takes (builder/runtime/probe/profile.h), or shows what each one finds in memory (observe.h).
-    ``given``: what callers of each signature give in the place of tensors.
+    ``kernels``: XLA's object files; without them the weights are always part of the library. ``others``: the programs
+    of the same model for other batches and sizes, over the same weights. ``probe``: the kind of probe in the library,
+    which measures each step (builder/runtime/probe/profile.h) or shows the memory that it reads (observe.h).
+    ``given``: the inputs that callers of each signature pass in place of tensors.
     """
     others = others or {}
     programs = (program, *others.values())

@@ -1,4 +1,4 @@
-"""The sources that were generated for a library, and ``sources.json``, which says what they are."""
+"""The sources that were generated for a library, and ``sources.json``, which describes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.base.records import dump_record, read_record
 from builder.compiler.weights_file import FILE, Layout
 
 Probe = Literal["profile", "observe"]
-"""What is told of every step that it begins: the header in builder/runtime/probe with its ``cf_step``."""
+"""The name of a header in builder/runtime/probe, whose ``cf_step`` is called at the beginning of every step."""
 
 _MANIFEST = "sources.json"
 
@@ -20,48 +20,46 @@ _MANIFEST = "sources.json"
 class GeneratedSources:
     """Generated files in ``folder``: the C of each variant, model.h, model.json, and the weights.
 
-    These are weights.bin and weights.S, which assembles it, or model.weights, if they are no part of the library.
+    The weights are weights.bin and weights.S, which includes it, or model.weights if they are outside the library.
     """
 
     folder: Path
     names: tuple[str, ...]
-    """Files with the C of each variant of the model, the first variant first."""
+    """The C files of the model's variants, the first variant's first."""
     isa: tuple[str, ...]
-    """The instruction sets that the library has kernels for, the least first."""
+    """The instruction sets that the library has kernels for, the smallest first."""
     kernel_kinds: tuple[str, ...] = ()
-    """What the kernels have to know of besides what all do:
-    ``builder.compiler.emit.print_program.list_kernel_kinds``.
-    """
+    """The optional features that the fused kernels need, from ``print_program.list_kernel_kinds``."""
     attention: bool = False
     """Whether any step is an attention."""
     several_signatures: bool = False
-    """Whether there is a signature to choose."""
+    """Whether the model has several signatures."""
     dynamic: bool = False
-    """Whether the data decides the size of a fetch."""
+    """Whether the data determines the size of a fetch."""
     parts: bool = False
     """Whether any program runs a batch in parts."""
     cascades: bool = False
-    """Whether any program runs layers a stripe of rows at a time."""
+    """Whether any program runs layers one stripe of rows at a time."""
     audio: bool = False
-    """Whether the library has what the function decodes and resamples recordings with."""
+    """Whether the library decodes and resamples recordings."""
     layout: Layout | None = None
-    """What weights have to be that are no part of the library; None where they are."""
+    """The layout of weights outside the library; None where they are inside it."""
     probe: Probe | None = None
-    """What a library shows that is made to be looked into, never to be packed."""
+    """The probe of a library for inspection, which is never packed."""
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Of the compiler, for these sources and the ABI's."""
+        """The compiler's flags for these sources and for those of the ABI."""
         return ("-DCF_DYNAMIC",) * self.dynamic + ("-DCF_PARTS",) * self.parts
 
     @property
     def integer(self) -> bool:
-        """Whether any layer's sums are of integers."""
+        """Whether any layer adds up integers."""
         return "INTEGER" in self.kernel_kinds
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
-        """Of the compiler, for the kernels of layers."""
+        """The compiler's flags for the kernels of layers."""
         return tuple(f"-DCF_HAS_{kind}=1" for kind in self.kernel_kinds)
 
     @property
@@ -79,7 +77,7 @@ class GeneratedSources:
 
     @property
     def outside(self) -> Path | None:
-        """The weights, where they are no part of the library."""
+        """The file of the weights, where they are outside the library."""
         return self.folder / FILE if self.layout else None
 
     @property
@@ -87,12 +85,12 @@ class GeneratedSources:
         return self.outside or self.folder / "weights.bin"
 
     def save(self) -> None:
-        """Write sources.json beside the files, for ``load``."""
+        """Write sources.json into the folder, for ``load``."""
         data = dump_record(self)
         del data["folder"]
         (self.folder / _MANIFEST).write_text(json.dumps(data, indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> GeneratedSources:
-        """What ``emit`` wrote into ``folder``."""
+        """Load what ``emit`` wrote into ``folder``."""
         return read_record(cls, {"folder": folder, **json.loads((folder / _MANIFEST).read_text())})

@@ -28,9 +28,9 @@ C_TYPES = {
 
 
 def format_header(program: Program, others: Mapping[Variant, Program] | None = None) -> str:
-    """model.h for this model: the ABI, byte sizes as macros, and the prototype of run().
+    """Format model.h for this model: the ABI, byte sizes as macros, and the prototype of run().
 
-    ``others``: the model for other batches and sizes.
+    ``others``: the programs of the model's other batches and sizes.
     """
     text = (RUNTIME / "abi" / "model.h").read_text()
     before, after = text.split(_MARK)
@@ -57,21 +57,21 @@ def _describe_batches(others: Mapping[Variant, Program]) -> str:
 
 
 def _describe_sizes(others: Mapping[Variant, Program]) -> list[str]:
-    """Comments with what the model takes and gives in its other sizes and signatures, of the first batch."""
+    """Format comments with the ports of the model's other sizes and signatures, for the first batch."""
     smallest = min((v.batch for v in others if v.size or v.signature), default=0)
     rows: dict[str, list[str]] = {}
-    for variant, one in others.items():
+    for variant, other in others.items():
         if variant.batch == smallest and (variant.size or variant.signature):
-            what = (
+            title = (
                 f"Signature {variant.of}, after cf_set_signature" if variant.of else "Other sizes, for cf_run and run"
             )
-            ports = (f"{p.spec.name} {_describe_port(p)} of {p.spec.size} bytes" for p in (*one.feeds, *one.fetches))
-            rows.setdefault(escape_comment(what), []).append(f" *   {escape_comment(', '.join(ports))}")
-    return [line for what, lines in rows.items() for line in (f"/* {what}:", *lines, " */")]
+            ports = (f"{p.spec.name} {_describe_port(p)} of {p.spec.size} bytes" for p in (*other.feeds, *other.fetches))
+            rows.setdefault(escape_comment(title), []).append(f" *   {escape_comment(', '.join(ports))}")
+    return [line for title, lines in rows.items() for line in (f"/* {title}:", *lines, " */")]
 
 
 def format_flat_run(program: Program) -> str:
-    """The definition of run() in program.c."""
+    """Format the definition of run() in program.c."""
     feeds = [f"{{{_name_argument('feed', p)}, {_name_argument('feed', p)}_size}}" for p in program.feeds]
     fetches = [f"{{{_name_argument('fetch', p)}, {_name_argument('fetch', p)}_size}}" for p in program.fetches]
     return (

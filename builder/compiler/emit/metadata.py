@@ -1,4 +1,4 @@
-"""model.json: what cf_describe() returns, and all that a caller needs to know of a model."""
+"""model.json, the text that cf_describe() returns: all that a caller needs to know of a model."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def format_model_json(
     others: Mapping[Variant, Program] | None = None,
     given: Sequence[CallerInputs] = (),
 ) -> str:
-    """The description as compact ASCII JSON. ``isa``: architecture to the instruction sets inside.
+    """Format the description as compact ASCII JSON. ``isa``: the architecture and the instruction sets inside.
 
-    ``outside``: of the weights, where they are no part of the library. ``others``: what it runs as well. ``given``:
-    what callers of each signature give in the place of tensors.
+    ``outside``: the layout of weights outside the library. ``others``: the programs of the other variants. ``given``:
+    the inputs that callers of each signature pass in place of tensors.
     """
     (arch, levels), *_ = isa.items()
     programs = {spec.variants[0]: program, **(others or {})}
@@ -59,21 +59,21 @@ def format_model_json(
 
 
 def _are_batches_in_parts(programs: Mapping[Variant, Program], smallest: int) -> bool:
-    """Whether there are larger batches, and all of them run in parts."""
+    """Return whether there are larger batches and all of them run in parts."""
     larger = [program for variant, program in programs.items() if variant.batch > smallest]
     return bool(larger) and all(program.parts for program in larger)
 
 
 def _describe_signature(spec: ModelSpec, programs: Mapping[Variant, Program], signature: int) -> dict[str, Any]:
-    """What one signature takes and gives, in each of its sizes, in the first batch."""
-    of_it = {v: one for v, one in programs.items() if v.signature == signature and v.batch == spec.batch}
-    own, (program, *others) = spec.of_variant(next(iter(of_it))), of_it.values()
+    """Describe the inputs and outputs of one signature, in each of its sizes, for the first batch."""
+    variants = {v: p for v, p in programs.items() if v.signature == signature and v.batch == spec.batch}
+    own, (program, *others) = spec.of_variant(next(iter(variants))), variants.values()
     image, audio = own.image, own.audio
     pad = {feed.name: feed.pad for feed in own.feeds if feed.pad is not None}
     nan = [feed.name for feed in own.feeds if feed.nan]
     return {
         **_describe_ports(program),
-        **({"shapes": [_describe_ports(one) for one in (program, *others)]} if others else {}),
+        **({"shapes": [_describe_ports(p) for p in (program, *others)]} if others else {}),
         **({"pad": pad} if pad else {}),
         **({"nan": nan} if nan else {}),
         "image": image
@@ -148,7 +148,7 @@ def _describe_detection(output: OutputSpec) -> dict[str, Any]:
 
 
 def _list_raw_outputs(program: Program) -> list[dict[str, Any]]:
-    """Every fetch as it is, but those that say how large another is."""
+    """List every fetch as a raw output, except those that hold the size of another."""
     names = [port.spec.name for port in program.fetches]
     shapes = {port.spec.shape_fetch for port in program.fetches}
     return [

@@ -1,7 +1,7 @@
-"""model.weights: the weights as a file of its own, and what ties it to the library that reads it.
+"""model.weights: the weights as a separate file, with the digest that ties it to the library that reads it.
 
 Little-endian: a header (``HEADER``), the SHA-256 of every ``CHUNK`` of weights in order, zeros up to a multiple of
-``PAGE``, the weights. builder/runtime/abi/weights.c checks the header, handler/weights.py what it transfers as well.
+``PAGE``, the weights. builder/runtime/abi/weights.c checks the header; handler/weights.py also checks the weights.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from builder.compiler.weights_file import Layout
 
 MAGIC, FORMAT = b"CFWEIGHT", 1
 HEADER = struct.Struct("<8sIIQ32sQ32s")
-"""Magic, format, where the weights start, how many bytes they are, the layout, a chunk's bytes, the chunks' hash.
-
-The chunks' hash is the SHA-256 of the list of theirs."""
+"""Magic, format, offset and bytes of the weights, layout, bytes of a chunk, SHA-256 of the chunks' list of hashes."""
 
 PAGE = 4096
 CHUNK = 8 << 20
 
 
 def compute_weights_size(program: Program) -> int:
-    """Bytes of a program's weights, padded to the alignment; never 0."""
+    """Compute the bytes of a program's weights, padded to the alignment; never 0."""
     return max(ALIGNMENT, program.weights_size)
 
 
 def write_weights(program: Program, file: BinaryIO, start: int = 0) -> None:
-    """Write the weights from the offset ``start`` of ``file`` on, with zeros between them and behind the last."""
+    """Write the weights at offset ``start`` of ``file``, with zeros between them and after the last."""
     for weight in program.weights:
         file.seek(start + weight.offset)
         file.write(weight.data)
@@ -39,14 +37,14 @@ def write_weights(program: Program, file: BinaryIO, start: int = 0) -> None:
 
 
 def write_weights_file(program: Program, layout: Layout, path: Path) -> None:
-    """Write the file: the same bytes for the same weights and layout."""
+    """Write the file, with the same bytes for the same weights and layout."""
     count = -(-layout.size // CHUNK)
     start = -(-(HEADER.size + 32 * count) // PAGE) * PAGE
     with path.open("w+b") as file:
         write_weights(program, file, start)
         file.seek(start)
         hashes = b"".join(hashlib.sha256(file.read(CHUNK)).digest() for _ in range(count))
-        whole = hashlib.sha256(hashes).digest()
+        list_hash = hashlib.sha256(hashes).digest()
         file.seek(0)
-        file.write(HEADER.pack(MAGIC, FORMAT, start, layout.size, bytes.fromhex(layout.digest), CHUNK, whole))
+        file.write(HEADER.pack(MAGIC, FORMAT, start, layout.size, bytes.fromhex(layout.digest), CHUNK, list_hash))
         file.write(hashes)

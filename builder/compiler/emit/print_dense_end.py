@@ -1,4 +1,4 @@
-"""Print the dense end of a program for all inputs of a batch that runs in parts."""
+"""The printing of a program's dense end, for all inputs of a batch that runs in parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.compiler.lower.steps.layer_step import LayerStep
 
 
 def format_dense_end(program: Program) -> str:
-    """The C of ``dense_end``, whose head and tail are ``run_head`` and ``run_tail``; "" where ``program`` has none."""
+    """Format ``dense_end``, whose head and tail are ``run_head`` and ``run_tail``; "" where ``program`` has none."""
     layers = _list_layers(program)
     if not layers:
         return ""
@@ -43,12 +43,12 @@ def format_dense_end(program: Program) -> str:
 
 
 def get_values_offset(program: Program) -> int:
-    """Where in the arena the values of a dense end begin, behind all of one part."""
+    """Return the offset in the arena of a dense end's values, after the memory of one part."""
     return align_offset(program.arena_size)
 
 
 def compute_arena_size(program: Program) -> int:
-    """Bytes of the arena, those for all inputs of a batch in parts included."""
+    """Compute the bytes of the arena, including those for all inputs of a batch in parts."""
     layers = _list_layers(program) if program.parts else ()
     if not layers:
         return program.arena_size
@@ -62,10 +62,10 @@ def _list_layers(program: Program) -> tuple[LayerStep, ...]:
 
 
 def _list_offsets(layers: tuple[LayerStep, ...]) -> list[int]:
-    """Bytes of an input's values before what each layer reads, and before what the last one leaves: one more number."""
+    """List the offsets of an input's values, in bytes: what each layer reads, and then what the last one writes."""
     return list(itertools.accumulate((4 * step.geometry.in_channels for step in layers), initial=0))
 
 
 def _view_images(view: View, channels: int) -> View:
-    """All inputs' values, as images of one pixel each."""
+    """View all inputs' values as images of one pixel each."""
     return View(view.buffer, 0, channels, channels, channels)

@@ -1,4 +1,4 @@
-"""Print a Program as C: its steps, its ports and the tables of kernels that it names."""
+"""The printing of a Program as C: its steps, its ports and the tables of kernels that it names."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def format_program_source(
     others: Mapping[Variant, Program] | None = None,
     signatures: Sequence[str] = (),
 ) -> str:
-    """The text of program.c.
+    """Format the text of program.c.
 
-    ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``probe``: every
-    step, by its place in ``walk(program.steps)``, tells it that it begins. ``outside``: the weights are not
-    in the library, and are checked to be of this layout. ``others``: see ``format_other_sources``.
-    ``signatures``: the names of all, where there are several.
+    ``description`` is the JSON that cf_describe returns, ``flat_run`` the definition of run(). ``probe``: the probe
+    that every step calls at its beginning, with its number in ``walk_steps(program.steps)``. ``outside``: the layout
+    that weights outside the library are checked for. ``others``: see ``format_other_sources``. ``signatures``: the
+    names of all signatures, where there are several.
     """
     others = others or {}
     steps = walk_steps(program.steps)
@@ -63,7 +63,7 @@ def format_program_source(
     if probe:  # clock_gettime is POSIX, not C11
         head = f'#define _POSIX_C_SOURCE 200809L\n{head}#define CF_STEPS {len(steps)}\n#include "probe/{probe}.h"\n'
     numbers = {id(step): number for number, step in enumerate(steps)} if probe else {}
-    has_end = not probe and _has_dense_end(program, others)  # steps that are looked at run one after another
+    has_end = not probe and _has_dense_end(program, others)  # With a probe, steps run one after another.
     parts = [head, *_format_body(program, numbers, has_end), *_format_states(program)]
     if outside:
         parts.append(_format_outside(outside))
@@ -94,13 +94,13 @@ def format_program_source(
 def format_other_sources(
     program: Program, others: Mapping[Variant, Program], *, outside: bool = False
 ) -> dict[Variant, str]:
-    """The text of program_<variant>.c for each of ``others``: the same model for other batches and sizes, over the
-    weights of ``program``, the first one. A batch in parts whose steps another has before it has none of its own.
-    """
+    """Format program<variant>.c for each of ``others``, the model's other batches and sizes.
+
+    All use the weights of ``program``. A batch in parts has no steps of its own if an earlier program has the same."""
     named, texts = [(FIRST, program)], {}
     for variant, other in others.items():
         fields = {"signature": f"{variant.signature}"} if variant.signature else {}
-        part = next((name for name, one in named if other.parts and one.steps == other.steps), None)
+        part = next((name for name, earlier in named if other.parts and earlier.steps == other.steps), None)
         if part:
             body = [f"extern const cf_program {part};\n", *_format_all_ports(other)]
             fields["part"] = f"&{part}"
@@ -124,9 +124,9 @@ def _format_head(outside: bool) -> str:
 
 
 def _has_dense_end(program: Program, others: Mapping[Variant, Program]) -> bool:
-    """Whether a batch runs ``program`` in parts, but for its dense end."""
-    in_parts = (one for one in (program, *others.values()) if one.parts and one.dense_end)
-    return any(one.steps == program.steps for one in in_parts)
+    """Return whether a batch runs ``program`` in parts except for its dense end."""
+    in_parts = (p for p in (program, *others.values()) if p.parts and p.dense_end)
+    return any(p.steps == program.steps for p in in_parts)
 
 
 def _format_body(program: Program, numbers: dict[int, int], has_end: bool) -> list[str]:
@@ -168,10 +168,10 @@ def _format_outside(layout: Layout) -> str:
 
 
 def make_layout(program: Program, kernels: Sequence[Path], others: Mapping[Variant, Program] | None = None) -> Layout:
-    """The layout of the weights of ``program`` and ``others``, which call XLA's ``kernels`` (graph.o of each).
+    """Make the layout of the weights of ``program`` and ``others``, which call XLA's ``kernels`` (graph.o of each).
 
-    Weights fit the library of another model that compiles to the same steps and kernels: then nothing but the
-    weights differs. Constants of one element are in the kernels.
+    Weights also fit the library of another model that compiles to the same steps and kernels, as then only the weights
+    differ. Constants of one element are in the kernels.
     """
     others, size = others or {}, compute_weights_size(program)
     texts = [format_program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
@@ -180,25 +180,24 @@ def make_layout(program: Program, kernels: Sequence[Path], others: Mapping[Varia
 
 
 def _format_kernel_tables(steps: Sequence[Step]) -> str:
-    """The fields that name tables of kernels. A program without fused layers names none of the fused kernels,
-    one without integer layers none of integer GEMM, and the linker drops what is not named."""
+    """Format the fields that name the tables of kernels that ``steps`` use; the linker drops all others."""
     used = list_kernel_tables(steps)
     return "".join(f"    .{table} = cf_{table}_tables,\n" for table in get_args(KernelTable) if table in used)
 
 
 def list_kernel_tables(steps: Sequence[Step]) -> frozenset[KernelTable]:
-    """The tables of our own kernels that any step calls."""
+    """List the tables of coldforge's kernels that any step calls."""
     tables: set[KernelTable] = {step.kernel_table for step in steps if step.kernel_table}
     return frozenset(tables | {"integer"} if any("INTEGER" in step.kernel_kinds for step in steps) else tables)
 
 
 def uses_cascades(steps: Iterable[Step]) -> bool:
-    """Whether any step is a cascade."""
+    """Return whether any step is a cascade."""
     return any(isinstance(s, CascadeStep) for s in steps)
 
 
 def list_kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tuple[KernelKind, ...]:
-    """What the fused kernels have to know of besides what all do, in a fixed order.
+    """List the optional features that the fused kernels need, in a fixed order.
 
     ``one_by_one``: whether a batch in parts has a dense end.
     """
@@ -221,7 +220,7 @@ def _format_ports(name: str, ports: tuple[BoundPort, ...]) -> str:
 
 
 def _format_ranges(program: Program) -> list[str]:
-    """Print the table of the feeds' ranges, if there are any."""
+    """Format the table of the feeds' ranges, if there are any."""
     rows = [
         f"    {{{number}u, {CF_DTYPES[spec.dtype]}, {spec.elements}u, {one.first}u, {one.count}u, {one.period}u, "
         f"{_format_int64(one.minimum)}, {_format_int64(one.maximum)}}},\n"
@@ -236,23 +235,23 @@ def _format_int64(value: int) -> str:
 
 
 def runs_in_parts(programs: Iterable[Program]) -> bool:
-    """Whether any of them is for one input of a batch."""
+    """Return whether any of ``programs`` is for one input of a batch."""
     return any(program.parts for program in programs)
 
 
 def _format_part_arenas(programs: Sequence[Program]) -> dict[str, str]:
-    """What each thread needs to run parts beside the others'. Not where steps are looked at, one after another."""
+    """Format the size of the arena that each thread needs to run parts at the same time as others."""
     largest = max((program.arena_size for program in programs if program.parts), default=0)
     return {"part_arena_size": f"{largest}u"} if largest else {}
 
 
 def is_dynamic(program: Program) -> bool:
-    """Whether the data decides the size of any of its fetches."""
+    """Return whether the data determines the size of any fetch of ``program``."""
     return any(port.spec.dynamic for port in program.fetches)
 
 
 def _format_dynamic(program: Program) -> list[str]:
-    """The table of fetches whose size the data decides: each is followed by the fetch of its shape."""
+    """Format the table of fetches whose size the data determines; each is followed by the fetch of its shape."""
     most, rows = [], []
     for number, port in enumerate(program.fetches):
         spec = port.spec

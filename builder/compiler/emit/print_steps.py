@@ -1,4 +1,4 @@
-"""Print steps as C: one function per sequence of steps, one block per step."""
+"""The printing of steps as C: one function per sequence of steps, and one block per step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from builder.compiler.lower.steps.base import Step, Steps
 
 
 class Printer:
-    """Numbers the functions as it prints them, innermost first, so that none needs a prototype.
+    """A printer that numbers functions as it prints them, innermost first, so that none needs a prototype.
 
-    ``probed``: step numbers by id(), of steps that tell when they begin.
+    ``probed``: the numbers, by id(), of steps that call the probe when they begin.
     """
 
     def __init__(self, probed: dict[int, int]) -> None:
@@ -23,7 +23,7 @@ class Printer:
         return "\n".join(self.functions)
 
     def print_with_dense_end(self, program: Program) -> str:
-        """Of a program with a dense end that a batch in parts runs for all inputs."""
+        """Print a program with a dense end that a batch in parts runs for all inputs."""
         first, end = program.dense_end or (0, 0)
         head = self.print_function(program.steps[:first], "run_head")
         tail = self.print_function(program.steps[end:], "run_tail")
@@ -42,6 +42,6 @@ class Printer:
         return name
 
     def print_step(self, step: Step) -> str:
-        tell = [f"cf_step(context, {self.probed[id(step)]});"] if self.probed else []
-        lines = "\n".join(f"        {line}" for line in [*tell, *step.c_lines(self)])
+        calls = [f"cf_step(context, {self.probed[id(step)]});"] if self.probed else []
+        lines = "\n".join(f"        {line}" for line in [*calls, *step.c_lines(self)])
         return f"    {{ /* {escape_comment(step.name)} */\n{lines}\n    }}\n"

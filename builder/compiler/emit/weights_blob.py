@@ -12,9 +12,9 @@ _WASM = ('"",@', "@object", "")
 
 
 def format_weights_source(weights: Path, *, wasm: bool = False) -> str:
-    """weights.S, which takes in the file ``weights`` from its own folder: nothing to parse, copy or relocate at load.
+    """Format weights.S, which includes the file ``weights`` as a section that needs no relocation when it is loaded.
 
-    The compiler keeps objects by the text of their sources, so the text has to change with the weights.
+    The compiler caches objects by the text of their sources, so the text has to change with the weights.
     """
     flags, kind, end = _WASM if wasm else _ELF
     return f"""\

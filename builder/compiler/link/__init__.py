@@ -1,1 +1,1 @@
-"""From generated C and XLA's kernels to libmodel.so."""
+"""The linking of generated C and XLA's kernels into libmodel.so."""

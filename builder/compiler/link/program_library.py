@@ -1,4 +1,4 @@
-"""A program as a library, in one step: for whoever runs it once, and keeps no sources."""
+"""The building of a library from a program in one step, for callers that keep no sources."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from builder.config import ModelSpec
 def build_library(
     program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, zig: Path, *, probe: Probe | None = None
 ) -> Path:
-    """``libmodel.so`` of ``program`` in ``folder``, with its weights inside; ``zig``: the compiler's cache.
+    """Build ``libmodel.so`` of ``program`` in ``folder``, with its weights inside it.
 
-    ``probe``: what the library says of each step while it runs. Raises LinkError.
+    ``zig``: the compiler's cache. ``probe``: the report that the library makes of each step. Raises LinkError.
     """
     sources = emit_sources(program, spec, compiled.target, folder, probe=probe)
     return link_library(sources, [compiled.kernels_path], compiled.target, folder, zig).path

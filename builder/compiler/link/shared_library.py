@@ -1,4 +1,4 @@
-"""Compile the emitted sources and the runtime, and link them with XLA's kernels into libmodel.so."""
+"""The compilation of emitted sources and the runtime, and their linking with XLA's kernels into libmodel.so."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ KERNEL_SOURCES = tuple(
 """Runtime files compiled for the model's CPU."""
 
 THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c", "platform/bfloat16.c")
-"""Runtime files compiled for any CPU of the architecture, beside model.c."""
+"""Runtime files compiled for any CPU of the architecture, as model.c is."""
 
 FUSED_SOURCE = "fused/kernels.c"
 """The fused kernels: one file, compiled for each instruction set."""
 
 AUDIO_SOURCES = ("audio/compressed.c", "audio/samples.c", "audio/resample.c")
-"""Of a model that takes sound: what the function reads recordings with."""
+"""Runtime files of a model that takes sound, which the function decodes recordings with."""
 
 ATTENTION_SOURCE = "fused/attention.c"
-"""Attention, compiled likewise where a program has any."""
+"""The kernel of attention, compiled for each instruction set where a program has any."""
 
 INTEGER_SOURCE = "fused/integer.c"
-"""Integer GEMM, compiled likewise where a program has layers of it."""
+"""Integer GEMM, compiled for each instruction set where a program has integer layers."""
 
 FUSED_FLAGS = ("-falign-loops=32",)
-"""A loop that begins in the middle of a fetch costs an LSTM's products 7 %, and where it begins changes with every
-edit of the kernels."""
+"""The alignment of loops: one that begins in the middle of an instruction fetch costs an LSTM's products 7 %, and
+where loops begin changes with every edit of the kernels."""
 
 
 FORTIFY = ("-D_FORTIFY_SOURCE=3",)
-"""glibc's checked functions, where the compiler knows an object's size. Not for libmodel.a: it may be linked with
-another C library, which lacks them."""
+"""glibc's checked functions, where the compiler knows an object's size. libmodel.a is compiled without them, as it
+may be linked with another C library, which lacks them."""
 
 PUBLIC = (
     *("cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_reset", "cf_get_state", "cf_set_state"),
     *("cf_close", "cf_last_error", "run"),
 )
-"""The ABI's functions: all that a library lets others see."""
+"""The ABI's functions, which every library exports."""
 
 PUBLIC_OUTSIDE = ("cf_open_file", "cf_open_memory")
 """The further functions of a library whose weights are a separate file."""
@@ -64,11 +64,11 @@ PUBLIC_PROBES: dict[Probe, tuple[str, ...]] = {
     "profile": ("cf_step_times", "cf_step_level"),
     "observe": ("cf_observe",),
 }
-"""And of those that are made to be looked into."""
+"""The further functions of a library with a probe."""
 
 
 def list_public_names(sources: GeneratedSources) -> tuple[str, ...]:
-    """The functions that a library of these sources lets others see."""
+    """List the functions that a library of ``sources`` exports."""
     names = [*PUBLIC]
     if sources.outside:
         names += PUBLIC_OUTSIDE
@@ -82,15 +82,15 @@ def list_public_names(sources: GeneratedSources) -> tuple[str, ...]:
 
 
 def format_exports_map(names: Iterable[str]) -> str:
-    """A linker's version script that hides all others."""
+    """Format a linker's version script that exports ``names`` and hides all others."""
     return f"{{ global: {' '.join(f'{name};' for name in names)} local: *; }};\n"
 
 
 def audio_flags(cache: Path) -> tuple[str, ...]:
-    """Return the flags that ``AUDIO_SOURCES`` are compiled with, once miniaudio is in ``cache``.
+    """Return the flags that ``AUDIO_SOURCES`` are compiled with, and put miniaudio into ``cache`` first.
 
-    miniaudio adds up what a file says, and a damaged one may say too much for an integer. Raises as
-    ``fetch_miniaudio`` does.
+    ``-fwrapv``: miniaudio adds up numbers of the file, and in a damaged one they may be too large for an integer.
+    Raises as ``fetch_miniaudio`` does.
     """
     return "-fwrapv", "-isystem", str(unpack_miniaudio(cache).resolve())
 
@@ -108,7 +108,7 @@ class SharedLibrary:
 
     @property
     def weights(self) -> Path:
-        """Where the weights are, if they are no part of the library."""
+        """The file with the weights, if they are outside the library."""
         return self.folder / FILE
 
 
@@ -129,7 +129,7 @@ def link_library(
     exports.write_text(format_exports_map(list_public_names(sources)))
     library = SharedLibrary(folder, target)
     toolchain.link_shared_library([*objects, *kernels], exports, library.path)
-    if sources.outside:  # as large as the model is: a second name for it, where there can be one
+    if sources.outside:  # The file is as large as the model, so it gets a second name where it can.
         place_file(sources.outside, library.weights)
     for path in objects:
         path.unlink()
@@ -139,9 +139,9 @@ def link_library(
 def compile_objects(
     sources: GeneratedSources, toolchain: Toolchain, folder: Path, flags: tuple[str, ...] = ()
 ) -> list[Path]:
-    """Objects in ``folder`` of the emitted sources and the runtime. ``flags``: more of the compiler's.
+    """Compile the emitted sources and the runtime into objects in ``folder``, several at a time, in a fixed order.
 
-    Several are made at a time; their order is the same each time. Raises LinkError with the compiler's message.
+    ``flags``: further flags of the compiler. Raises LinkError with the compiler's message.
     """
     units = list(_list_units(sources, toolchain.target, folder))
 
@@ -160,8 +160,9 @@ def compile_objects(
 
 @dataclass(frozen=True)
 class _CompileUnit:
-    """What an object is made of. ``baseline``, ``cpu``, ``flags``: as ``Toolchain.compile_source`` has them.
-    ``generated``: the source goes when the object is there."""
+    """A source and its object. ``baseline``, ``cpu`` and ``flags`` are those of ``Toolchain.compile_source``.
+
+    ``generated``: whether the source is deleted once the object exists."""
 
     source: Path
     output: Path
@@ -172,7 +173,7 @@ class _CompileUnit:
 
 
 def _list_units(sources: GeneratedSources, target: Target, folder: Path) -> Iterator[_CompileUnit]:
-    """In the order in which they are linked."""
+    """Yield the files to compile, in the order in which their objects are linked."""
 
     def unit(source: Path, baseline: bool = False, own: tuple[str, ...] = (), generated: bool = False) -> _CompileUnit:
         output = folder / f"{source.stem}_{source.suffix[1:]}.o"

@@ -1,4 +1,4 @@
-"""libmodel.a: the model to be linked into a program, with no name in it but those of the ABI."""
+"""libmodel.a: the model as a static library, which defines only the names of the ABI."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from builder.compiler.link.toolchain import Toolchain
 
 ARCHIVE = "libmodel.a"
 TRIAL = "trial.so"
-"""What the archive gives when it is linked alone: for `verify`, not for delivery."""
+"""The shared library that the archive is linked into for `verify`; it is not delivered."""
 
 WEAK = ("run",)
-"""A program may well have a function of that name: then it is its own that counts."""
+"""Weak names: a program may have a function of that name, and then uses its own."""
 
 
 def link_archive(sources: GeneratedSources, kernels: Sequence[Path], target: Target, folder: Path, cache: Path) -> Path:
     """Build ``libmodel.a`` in ``folder``, of the same sources as ``libmodel.so``, and ``trial.so`` from it.
 
     The archive's one member defines the ABI's functions and hides everything else, so that it clashes with no
-    program's names; ``run`` is weak. It needs the C library and its libm, and no compiler's own.
+    program's names; ``run`` is weak. It needs the C library and its libm, but no compiler's library.
     Raises LinkError with the compiler's or linker's message.
     """
     toolchain = Toolchain(target, cache)
@@ -34,11 +34,11 @@ def link_archive(sources: GeneratedSources, kernels: Sequence[Path], target: Tar
     exports.write_text(format_exports_map(public))
 
     def combine() -> set[str]:
-        """What is then still wanted of a compiler's own library."""
+        """Combine the objects and link the trial; return the names that the compiler's own library has to define."""
         toolchain.combine_objects([*objects, *kernels], whole)
         whole.write_bytes(keep_global(whole.read_bytes(), public, WEAK))
         toolchain.link_shared_library([whole], exports, trial)
-        # The trial's linker brought that along, all in one piece: also a memcpy, which the C library has as well.
+        # The linker added that library as a whole, even its memcpy, which the C library has as well.
         imports = {symbol.name for symbol in read_facts(trial).undefined}
         wanted = set(list_global_symbols(whole.read_bytes()).undefined) - imports
         return {name for name in wanted if name.startswith("__")}
@@ -46,7 +46,7 @@ def link_archive(sources: GeneratedSources, kernels: Sequence[Path], target: Tar
     if missing := combine():
         builtins = folder / "builtins.o"
         toolchain.compile_builtins(builtins)
-        # Nothing else of it: the C library's memcpy and expf are the better ones.
+        # Its other names are hidden: the C library's memcpy and expf are faster.
         builtins.write_bytes(keep_global(builtins.read_bytes(), missing))
         objects.append(builtins)
         combine()

@@ -1,7 +1,7 @@
-"""Make a relocatable object keep its names to itself: every symbol local but those of the public ABI.
+"""The hiding of a relocatable object's names: every symbol becomes local but those of the public ABI.
 
-This is ``objcopy --keep-global-symbols``, which zig's objcopy does not have. pyelftools reads the object; where a
-field is written, its place is that of the System V ABI, chapter 4 (ELF64): https://gabi.xinuos.com
+This is ``objcopy --keep-global-symbols``, which zig's objcopy does not have. pyelftools reads the object; fields are
+written at their offsets in the System V ABI, chapter 4 (ELF64): https://gabi.xinuos.com
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from builder.base.errors import LinkError
 
 _NUMBER = struct.Struct("<I")
 _LINK, _INFO, _SYMBOL_OF_RELOCATION = 40, 44, 12
-"""Bytes before a section header's sh_link and sh_info, and before a relocation's symbol."""
+"""Offsets in bytes of a section header's sh_link and sh_info, and of a relocation's symbol."""
 _ADDRSIG = 0x6FFF4C03
-"""The type of LLVM's section of symbols whose address matters, which pyelftools has no name for."""
+"""The type of LLVM's section of symbols whose address matters; pyelftools has no name for it."""
 _BINDINGS = {"STB_LOCAL": 0, "STB_GLOBAL": 1, "STB_WEAK": 2}
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """Names of an object's symbols that other objects can see, sorted."""
+    """The sorted names of an object's symbols that other objects can see."""
 
     defined: tuple[str, ...]
     undefined: tuple[str, ...]
 
 
 def list_global_symbols(data: bytes) -> Symbols:
-    """List the symbols of the object in ``data``. Raises LinkError if it is none for a 64-bit little-endian machine."""
-    seen = [symbol for symbol in _read_symbols(data)[1].iter_symbols() if symbol["st_info"]["bind"] != "STB_LOCAL"]
-    undefined = {symbol.name for symbol in seen if symbol["st_shndx"] == "SHN_UNDEF"}
-    defined = {symbol.name for symbol in seen if symbol["st_shndx"] != "SHN_UNDEF"}
+    """List the global symbols of the object in ``data``. Raises LinkError unless it is 64-bit and little-endian."""
+    symbols = [symbol for symbol in _read_symbols(data)[1].iter_symbols() if symbol["st_info"]["bind"] != "STB_LOCAL"]
+    undefined = {symbol.name for symbol in symbols if symbol["st_shndx"] == "SHN_UNDEF"}
+    defined = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
     return Symbols(tuple(sorted(defined)), tuple(sorted(undefined)))
 
 
 def keep_global(data: bytes, public: Collection[str], weak: Collection[str] = ()) -> bytes:
-    """Make all that the object in ``data`` defines local but ``public``, of which ``weak`` yield to another's.
+    """Make every symbol that the object in ``data`` defines local but ``public``, and make ``weak`` of these weak.
 
-    Raises LinkError for an object of another kind, and for a public name that it does not define.
+    Raises LinkError for another kind of object, and for a public name that it does not define.
     """
     elf, table = _read_symbols(data)
     entries, locals_, globals_, missing = table.data(), list[int](), list[int](), set(public)
@@ -57,14 +57,14 @@ def keep_global(data: bytes, public: Collection[str], weak: Collection[str] = ()
             missing.discard(symbol.name)
             exported = "STB_WEAK" if symbol.name in weak else "STB_GLOBAL"
             binding = exported if symbol.name in public else "STB_LOCAL"
-            # A local symbol has no visibility; a public one may be exported by whoever links it.
+            # A local symbol has no visibility; a public one may be exported by the program that it is linked into.
             info = bytes([_BINDINGS[binding] << 4 | rows[index][4] & 0xF, 0])
             rows[index] = rows[index][:4] + info + rows[index][6:]
         (locals_ if binding == "STB_LOCAL" else globals_).append(index)
     if missing:
         raise LinkError(f"the object does not define {', '.join(sorted(missing))}.")
 
-    order = [*locals_, *globals_]  # the format has all local ones first, and sh_info says how many
+    order = [*locals_, *globals_]  # The format has all local symbols first; sh_info is their number.
     moved = {old: new for new, old in enumerate(order)}
     result = bytearray(data)
     for index, section in enumerate(elf.iter_sections()):
@@ -77,9 +77,9 @@ def keep_global(data: bytes, public: Collection[str], weak: Collection[str] = ()
                 for place in range(start, start + size, section["sh_entsize"]):
                     (old,) = _NUMBER.unpack_from(data, place + _SYMBOL_OF_RELOCATION)
                     _NUMBER.pack_into(result, place + _SYMBOL_OF_RELOCATION, moved[old])
-            case "SHT_GROUP":  # sh_info is the symbol that names it
+            case "SHT_GROUP":  # sh_info is the symbol that names the group.
                 _NUMBER.pack_into(result, header + _INFO, moved[section["sh_info"]])
-            case kind if kind == _ADDRSIG:  # without a link to the symbols it is out of date, and linkers pass it over
+            case kind if kind == _ADDRSIG:  # Without a link to the symbols, linkers ignore it.
                 _NUMBER.pack_into(result, header + _LINK, 0)
             case "SHT_REL" | "SHT_SYMTAB_SHNDX" if size:
                 raise LinkError(f"the object has a section of type {section['sh_type']}, which cannot be edited.")

@@ -29,8 +29,8 @@ _FLAGS = (
     "-fdata-sections",
     "-fno-math-errno",
     "-fstack-protector-strong",
-    # zig's cache knows a file by all flags but the one above: without a name of its own, an object that was compiled
-    # before the flag was here would be found and linked.
+    # zig's cache ignores the flag above: without this macro it would return an object that was compiled before the
+    # flag was added.
     "-DCF_STACK_PROTECTOR",
     "-fno-sanitize=undefined",
     "-fno-asynchronous-unwind-tables",
@@ -57,9 +57,9 @@ class Toolchain:
         cpu: str | None = None,
         flags: tuple[str, ...] = (),
     ) -> None:
-        """Compile one C or assembly file. ``baseline``: for any CPU of the architecture; ``cpu``: for that one.
+        """Compile one C or assembly file, for ``cpu``, any CPU of the architecture (``baseline``) or the kernels' CPU.
 
-        Runs in the source's folder, so that no path of this machine gets into the object.
+        It runs in the source's folder, so that no path of this machine gets into the object.
         Raises LinkError with the compiler's message.
         """
         cpu = cpu or (self.target.baseline_cpu if baseline else self.target.kernel_cpu)
@@ -70,9 +70,9 @@ class Toolchain:
         compile_file(arguments, source, output, self.cache)
 
     def link_shared_library(self, objects: list[Path], exports: Path, output: Path) -> None:
-        """Link a shared library that exports what the version script ``exports`` lists and needs only libc and libm.
+        """Link a shared library that exports the names in the version script ``exports`` and needs only libc and libm.
 
-        Once loaded it stays: threads of the model that ``run`` shares are in its code when somebody calls dlclose.
+        Once loaded it stays: threads of the model that ``run`` shares may be in its code when dlclose is called.
         """
         options = [
             "-shared", "-s", "-g0", "-Wl,-soname,libmodel.so", "-Wl,-z,defs", "-Wl,-z,relro", "-Wl,-z,now",
@@ -83,12 +83,12 @@ class Toolchain:
         self._run_compiler([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent)
 
     def combine_objects(self, objects: list[Path], output: Path) -> None:
-        """Put ``objects`` together as one object that is still to be linked. Raises LinkError."""
+        """Combine ``objects`` into one relocatable object. Raises LinkError."""
         paths = [str(p.resolve()) for p in objects]
         run_zig(["ld.lld", "-r", "--strip-debug", *paths, "-o", str(output.resolve())], output.parent, self.cache)
 
     def compile_builtins(self, output: Path) -> None:
-        """An object with the compiler's own library, such as conversions of 16-bit floats. Raises LinkError."""
+        """Compile the compiler's own library, as for conversions of 16-bit floats, into an object. Raises LinkError."""
         source = output.with_suffix(".c")
         source.touch()
         options = ["-target", self.target.triple, f"-mcpu={self.target.baseline_cpu}", "-fPIC", "-OReleaseFast"]
@@ -97,11 +97,11 @@ class Toolchain:
         source.unlink()
 
     def create_archive(self, objects: list[Path], output: Path) -> None:
-        """Make a static library, the same bytes for the same objects. Raises LinkError."""
+        """Create a static library, with the same bytes for the same objects. Raises LinkError."""
         run_zig(["ar", "rcsD", str(output.resolve()), *(str(p.resolve()) for p in objects)], output.parent, self.cache)
 
     def compile_program(self, sources: Sequence[Path], output: Path, include: Sequence[Path]) -> None:
-        """Compile C and assembly files into a program for any CPU of the architecture, in the first one's folder.
+        """Compile C and assembly files, in the folder of the first, into a program for any CPU of the architecture.
 
         Raises LinkError.
         """
@@ -116,16 +116,16 @@ class Toolchain:
 
 
 def choose_job_count() -> int:
-    """How many files to compile at once: no more than four, because clang takes some hundred MB for each."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(here, 4)
+    """Choose how many files to compile at once: at most four, as clang takes some hundred MB for each."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cpus, 4)
 
 
 def compile_file(options: list[str], source: Path, output: Path, cache: Path) -> None:
-    """Compile one file with clang, in its own folder: so no path of this machine gets into the object.
+    """Compile one file with clang in its own folder, so that no path of this machine gets into the object.
 
-    ``cache`` keeps the object, but not that of an assembly file, which takes in the weights: a cache that kept them
-    would grow by the size of the model with each build.
+    ``cache`` keeps the object unless it is that of an assembly file, which includes the weights: the cache would grow
+    by the size of the model with each build.
     Raises LinkError with the compiler's message.
     """
     arguments = ["cc", *options, "-c", source.name, "-o", str(output.resolve())]
@@ -137,12 +137,12 @@ def compile_file(options: list[str], source: Path, output: Path, cache: Path) ->
 
 
 def run_compiler(arguments: list[str], folder: Path, cache: Path) -> None:
-    """Run clang in ``folder``; ``cache`` keeps zig's own. Raises LinkError with the compiler's message."""
+    """Run clang in ``folder``, with zig's cache in ``cache``. Raises LinkError with the compiler's message."""
     run_zig(["cc", *arguments], folder, cache)
 
 
 def run_zig(arguments: list[str], folder: Path, cache: Path, objects: Path | None = None) -> None:
-    """Run one of zig's tools (cc, ar, ld.lld) in ``folder``; ``objects`` keeps what it compiles, or else ``cache``.
+    """Run one of zig's tools (cc, ar, ld.lld) in ``folder``; ``objects`` or else ``cache`` keeps what it compiles.
 
     Raises LinkError with its message.
     """
@@ -150,23 +150,23 @@ def run_zig(arguments: list[str], folder: Path, cache: Path, objects: Path | Non
     caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache.resolve()), "ZIG_LOCAL_CACHE_DIR": str(local.resolve())}
     command = [*_find_zig(), *arguments]
     done = subprocess.run(command, cwd=folder, env=os.environ | caches, capture_output=True, text=True, check=False)
-    said = done.stderr.strip()[-4000:]
-    if done.returncode < 0 and not said:  # it writes to mapped files: where there is no space, that is a signal
-        said = f"it was ended ({signal_name(done.returncode)}) {SAID_NOTHING}. Most likely memory or the disk ran out."
+    text = done.stderr.strip()[-4000:]
+    if done.returncode < 0 and not text:  # Writing to a mapped file on a full disk raises a signal.
+        text = f"it was ended ({signal_name(done.returncode)}) {SAID_NOTHING}. Most likely memory or the disk ran out."
     if done.returncode:
-        raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{said}")
+        raise LinkError(f"the C compiler failed on {arguments[-3]}:\n{text}")
 
 
 @functools.cache
 def _find_zig() -> tuple[str, ...]:
-    """zig's own program: ``-m ziglang`` starts a Python before it, which takes as long as zig with a cached object."""
+    """Find zig's own program: ``-m ziglang`` starts a Python first, which takes as long as zig with a cached object."""
     spec = importlib.util.find_spec("ziglang")
     program = Path(spec.origin).parent / "zig" if spec and spec.origin else Path()
     return (str(program),) if program.is_file() else (sys.executable, "-m", "ziglang")
 
 
 def zig_version() -> str:
-    """Raises EnvironmentSetupError when the ziglang package is missing."""
+    """Return the version of the ziglang package. Raises EnvironmentSetupError when it is missing."""
     try:
         return importlib.metadata.version("ziglang")
     except importlib.metadata.PackageNotFoundError as error:

@@ -1,1 +1,1 @@
-"""coldforge builder."""
+"""The calls to XLA's compiler, and the reading of its results."""

@@ -1,4 +1,4 @@
-"""Read what tfcompile knew: the CompilationResultProto inside graph_metadata.o."""
+"""The CompilationResultProto that tfcompile writes into graph_metadata.o."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.compiler.xla.descriptors import load_result_class
 
 
 def read_result(metadata: Path, cache: Path) -> Any:
-    """The xla.cpu.CompilationResultProto of a ``graph_metadata.o``.
+    """Read the xla.cpu.CompilationResultProto of a ``graph_metadata.o``.
 
     It holds the thunk sequence, the buffer assignment and the HLO module with every constant.
     ``cache`` keeps the recovered protobuf schema. Raises CompileError if the object holds no such message.
@@ -32,7 +32,7 @@ def read_result(metadata: Path, cache: Path) -> Any:
 
 
 def _read_symbol(path: Path, part_of_name: str) -> bytes:
-    """The bytes of the defined symbol whose name contains ``part_of_name``."""
+    """Read the bytes of the defined symbol whose name contains ``part_of_name``."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         symbols = elf.get_section_by_name(".symtab")

@@ -1,8 +1,8 @@
-"""Make XLA compile custom calls to coldforge's own steps.
+"""The registration of coldforge's own steps as custom calls that XLA compiles.
 
 XLA refuses a call to a name that nobody registered. Its registry (xla/service/custom_call_target_registry.h) has no
-name in Python, but TensorFlow's library exports it. Nothing is called here: the call becomes a thunk, which ``lower``
-makes a step of.
+name in Python, but TensorFlow's library exports it. XLA never makes the call: it becomes a thunk, which ``lower`` turns
+into a step.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from builder.base.errors import EnvironmentSetupError
 _GLOBAL = "_ZN3xla24CustomCallTargetRegistry6GlobalEv"
 _REGISTER = "_ZN3xla24CustomCallTargetRegistry8RegisterERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPvS8_"
 _ADDRESS = 1
-"""Of no function. It is the same each time, as XLA ends a process that registers two under one name."""
+"""An address of no function. It is always the same, as XLA ends a process that registers two under one name."""
 
 
 class _StdString(ctypes.Structure):
-    """libstdc++'s std::string, over bytes that somebody else owns."""
+    """libstdc++'s std::string, over bytes that it does not own."""
 
     _fields_ = (("data", ctypes.c_char_p), ("size", ctypes.c_size_t), ("local", ctypes.c_char * 16))
 
@@ -32,7 +32,7 @@ class _StdString(ctypes.Structure):
 
 
 def register_steps(names: Iterable[str]) -> None:
-    """Let XLA take custom calls to ``names``, in this process. Raises EnvironmentSetupError."""
+    """Let XLA compile custom calls to ``names`` in this process. Raises EnvironmentSetupError."""
     import tensorflow
 
     try:

@@ -1,4 +1,4 @@
-"""Recover the protobuf schema of tfcompile's metadata from the TensorFlow wheel.
+"""The protobuf schema of tfcompile's metadata, recovered from the TensorFlow wheel.
 
 The wheel ships no ``thunk_pb2``, but protoc embeds every FileDescriptorProto as a serialized
 string in the shared libraries. Reading it from there gives the schema of exactly this TensorFlow,
@@ -25,14 +25,14 @@ ROOT_FILE = "xla/service/cpu/executable.proto"
 ROOT_MESSAGE = "xla.cpu.CompilationResultProto"
 LIBRARIES = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
 
-# Top-level fields of FileDescriptorProto (descriptor.proto) and their wire types: a run of bytes that
-# strays from them is not a descriptor, or is the end of one.
+# The top-level fields of FileDescriptorProto (descriptor.proto) and their wire types. Any other field means that the
+# bytes are not a descriptor, or that it has ended.
 _FIELDS = {1: 2, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 2, 9: 2, 10: 0, 11: 0, 12: 2, 14: 0, 15: 2}
 _LONGEST = 1 << 22
 
 
 def read_tensorflow_version() -> str:
-    """The installed TensorFlow's version, without importing it."""
+    """Return the installed TensorFlow's version, without importing it."""
     for name in ("tensorflow-cpu", "tensorflow"):
         try:
             return importlib.metadata.version(name)
@@ -42,7 +42,7 @@ def read_tensorflow_version() -> str:
 
 
 def load_result_class(cache: Path) -> Any:
-    """The message class of CompilationResultProto, its schema cached in ``cache`` per TensorFlow version.
+    """Load the message class of CompilationResultProto, with its schema kept in ``cache`` per TensorFlow version.
 
     Raises EnvironmentSetupError when the schema is not in this wheel.
     """
@@ -67,15 +67,15 @@ def _recover_schema() -> descriptor_pb2.FileDescriptorSet:
     for library in LIBRARIES:
         with (Path(spec.origin).parent / library).open("rb") as file:
             images.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    found: dict[str, descriptor_pb2.FileDescriptorProto] = {}
-    _add_schema(ROOT_FILE, images, found)
+    schemas: dict[str, descriptor_pb2.FileDescriptorProto] = {}
+    _add_schema(ROOT_FILE, images, schemas)
     result = descriptor_pb2.FileDescriptorSet()
-    result.file.extend(found.values())
+    result.file.extend(schemas.values())
     return result
 
 
 def _add_schema(name: str, images: list[mmap.mmap], found: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
-    """Add ``name`` to ``found`` after everything it imports, the order a descriptor pool needs."""
+    """Add ``name`` to ``found`` after everything that it imports, which is the order that a descriptor pool needs."""
     if name in found or name.startswith("google/protobuf/"):
         return
     key = bytes([0x0A, len(name)]) + name.encode()
@@ -101,7 +101,7 @@ def _find_occurrences(image: mmap.mmap, key: bytes) -> Iterator[int]:
 
 
 def _parse_descriptor(image: mmap.mmap, start: int) -> descriptor_pb2.FileDescriptorProto | None:
-    """The descriptor that begins at ``start``, or None: its end is where its fields stop making sense."""
+    """Return the descriptor that begins at ``start``, or None; it ends before the first field that it cannot have."""
     end = start
     while end - start < _LONGEST:
         tag, after_tag = _read_varint(image, end)

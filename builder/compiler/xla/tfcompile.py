@@ -1,8 +1,7 @@
-"""Compile a frozen graph with the tfcompile inside the TensorFlow wheel.
+"""The compilation of a frozen graph with the tfcompile inside the TensorFlow wheel.
 
-The only module that calls TensorFlow's private compiler. It does so in a process of its own, in the sandbox: flags
-are read once per process, a compiler crash is then an error with a message, and what it writes to stderr can be kept
-apart.
+No other module calls TensorFlow's private compiler. It runs in a process of its own, in the sandbox: flags are read
+once per process, a crash of the compiler becomes an error with a message, and its stderr can be kept apart.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites.custom_steps import STEPS
 
 ENTRY_POINT = "coldforge_graph"
-"""Prefix of every symbol in graph.o: fixed, so that the objects are the same wherever they are built."""
+"""The prefix of every symbol in graph.o: it is fixed, so that the objects are the same wherever they are built."""
 
 _ONLY_THE_HEADER = re.compile(r"Unsupported thunk type: [\w-]+\.|3D convolution is not implemented\.")
-"""What tfcompile raises where it cannot write graph.h, C++ that nobody here reads. XLA has compiled the graph by then,
-and both objects are written (tensorflow/compiler/aot/thunk_proto_execution_deserializer.cc)."""
+"""The errors of tfcompile where it cannot write graph.h, C++ that is not used here. XLA has compiled the graph by
+then, and both objects are written (tensorflow/compiler/aot/thunk_proto_execution_deserializer.cc)."""
 
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """What tfcompile made for one target: kernels in ``graph.o``, and all it knows of them in ``graph_metadata.o``."""
+    """The result of tfcompile for one target: kernels in ``graph.o``, and their metadata in ``graph_metadata.o``."""
 
     folder: Path
     target: Target
@@ -53,22 +52,22 @@ class CompiledGraph:
 
     @property
     def ir_paths(self) -> tuple[Path, ...]:
-        """The kernels as LLVM IR for ``target.xla``, not yet optimised; none for targets that XLA compiles for."""
+        """The kernels as LLVM IR for ``target.xla``, not yet optimised; empty for targets that XLA compiles for."""
         return tuple(sorted(self.folder.glob("graph*.ll")))
 
     def save(self) -> None:
-        """Write what is not in the objects beside them, for ``load``."""
+        """Write the facts that are not in the objects into their folder, for ``load``."""
         facts = {"flags": self.flags, "tensorflow": self.tensorflow, "seconds": round(self.seconds, 3)}
         (self.folder / "compile.json").write_text(json.dumps(facts, indent=1))
 
     @classmethod
     def load(cls, folder: Path, target: Target) -> CompiledGraph:
-        """What ``compile_graph`` left in ``folder``."""
+        """Load what ``compile_graph`` wrote into ``folder``."""
         return cls(folder, target, **json.loads((folder / "compile.json").read_text()))
 
 
 def make_xla_flags(target: Target) -> str:
-    """XLA_FLAGS of a compilation for ``target``."""
+    """Return the XLA_FLAGS of a compilation for ``target``."""
     return IR_FLAGS if target.xla.leaves_ir else XLA_FLAGS
 
 
@@ -82,10 +81,9 @@ def compile_graph(
 ) -> CompiledGraph:
     """Compile ``graph`` for ``target`` into ``folder``, in ``sandbox`` (this machine's when None); 0.1 to 20 s.
 
-    ``part``: goes into every symbol's name; graphs whose kernels are in one library must differ in it. ``detail`` gets
-    what XLA prints.
-    The same graph gives the same kernels, byte for byte, and metadata that differs in the order of maps at most.
-    Raises CompileError with the compiler's own reason, and what ``Sandbox.run`` raises.
+    ``part``: a part of every symbol's name, different for each graph whose kernels are in one library.
+    ``detail`` receives what XLA prints. The same graph gives the same kernels, byte for byte, and metadata that differs
+    in the order of maps at most. Raises CompileError with the compiler's own reason, and as ``Sandbox.run`` does.
     """
     from builder.compiler.xla.descriptors import read_tensorflow_version
 
@@ -115,7 +113,7 @@ def compile_graph(
 
 
 def explain_failure(code: int, stderr: str) -> str:
-    """The message for a compiler process that ended with ``code``, from the lines of ``stderr`` that matter."""
+    """Return the message for a compiler process that ended with ``code``, from the lines of ``stderr`` that matter."""
     if code < 0:
         head = f"XLA's compiler crashed ({signal_name(code)})."
         if signal_name(code) == "SIGKILL":
@@ -126,10 +124,10 @@ def explain_failure(code: int, stderr: str) -> str:
 
 
 def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
-    """In this process: compile the graph in the folder ``graph`` into the current one.
+    """Compile the graph in the folder ``graph`` into the current folder, in this process.
 
-    Steps that tfcompile's own runtime lacks are no error here: ``lower`` decides which there are. Raises RuntimeError,
-    and what else TensorFlow raises, with the compiler's reason.
+    Steps that tfcompile's own runtime lacks raise nothing here: ``lower`` decides which are supported. Raises
+    RuntimeError, and what else TensorFlow raises, with the compiler's reason.
     """
     xla = target.xla
     from builder.base.tf import import_tensorflow
@@ -159,7 +157,7 @@ def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
         if not _ONLY_THE_HEADER.fullmatch(str(error)) or not all(path.exists() for path in objects):
             raise
     if xla.leaves_ir:
-        # One file for each part that XLA compiles on its own; what else it left is for people who debug XLA.
+        # There is one file for each part that XLA compiles on its own; the other files are for debugging XLA.
         for number, path in enumerate(sorted(Path("ir").glob("*.ir-no-opt.ll"))):
             path.replace(f"graph{number}.ll")
         shutil.rmtree("ir")

@@ -1,4 +1,4 @@
-"""Is libmodel.so fit to travel: what an ELF file asks of the machine it lands on, against a policy."""
+"""The audit of libmodel.so: the requirements of an ELF file, compared with the policy of its target."""
 
 from builder.compiler.audit.audit_library import (
     AuditReport,

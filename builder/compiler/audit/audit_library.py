@@ -1,4 +1,4 @@
-"""Audit a library: its facts, judged by its target's policy."""
+"""The audit of a library: its facts, judged by its target's policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.compiler.audit.policy import Violation, find_violations, load_polic
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What ``file`` is and every rule of the policy of ``target``, a target's name, that it breaks."""
+    """The facts of ``file``, and every rule that it breaks of the policy of the target named ``target``."""
 
     file: str
     target: str
@@ -28,15 +28,15 @@ class AuditReport:
         return not self.violations
 
     def to_dict(self) -> dict[str, Any]:
-        """The report for JSON."""
+        """Return the report for JSON."""
         return asdict(self) | {"passed": self.passed}
 
 
 def audit_file(path: Path, target: Target) -> AuditReport:
     """Judge the shared library ``path`` for ``target``.
 
-    Raises AuditError when the file is not a readable ELF shared object or the target has no policy;
-    a broken rule is no error here: see ``require_portable``.
+    Raises AuditError when the file is not a readable ELF shared object or the target has no policy.
+    A broken rule raises nothing here: see ``require_portable``.
     """
     policy = load_policy(target)
     facts = read_facts(path)
@@ -44,7 +44,7 @@ def audit_file(path: Path, target: Target) -> AuditReport:
 
 
 def require_portable(report: AuditReport) -> None:
-    """Raises AuditError listing every violation with its remedy."""
+    """Raise AuditError with every violation and its remedy, if there are any."""
     if report.passed:
         return
     lines = [f"  {v.rule}: it {v.found}.\n    Remedy: {v.remedy}." for v in report.violations]
@@ -52,12 +52,12 @@ def require_portable(report: AuditReport) -> None:
 
 
 def format_audit_json(report: AuditReport) -> str:
-    """The report as indented JSON."""
+    """Format the report as indented JSON."""
     return json.dumps(report.to_dict(), indent=2)
 
 
 def format_audit_text(report: AuditReport) -> str:
-    """The report for a person: one fact a line, then the verdict."""
+    """Format the report for a person: one fact a line, then the verdict."""
     facts = report.facts
     rows = [
         ("machine", f"{facts.machine.removeprefix('EM_').lower()}, {facts.bits}-bit"),

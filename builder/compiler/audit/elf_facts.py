@@ -1,4 +1,4 @@
-"""What an ELF shared object says about itself, read with pyelftools. No judgement here."""
+"""The facts of an ELF shared object, read with pyelftools and not yet judged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_VERSION_RECORDS = 10_000
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol the library takes from another; ``version`` and ``library`` are empty when it has none."""
+    """A symbol that the library imports; ``version`` and ``library`` are empty when it has none."""
 
     name: str
     version: str = ""
@@ -36,7 +36,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Segment:
-    """A program header; ``flags`` as in ``r-x``, sizes in bytes on disk and in memory."""
+    """A program header: ``flags`` as in ``r-x``, and its sizes in bytes on disk and in memory."""
 
     kind: str
     flags: str
@@ -46,7 +46,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class ElfFacts:
-    """Everything the policy looks at, and what the report shows. Sizes are bytes."""
+    """The facts that the policy judges and the report shows; sizes are in bytes."""
 
     size: int
     kind: str  # "ET_DYN" for a shared object
@@ -57,8 +57,8 @@ class ElfFacts:
     needed: tuple[str, ...]
     exports: tuple[str, ...]
     undefined: tuple[Symbol, ...]
-    versions: tuple[str, ...]  # "libc.so.6:GLIBC_2.14", every one the loader will ask for
-    glibc: str  # highest GLIBC version asked for, "" for none
+    versions: tuple[str, ...]  # as in "libc.so.6:GLIBC_2.14": each one that the loader requires
+    glibc: str  # the highest GLIBC version required, "" for none
     relro: Relro
     stays_loaded: bool  # dlclose leaves it in memory
     nx_stack: bool
@@ -72,7 +72,7 @@ class ElfFacts:
 
 
 def read_facts(path: Path) -> ElfFacts:
-    """Read ``path``; raises AuditError when it is not a whole, well-formed ELF shared object."""
+    """Read the facts of ``path``. Raises AuditError when it is not a whole, well-formed ELF shared object."""
     try:
         size = path.stat().st_size
         stream = path.open("rb")
@@ -82,8 +82,8 @@ def read_facts(path: Path) -> ElfFacts:
         try:
             return _read_elf(ELFFile(stream), size)
         except Exception as error:
-            # pyelftools lets out whatever its parser met in a damaged file: ELFError, its construct
-            # library's errors, UnicodeDecodeError, KeyError, MemoryError, ...
+            # pyelftools raises many errors for a damaged file: ELFError, its construct library's errors,
+            # UnicodeDecodeError, KeyError, MemoryError, ...
             why = str(error).strip().partition("\n")[0] or type(error).__name__
             raise AuditError(f"{path.name} is not a sound ELF shared object ({why}): build it again.") from error
 
@@ -142,14 +142,14 @@ def _read_segment(header: Any) -> Segment:
 
 
 def _check_extent(headers: list[Any], size: int) -> None:
-    """A file cut short still has good headers; its segments then end beyond the file."""
+    """Raise AuditError if the file is cut short: its headers are then good, but its segments end beyond the file."""
     for header in headers:
         if header["p_type"] == "PT_LOAD" and header["p_offset"] + header["p_filesz"] > size:
             raise AuditError("it is cut short: a segment ends beyond the end of the file")
 
 
 def _read_dynamic_tags(headers: list[Any]) -> dict[str, list[str]]:
-    """Every dynamic tag with its values: names for NEEDED and its kind, decimal numbers for the others."""
+    """Read the values of every dynamic tag: names for DT_NEEDED and its like, decimal numbers for the others."""
     dynamic = next((h for h in headers if h["p_type"] == "PT_DYNAMIC"), None)
     if dynamic is None:
         raise AuditError("no dynamic segment: not a shared object")
@@ -167,23 +167,23 @@ def _read_dynamic_tags(headers: list[Any]) -> dict[str, list[str]]:
 
 
 def _read_version_needs(elf: Any) -> dict[int, tuple[str, str]]:
-    """Version index, as in ``.gnu.version``, to (library, version)."""
+    """Map each version index, as in ``.gnu.version``, to its (library, version)."""
     section = elf.get_section_by_name(".gnu.version_r")
-    found: dict[int, tuple[str, str]] = {}
+    needs: dict[int, tuple[str, str]] = {}
     if section is None:
-        return found
+        return needs
     records = 0
     for need, auxiliaries in section.iter_versions():
         for auxiliary in auxiliaries:
-            found[int(auxiliary["vna_other"])] = (str(need.name), str(auxiliary.name))
+            needs[int(auxiliary["vna_other"])] = (str(need.name), str(auxiliary.name))
             records += 1
             if records > _MAX_VERSION_RECORDS:
                 raise AuditError("its version records do not end")
-    return found
+    return needs
 
 
 def _read_symbols(elf: Any, versions: dict[int, tuple[str, str]]) -> tuple[tuple[str, ...], tuple[Symbol, ...]]:
-    """Names it gives to others, and symbols it takes from others, both sorted."""
+    """Return the names that the library exports and the symbols that it imports, both sorted."""
     indices = elf.get_section_by_name(".gnu.version")
     exports: set[str] = set()
     undefined: set[Symbol] = set()
@@ -206,5 +206,5 @@ def _find_highest_glibc(versions: Iterator[str]) -> str:
 
 
 def parse_version(version: str) -> tuple[int, ...]:
-    """``"2.34"`` as ``(2, 34)``, for comparing."""
+    """Return ``"2.34"`` as ``(2, 34)``, for comparisons."""
     return tuple(int(part) for part in version.split("."))

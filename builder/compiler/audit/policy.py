@@ -1,4 +1,4 @@
-"""The portability policy (``policy.json``) and where a library's facts break it."""
+"""The portability policy (``policy.json``), and the rules of it that a library's facts break."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from builder.compiler.audit.elf_facts import ElfFacts, parse_version
 
 @dataclass(frozen=True)
 class Policy:
-    """What a library for ``target`` may be and ask for."""
+    """The rules for a library for ``target``: what it may be, and what it may require."""
 
     target: str
     machine: str
@@ -26,17 +26,17 @@ class Policy:
     glibc_floor: str
     glibc_floor_why: str
     needed: tuple[str, ...]
-    stack_guard: str  # the further library that may be needed, for the stack protector's guard alone
+    stack_guard: str  # a further library that may be needed, but only for the stack protector's guard
     exports: tuple[str, ...]
-    exports_of_outside_weights: tuple[str, ...]  # all or none, besides
-    exports_of_several_signatures: tuple[str, ...]  # the same
-    exports_of_sound: tuple[str, ...]  # the same
+    exports_of_outside_weights: tuple[str, ...]  # either all or none of these are exported too
+    exports_of_several_signatures: tuple[str, ...]  # all or none
+    exports_of_sound: tuple[str, ...]  # all or none
     require: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule: what was found, and what to do about it."""
+    """One broken rule, with the fact that breaks it and a remedy."""
 
     rule: str
     found: str
@@ -45,7 +45,7 @@ class Violation:
 
 @cache
 def load_policy(target: Target) -> Policy:
-    """The policy of ``target``. Raises AuditError for one whose libraries are no ELF files."""
+    """Load the policy of ``target``. Raises AuditError for a target whose libraries are not ELF files."""
     elf = target.elf
     if elf is None:
         known = ", ".join(sorted(NAMES))
@@ -62,7 +62,7 @@ def load_policy(target: Target) -> Policy:
 
 
 def find_target(path: Path) -> Target | None:
-    """The target whose machine the ELF file ``path`` is for; None when it is no ELF file or for none of them."""
+    """Find the target that the ELF file ``path`` is for; None for another machine, or if it is not an ELF file."""
     with path.open("rb") as stream:
         head = stream.read(20)  # e_ident, e_type, e_machine: the gABI's ELF header
     if not head.startswith(b"\x7fELF"):
@@ -72,7 +72,7 @@ def find_target(path: Path) -> Target | None:
 
 
 def find_violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
-    """Every rule that ``facts`` breaks, in a fixed order."""
+    """Yield every rule that ``facts`` breaks, in a fixed order."""
     yield from _check_machine(facts, policy)
     yield from _check_glibc(facts, policy)
     yield from _check_needed(facts, policy)
@@ -105,7 +105,7 @@ def _check_glibc(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
         if number and parse_version(number[1]) <= parse_version(policy.glibc_floor):
             continue
         if not number and not version.startswith("GLIBC_"):
-            continue  # another library's version: the rule on NEEDED speaks of it
+            continue  # This is another library's version, which the rule on DT_NEEDED covers.
         users = sorted({s.name for s in facts.undefined if (s.library, s.version) == (library, version)})
         asked = f" for {', '.join(users)}" if users else ""
         yield Violation(
@@ -161,7 +161,7 @@ def _describe_unresolved(facts: ElfFacts) -> str:
     return f"uses {_join_names(names)}, which no needed library is known to have" if names else ""
 
 
-# Each tells what is wrong, or "" if nothing is.
+# Each function returns what is wrong, or "" if nothing is.
 _REQUIREMENTS: dict[str, Callable[[ElfFacts], str]] = {
     "shared_object": lambda f: "" if f.kind == "ET_DYN" else f"is {f.kind}, not a shared object",
     "nx_stack": lambda f: "" if f.nx_stack else "asks for an executable stack",

@@ -16,5 +16,5 @@ STATUS = {
 
 
 def status_name(status: int) -> str:
-    """The C name of a cf_status."""
+    """Return the C name of a cf_status."""
     return STATUS.get(status, f"the unknown status {status}")

@@ -1,4 +1,4 @@
-"""What is known of weights that are no part of the library: their file's name, and what ties them to it."""
+"""The name of the file of weights outside the library, and the digests that tie it to the library."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ FILE = "model.weights"
 
 @dataclass(frozen=True)
 class Layout:
-    """What a library wants its weights to be: ``digest`` (SHA-256, hex) of what reads them, and bytes.
+    """The weights that a library expects: their size in bytes, and the ``digest`` of the code that reads them.
 
-    ``program``, ``kernels``: the digests of the steps and of XLA's kernels, of which ``digest`` is made.
+    ``program`` and ``kernels`` are the digests of the steps and of XLA's kernels; ``digest`` (SHA-256, hex) joins them.
     """
 
     size: int
@@ -25,7 +25,7 @@ class Layout:
         return hashlib.sha256(f"{self.size} {self.program} {self.kernels}".encode()).hexdigest()
 
     def to_dict(self) -> dict[str, str | int]:
-        """The entry of manifest.json; ``Layout.from_dict`` reads it back."""
+        """Return the entry of manifest.json, which ``Layout.from_dict`` reads back."""
         return {"bytes": self.size, "layout": self.digest, "program": self.program, "kernels": self.kernels}
 
     @classmethod

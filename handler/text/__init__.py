@@ -1,7 +1,7 @@
-"""Texts become the ids of tokens that a model takes, and these the tensors of its feeds.
+"""The steps from texts to the ids of the tokens that a model takes, and from these to the tensors of its feeds.
 
-What a text becomes, the file ``model.text`` beside the library says, which the builder prepared: a line of JSON with
-the ``kind`` of the encoder and its options, and what it knows. Each kind is a module here.
+The builder prepares the encoder's file, ``model.text`` beside the library: a line of JSON with the ``kind`` of the
+encoder and its options, and then the encoder's data. Each kind is a module here.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ KINDS = ("wordpiece", "subwords")
 
 
 class Encoding(NamedTuple):
-    """``ids``: of the tokens, with special ones; ``whole``: whether nothing of the text was cut off."""
+    """The ids of a text's tokens, special ones included. ``whole``: whether nothing of the text was cut off."""
 
     ids: list[int]
     whole: bool
 
 
 class TokenPlace(NamedTuple):
-    """Where a token stands. ``word``: the number of its word, None of a token that stands around every text; ``start``
-    and ``end``: in characters (Unicode code points) of the text as it was sent.
+    """The place of a token. ``word``: the number of its word, None for a token that is put around every text;
+    ``start`` and ``end``: character positions (Unicode code points) in the text as it was sent.
     """
 
     word: int | None
@@ -51,23 +51,23 @@ class LocatedText(NamedTuple):
 
 
 class TextEncoder(Protocol):
-    """One kind of tokenizer. ``share``: of the characters that a text may have, it takes that part."""
+    """One kind of tokenizer. ``share``: the limit of characters is divided by it."""
 
     @property
     def share(self) -> int: ...
 
     def encode_text(self, text: str, longest: int) -> Encoding:
-        """At most ``longest`` ids of ``text``, which has no half of a surrogate pair."""
+        """Return at most ``longest`` ids of ``text``, which contains no lone surrogates."""
         ...
 
     def locate_tokens(self, text: str, longest: int) -> tuple[Encoding, list[TokenPlace]]:
-        """The same, and the place of each token."""
+        """Return the encoding of ``encode_text``, and the place of each token."""
         ...
 
 
 class TextTokenizer(NamedTuple):
-    """What makes ids of texts. ``longest``: tokens of a text, with special ones; ``truncate``: whether a longer one is
-    cut off; ``pad``: the id behind the end of a text.
+    """An encoder of texts with its limits. ``longest``: the most tokens of a text, special ones included;
+    ``truncate``: whether a longer text is cut off, and not refused; ``pad``: the id that fills up a shorter text.
     """
 
     encoder: TextEncoder
@@ -78,22 +78,24 @@ class TextTokenizer(NamedTuple):
     def encode_texts(
         self, texts: Sequence[str], limits: RequestLimits, seconds_left: Callable[[], float]
     ) -> tuple[list[int], ...]:
-        """The ids of each. Raises TooLargeError, TextTooLongError, OutOfTimeError."""
-        return tuple(one.ids for one in self._encode_each(self.encoder.encode_text, texts, limits, seconds_left))
+        """Return the ids of each text. Raises TooLargeError, TextTooLongError, OutOfTimeError."""
+        return tuple(
+            encoding.ids for encoding in self._encode_each(self.encoder.encode_text, texts, limits, seconds_left)
+        )
 
     def locate_texts(
         self, texts: Sequence[str], limits: RequestLimits, seconds_left: Callable[[], float]
     ) -> tuple[tuple[list[int], ...], tuple[LocatedText, ...]]:
-        """The ids of each, and where its tokens stand. Raises as ``encoded`` does, and OverBudgetError."""
+        """Return the ids of each text, and its tokens' places. Raises as ``encode_texts``, and OverBudgetError."""
         limits.require_memory(LOCATED_TOKEN * sum(min(4 * len(text) + 2, self.longest) for text in texts))
         places: list[list[TokenPlace]] = []
 
-        def located(text: str, longest: int) -> Encoding:
-            found, where = self.encoder.locate_tokens(text, longest)
-            places.append(where)
-            return found
+        def encode_and_locate(text: str, longest: int) -> Encoding:
+            encoding, token_places = self.encoder.locate_tokens(text, longest)
+            places.append(token_places)
+            return encoding
 
-        ids = tuple(one.ids for one in self._encode_each(located, texts, limits, seconds_left))
+        ids = tuple(encoding.ids for encoding in self._encode_each(encode_and_locate, texts, limits, seconds_left))
         return ids, tuple(map(LocatedText, texts, places))
 
     def _encode_each(
@@ -110,15 +112,15 @@ class TextTokenizer(NamedTuple):
             )
         for number, text in enumerate(texts):
             require_time(seconds_left)
-            found = encode(text, self.longest)
-            if not (found.whole or self.truncate):
+            encoding = encode(text, self.longest)
+            if not (encoding.whole or self.truncate):
                 which = f"text {number + 1}" if len(texts) > 1 else "the text"
                 raise TextTooLongError(f"{which} has more than the {self.longest:,} tokens that the model takes")
-            yield found
+            yield encoding
 
 
 def open_texts(library: str, description: Description) -> TextTokenizer:
-    """What was prepared for the model in the file ``library``. Raises StartupError."""
+    """Read the tokenizer that the builder prepared for the model in the file ``library``. Raises StartupError."""
     folder = os.path.dirname(library)  # noqa: PTH120 - pathlib would be imported for this alone
     path = os.path.join(folder, FILE)  # noqa: PTH118
     try:
@@ -132,9 +134,9 @@ def open_texts(library: str, description: Description) -> TextTokenizer:
 
 
 def load_tokenizer(options: dict[str, Any], data: bytes, most: int, folder: str) -> TextTokenizer:
-    """The encoder of a prepared file, of ``options`` and ``data``, for a model that takes up to ``most`` tokens.
+    """Return the tokenizer of a prepared file with ``options`` and ``data``, for at most ``most`` tokens.
 
-    ``folder``: where the library of the ``tokenizers`` package is, for a kind that needs it.
+    ``folder``: the place of the library of the ``tokenizers`` package, for a kind that needs it.
     """
     if options["kind"] not in KINDS:
         raise ValueError(f"it is of the unknown kind {options['kind']}")
@@ -143,38 +145,36 @@ def load_tokenizer(options: dict[str, Any], data: bytes, most: int, folder: str)
 
 
 def list_lengths(description: Description) -> list[int]:
-    """How many tokens the model takes in each of its sizes."""
+    """Return the number of tokens that the model takes in each of its sizes."""
     assert description.text is not None
     ids = description.text.ids
     return [port.shape[-1] for sized in description.size_variants for port in sized.feeds if port.name == ids]
 
 
 def find_max_length(description: Description) -> int:
-    """How many tokens the model takes at most."""
+    """Return the most tokens that the model takes."""
     return max(list_lengths(description))
 
 
 def choose_text_size(ids: Sequence[Sequence[int]], description: Description) -> int:
-    """The shortest of the model's sizes that holds every one of ``ids``."""
+    """Return the number of the model's shortest size that holds each of ``ids``."""
     needed = max(map(len, ids))
     return min((length, number) for number, length in enumerate(list_lengths(description)) if length >= needed)[1]
 
 
 def make_text_feeds(ids: Sequence[Sequence[int]], pad: int, description: Description) -> dict[str, bytes]:
-    """The feeds of text, by name, for as many items, in the size that ``description`` is of: behind the end of a text
-    there is ``pad``, and 0 in the mask.
-    """
+    """Return the feeds of ``ids`` by name in the size of ``description``, filled up with ``pad``, the mask with 0."""
     text = description.text
     assert text is not None
     ports = {port.name: port for port in description.feeds}
     length = ports[text.ids].shape[-1]
-    found = {text.ids: _pack_rows([[*row, *[pad] * (length - len(row))] for row in ids], ports[text.ids])}
+    feeds = {text.ids: _pack_rows([[*row, *[pad] * (length - len(row))] for row in ids], ports[text.ids])}
     if text.mask:
         rows = [[1] * len(row) + [0] * (length - len(row)) for row in ids]
-        found[text.mask] = _pack_rows(rows, ports[text.mask])
+        feeds[text.mask] = _pack_rows(rows, ports[text.mask])
     if text.types:
-        found[text.types] = bytes(ports[text.types].size // ports[text.types].shape[0] * len(ids))
-    return found
+        feeds[text.types] = bytes(ports[text.types].size // ports[text.types].shape[0] * len(ids))
+    return feeds
 
 
 def _pack_rows(rows: list[list[int]], port: Port) -> bytes:

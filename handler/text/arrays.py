@@ -1,4 +1,4 @@
-"""Small arrays as lists, and the ops on them that stand between strings and the numbers that a model takes.
+"""Small arrays as lists, and the ops on them that lead from strings to the numbers that a model takes.
 
 Each op is TensorFlow's of that name, with its attributes as keywords that begin in lower case; see
 https://www.tensorflow.org/api_docs/python/tf/raw_ops. An array holds bytes, whole numbers, floats or bools.
@@ -16,13 +16,13 @@ from ..tuples import NamedTuple
 from ..typed import Any
 
 MOST = 4_000_000
-"""Elements of an array: a text may ask for any number of them."""
+"""The most elements of an array: a text may ask for any number of them."""
 MOST_BYTES = 8_000_000
-"""Bytes of all strings of an array, repeated ones too: a hash of as many takes seconds."""
+"""The most bytes of all strings of an array, repeated ones included: hashing so many takes seconds."""
 
 
 class Array(NamedTuple):
-    """``values`` in row-major order."""
+    """An array whose ``values`` are in row-major order."""
 
     shape: tuple[int, ...]
     values: list[Any]
@@ -41,19 +41,19 @@ def make_vector(values: Iterable[Any]) -> Array:
 
 
 def require_elements(size: int) -> None:
-    """Raises TextTooLongError for an array that is too large."""
+    """Raise TextTooLongError for an array that is too large."""
     if size > MOST:
         raise TextTooLongError("the text would become more numbers than the function can hold; send a shorter one")
 
 
 def require_bytes(size: int) -> None:
-    """Raises TextTooLongError for strings that are too large together."""
+    """Raise TextTooLongError for strings that are too large together."""
     if size > MOST_BYTES:
         raise TextTooLongError(f"the text would become more than {MOST_BYTES:,} bytes on its way; send a shorter one")
 
 
 def collect_strings(strings: Iterable[bytes]) -> list[bytes]:
-    """``strings`` as a list. Raises TextTooLongError as soon as they are too large together."""
+    """Return ``strings`` as a list. Raises TextTooLongError as soon as they are too large together."""
     collected, size = [], 0
     for string in strings:
         size += len(string) + 8  # and the reference to it
@@ -63,13 +63,13 @@ def collect_strings(strings: Iterable[bytes]) -> list[bytes]:
 
 
 def require_numbers(values: Sequence[Any]) -> None:
-    """Raises UnfitTextError for whole numbers of more than 64 bits, which TensorFlow has none of: they become slow."""
+    """Raise UnfitTextError for integers of more than 64 bits: TensorFlow has no such numbers, and they are slow."""
     if values and type(values[0]) is int and not -(1 << 63) <= min(values) <= max(values) < 1 << 64:
         raise UnfitTextError("a text becomes a number that the model cannot take")
 
 
 def estimate_memory(array: Array) -> int:
-    """About how many bytes ``array`` takes. Raises TextTooLongError, UnfitTextError for what no step may go on with."""
+    """Return roughly the bytes of ``array``. Raises TextTooLongError or UnfitTextError if no step may use it."""
     if array.values and isinstance(array.values[0], bytes):
         size = sum(map(len, array.values))
         require_bytes(size)
@@ -81,7 +81,7 @@ def estimate_memory(array: Array) -> int:
 def apply_elementwise(
     function: Callable[..., Any], *arrays: Array, collect: Callable[[Iterable[Any]], list[Any]] = list
 ) -> Array:
-    """``function`` of the arrays' elements, with broadcasting."""
+    """Apply ``function`` to the arrays' elements, with broadcasting."""
     shape = arrays[0].shape
     if any(array.shape != shape for array in arrays):
         shape = _broadcast_shapes([array.shape for array in arrays])
@@ -96,7 +96,7 @@ def _broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def broadcast_values(array: Array, shape: tuple[int, ...]) -> list[Any]:
-    """The values of ``array`` in ``shape``."""
+    """Return the values of ``array``, broadcast to ``shape``."""
     if array.shape == shape:
         return array.values
     require_elements(prod(shape))
@@ -104,12 +104,12 @@ def broadcast_values(array: Array, shape: tuple[int, ...]) -> list[Any]:
         return array.values * prod(shape)
     own = [1] * (len(shape) - len(array.shape)) + [*array.shape]
     return pick_values(
-        array.values, own, [[0] * size if one == 1 else range(size) for one, size in zip(own, shape, strict=True)]
+        array.values, own, [[0] * size if length == 1 else range(size) for length, size in zip(own, shape, strict=True)]
     )
 
 
 def pick_values(values: list[Any], shape: Sequence[int], axes: Sequence[Sequence[int]]) -> list[Any]:
-    """Of ``values`` of ``shape``, those at every combination of places along the axes."""
+    """Return the elements of ``values``, of ``shape``, at every combination of the indices in ``axes``."""
     require_elements(prod(map(len, axes)))
     places, step = [0], prod(shape)
     for size, wanted in zip(shape, axes, strict=True):
@@ -127,7 +127,7 @@ def _make_unary(function: Callable[[Any], Any]) -> Op:
 
 
 def cast_array(x: Array, *, to: str) -> Array:
-    """To "int", "bool" or "float"; what is between whole numbers goes towards zero."""
+    """Convert ``x`` to "int", "bool" or "float"; fractions are rounded towards zero."""
     return apply_elementwise({"int": int, "bool": bool, "float": float}[to], x)
 
 
@@ -154,30 +154,30 @@ def expand_dims(x: Array, dim: Array) -> Array:
 
 def squeeze_array(x: Array, *, squeeze_dims: Sequence[int]) -> Array:
     rank = len(x.shape)
-    gone = {at % rank for at in squeeze_dims} or {at for at, one in enumerate(x.shape) if one == 1}
-    return Array(tuple(one for at, one in enumerate(x.shape) if at not in gone), x.values)
+    dropped = {at % rank for at in squeeze_dims} or {at for at, size in enumerate(x.shape) if size == 1}
+    return Array(tuple(size for at, size in enumerate(x.shape) if at not in dropped), x.values)
 
 
 def pack_arrays(*values: Array, axis: int) -> Array:
     at = axis % (len(values[0].shape) + 1)
-    parts = [Array((*one.shape[:at], 1, *one.shape[at:]), one.values) for one in values]
+    parts = [Array((*value.shape[:at], 1, *value.shape[at:]), value.values) for value in values]
     return concat_arrays(*parts, Array((), [at]))
 
 
 def concat_arrays(*given: Array) -> Array:
-    """The last of ``given`` is the axis."""
+    """Concatenate arrays; the last of ``given`` is the axis."""
     *parts, axis = given
     at = axis.scalar % len(parts[0].shape)
     outer = prod(parts[0].shape[:at])
-    rows = [prod(one.shape[at:]) for one in parts]
+    rows = [prod(part.shape[at:]) for part in parts]
     require_elements(outer * sum(rows))
     values = [
         value
         for row in range(outer)
-        for one, width in zip(parts, rows, strict=True)
-        for value in one.values[row * width : (row + 1) * width]
+        for part, width in zip(parts, rows, strict=True)
+        for value in part.values[row * width : (row + 1) * width]
     ]
-    length = sum(one.shape[at] for one in parts)
+    length = sum(part.shape[at] for part in parts)
     return Array((*parts[0].shape[:at], length, *parts[0].shape[at + 1 :]), values)
 
 
@@ -192,9 +192,9 @@ def strided_slice(
     for at in range(specs):
         bit = 1 << at
         if ellipsis_mask & bit:
-            for one in x.shape[len(axes) : len(axes) + len(x.shape) - used]:
-                axes.append(range(one))
-                result.append(one)
+            for size in x.shape[len(axes) : len(axes) + len(x.shape) - used]:
+                axes.append(range(size))
+                result.append(size)
             continue
         if new_axis_mask & bit:
             result.append(1)
@@ -208,19 +208,19 @@ def strided_slice(
         bounds = (None if begin_mask & bit else first, None if end_mask & bit else int(end.values[at]))
         axes.append(range(length)[slice(*bounds, int(strides.values[at]))])
         result.append(len(axes[-1]))
-    for one in x.shape[len(axes) :]:
-        axes.append(range(one))
-        result.append(one)
+    for size in x.shape[len(axes) :]:
+        axes.append(range(size))
+        result.append(size)
     return Array(tuple(result), pick_values(x.values, x.shape, axes))
 
 
 def gather_values(params: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -> Array:
-    """Raises IndexError for a place that is not there."""
+    """Take elements along an axis: ``GatherV2``. Raises IndexError for an index outside of the array."""
     at = axis.scalar % max(len(params.shape), 1)
     length = params.shape[at]
     if any(not 0 <= index < length for index in indices.values):
         raise IndexError("an index is not within the array")
-    wanted = [range(one) for one in params.shape]
+    wanted = [range(size) for size in params.shape]
     axes = [*wanted[:at], indices.values, *wanted[at + 1 :]]
     return Array(
         (*params.shape[:at], *indices.shape, *params.shape[at + 1 :]), pick_values(params.values, params.shape, axes)
@@ -228,11 +228,11 @@ def gather_values(params: Array, indices: Array, axis: Array, *, batch_dims: int
 
 
 def find_true(condition: Array) -> Array:
-    """The places that are true, [n, rank]."""
-    found = [at for at, value in enumerate(condition.values) if value]
+    """Return the indices of the elements that are true, [n, rank]."""
+    positions = [at for at, value in enumerate(condition.values) if value]
     steps = [prod(condition.shape[at + 1 :]) for at in range(len(condition.shape))]
-    places = [at // step % one for at in found for step, one in zip(steps, condition.shape, strict=True)]
-    return Array((len(found), len(condition.shape)), places)
+    places = [at // step % size for at in positions for step, size in zip(steps, condition.shape, strict=True)]
+    return Array((len(positions), len(condition.shape)), places)
 
 
 def select_elements(condition: Array, x: Array, y: Array) -> Array:
@@ -241,21 +241,21 @@ def select_elements(condition: Array, x: Array, y: Array) -> Array:
 
 def pad_array(x: Array, paddings: Array, value: Array | None = None) -> Array:
     sides = list(zip(paddings.values[::2], paddings.values[1::2], strict=True))
-    target = tuple(one + before + after for one, (before, after) in zip(x.shape, sides, strict=True))
+    target = tuple(size + before + after for size, (before, after) in zip(x.shape, sides, strict=True))
     require_elements(prod(target))
     filler = value.scalar if value else type(x.values[0])() if x.values else 0
-    axes = [[-1] * before + [*range(one)] + [-1] * after for one, (before, after) in zip(x.shape, sides, strict=True)]
+    axes = [[-1] * before + [*range(size)] + [-1] * after for size, (before, after) in zip(x.shape, sides, strict=True)]
     places, step = [0], len(x.values)
-    for one, wanted in zip(x.shape, axes, strict=True):
-        step = step // one if one else 0
+    for size, wanted in zip(x.shape, axes, strict=True):
+        step = step // size if size else 0
         places = [-1 if at < 0 or place < 0 else place + step * at for place in places for at in wanted]
     return Array(target, [filler if place < 0 else x.values[place] for place in places])
 
 
 def slice_array(x: Array, begin: Array, sizes: Array) -> Array:
     ends = [
-        length if one < 0 else first + one
-        for length, first, one in zip(x.shape, begin.values, sizes.values, strict=True)
+        length if size < 0 else first + size
+        for length, first, size in zip(x.shape, begin.values, sizes.values, strict=True)
     ]
     axes = [range(length)[first:end] for length, first, end in zip(x.shape, begin.values, ends, strict=True)]
     return Array(tuple(map(len, axes)), pick_values(x.values, x.shape, axes))
@@ -263,7 +263,7 @@ def slice_array(x: Array, begin: Array, sizes: Array) -> Array:
 
 def tile_array(x: Array, multiples: Array) -> Array:
     require_elements(prod(x.shape) * prod(multiples.values))
-    axes = [[*range(one)] * int(times) for one, times in zip(x.shape, multiples.values, strict=True)]
+    axes = [[*range(size)] * int(times) for size, times in zip(x.shape, multiples.values, strict=True)]
     return Array(tuple(map(len, axes)), pick_values(x.values, x.shape, axes))
 
 
@@ -277,13 +277,13 @@ def fill_array(dims: Array, value: Array) -> Array:
 
 
 def make_range(start: Array, limit: Array, delta: Array) -> Array:
-    found = range(start.scalar, limit.scalar, delta.scalar)
-    require_elements(len(found))
-    return make_vector(found)
+    numbers = range(start.scalar, limit.scalar, delta.scalar)
+    require_elements(len(numbers))
+    return make_vector(numbers)
 
 
 def sum_cumulatively(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
-    """Of a vector."""
+    """Return the cumulative sums of a vector."""
     values = x.values[::-1] if reverse else x.values
     sums = list(accumulate(values, initial=0))
     sums = sums[:-1] if exclusive else sums[1:]
@@ -293,16 +293,16 @@ def sum_cumulatively(x: Array, axis: Array, *, exclusive: bool = False, reverse:
 def _make_reduction(function: Callable[[list[Any]], Any]) -> Op:
     def reduce(x: Array, axis: Array, *, keep_dims: bool = False) -> Array:
         rank = len(x.shape)
-        gone = {int(at) % rank for at in axis.values}
-        order = [at for at in range(rank) if at not in gone] + sorted(gone)
+        dropped = {int(at) % rank for at in axis.values}
+        order = [at for at in range(rank) if at not in dropped] + sorted(dropped)
         steps = [prod(x.shape[at + 1 :]) for at in range(rank)]
         places = [0]
         for at in order:
             places = [place + steps[at] * number for place in places for number in range(x.shape[at])]
-        count = prod(x.shape[at] for at in gone)
-        kept = prod(x.shape[at] for at in range(rank) if at not in gone)
+        count = prod(x.shape[at] for at in dropped)
+        kept = prod(x.shape[at] for at in range(rank) if at not in dropped)
         rows = [[x.values[place] for place in places[row * count : (row + 1) * count]] for row in range(kept)]
-        target = [1 if at in gone else one for at, one in enumerate(x.shape) if keep_dims or at not in gone]
+        target = [1 if at in dropped else size for at, size in enumerate(x.shape) if keep_dims or at not in dropped]
         return Array(tuple(target), [function(row) for row in rows])
 
     return reduce
@@ -318,7 +318,7 @@ def _multiply_all(row: list[Any]) -> Any:
 
 
 def count_bins(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
-    """How often each whole number below ``size`` comes, in each row: ``DenseBincount``."""
+    """Count each whole number below ``size`` in each row: ``DenseBincount``."""
     length = int(size.scalar)
     rows = values.shape[0] if len(values.shape) == 2 else 1
     require_elements(rows * length)
@@ -354,8 +354,8 @@ def count_ragged_bins(
 
 
 def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Array]:
-    count = max(len(one.values) for one in (starts, limits, deltas))
-    columns = [one.values * count if len(one.values) == 1 else one.values for one in (starts, limits, deltas)]
+    count = max(len(array.values) for array in (starts, limits, deltas))
+    columns = [array.values * count if len(array.values) == 1 else array.values for array in (starts, limits, deltas)]
     rows = [range(*row) for row in zip(*columns, strict=True)]
     require_elements(sum(map(len, rows)))
     return make_vector(accumulate(map(len, rows), initial=0)), make_vector(chain.from_iterable(rows))
@@ -364,33 +364,33 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
 def ragged_to_tensor(
     target: Array, values: Array, default: Array, *partitions: Array, row_partition_types: Sequence[str]
 ) -> Array:
-    """Of rows of single values; rows, and values in rows, beyond the target are left out."""
-    kinds, given = [*row_partition_types], [one.values for one in partitions]
+    """Make a dense array of ragged rows of single values; what does not fit into the target is left out."""
+    kinds, splits = [*row_partition_types], [partition.values for partition in partitions]
     first = None
     if kinds[0] == "FIRST_DIM_SIZE":
-        first, kinds, given = int(given[0][0]), kinds[1:], given[1:]
+        first, kinds, splits = int(splits[0][0]), kinds[1:], splits[1:]
     rows: list[Any] = values.values
-    for at, (kind, partition) in reversed([*enumerate(zip(kinds, given, strict=True))]):
+    for at, (kind, partition) in reversed([*enumerate(zip(kinds, splits, strict=True))]):
         if kind == "ROW_SPLITS":
             rows = [rows[a:b] for a, b in pairwise(partition)]
         else:
-            count = first if at == 0 and first is not None else _rows_before(kinds, given, at)
+            count = first if at == 0 and first is not None else _rows_before(kinds, splits, at)
             grouped: list[Any] = [[] for _ in range(count)]
             for row, value in zip(partition, rows, strict=True):
                 grouped[row].append(value)
             rows = grouped
-    sizes = [-1] * (len(kinds) + 1) if not target.shape else [int(one) for one in target.values]
+    sizes = [-1] * (len(kinds) + 1) if not target.shape else [int(size) for size in target.values]
     longest, level = [len(rows)], rows
     for _ in kinds:
         longest.append(max(map(len, level), default=0))
         level = list(chain.from_iterable(level))
-    sizes = [most if one < 0 else one for one, most in zip(sizes, longest, strict=True)]
+    sizes = [most if size < 0 else size for size, most in zip(sizes, longest, strict=True)]
     require_elements(prod(sizes))
     return Array(tuple(sizes), _pad_rows(rows, sizes, default.scalar))
 
 
 def _rows_before(kinds: Sequence[str], given: Sequence[list[Any]], at: int) -> int:
-    """How many rows the partition ``at`` has: the items of the one before."""
+    """Return the number of rows of the partition ``at``: the items of the partition before it."""
     return int(given[at - 1][-1]) if kinds[at - 1] == "ROW_SPLITS" else len(given[at - 1])
 
 

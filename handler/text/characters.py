@@ -1,5 +1,6 @@
-"""Kinds of characters as BERT's tokenizers have them: those of an older Unicode than this Python's, in which fewer
-characters have a kind.
+"""The kinds of characters that BERT's tokenizers distinguish.
+
+They are those of an older Unicode than this Python's, in which fewer characters have a kind.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ class _Ranges:
     """A set of code points, from ranges in hexadecimal digits."""
 
     def __init__(self, text: str) -> None:
-        self._bounds: list[int] = []  # a range begins at each even place, and has ended at the next one
+        self._bounds: list[int] = []  # a range begins at each even index, and ends before the next bound
         for part in text.split():
             first, _, last = part.partition("-")
             self._bounds += int(first, 16), int(last or first, 16) + 1
@@ -23,13 +24,13 @@ class _Ranges:
 WHITESPACE = _Ranges("9-D 20 85 A0 1680 2000-200A 2028-2029 202F 205F 3000")
 
 CHINESE = _Ranges("3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F")
-"""Each is a word of its own."""
+"""Characters that are words of their own."""
 
 REMOVED = _Ranges(
     "0-8 B-C E-1F 7F-9F AD 600-605 61C 6DD 70F 180E 200B-200F 202A-202E 2060-2064 2066-206F E000-F8FF FEFF FFF9-FFFB "
     "FFFD 110BD 1BCA0-1BCA3 1D173-1D17A E0001 E0020-E007F F0000-FFFFD 100000-10FFFD"
 )
-"""Control characters and their like, which cleaning a text removes: Cc, Cf, Co and U+FFFD, but no tab or line end."""
+"""Control characters that cleaning removes from a text: Cc, Cf, Co and U+FFFD, but no tab or line end."""
 
 MARKS = _Ranges(
     "300-36F 483-487 591-5BD 5BF 5C1-5C2 5C4-5C5 5C7 610-61A 64B-65F 670 6D6-6DC 6DF-6E4 6E7-6E8 6EA-6ED 711 730-74A "
@@ -54,7 +55,7 @@ MARKS = _Ranges(
     "1D185-1D18B 1D1AA-1D1AD 1D242-1D244 1DA00-1DA36 1DA3B-1DA6C 1DA75 1DA84 1DA9B-1DA9F 1DAA1-1DAAF 1E8D0-1E8D6 "
     "E0100-E01EF"
 )
-"""Marks that stand above or below a letter (Mn), of which accents are some."""
+"""Marks above or below a letter (Mn), such as accents."""
 
 PUNCTUATION = _Ranges(
     "21-2F 3A-40 5B-60 7B-7E A1 A7 AB B6-B7 BB BF 37E 387 55A-55F 589-58A 5BE 5C0 5C3 5C6 5F3-5F4 609-60A 60C-60D 61B "
@@ -70,4 +71,4 @@ PUNCTUATION = _Ranges(
     "110BE-110C1 11140-11143 11174-11175 111C5-111C9 111CD 111DB 111DD-111DF 11238-1123D 112A9 114C6 115C1-115D7 "
     "11641-11643 1173C-1173E 12470-12474 16A6E-16A6F 16AF5 16B37-16B3B 16B44 1BC9F 1DA87-1DA8B"
 )
-"""P, and all of ASCII that is neither a letter nor a digit."""
+"""Punctuation (P), and every printable ASCII character that is neither a letter nor a digit."""

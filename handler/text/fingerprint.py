@@ -10,7 +10,7 @@ _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 
 
 def compute_farmhash(data: bytes) -> int:
-    """What ``tf.strings.to_hash_bucket_fast`` takes the remainder of, 0 to 2**64 - 1."""
+    """Return the hash behind ``tf.strings.to_hash_bucket_fast``, 0 to 2**64 - 1."""
     size = len(data)
     if size <= 16:
         return _hash_up_to_16(data, size)
@@ -22,8 +22,8 @@ def compute_farmhash(data: bytes) -> int:
 
 
 def compute_siphash(data: bytes, key: tuple[int, int]) -> int:
-    """What ``tf.strings.to_hash_bucket_strong`` takes the remainder of, 0 to 2**64 - 1. ``key``: two of 64 bits."""
-    k0, k1 = (one & _WORD for one in key)
+    """Return the hash behind ``tf.strings.to_hash_bucket_strong``, 0 to 2**64 - 1. ``key``: two 64-bit numbers."""
+    k0, k1 = (half & _WORD for half in key)
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
     whole = len(data) & ~7
     last = data[whole:].ljust(7, b"\0") + bytes([len(data) & 255])
@@ -62,7 +62,7 @@ def _read_uint32(data: bytes, at: int) -> int:
 
 
 def _rotate_right(value: int, by: int) -> int:
-    """``value``, of any size, as 64 bits that are rotated to the right."""
+    """Rotate the lowest 64 bits of ``value`` to the right."""
     value &= _WORD
     return value >> by | value << 64 - by & _WORD
 

@@ -1,4 +1,4 @@
-"""Texts of a request by their length, so that those of a run need the same, and their answers in order again."""
+"""The order of a request's texts by length, so that a run has texts of like length, and the way back to theirs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def sort_by_length(lengths: Sequence[int], description: Description) -> list[int]:
-    """The places of texts of such ``lengths``, the shortest first; none where the order makes no difference."""
+    """Return the indices of ``lengths``, the shortest first; an empty list if the order makes no difference."""
     several = description.has_fixed_outputs and description.batched and description.sizes
     if not several or len(lengths) <= description.batches[0]:
         return []
@@ -20,7 +20,7 @@ def sort_by_length(lengths: Sequence[int], description: Description) -> list[int
 
 
 def reorder_items(request: Request, places: Sequence[int], description: Description) -> Request:
-    """``request`` with its items as ``places`` has them. In part, its answer would have gaps."""
+    """Return ``request`` with its items in the order of ``places``; a partial answer would have gaps."""
     inputs = {}
     for port in description.feeds:
         if (data := request.inputs.get(port.name)) is not None:
@@ -34,11 +34,11 @@ def reorder_items(request: Request, places: Sequence[int], description: Descript
 def restore_order(
     batches: Sequence[tuple[list[memoryview], int]], places: Sequence[int], description: Description
 ) -> tuple[list[memoryview], int]:
-    """The answers of all ``batches``, whose items came as ``places`` has them, as those of one run in order."""
-    came = sorted(range(len(places)), key=places.__getitem__)  # when each item came
-    found = []
+    """Join the answers of ``batches`` as if of one run, in the original order of the items at ``places``."""
+    rank = sorted(range(len(places)), key=places.__getitem__)  # the row of each item
+    restored = []
     for at, port in enumerate(description.fetches):
         each = port.elements // description.batch
         rows = [fetches[at][n * each : (n + 1) * each] for fetches, count in batches for n in range(count)]
-        found.append(memoryview(b"".join(rows[number] for number in came)).cast(port.format))
-    return found, len(places)
+        restored.append(memoryview(b"".join(rows[number] for number in rank)).cast(port.format))
+    return restored, len(places)

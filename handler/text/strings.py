@@ -1,7 +1,7 @@
-"""TensorFlow's ops on strings, over bytes as there; all of them valid UTF-8.
+"""TensorFlow's ops on strings, which are bytes as in TensorFlow, and always valid UTF-8.
 
 Each op is TensorFlow's of that name, with its attributes as keywords that begin in lower case; see
-https://www.tensorflow.org/api_docs/python/tf/raw_ops. Patterns were translated by the builder: their time is bounded.
+https://www.tensorflow.org/api_docs/python/tf/raw_ops. The builder translated the patterns: their time is bounded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _map_strings(function: Callable[[bytes], Any]) -> Callable[[Array], Array]:
 
 
 def lower_strings(x: Array, *, encoding: str = "") -> Array:
-    """Of ASCII alone, as bytes.lower does it, unless the encoding is utf-8."""
+    """Convert to lower case: ASCII letters alone, unless the encoding is utf-8."""
     return _map_strings(_lower_utf8 if encoding == "utf-8" else bytes.lower)(x)
 
 
@@ -38,7 +38,7 @@ def upper_strings(x: Array, *, encoding: str = "") -> Array:
 
 
 def _lower_utf8(text: bytes) -> bytes:
-    """TensorFlow hands ICU a string that ends at the first NUL."""
+    """Convert ``text`` up to its first NUL, where TensorFlow's string for ICU ends."""
     return text.partition(b"\0")[0].decode().lower().encode()
 
 
@@ -47,37 +47,37 @@ def _upper_utf8(text: bytes) -> bytes:
 
 
 def compile_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of an op with a ``pattern``, ready to be called with."""
-    found = dict(attributes)
-    pattern = re.compile(found.pop("pattern"), re.ASCII)
-    return found | {"pattern": pattern}
+    """Return the attributes of an op, with its ``pattern`` compiled."""
+    compiled = dict(attributes)
+    pattern = re.compile(compiled.pop("pattern"), re.ASCII)
+    return compiled | {"pattern": pattern}
 
 
 def replace_matches(
     x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, cost: int, slope: int
 ) -> Array:
-    """``rewrite``: texts, and numbers of groups."""
+    """Replace the first match of ``pattern``, or all, by ``rewrite``: texts, and numbers of groups."""
     require_comparisons(x.values, cost, slope, _A_PATTERN)
-    replaced = make_replacement(rewrite)
+    replacement = make_replacement(rewrite)
 
-    def one(text: bytes) -> bytes:
-        return str(pattern.sub(replaced, text.decode(), count=0 if everywhere else 1)).encode()
+    def replace_in(text: bytes) -> bytes:
+        return str(pattern.sub(replacement, text.decode(), count=0 if everywhere else 1)).encode()
 
-    return _map_strings(one)(x)
+    return _map_strings(replace_in)(x)
 
 
 def make_replacement(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
-    """Return a function that puts ``rewrite`` in the place of a match. Too much of it raises TextTooLongError."""
+    """Return a function that gives the text for a match. It raises TextTooLongError when it has given too much."""
     size = 0
 
-    def put(match: re.Match[str]) -> str:
+    def expand(match: re.Match[str]) -> str:
         nonlocal size
         text = "".join(part if isinstance(part, str) else match[part] or "" for part in rewrite)
         size += len(text)
         require_bytes(size)
         return text
 
-    return put
+    return expand
 
 
 def match_strings(x: Array, *, pattern: Any, cost: int, slope: int) -> Array:
@@ -86,9 +86,9 @@ def match_strings(x: Array, *, pattern: Any, cost: int, slope: int) -> Array:
 
 
 def split_strings(x: Array, separator: Array, *, maxsplit: int = -1) -> tuple[Array, Array, Array]:
-    """Of a vector: the place of each part, [n, 2]; the parts, [n]; and how many texts, and parts of the longest."""
+    """Split a vector of texts. Returns each part's row and column, [n, 2]; the parts, [n]; and the dense shape."""
     parts = [_split_string(text, separator.scalar, maxsplit) for text in x.values]
-    places = [number for row, found in enumerate(parts) for at in range(len(found)) for number in (row, at)]
+    places = [number for row, own in enumerate(parts) for at in range(len(own)) for number in (row, at)]
     flat = list(chain.from_iterable(parts))
     return Array((len(flat), 2), places), make_vector(flat), make_vector([len(parts), max(map(len, parts), default=0)])
 
@@ -98,10 +98,10 @@ def _split_string(text: bytes, separator: bytes, maxsplit: int) -> list[bytes]:
         return [text]
     if separator or maxsplit < 0:
         return text.split(separator or None, maxsplit)
-    found = text.split(None, maxsplit)
-    if len(found) == maxsplit:  # TensorFlow keeps what is left behind the last part, though it is nothing
-        found.append(b"")
-    return found
+    parts = text.split(None, maxsplit)
+    if len(parts) == maxsplit:  # TensorFlow keeps the rest behind the last part, even an empty one
+        parts.append(b"")
+    return parts
 
 
 def make_ngrams(
@@ -111,7 +111,7 @@ def make_ngrams(
 ) -> tuple[Array, Array]:  # fmt: skip
     ends = [0]
 
-    def joined() -> Iterator[bytes]:
+    def generate_ngrams() -> Iterator[bytes]:
         for start, end in pairwise(splits.values):
             tokens, count = data.values[start:end], 0
             for width in ngram_widths:
@@ -125,11 +125,11 @@ def make_ngrams(
                 count = 1
             ends.append(ends[-1] + count)
 
-    return make_vector(collect_strings(joined())), make_vector(ends)
+    return make_vector(collect_strings(generate_ngrams())), make_vector(ends)
 
 
 def unicode_decode(x: Array) -> tuple[Array, Array]:
-    """Of a vector: where the code points of each text begin, and the code points."""
+    """Return the index where each text of a vector begins in the code points, and all code points."""
     rows = [list(map(ord, text.decode())) for text in x.values]
     return make_vector(accumulate(map(len, rows), initial=0)), make_vector(chain.from_iterable(rows))
 
@@ -153,16 +153,16 @@ def measure_strings(x: Array, *, unit: str = "BYTE") -> Array:
 
 
 def cut_substrings(x: Array, begin: Array, count: Array) -> Array:
-    """Of characters. Raises IndexError for a begin beyond the text."""
+    """Cut parts out of texts, in characters. Raises IndexError for a begin beyond the text."""
 
-    def one(text: bytes, start: int, size: int) -> bytes:
+    def cut_text(text: bytes, start: int, size: int) -> bytes:
         letters = text.decode()
         if not -len(letters) <= start <= len(letters):
             raise IndexError("a text is shorter than where its part begins")
         start = start + len(letters) if start < 0 else start
         return letters[start : start + size].encode()
 
-    return apply_elementwise(one, x, begin, count, collect=collect_strings)
+    return apply_elementwise(cut_text, x, begin, count, collect=collect_strings)
 
 
 def join_strings(*texts: Array, separator: bytes = b"") -> Array:
@@ -170,36 +170,36 @@ def join_strings(*texts: Array, separator: bytes = b"") -> Array:
 
 
 def _join_parts(separator: bytes, parts: Sequence[bytes]) -> bytes:
-    """Raises TextTooLongError before a string is made that is too large."""
+    """Join ``parts``. Raises TextTooLongError before it makes a string that is too large."""
     require_bytes(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
 
 
 def reduce_join(x: Array, axis: Array, *, separator: bytes = b"", keep_dims: bool = False) -> Array:
-    """Over the last axis."""
+    """Join the strings along the last axis."""
     width = x.shape[-1]
     rows = (_join_parts(separator, x.values[at * width : at * width + width]) for at in range(prod(x.shape[:-1])))
     return Array((*x.shape[:-1], *([1] if keep_dims else [])), collect_strings(rows))
 
 
 def as_string(x: Array) -> Array:
-    """Of whole numbers and bools."""
+    """Write whole numbers and bools as strings."""
     names = {True: b"true", False: b"false"}
     return Array(x.shape, [names[v] if isinstance(v, bool) else str(v).encode() for v in x.values])
 
 
 def to_number(x: Array, *, bits: int, whole: bool) -> Array:
-    """Raises UnfitTextError."""
+    """Read numbers of ``bits`` bits. Raises UnfitTextError."""
 
-    def one(text: bytes) -> float | int:
-        shown = text.decode().strip(" \t\n\r\v\f")
-        if whole and _WHOLE.fullmatch(shown) and -(1 << bits - 1) <= int(shown) < 1 << bits - 1:
-            return int(shown)
-        if not whole and len(shown) < 1000 and _NUMBER.fullmatch(shown):
-            return float(shown)
+    def parse_number(text: bytes) -> float | int:
+        stripped = text.decode().strip(" \t\n\r\v\f")
+        if whole and _WHOLE.fullmatch(stripped) and -(1 << bits - 1) <= int(stripped) < 1 << bits - 1:
+            return int(stripped)
+        if not whole and len(stripped) < 1000 and _NUMBER.fullmatch(stripped):
+            return float(stripped)
         raise UnfitTextError(f"a text is no {'whole ' if whole else ''}number that the model can take")
 
-    return _map_strings(one)(x)
+    return _map_strings(parse_number)(x)
 
 
 def hash_fast(x: Array, *, num_buckets: int) -> Array:
@@ -212,15 +212,15 @@ def hash_strong(x: Array, *, num_buckets: int, key: Sequence[int]) -> Array:
 
 
 def fingerprint_strings(x: Array, method: Array) -> Array:
-    """Of a vector: the eight bytes of FarmHash's Fingerprint64 of each string, [n, 8], the lowest first."""
+    """Return the eight bytes of FarmHash's Fingerprint64 of each string of a vector, [n, 8], the lowest first."""
     values = [byte for text in x.values for byte in compute_farmhash(text).to_bytes(8, "little")]
     return Array((len(x.values), 8), values)
 
 
 def bitcast_bytes(x: Array) -> Array:
-    """``Bitcast`` from bytes [..., 8], the lowest first, to whole numbers of 64 bits with a sign."""
-    found = [int.from_bytes(x.values[at : at + 8], "little", signed=True) for at in range(0, len(x.values), 8)]
-    return Array(x.shape[:-1], found)
+    """Convert bytes [..., 8], the lowest first, to signed whole numbers of 64 bits: ``Bitcast``."""
+    numbers = [int.from_bytes(x.values[at : at + 8], "little", signed=True) for at in range(0, len(x.values), 8)]
+    return Array(x.shape[:-1], numbers)
 
 
 def look_up(keys: Array, default: Array, *, table: Mapping[Any, Any]) -> Array:

@@ -1,7 +1,7 @@
-"""Where the words stand that a model makes of a text: the steps up to its splitting once more, with each character's
-place.
+"""The places in a text of the words that a model splits it into.
 
-Imported for models of words whose answers are of them. Each step is the op of that name in strings.py, on text.
+The steps up to the splitting are run once more, and keep each character's place. The module is imported for models
+whose answers label words. Each step is the op of that name in strings.py, on text.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from . import LocatedText, TokenPlace
 from .strings import compile_attributes, make_replacement
 
 _SPACE = " \t\n\r\v\f"
-"""What ASCII calls so."""
+"""The white space of ASCII."""
 _WORD = re.compile(rf"[^{_SPACE}]+")
 
 
 class TracedText(NamedTuple):
-    """``text``, and of each of its characters where that begins and ends which it was made of, in the text as sent."""
+    """A text with the place of each character's origin, ``starts`` to ``ends``, in the text as it was sent."""
 
     text: str
     starts: Sequence[int]
@@ -33,13 +33,13 @@ class TracedText(NamedTuple):
         return TracedText(self.text[start:end], self.starts[start:end], self.ends[start:end])
 
     def find_span(self, start: int, end: int) -> tuple[int, int]:
-        """Where the characters ``start`` to ``end``, at least one, come from."""
+        """Return the place of the origin of the characters ``start`` to ``end``, at least one."""
         return self.starts[start], self.ends[end - 1]
 
 
 class WordFinder(NamedTuple):
-    """What finds the words of a text in the input ``source``: ``steps``, and ``split`` behind them. ``feed``: the one
-    that has a number for each.
+    """A finder of the words in texts of the input ``source``, by ``steps`` and then ``split``. ``feed``: the name of
+    the feed that has a number for each word.
     """
 
     source: str
@@ -50,7 +50,7 @@ class WordFinder(NamedTuple):
     def find_places(
         self, text: str, most: int, limits: RequestLimits = LARGEST, seconds_left: Callable[[], float] = lambda: 1.0
     ) -> list[TokenPlace]:
-        """Return where the first ``most`` words stand. Raises OverBudgetError, OutOfTimeError."""
+        """Return the places of the first ``most`` words. Raises OverBudgetError, OutOfTimeError."""
         traced = TracedText(text, range(len(text)), range(1, len(text) + 1))
         for step in self.steps:
             require_time(seconds_left)
@@ -61,21 +61,21 @@ class WordFinder(NamedTuple):
     def locate_words(
         self, texts: Sequence[bytes], most: int, limits: RequestLimits, seconds_left: Callable[[], float]
     ) -> tuple[LocatedText, ...]:
-        """Each of ``texts``, valid UTF-8, with its first ``most`` words. Raises OverBudgetError, OutOfTimeError."""
+        """Locate the first ``most`` words in each of ``texts``, valid UTF-8. Raises OverBudgetError, OutOfTimeError."""
         words = sum(min(len(text) // 2 + 1, most) for text in texts)
         limits.require_memory(LOCATED_TOKEN * words + TRACED_CHARACTER * max(map(len, texts)))
-        found = []
+        located = []
         for text in texts:
             require_time(seconds_left)
             sent = text.decode()
-            found.append(LocatedText(sent, self.find_places(sent, most, limits, seconds_left)))
-        return tuple(found)
+            located.append(LocatedText(sent, self.find_places(sent, most, limits, seconds_left)))
+        return tuple(located)
 
 
 def _change_case(
     of_ascii: Callable[[bytes], bytes], of_text: Callable[[str], str], traced: TracedText, *, encoding: str = ""
 ) -> TracedText:
-    """A letter may become several. Where the encoding is utf-8, TensorFlow's text ends at the first NUL."""
+    """Change the case; a letter may become several. With utf-8, TensorFlow's text ends at the first NUL."""
     if encoding != "utf-8":
         return traced._replace(text=of_ascii(traced.text.encode()).decode())
     traced = traced.take_part(0, len(traced.text.partition("\0")[0]))
@@ -104,15 +104,15 @@ def _replace_matches(
     cost: int,
     slope: int,
 ) -> TracedText:
-    """What is written in the place of a match comes from all of it. No pattern of the builder's matches nothing."""
+    """Replace matches; the origin of a replacement is the whole match. No pattern of the builder matches nothing."""
     parts: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
     at = 0
-    replaced = make_replacement(rewrite)
+    replacement = make_replacement(rewrite)
     for match in pattern.finditer(traced.text):
         start, end = match.span()
-        kept, text = traced.take_part(at, start), replaced(match)
+        kept, text = traced.take_part(at, start), replacement(match)
         parts += kept.text, text
         starts += kept.starts
         ends += kept.ends
@@ -147,13 +147,13 @@ _SPLITS: Mapping[str, Callable[[TracedText], list[tuple[int, int]]]] = {
 }
 
 STEPS, SPLITS = frozenset(_STEPS), frozenset(_SPLITS)
-"""Ops that may stand before the one that splits, and those that split: at white space, and into characters."""
+"""The ops that may come before the splitting, and those that split: at white space, and into characters."""
 
 
 def parse_finder(one: Mapping[str, Any]) -> WordFinder:
-    """``one``: "source", "feed", "steps" with "op" and attributes as in words.py, and "split", an op.
+    """Make a finder of ``one``, the "tokens" of a file. Raises LookupError, TypeError.
 
-    Raises LookupError, TypeError.
+    It has "source", "feed", "steps" with "op" and attributes as in words.py, and "split", an op.
     """
     return WordFinder(one["source"], one["feed"], tuple(map(_make_step, one["steps"])), _SPLITS[one["split"]])
 

@@ -1,7 +1,7 @@
-"""WordPiece as BERT has it, in plain Python: the ids of the ``tokenizers`` package, without its 12 MB.
+"""BERT's WordPiece in plain Python: it gives the ids of the ``tokenizers`` package, without its 12 MB.
 
-A text is cut at special tokens; what is between them is cleaned, and cut into words at spaces and around punctuation;
-each word is the longest piece that the vocabulary has, then the longest that goes on from there.
+A text is cut at special tokens. The parts between them are cleaned, and cut into words at spaces and around
+punctuation. A word becomes the longest piece of the vocabulary that it begins with, then the longest that follows.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from . import Encoding, TokenPlace
 from .characters import CHINESE, MARKS, PUNCTUATION, REMOVED, WHITESPACE
 
 CHUNK = 8_192
-"""Characters that are looked at together: of a text that is far too long, only its beginning is."""
+"""Characters that are processed together: of a text that is far too long, only the beginning is."""
 _KEPT = 20_000
-"""Characters whose replacement is kept."""
+"""The most characters whose replacements are cached."""
 
 
 class WordPiece(NamedTuple):
-    """``pieces``: ids by their text. ``most``: characters of a word that is looked at; ``widest``: of a piece."""
+    """A vocabulary: ``pieces`` gives ids by text. ``most``: characters of a known word; ``widest``: of a piece."""
 
     pieces: dict[str, int]
     characters: _Characters
     special: dict[str, int]  # tokens that a text may name, such as [SEP]
-    pattern: re.Pattern[str] | None  # of these
-    before: list[int]  # what stands before and after every text
+    pattern: re.Pattern[str] | None  # of the special tokens
+    before: list[int]  # the ids before and after every text
     after: list[int]
     unknown: int
-    prefix: str  # of a piece that goes on a word
+    prefix: str  # of a piece that continues a word
     most: int
     widest: int
     share: int = 1
 
     def encode_text(self, text: str, longest: int) -> Encoding:
-        """At most ``longest`` ids; what is left of the text then is not looked at."""
+        """Return at most ``longest`` ids of ``text``; the rest of it is not processed."""
         room = longest - len(self.before) - len(self.after)
-        found: list[int] = []
+        tokens: list[int] = []
         for ids in self._iterate_ids(text):
-            found += ids
-            if len(found) > room:
+            tokens += ids
+            if len(tokens) > room:
                 break
-        return Encoding([*self.before, *found[:room], *self.after], len(found) <= room)
+        return Encoding([*self.before, *tokens[:room], *self.after], len(tokens) <= room)
 
     def locate_tokens(self, text: str, longest: int) -> tuple[Encoding, list[TokenPlace]]:
-        """The same, and the place of each."""
+        """Return the encoding of ``encode_text``, and the place of each token."""
         room = longest - len(self.before) - len(self.after)
-        found: list[int] = []
+        tokens: list[int] = []
         places: list[TokenPlace] = []
         for number, (ids, spans) in enumerate(self._locate_words(text)):
-            found += ids
+            tokens += ids
             places += [TokenPlace(number, start, end) for start, end in spans]
-            if len(found) > room:
+            if len(tokens) > room:
                 break
         before, after = ([TokenPlace(None, 0, 0)] * len(around) for around in (self.before, self.after))
-        encoding = Encoding([*self.before, *found[:room], *self.after], len(found) <= room)
+        encoding = Encoding([*self.before, *tokens[:room], *self.after], len(tokens) <= room)
         return encoding, [*before, *places[:room], *after]
 
     def _iterate_ids(self, text: str) -> Iterator[list[int]]:
@@ -74,12 +74,12 @@ class WordPiece(NamedTuple):
         for start in range(0, len(text), CHUNK):
             *words, rest = (rest + text[start : start + CHUNK].translate(self.characters)).split(" ")
             yield from filter(None, words)
-            rest = rest[: self.most + 1]  # too long, and never looked at
+            rest = rest[: self.most + 1]  # a longer word is unknown whatever follows
         if rest:
             yield rest
 
     def _locate_words(self, text: str) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of each word, and where each of its pieces begins and ends."""
+        """Yield the ids of each word, and the begin and end of each of its pieces."""
         at = 0
         for match in self.pattern.finditer(text) if self.pattern else ():
             yield from self._locate_pieces(text[at : match.start()], at)
@@ -94,7 +94,7 @@ class WordPiece(NamedTuple):
             yield ids, [(origins[start], origins[end - 1] + 1) for start, end in pairwise([0, *ends])]
 
     def _locate_letters(self, text: str, first: int) -> Iterator[tuple[str, list[int]]]:
-        """The words of ``text``, which begins at ``first``; of each character, the place of the one that it was."""
+        """Yield the words of ``text``, which begins at ``first``, each with the places of its characters' origins."""
         letters: list[str] = []
         origins: list[int] = []
         for at, character in enumerate(text, first):
@@ -105,13 +105,13 @@ class WordPiece(NamedTuple):
                 elif letters:
                     yield "".join(letters), origins
                     letters, origins = [], []
-            if len(letters) > self.most + 1:  # too long, and never looked at
+            if len(letters) > self.most + 1:  # a longer word is unknown whatever follows
                 del letters[self.most + 1 :], origins[self.most : -1]
         if letters:
             yield "".join(letters), origins
 
     def _encode_word(self, word: str, ends: list[int] | None = None) -> list[int]:
-        """The ids of ``word``. ``ends``: takes the end of each piece."""
+        """Return the ids of ``word``, and append the end of each piece to ``ends``."""
         if len(word) > self.most:
             return self._encode_unknown(word, ends)
         ids: list[int] = []
@@ -136,8 +136,9 @@ class WordPiece(NamedTuple):
 
 
 class _Characters(dict[int, str]):
-    """What becomes of each character, for ``str.translate``: without accents, in lower case, between spaces where it is
-    punctuation. None of it depends on the characters around.
+    """The replacement of each character for ``str.translate``, which does not depend on its neighbours.
+
+    It is without accents, in lower case, and between spaces if it is punctuation.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -145,10 +146,10 @@ class _Characters(dict[int, str]):
         self._accents, self._lowercase = options["accents"], options["lowercase"]
 
     def __missing__(self, code: int) -> str:
-        found = self._convert_character(code)
+        replacement = self._convert_character(code)
         if len(self) < _KEPT:
-            self[code] = found
-        return found
+            self[code] = replacement
+        return replacement
 
     def _convert_character(self, code: int) -> str:
         if self._clean and code in REMOVED:
@@ -165,12 +166,10 @@ class _Characters(dict[int, str]):
 
 
 def read_encoder(options: dict[str, Any], data: bytes, folder: str) -> WordPiece:
-    """``options``: those of the prepared file, which builder/importers/text/wordpiece.py writes; ``data``: a piece in
-    each line, in the order of ids.
-    """
+    """Read a file that builder/importers/text/wordpiece.py wrote. ``data``: a piece a line, in the order of ids."""
     pieces = data.decode().split("\n")
     special = options["special"]
-    names = sorted(special, key=len, reverse=True)  # the longest of those that begin alike
+    names = sorted(special, key=len, reverse=True)  # where two begin alike, the longer one is tried first
     return WordPiece(
         pieces=dict(zip(pieces, range(len(pieces)), strict=True)),
         characters=_Characters(options),

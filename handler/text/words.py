@@ -1,20 +1,19 @@
-"""What stands between a model's strings and its numbers: lower case, splitting, vocabularies, hashes.
+"""The steps from a model's strings to its numbers: lower case, splitting, vocabularies, hashes.
 
-The builder reads these ops off the model's graph and writes them down as steps, which are run here on the strings of a
-request: item by item, so that no item's length is another's cost. The file ``model.words`` beside the library has a
-line that says its kind, and then a line of JSON; for a model of several signatures one for each of those that the first
-line names:
+The builder writes these ops of the model's graph as steps, which are run here on the strings of a request: item by
+item, so that the length of one does not slow down another. The file ``model.words`` beside the library has a line with
+its kind, and then a line of JSON; a model of several signatures has a line for each that the first line names:
 
-    inputs     what the model takes: "name", "shape" of one item, of strings
+    inputs     the model's inputs of strings: "name", and "shape" of one item
     constants  arrays that steps read: "shape", and "strings" or "numbers"
-    tables     "keys" and "values", or where values count up the "first" of them
-    steps      "op", the numbers of the values that it is "of", and its attributes: see strings.py and arrays.py
-    outputs    which value each "feed" of the library gets; with a "pad", that is a row of the text's own length, which
-               is filled up, and with "truncate" cut off where it is longer than the model takes
-    checks     values that are -1 for a word that a model does not know which asserts that it knows all
-    tokens     of a model that labels words: how they are found again in a text, see traced.py
+    tables     "keys" and "values", or the "first" value where they count up
+    steps      "op", "of": the numbers of the values that it reads, and its attributes: see strings.py and arrays.py
+    outputs    the number of the value that each "feed" of the library gets; with a "pad", it is a row of the text's own
+               length, which is filled up, and with "truncate" cut off if it is longer than the model takes
+    checks     values in which -1 stands for a word that the model does not know, though it asserts that it knows all
+    tokens     for a model that labels words: the steps to find them in a text, see traced.py
 
-Inputs, constants and what each step gives are values, numbered in this order.
+Inputs, constants and the results of steps are the values; they are numbered in this order.
 """
 
 from __future__ import annotations
@@ -45,30 +44,30 @@ KIND = "words"
 OPS = {**ARRAY_OPS, **STRING_OPS}
 
 LONGEST = 200_000
-"""Bytes of one string at most: cut into characters, through thirty steps, it takes 400 times as much memory."""
+"""The most bytes of a string: cut into characters, through thirty steps, it takes 400 times as much memory."""
 _OF_BYTES = ("left_pad", "right_pad", "separator")
-"""Attributes that are strings of the model, and not words of this program."""
+"""Attributes that are strings of the model, and become bytes."""
 
 
 class StringTensor(NamedTuple):
-    """A tensor of strings that the model takes. ``shape``: of one item, with its 1 in front."""
+    """An input of strings. ``shape``: that of one item, with the batch of 1 in front."""
 
     name: str
     shape: tuple[int, ...]
 
 
 class TextStep(NamedTuple):
-    """``of``: the numbers of the values that it reads."""
+    """A function, and the numbers of the values that it reads."""
 
     function: Callable[..., Any]
     of: tuple[int, ...]
 
 
 class StringProgram(NamedTuple):
-    """The steps from ``inputs`` to the feeds in ``outputs``, by the number of the value that each gets.
+    """The steps from ``inputs`` to the feeds of ``outputs``, which gives the number of each feed's value.
 
-    ``pads``: of feeds that are rows of a text's own length, what fills up a shorter one; ``cut``: those of them whose
-    longer rows are cut off, and not refused; ``tokens``: what finds words again in a text, where answers are of them.
+    ``pads``: the number that fills up short rows, for feeds with rows of a text's own length; ``cut``: those of them
+    whose long rows are cut off, and not refused; ``tokens``: the finder of words, for answers that label words.
     """
 
     inputs: tuple[StringTensor, ...]
@@ -86,18 +85,18 @@ class StringProgram(NamedTuple):
         limits: RequestLimits = LARGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
     ) -> dict[str, Array]:
-        """What each feed gets for one item: the strings of each input, row-major. Raises HandlerError."""
+        """Compute each feed's array from one item, the row-major strings of each input. Raises HandlerError."""
         memory = 0
-        values = [Array(one.shape, list(given)) for one, given in zip(self.inputs, item, strict=True)]
+        values = [Array(tensor.shape, list(strings)) for tensor, strings in zip(self.inputs, item, strict=True)]
         values += self.constants
         try:
             for function, of in self.steps:
                 require_time(seconds_left)
-                found = function(*[values[number] for number in of])
-                made = [found] if isinstance(found, Array) else found
-                memory += sum(map(estimate_memory, made))
+                result = function(*[values[number] for number in of])
+                results = [result] if isinstance(result, Array) else result
+                memory += sum(map(estimate_memory, results))
                 limits.require_memory(memory)
-                values += made
+                values += results
         except IndexError:
             raise UnfitTextError("a text is not one of those that the model knows") from None
         if any(-1 in values[number].values for number in self.checks):
@@ -111,31 +110,31 @@ class StringProgram(NamedTuple):
         limits: RequestLimits = LARGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
     ) -> tuple[dict[str, bytes], ...]:
-        """Raw bytes of each item by feed, no more than the ``ports`` hold, which are those of the model's largest size.
+        """Return each item's raw bytes by feed, at most what ``ports``, those of the largest size, hold.
 
-        ``given``: the strings of each input, valid UTF-8. Raises HandlerError, with the place of the item.
+        ``given``: the strings of each input, valid UTF-8. Raises HandlerError, which names the item.
         """
-        sizes = [prod(one.shape) for one in self.inputs]
+        sizes = [prod(tensor.shape) for tensor in self.inputs]
         count = len(given[self.inputs[0].name]) // (sizes[0] or 1)
         most = min(limits.characters, LONGEST)
-        found: list[dict[str, bytes]] = []
+        rows: list[dict[str, bytes]] = []
         for number in range(count):
             item = [
-                given[one.name][number * size : number * size + size]
-                for one, size in zip(self.inputs, sizes, strict=True)
+                given[tensor.name][number * size : number * size + size]
+                for tensor, size in zip(self.inputs, sizes, strict=True)
             ]
             try:
                 if any(len(text) > most for texts in item for text in texts):
                     raise TextTooLongError(f"a text has more than {most:,} bytes, the most that are taken")
                 arrays = self.compute_arrays(item, limits, seconds_left)
-                found.append({feed: self._pack_row(array, ports[feed]) for feed, array in arrays.items()})
+                rows.append({feed: self._pack_row(array, ports[feed]) for feed, array in arrays.items()})
             except HandlerError as error:
-                where = f" (item {number + 1} of {count})" if count > 1 else ""
-                raise type(error)(error.message + where) from error.__cause__
-        return tuple(found)
+                place = f" (item {number + 1} of {count})" if count > 1 else ""
+                raise type(error)(error.message + place) from error.__cause__
+        return tuple(rows)
 
     def choose_size(self, rows: Sequence[Mapping[str, bytes]], sizes: Sequence[Mapping[str, Port]]) -> int:
-        """The first of ``sizes`` that holds all ``rows``: each holds what the one before holds."""
+        """Return the number of the first of ``sizes``, which ascend, that holds all ``rows``."""
         longest = {feed: max(len(row[feed]) for row in rows) for feed in self.outputs}
         return next(
             n
@@ -144,7 +143,7 @@ class StringProgram(NamedTuple):
         )
 
     def pad_rows(self, rows: Sequence[Mapping[str, bytes]], ports: Mapping[str, Port]) -> dict[str, bytes]:
-        """Raw bytes of the feeds ``ports``, of as many items as there are ``rows``: shorter ones are filled up."""
+        """Return the raw bytes of each feed for the items ``rows``, with shorter rows filled up."""
         return {
             feed: b"".join(self._pad_row(row[feed], ports[feed]) if feed in self.pads else row[feed] for row in rows)
             for feed in self.outputs
@@ -168,7 +167,7 @@ class StringProgram(NamedTuple):
 
 
 def open_words(library: str) -> dict[str, StringProgram]:
-    """What was prepared for the model in the file ``library``, by signature: "" of a model without several.
+    """Read the programs of the model in the file ``library`` by signature, "" if it has only one.
 
     Raises StartupError.
     """
@@ -185,20 +184,20 @@ def open_words(library: str) -> dict[str, StringProgram]:
 
 
 def parse_program(data: bytes) -> StringProgram:
-    """The steps of a prepared file. Raises ValueError, LookupError, TypeError."""
+    """Parse the program in ``data``, a line of kind and one of JSON. Raises ValueError, LookupError, TypeError."""
     head, _, body = data.partition(b"\n")
     if json.loads(head)["kind"] != KIND:
         raise ValueError("it is of another kind")
     recipe = json.loads(body)
-    tables = [_parse_table(one) for one in recipe["tables"]]
+    tables = [_parse_table(table) for table in recipe["tables"]]
     return StringProgram(
-        tuple(StringTensor(one["name"], tuple(one["shape"])) for one in recipe["inputs"]),
-        tuple(_parse_constant(one) for one in recipe["constants"]),
-        tuple(_parse_step(one, tables) for one in recipe["steps"]),
-        {one["feed"]: one["value"] for one in recipe["outputs"]},
+        tuple(StringTensor(tensor["name"], tuple(tensor["shape"])) for tensor in recipe["inputs"]),
+        tuple(_parse_constant(constant) for constant in recipe["constants"]),
+        tuple(_parse_step(step, tables) for step in recipe["steps"]),
+        {output["feed"]: output["value"] for output in recipe["outputs"]},
         tuple(recipe["checks"]),
-        {one["feed"]: one["pad"] for one in recipe["outputs"] if "pad" in one},
-        frozenset(one["feed"] for one in recipe["outputs"] if one.get("truncate")),
+        {output["feed"]: output["pad"] for output in recipe["outputs"] if "pad" in output},
+        frozenset(output["feed"] for output in recipe["outputs"] if output.get("truncate")),
         _parse_finder(recipe["tokens"]) if "tokens" in recipe else None,
     )
 
@@ -210,12 +209,12 @@ def _parse_finder(one: dict[str, Any]) -> WordFinder:
 
 
 def _count_item_bytes(port: Port) -> int:
-    """Bytes of an item."""
+    """Return the bytes of one item."""
     return port.size // port.shape[0]
 
 
 def _encode_text(text: str) -> bytes:
-    """Of what may be no UTF-8: the builder wrote such bytes as halves of surrogate pairs."""
+    """Encode ``text``; the builder wrote bytes that are not UTF-8 as lone surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -65,7 +65,9 @@ def _describe_sizes(others: Mapping[Variant, Program]) -> list[str]:
             title = (
                 f"Signature {variant.of}, after cf_set_signature" if variant.of else "Other sizes, for cf_run and run"
             )
-            ports = (f"{p.spec.name} {_describe_port(p)} of {p.spec.size} bytes" for p in (*other.feeds, *other.fetches))
+            ports = (
+                f"{p.spec.name} {_describe_port(p)} of {p.spec.size} bytes" for p in (*other.feeds, *other.fetches)
+            )
             rows.setdefault(escape_comment(title), []).append(f" *   {escape_comment(', '.join(ports))}")
     return [line for title, lines in rows.items() for line in (f"/* {title}:", *lines, " */")]
 

@@ -1,9 +1,9 @@
-"""What of a model TensorFlow may be given: an allow-list, held against every node before anything sees or runs one.
+"""An allow-list of ops, which every node of a model is checked against before TensorFlow reads or runs it.
 
-Allowed are the ops that XLA compiles and those that importing takes away. No other op can be in a library, so nothing
-is lost by an early refusal, and whatever TensorFlow learns to do next (read a file, call Python, load a library) is
-refused without being known here. Nodes that are not allowed and that no answer depends on (a summary, a print, a file
-that is written) become nodes that do nothing.
+Allowed are the ops that XLA compiles and those that the importers remove. No other op can be in a library, so an early
+refusal loses nothing, and ops that a later TensorFlow adds (to read a file, call Python, load a library) are refused
+without being listed here. Forbidden nodes that no answer depends on (a summary, a print, a file that is written) become
+nodes that do nothing.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from builder.importers.variables_state import WRITES
 from builder.importers.xla_ops import TAKEN, OpReport, constant_size, inspect_ops, is_compiled
 
 IMPORTED = TAKEN | {"Variable", "VariableV2", "RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}
-"""Ops that XLA has no kernel for and that the importers take away."""
+"""Ops that XLA has no kernel for and that the importers remove."""
 
 LARGEST = 10_000_000_000
-"""Bytes that a graph's constants may declare: no bundle holds more (a container image, the largest, has 10 GB)."""
+"""The most bytes that a graph's constants may declare: the largest bundle, a container image, holds 10 GB."""
 
 
 class UnsupportedOpsError(PreflightError):
@@ -49,12 +49,12 @@ class UnsupportedOpsError(PreflightError):
 def admit_graph(
     graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str], taken: Collection[str] = ()
 ) -> tuple[Any, dict[str, str]]:
-    """What ``fetches`` need of ``graph_def``, without nodes that are not allowed; and ``feeds`` (name to tensor).
+    """Return the allowed part of ``graph_def`` that ``fetches`` need, and ``feeds`` (name to tensor); run nothing.
 
-    ``taken``: further ops that the caller takes away. A feed behind nodes that are not allowed becomes a placeholder of
-    another name. Raises UnsupportedOpsError where an answer depends on what is not allowed, ImportModelError for
-    constants that are larger than any bundle, for functions that are called like ops, and for programs that call
-    functions outside of the model. Runs nothing.
+    ``taken``: further ops, which the caller removes. A feed behind forbidden nodes becomes a placeholder of another
+    name. Raises UnsupportedOpsError where an answer depends on a forbidden op, and ImportModelError for constants that
+    are larger than any bundle, for functions with the name of an op, and for programs that call functions outside of
+    the model.
     """
     try:
         source = keep_reachable(graph_def, fetches, feeds.values())
@@ -77,16 +77,16 @@ def _remove_forbidden_nodes(
         feeds = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in feeds.items()}
         source = keep_reachable(graph.definition, fetches, feeds.values())
     if not all(map(graph.is_allowed, source.node)):
-        found = inspect_ops(keep_reachable(without_side_effects(source), fetches, feeds.values()))
-        strings = bool(taken - IMPORTED)  # which the caller takes away
-        left = tuple(u for u in found.unsupported if u.op not in taken and not (strings and "= string" in u.reason))
-        raise UnsupportedOpsError(replace(found, unsupported=left))
+        report = inspect_ops(keep_reachable(without_side_effects(source), fetches, feeds.values()))
+        strings = bool(taken - IMPORTED)  # The caller removes these.
+        missing = tuple(u for u in report.unsupported if u.op not in taken and not (strings and "= string" in u.reason))
+        raise UnsupportedOpsError(replace(report, unsupported=missing))
     _require_readable_programs(source)
     return source, dict(feeds)
 
 
 def may_admit(graph_def: Any, fetch: str, feeds: Mapping[str, str]) -> bool:
-    """Whether ``admit_graph`` lets a fetch pass."""
+    """Return whether ``admit_graph`` accepts ``graph_def`` with this fetch."""
     try:
         admit_graph(graph_def, [fetch], feeds)
     except PreflightError:
@@ -95,7 +95,7 @@ def may_admit(graph_def: Any, fetch: str, feeds: Mapping[str, str]) -> bool:
 
 
 class _Graph:
-    """A copy of a graph, whose functions are disarmed as they are come to."""
+    """A copy of a graph, each of whose functions is disarmed when it is first reached."""
 
     def __init__(self, graph_def: Any, taken: Collection[str]) -> None:
         self.taken = taken
@@ -113,16 +113,16 @@ class _Graph:
         return [name for name in called_by(node) if name in self.functions]
 
     def _forbidden_function(self, name: str) -> bool:
-        """Whether a result of the function depends on a node that is not allowed."""
+        """Return whether a result of the function depends on a forbidden node."""
         if name not in self._forbidden:
-            self._forbidden[name] = False  # of one that calls itself
+            self._forbidden[name] = False  # A function that calls itself finds this value.
             function = self.functions[name]
             self.disarm_nodes(function.node_def, set(map(node_of, function.ret.values())), set())
             self._forbidden[name] = not all(map(self.is_allowed, function.node_def))
         return self._forbidden[name]
 
     def _writes_state(self, node: Any) -> bool:
-        """Whether the node, or a function that it calls, writes a variable."""
+        """Return whether the node, or a function that it calls, writes a variable."""
         for name in (called := self._called(node)):
             if name not in self._writes:
                 self._writes[name] = False
@@ -130,10 +130,10 @@ class _Graph:
         return bool(WRITES.match(node.op)) or any(self._writes[name] for name in called)
 
     def disarm_nodes(self, nodes: Any, roots: set[str], fed: set[str]) -> dict[str, str]:
-        """Make nodes do nothing that are not allowed, or read such, where neither ``roots`` nor state depend on them.
+        """Disable forbidden nodes, and their readers, where neither ``roots`` nor state depend on them.
 
-        ``nodes``: of the graph or of one function. ``fed``: tensors whose values come from outside. Returns the
-        tensors that have another name now.
+        ``nodes``: the nodes of the graph or of one function. ``fed``: the tensors whose values come from outside.
+        Returns the new names of the tensors that were renamed.
         """
         named = {node.name: node for node in nodes}
         tainted = {name for name, node in named.items() if not self.is_allowed(node)}
@@ -154,12 +154,12 @@ class _Graph:
 
 
 def _sources(node: Any, fed: set[str]) -> set[str]:
-    """The nodes whose values ``node`` reads."""
+    """Return the names of the nodes whose values ``node`` reads."""
     return {node_of(i) for i in node.input if not i.startswith("^") and tensor_name(i) not in fed}
 
 
 def _do_nothing(node: Any, others: set[str]) -> None:
-    """Turn ``node`` into one that does nothing, in the place where it was: after those of ``others`` that it read."""
+    """Turn ``node`` into a NoOp that still runs after those of ``others`` that it read."""
     waits = dict.fromkeys(f"^{node_of(tensor)}" for tensor in node.input if node_of(tensor) in others)
     name = node.name
     node.Clear()
@@ -168,7 +168,7 @@ def _do_nothing(node: Any, others: set[str]) -> None:
 
 
 def _add_placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
-    """Give each of ``tensors`` a placeholder of its own, which all who read it read instead; old name to new."""
+    """Have all readers of each of ``tensors`` read a new placeholder, and return the new names by the old."""
     named = {node.name: node for node in nodes}
     moved: dict[str, str] = {}
     for tensor in tensors:
@@ -186,7 +186,7 @@ def _add_placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
 
 
 def output_type(node: Any, number: int) -> int:
-    """The DataType of a node's output. Raises ImportModelError where the op is not known here."""
+    """Return the DataType of a node's output, or raise ImportModelError where the op is unknown."""
     definition = _op_def(node.op)
     types: list[int] = []
     for output in definition.output_arg if definition else ():
@@ -214,7 +214,7 @@ def _op_def(op: str) -> Any:
 
 
 def _require_names(graph_def: Any) -> None:
-    """TensorFlow might take such a name for the op, where this module takes it for the function."""
+    """Raise ImportModelError for a function with the name of an op, as TensorFlow might run the op instead."""
     for function in graph_def.library.function:
         if _op_def(function.signature.name) is not None:
             raise ImportModelError(
@@ -225,7 +225,7 @@ def _require_names(graph_def: Any) -> None:
 
 
 def _require_sizes(graph_def: Any) -> None:
-    """A constant may declare any size and hold one value."""
+    """Raise ImportModelError if constants, which may declare any size and hold one value, declare too much."""
     total = 0
     for node in all_nodes(graph_def):
         total += abs(constant_size(node))
@@ -238,7 +238,7 @@ def _require_sizes(graph_def: Any) -> None:
 
 
 def _require_readable_programs(graph_def: Any) -> None:
-    """Raise for a program that TensorFlow cannot read, or that calls what neither it nor XLA has."""
+    """Raise ImportModelError for a program that TensorFlow cannot read, or that calls functions outside it."""
     for node in all_nodes(graph_def):
         if node.op != "XlaCallModule":
             continue

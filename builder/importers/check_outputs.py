@@ -1,4 +1,4 @@
-"""What the spec says of outputs, against the sizes that only the model knows."""
+"""Checks of the [[outputs]] of a spec against the sizes that only the model has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.importers.graph import FrozenGraph
 
 
 def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
-    """Raises ImportModelError with every output whose fetch is not what its kind is made of."""
+    """Raise ImportModelError that lists every output whose fetch does not suit its kind."""
     fetches = {port.spec.name: port.spec for port in graph.fetches}
     problems = []
     for output in spec.outputs:
@@ -20,23 +20,23 @@ def check_outputs(spec: ModelSpec, graph: FrozenGraph) -> None:
             problems.append(f"[[outputs]] {output.name}: it is of a picture, and the model takes none; add [image].")
             continue
         if output.kind == "detection":
-            found = _check_detection(output, fetches, spec.batch)
+            texts = _check_detection(output, fetches, spec.batch)
         elif output.kind == "segmentation":
-            continue  # checked where it was compiled in
+            continue  # It was checked when it was compiled into the graph.
         elif output.kind == "tokens":
-            found = _check_tokens(output, fetch, spec, graph)
+            texts = _check_tokens(output, fetch, spec, graph)
         elif output.kind == "label":
-            found = _check_label(fetch)
+            texts = _check_label(fetch)
         else:
-            found = _check_embedding(fetch, spec.batch) if output.kind == "embedding" else _check_classes(output, fetch)
-        problems += [f"[[outputs]] {output.name}: {problem}" for problem in found]
+            texts = _check_embedding(fetch, spec.batch) if output.kind == "embedding" else _check_classes(output, fetch)
+        problems += [f"[[outputs]] {output.name}: {problem}" for problem in texts]
     if problems:
         raise ImportModelError("\n".join(problems))
 
 
 def _check_classes(output: OutputSpec, fetch: TensorSpec) -> Iterator[str]:
     name, shape = fetch.name, fetch.shape
-    # Without a fixed number of classes, nothing says which label a score is of.
+    # Without a fixed number of classes, nothing says which label a score belongs to.
     if len(shape) - 1 in fetch.dynamic and output.kind == "classification":
         yield (
             f"the data decides how many numbers the last dimension of {name!r} has, so they are no classes; "
@@ -59,19 +59,19 @@ def _check_label(fetch: TensorSpec) -> Iterator[str]:
 
 
 def _check_tokens(output: OutputSpec, fetch: TensorSpec, spec: ModelSpec, graph: FrozenGraph) -> Iterator[str]:
-    """Scores [batch, length, labels], of texts of that length."""
+    """Yield the problems of scores, which should be [batch, length, labels] for texts of that length."""
     feeds = {port.spec.name: port.spec for port in graph.feeds}
-    made = next((one.tokens for one in graph.strings if one.tokens), "")
-    if spec.text is None and not made:
+    ids_feed = next((port.tokens for port in graph.strings if port.tokens), "")
+    if spec.text is None and not ids_feed:
         yield "labels of words are of a text, and the model takes none; add [text]."
         return
-    ids = feeds[made if spec.text is None else spec.text.with_feed_names(list(feeds)).ids or ""]
-    wanted = [*ids.shape, len(output.labels)]
-    if not fetch.dtype.startswith("float") or fetch.dynamic or list(fetch.shape) != wanted:
+    ids = feeds[ids_feed if spec.text is None else spec.text.with_feed_names(list(feeds)).ids or ""]
+    expected = [*ids.shape, len(output.labels)]
+    if not fetch.dtype.startswith("float") or fetch.dynamic or list(fetch.shape) != expected:
         yield (
             f"{fetch.name!r} is {fetch.dtype} {fetch.describe_shape()}, and needs a score "
             f"of floating point for each token and "
-            f"label, {wanted}."
+            f"label, {expected}."
         )
 
 
@@ -86,16 +86,16 @@ def _check_embedding(fetch: TensorSpec, batch: int) -> Iterator[str]:
 
 
 def _check_detection(output: OutputSpec, fetches: Mapping[str, TensorSpec], batch: int) -> Iterator[str]:
-    """Boxes [batch, n, 4] or [n, 4], and as many scores and classes."""
+    """Yield the problems of boxes, which should be [batch, n, 4] or [n, 4], and of their scores and classes."""
     boxes, scores = fetches[output.fetch or ""], fetches[output.scores or ""]
     classes, count = (fetches[name] if name else None for name in (output.classes, output.count))
     items = (batch,) if len(boxes.shape) == 3 else ()
     if boxes.shape[-1:] != (4,) or len(boxes.shape) not in (2, 3) or boxes.shape[: len(items)] != items:
         yield f"boxes = {boxes.name!r} is {boxes.describe_shape()}, and has to be [{batch}, n, 4] or [n, 4]."
         return
-    for key, one in (("boxes", boxes), ("scores", scores)):
-        if not one.dtype.startswith("float"):
-            yield f"{key} = {one.name!r} is {one.dtype}, and has to be floating point."
+    for key, tensor in (("boxes", boxes), ("scores", scores)):
+        if not tensor.dtype.startswith("float"):
+            yield f"{key} = {tensor.name!r} is {tensor.dtype}, and has to be floating point."
     rows, known = boxes.shape[:-1], not boxes.dynamic
     of_classes = scores.shape[:-1] == rows and len(scores.shape) == len(boxes.shape) and classes is None
     if known and not scores.dynamic and scores.shape != rows and not of_classes:

@@ -1,8 +1,8 @@
-"""Variables of a SavedModel, read out of its checkpoint without running anything that the model brings.
+"""Variables of a SavedModel, read from its checkpoint without running anything from the model.
 
 A MetaGraph restores itself: its restore op runs ``RestoreV2`` with names from the checkpoint and assigns the results.
-That part of the graph is read here as data; it says which variable has which name. Init ops never run. Of a variable
-that the restore op does not give, ``builder.importers.object_graph`` says where it is.
+That part of the graph is read here as data; it says which variable has which name. Init ops never run. For a variable
+that the restore op does not restore, ``builder.importers.object_graph`` finds the place of its value.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from builder.importers.rewrite import called_by, node_of, output_number
 _SAME = {"Identity", "IdentityN", "EnsureShape", "StopGradient"}
 _ASSIGNS = {"Assign", "AssignVariableOp"}
 _DEEPEST, _LONGEST, _MOST = 50, 1000, 10_000_000
-"""Calls within each other, nodes that only hand a tensor on, and nodes in all, of any restore op worth reading."""
+"""Limits for a restore op: the depth of calls, nodes in a row that only pass a tensor on, and all nodes."""
 
 
 @dataclass(frozen=True)
 class SavedVariable:
-    """Where a variable's value is: its name in the checkpoint, the part of it that this variable is, its DataType."""
+    """The place of a variable's value: the name in the checkpoint, the slice of that tensor, and the DataType."""
 
     name: str
     part: str
@@ -40,14 +40,14 @@ class SavedVariable:
 
 @dataclass(frozen=True)
 class _NodeScope:
-    """The nodes of the graph or of one call of a function, whose arguments are tensors of the ``caller``."""
+    """The nodes of the graph or of one function call, whose ``arguments`` are tensors of the calling scope."""
 
     nodes: Mapping[str, Any]
     arguments: Mapping[str, tuple[_NodeScope, str]]
     depth: int = 0
 
     def find_node(self, tensor: str) -> tuple[_NodeScope, Any, int] | None:
-        """The node behind ``tensor`` and the number of its output, past whatever only hands it on."""
+        """Return the node that computes ``tensor`` and its output's number, past nodes that only pass it on."""
         scope, name = self, node_of(tensor)
         for _ in range(_LONGEST):
             number = output_number(tensor)
@@ -62,27 +62,27 @@ class _NodeScope:
 
 
 def find_saved_variables(meta: Any) -> dict[str, SavedVariable]:
-    """Each variable's node in the MetaGraph ``meta``, with what its restore op would give it."""
+    """Map variables' nodes in the MetaGraph ``meta`` to the values that its restore op would give them."""
     restore = meta.saver_def.restore_op_name
     if not restore:
         return {}
     nodes = {node.name: node for node in meta.graph_def.node}
     functions = {f.signature.name: f for f in meta.graph_def.library.function}
     top = _NodeScope(nodes, {})
-    found: dict[str, SavedVariable] = {}
+    variables: dict[str, SavedVariable] = {}
     for scope, node in itertools.islice(_iterate_executed(top, [node_of(restore)], functions), _MOST):
         if node.op in _ASSIGNS and len(node.input) >= 2:
             target, value = scope.find_node(node.input[0]), scope.find_node(node.input[1])
             saved = _parse_restore(value) if value else None
             if target and target[0] is top and saved:
-                found[target[1].name] = saved
-    return found
+                variables[target[1].name] = saved
+    return variables
 
 
 def _iterate_executed(
     scope: _NodeScope, names: Iterable[str], functions: Mapping[str, Any]
 ) -> Iterator[tuple[_NodeScope, Any]]:
-    """Every node that runs where ``names`` do, those in called functions included."""
+    """Yield every node that runs when ``names`` do, including those in called functions."""
     todo, seen = list(names), set[str]()
     while todo:
         name = todo.pop()
@@ -95,13 +95,13 @@ def _iterate_executed(
         for called in called_by(node):
             if called in functions and scope.depth < _DEEPEST:
                 function = functions[called]
-                given = [tensor for tensor in node.input if not tensor.startswith("^")]
+                inputs = [tensor for tensor in node.input if not tensor.startswith("^")]
                 arguments = {
                     argument.name: (scope, tensor)
-                    for argument, tensor in zip(function.signature.input_arg, given, strict=False)
+                    for argument, tensor in zip(function.signature.input_arg, inputs, strict=False)
                 }
-                inside = _NodeScope({n.name: n for n in function.node_def}, arguments, scope.depth + 1)
-                yield from _iterate_executed(inside, list(inside.nodes), functions)
+                callee = _NodeScope({n.name: n for n in function.node_def}, arguments, scope.depth + 1)
+                yield from _iterate_executed(callee, list(callee.nodes), functions)
 
 
 def _parse_restore(value: tuple[_NodeScope, Any, int]) -> SavedVariable | None:
@@ -116,13 +116,13 @@ def _parse_restore(value: tuple[_NodeScope, Any, int]) -> SavedVariable | None:
 
 
 def _read_text(constant: tuple[_NodeScope, Any, int] | None, number: int) -> str | None:
-    """Read one text of a constant; the others are left alone, as there may be thousands of them."""
+    """Read one text of a constant without its others, of which there may be thousands."""
     texts = constant[1].attr["value"].tensor.string_val if constant and constant[1].op == "Const" else ()
     return texts[number].decode(errors="replace") if number < len(texts) else None
 
 
 def read_checkpoint(folder: Path, wanted: Mapping[str, SavedVariable]) -> dict[str, NDArray[Any]]:
-    """The values of variables, by node, from the checkpoint of the SavedModel in ``folder``.
+    """Return the values of variables, by node, from the checkpoint of the SavedModel in ``folder``.
 
     Raises ImportModelError where the checkpoint cannot be read or declares more than its files hold.
     """
@@ -144,9 +144,9 @@ def read_checkpoint(folder: Path, wanted: Mapping[str, SavedVariable]) -> dict[s
 
 @contextmanager
 def open_checkpoint(folder: Path) -> Iterator[Any]:
-    """The reader of the checkpoint of the SavedModel in ``folder``.
+    """Open the checkpoint of the SavedModel in ``folder`` and yield its reader.
 
-    Raises ImportModelError where it cannot be read, now or within, or declares more than its files hold.
+    Raises ImportModelError where it cannot be read, also inside the block, or declares more than its files hold.
     """
     prefix = _prefix(folder)
     try:
@@ -164,19 +164,19 @@ def _prefix(folder: Path) -> Path:
 
 
 def _require_sizes(prefix: Path, reader: Any) -> None:
-    """Before any is read: memory is taken for what a checkpoint declares."""
+    """Raise ImportModelError if a checkpoint declares more than its files hold, for which memory would be taken."""
     types = reader.get_variable_to_dtype_map()
     declared = {
         name: math.prod(shape) * max(types[name].size or 1, 1)
         for name, shape in reader.get_variable_to_shape_map().items()
     }
-    there = sum(file.stat().st_size for file in prefix.parent.glob(f"{prefix.name}.data-*"))
-    if sum(declared.values()) > there:
+    stored = sum(file.stat().st_size for file in prefix.parent.glob(f"{prefix.name}.data-*"))
+    if sum(declared.values()) > stored:
         name = max(declared, key=lambda each: declared[each])
         raise ImportModelError(
             f"The checkpoint of {escape_invisible(prefix.parent.parent.name)} declares "
             f"{sum(declared.values()):,} bytes of "
             f"variables (the largest: {escape_invisible(name)}, {declared[name]:,}), "
-            f"and its files have {there:,}: it is "
+            f"and its files have {stored:,}: it is "
             "damaged. Save the model again."
         )

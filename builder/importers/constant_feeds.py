@@ -1,4 +1,4 @@
-"""Put constants in the place of inputs, such as a training graph's ``keep_prob``: ``value`` under [[feeds]]."""
+"""Constants (``value`` under [[feeds]]) in the place of inputs such as a training graph's ``keep_prob``."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from builder.importers.rewrite import (
 Value = bool | float
 
 _DECIDED = {bool: ("If", "StatelessIf", "RandomUniform", "Switch"), float: ("RandomUniform",)}
-"""Ops that an input which tells training from inference decides."""
+"""Ops that disappear once an input that tells training from inference is a constant, by the input's type."""
 
 
 def with_constant_feeds(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel, ModelSpec]:
-    """Turn the inputs to which ``spec`` gives a value into constants; neither result has them as inputs any more.
+    """Turn the inputs to which ``spec`` gives a value into constants, and remove them from the model and the spec.
 
     Raises ImportModelError for a value that the input cannot have.
     """
@@ -81,33 +81,33 @@ def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> NDArray[Any]:
 def propose_values(graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, str]) -> dict[str, Value]:
     """Find the inputs that only tell training from inference, with their value for inference.
 
-    Those are scalars with which a branch or a random number goes from what ``fetches`` need. ``fetches`` and ``feeds``
-    are tensors. Runs only ops that are allowed.
+    These are scalars whose value removes a branch or a random number from the nodes that ``fetches`` need. ``fetches``
+    and ``feeds`` are tensors. Runs only ops that are allowed.
     """
     nodes = {node.name: node for node in graph_def.node}
-    candidates = {n: found for n, t in feeds.items() if (found := _list_values(nodes.get(node_of(t))))}
+    candidates = {n: choices for n, t in feeds.items() if (choices := _list_values(nodes.get(node_of(t))))}
     proposed: dict[str, Value] = {}
     if not candidates:
         return proposed
     try:
-        admitted, inside = admit_graph(graph_def, fetches, feeds)
-        ports = [*fetches, *inside.values()]
-        source = without_side_effects(keep_reachable(inline_calls(admitted, ports), fetches, inside.values()))
-        left = remove_dead_code(source, fetches, inside.values())
+        admitted, inputs = admit_graph(graph_def, fetches, feeds)
+        ports = [*fetches, *inputs.values()]
+        source = without_side_effects(keep_reachable(inline_calls(admitted, ports), fetches, inputs.values()))
+        general = remove_dead_code(source, fetches, inputs.values())
         for name, values in candidates.items():
             for value in values:
-                fixed = _with_values(RawGraph(source, inside, {}), {name: value})
+                fixed = _with_values(RawGraph(source, inputs, {}), {name: value})
                 rest = remove_dead_code(fixed.graph_def, fetches, fixed.feeds.values())
-                if any(_count_ops(rest, op) < _count_ops(left, op) for op in _DECIDED[type(value.item())]):
+                if any(_count_ops(rest, op) < _count_ops(general, op) for op in _DECIDED[type(value.item())]):
                     proposed[name] = value.item()
                     break
     except (PreflightError, ImportModelError, ValueError, tf.errors.OpError):
-        pass  # whoever imports the graph says what is wrong with it
+        pass  # The import of the graph reports what is wrong with it.
     return proposed
 
 
 def _list_values(node: Any) -> list[NDArray[Any]]:
-    """Return the values that a scalar input may have for inference; none for other nodes."""
+    """Return the values that a scalar input may have for inference; the list is empty for other nodes."""
     if node is None or node.op != "Placeholder" or ("shape" in node.attr and node.attr["shape"].shape.dim):
         return []
     dtype = tf.as_dtype(node.attr["dtype"].type)

@@ -1,7 +1,7 @@
-"""Drop what constants decide: branches that are never taken, and random numbers that cannot change anything.
+"""The removal of branches that are never taken and of random numbers that cannot change anything.
 
-Graphs for training and inference in one have both: ``is_training`` chooses a branch, and dropout with a ``keep_prob``
-of 1 keeps all. Predicates have to be constants already: see ``builder.importers.folding``.
+Graphs that serve both training and inference have them: ``is_training`` chooses a branch, and dropout with a
+``keep_prob`` of 1 keeps all. Predicates have to be constants already: see ``builder.importers.folding``.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from builder.importers.rewrites.apply_rewrites import prefix_node_names
 def remove_dead_code(
     definition: Any, fetches: Collection[str], feeds: Collection[str], pure: Callable[[Any], Any] = without_side_effects
 ) -> Any:
-    """Compute constants of a GraphDef as ``fold_constants`` does, and drop what they decide.
+    """Fold the constants of a GraphDef, and remove the branches and random numbers that they make superfluous.
 
-    ``pure``: takes away what only has effects. Runs ops, so they have to be allowed.
+    ``pure`` removes nodes that only have side effects. Ops of the graph run, so they have to be allowed.
     """
     source = fold_constants(definition, fetches, feeds)
     if _choose_branches(source):
         ports = [*fetches, *feeds]
-        source = inline_calls(run_grappler(source, ports, "loop"), ports)  # that pass is for Switch and Merge, too
+        source = inline_calls(run_grappler(source, ports, "loop"), ports)  # It removes Switch and Merge, too.
         source = make_canonical(keep_reachable(pure(source), fetches, feeds))
         source = fold_constants(source, fetches, feeds)
     return keep_reachable(source, fetches, feeds) if _drop_draws(source) else source
 
 
 def _choose_branches(definition: Any) -> bool:
-    """Call the branch that a constant chooses in the place of an If; returns whether one does there or by a Switch."""
+    """Replace Ifs whose predicate is constant by calls; return whether there was one, or such a Switch."""
     changed = False
     library = {function.signature.name: function for function in definition.library.function}
-    copies: dict[str, str] = {}  # of branches, with names that are new where Grappler puts them in the If's place
+    copies: dict[str, str] = {}  # Branches, whose nodes get new names so that Grappler can inline them.
     scopes = [definition.node, *(function.node_def for function in library.values())]
     for nodes in scopes:
         known = _read_scalars(nodes, "is_bool")
@@ -59,7 +59,7 @@ def _choose_branches(definition: Any) -> bool:
                     copy.CopyFrom(prefix_node_names(library[branch]))
                     copy.signature.name = copies[branch] = f"chosen_{len(copies)}"
                     scopes.append(copy.node_def)
-                types = ([tf.as_dtype(one) for one in node.attr[key].list.type] for key in ("Tin", "Tout"))
+                types = ([tf.as_dtype(dtype) for dtype in node.attr[key].list.type] for key in ("Tin", "Tout"))
                 become_call(node, copies.get(branch, branch), node.input[1:], *types)
                 changed = True
             changed |= node.op == "Switch" and node_of(node.input[1]) in known
@@ -67,9 +67,9 @@ def _choose_branches(definition: Any) -> bool:
 
 
 def _drop_draws(definition: Any) -> bool:
-    """Let the mask of a dropout that drops nothing be a constant of its shape; returns whether there is one.
+    """Replace the mask of each dropout that drops nothing by ones of its shape, and return whether there is one.
 
-    A random number from 0 to below 1 is never less than 0, and 1 more of it is always 1 when it is cut down.
+    A random number in [0, 1) is never less than 0, and such a number plus 1 is always 1 when it is rounded down.
     """
     nodes = {node.name: node for node in definition.node}
     scalars = _read_scalars(definition.node, "is_floating")
@@ -82,9 +82,9 @@ def _drop_draws(definition: Any) -> bool:
 
 
 def _find_draw(tensor: str, nodes: Mapping[str, Any], scalars: Mapping[str, float]) -> tuple[Any | None, float]:
-    """Find the RandomUniform that ``tensor`` is, and what was added to it: 0, or 1, which no rounding changes."""
+    """Find the RandomUniform behind ``tensor``, and the number added to it: 0, or 1, which is exact."""
     added, node = 0.0, nodes.get(node_of(tensor))
-    for _ in nodes:  # a damaged graph may be a ring
+    for _ in nodes:  # A damaged graph may have a cycle.
         if node is None or node.op == "RandomUniform":
             return node, added
         known = [(i, value) for i, t in enumerate(node.input[:2]) if (value := scalars.get(node_of(t))) is not None]
@@ -98,7 +98,7 @@ def _find_draw(tensor: str, nodes: Mapping[str, Any], scalars: Mapping[str, floa
 
 
 def _fill_with_one(definition: Any, node: Any, draw: Any) -> None:
-    """Let ``node`` be 1, or true, in the shape of ``draw``."""
+    """Turn ``node`` into ones, or true, in the shape of ``draw``."""
     dtype = tf.dtypes.as_dtype(node.attr["T"].type if node.op == "Floor" else "bool")
     value = definition.node.add(name=f"{node.name}/value")
     become_constant(value, np.ones((), dtype.as_numpy_dtype))
@@ -109,10 +109,10 @@ def _fill_with_one(definition: Any, node: Any, draw: Any) -> None:
 
 
 def _read_scalars(nodes: Iterable[Any], kind: str) -> dict[str, Any]:
-    """Read the constants of no dimension and of a DType that is of this ``kind``, by node."""
+    """Read the scalar constants of a DType of this ``kind`` (``is_bool``, ``is_floating``), by node."""
     values = {}
     for node in nodes:
-        if node.op == "Const":  # to ask another for the attribute would add it
+        if node.op == "Const":  # Reading the attribute of another node would add it.
             tensor = node.attr["value"].tensor
             if not tensor.tensor_shape.dim and getattr(tf.as_dtype(tensor.dtype), kind):
                 values[node.name] = tf.make_ndarray(tensor).item()

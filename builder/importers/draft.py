@@ -1,4 +1,4 @@
-"""A first ``model.toml`` from what the model tells of itself; a person then checks it."""
+"""A first ``model.toml``, drafted from the description of the model, for a person to check."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IDS = {"int32", "int64", "float32"}
 @dataclass(frozen=True)
 class _Draft:
     spec: ModelSpec
-    notes: dict[str, str]  # for spec.render
+    notes: dict[str, str]  # Comments for ``render_spec``.
 
 
 def draft_spec(
@@ -49,18 +49,18 @@ def draft_spec(
     trust: bool = False,
     origin: Source | None = None,
 ) -> ModelSpec:
-    """A spec with sensible defaults for a model file or SavedModel folder.
+    """Return a spec with sensible defaults for a model file or SavedModel folder.
 
-    ``describe`` reads the model's ports. ``toml`` is where the spec will stand, ``model.toml`` beside the model
-    unless given; nothing is written. ``origin``: where the model was fetched from, to be named instead of its path.
+    ``describe`` reads the model's ports. ``toml`` is the future path of the spec, by default ``model.toml`` beside the
+    model; nothing is written. ``origin`` is the address that the model was fetched from, named instead of its path.
     Raises ImportModelError when the path holds no model of a known format, or
-    holds a .h5 file and ``trust`` is not given, as reading its ports loads it.
+    holds a .h5 file without ``trust``, as reading its ports loads it.
     """
     return _make_draft(model_path, describe, toml, trust, origin).spec
 
 
 def with_raw_outputs(drafted: ModelSpec) -> ModelSpec:
-    """``drafted`` without its guesses of what the outputs are, which the model may turn out not to permit."""
+    """Return ``drafted`` without its guesses of the outputs' kinds, which the model may not permit."""
     outputs = (
         OutputSpec(output.name if fetch == output.fetch else str(fetch), fetch, activation=output.activation)
         for output in drafted.outputs
@@ -78,12 +78,12 @@ def draft_text(
     origin: Source | None = None,
     name: str = "",
 ) -> str:
-    """The text of a model.toml for a model, with comments on what to check. Arguments and errors as in ``draft_spec``.
+    """Return the text of a model.toml for a model, with comments on what to check.
 
-    ``name``: the model's; made from the file's where it is empty.
+    Arguments and errors are as in ``draft_spec``. ``name``: the model's name; made from the file's where it is empty.
     """
-    made = _make_draft(model_path, describe, toml, trust, origin, name)
-    return render_spec(made.spec, made.notes)
+    draft = _make_draft(model_path, describe, toml, trust, origin, name)
+    return render_spec(draft.spec, draft.notes)
 
 
 def _make_draft(
@@ -119,7 +119,7 @@ def _make_draft(
     image = draft_image(ports, name_of(model_path), notes)
     text = None if image or ports.have_strings else _draft_text_input(ports, model_path.parent, notes)
     if text and text.file and origin and origin.archived:
-        # The folder of what was unpacked stands in the one of the archive's digest.
+        # The folder of unpacked files is in a folder that is named after the archive's digest.
         unpacked = next(folder for folder in model_path.parents if folder.parent.name == origin.sha256)
         key = "tokenizer" if text.tokenizer else "vocabulary"
         text = TextSpec(None, inside=(key, text.file.relative_to(unpacked).as_posix()))
@@ -162,7 +162,7 @@ def _detect_format(path: Path) -> Format:
 
 
 def _weights_beside(architecture: Path) -> Path:
-    """The file with the weights of a Keras model whose architecture is in JSON."""
+    """Return the file with the weights of a Keras model whose architecture is in JSON."""
     weights = sorted(path for path in architecture.parent.iterdir() if guess_format(path.name) == "h5")
     own = [path for path in weights if path.name.partition(".")[0] == architecture.stem] or weights
     if len(own) == 1:
@@ -175,7 +175,7 @@ def _weights_beside(architecture: Path) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """A model's name: that of its file, or a folder's around it when it is only called model or has a number."""
+    """Return a model's name: that of its file, or of a folder around it when the file's says nothing."""
     stem = path.stem if path.is_file() else path.name
     if _is_general(stem):
         stem = next((folder.name for folder in path.parents if not _is_general(folder.name)), stem)
@@ -183,12 +183,12 @@ def name_of(path: Path) -> str:
 
 
 def _is_general(stem: str) -> bool:
-    """Tell whether any model's file or folder may be called so, after its version for example."""
+    """Return whether any model's file or folder may have this name, such as a version."""
     return stem.lower() in ("", "model", "saved_model") or stem.isdecimal()
 
 
 def _name_remote(address: Address) -> str:
-    """The file's name; that of the repository or the registered model where that says nothing."""
+    """Return the file's name, or that of the repository or registered model where it says nothing."""
     stem = re.sub(r"(\.tar)?\.\w+$", "", PurePosixPath(address.path).name)
     if _is_general(stem) and address.kind != "https":
         stem = address.place.split("/")[1 if "/" in address.place else 0]
@@ -201,7 +201,7 @@ def _clean_name(text: str) -> str:
 
 
 def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) -> TextSpec | None:
-    """The feeds of text, where a tokenizer lies beside the model and one of them looks like ids."""
+    """Return the [text] section, if a tokenizer is beside the model and a feed looks like ids."""
     tokenizer, vocabulary = folder / "tokenizer.json", folder / "vocab.txt"
     named = TextSpec(tokenizer).with_feed_names([feed.name for feed in ports.feeds])
     ids = next((feed for feed in ports.feeds if feed.name == named.ids), None)
@@ -217,7 +217,7 @@ def _draft_text_input(ports: ModelPorts, folder: Path, notes: dict[str, str]) ->
 
 
 def _choose_batch(ports: ModelPorts) -> int:
-    """The first feed's leading dimension where the model fixes it."""
+    """Return the first feed's leading dimension where the model fixes it."""
     first = ports.feeds[0].shape if ports.feeds else None
     size = first[0] if first and len(first) > 1 else None
     return size if size is not None and 1 <= size <= 4096 else 1
@@ -226,7 +226,7 @@ def _choose_batch(ports: ModelPorts) -> int:
 def _draft_feeds(
     ports: ModelPorts, form: Format, image: ImageSpec | None, notes: dict[str, str]
 ) -> tuple[FeedSpec, ...]:
-    """Feeds to be named: all of a frozen graph's, of others those with open dimensions besides the batch."""
+    """List the feeds to name: all of a frozen graph, or those with open dimensions besides the batch."""
     feeds: list[FeedSpec] = []
     for port in ports.feeds:
         pictured = image is not None and image.feed in (port.name, None)
@@ -268,7 +268,7 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures
         if detection and port.name in detection.fetches:
             continue
         i = len(outputs)
-        if port.shape and port.shape[0] is None and not any_batch:  # the data decides how many there are
+        if port.shape and port.shape[0] is None and not any_batch:  # The data decides the number of rows.
             port = replace(port, shape=None)
         ending = ports.facts.endings.get(port.name) if ports.facts else None
         scores = _are_scores(port, ending, ports)
@@ -300,7 +300,7 @@ def _draft_outputs(ports: ModelPorts, name: str, notes: dict[str, str], pictures
 
 
 def _draft_detection(ports: ModelPorts) -> OutputSpec | None:
-    """The objects of TensorFlow's Object Detection API, by the names that its exports have."""
+    """Return the detection output of a model that names its outputs as TensorFlow's Object Detection API does."""
     boxes, *others = names = ("detection_boxes", "detection_scores", "detection_classes", "num_detections")
     if not {fetch.name for fetch in ports.fetches}.issuperset(names):
         return None
@@ -309,8 +309,8 @@ def _draft_detection(ports: ModelPorts) -> OutputSpec | None:
 
 
 def _are_scores(port: PortInfo, ending: str | None, ports: ModelPorts) -> bool:
-    """Tell whether an output of one vector has scores of classes, by its name and the op that makes it."""
-    if ending == "Sigmoid":  # which ends autoencoders, too
+    """Return whether an output vector has scores of classes, by its name and the op that computes it."""
+    if ending == "Sigmoid":  # Autoencoders end in one, too.
         sizes = {math.prod(dim or 0 for dim in feed.shape[1:]) for feed in ports.feeds if feed.shape}
         return (port.shape or ())[-1:] not in {(size,) for size in sizes} and not _PLACES.search(port.name.lower())
     return ending in (None, "Softmax", "LogSoftmax") or "logit" in port.name.lower()

@@ -1,4 +1,4 @@
-"""The [image] section of a first model.toml, and the remarks on what a person should check of it."""
+"""The [image] section of a first model.toml, with notes on what a person should check in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SOUND = re.compile(
     r"mfcc|spectr|audio|speech|sound|wave|fbank|filter_?bank|log_?mel|keyword|(^|_)(kws|mel|ecg|eeg)(_|$)|yamnet|vggish"
 )
 _SMALLEST_SIDE, _LONGEST = 16, 3
-"""A grey feed with a side below the first, and the other more than so many times as long, is no image: MFCCs are."""
+"""A grey feed with a side below the first, and the other side that many times longer, is MFCCs, not an image."""
 
 
 def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpec | None:
@@ -25,7 +25,7 @@ def draft_image(ports: ModelPorts, name: str, notes: dict[str, str]) -> ImageSpe
     if feed is None or feed.shape is None:
         return None
     facts = ports.facts or GraphFacts(())
-    scaling = next((one for one in facts.scalings if one.feed == feed.name), None)
+    scaling = next((candidate for candidate in facts.scalings if candidate.feed == feed.name), None)
     _, height, width, channels = feed.shape
     assumed = (scaling and scaling.size) or (ASSUMED_SIDE, ASSUMED_SIDE)
     for key, side, other in (("width", width, assumed[1]), ("height", height, assumed[0])):
@@ -53,7 +53,7 @@ def _is_image(feed: PortInfo, name: str) -> bool:
 
 
 def _choose_scale(image: ImageSpec, scaling: InputScaling | None, family: str, notes: dict[str, str]) -> ImageSpec:
-    """Add to ``image`` what the graph leaves to do with pixels of 0..255, and to ``notes`` why."""
+    """Add to ``image`` the scaling of pixels of 0..255 that the graph does not do, and to ``notes`` the reason."""
     if scaling and scaling.scales:
         if scaling.expects_levels:
             notes["image.scale"] = f"The graph scales pixels of 0..255 itself: {scaling.describe_steps()}."

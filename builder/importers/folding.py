@@ -1,8 +1,8 @@
-"""Compute what depends on constants alone with TensorFlow, where XLA would compute it with other last bits.
+"""Constant folding with TensorFlow, where the last bits of XLA's results would differ.
 
-XLA folds such constants too, and its logarithm, sine and the like are not TensorFlow's. Where a difference of two of
-them is close to 0, a mel filter of no width say, the answers then have nothing in common. What XLA computes to the same
-bits is left to it, so that nothing changes in a model without such constants.
+XLA folds constants too, but its logarithm, sine and the like differ from TensorFlow's. Where a difference of two of
+them is close to 0, as for a mel filter of no width, the answers then have nothing in common. Ops that XLA computes to
+the same bits are left to it, so that nothing changes in a model without such constants.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ INEXACT = frozenset({
     "LogSoftmax", "Ndtri", "Polygamma", "Pow", "Selu", "Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Tan", "Tanh",
     "Xlog1py", "Xlogy", "Zeta",
 })  # fmt: skip
-"""Ops whose last bits are XLA's own."""
+"""Ops whose last bits differ between XLA and TensorFlow."""
 
 _PREDICATES = {"If": 0, "StatelessIf": 0, "Switch": 1}
-"""Which input of an op chooses the branch."""
+"""The number of the input of an op that chooses the branch."""
 
 BESIDE_DRAWS = frozenset({"Add", "AddV2", "GreaterEqual", "Mul", "Sub"})
-"""Ops by which dropout makes a mask of random numbers: see ``builder.importers.dead_code``."""
+"""Ops with which dropout makes a mask from random numbers: see ``builder.importers.dead_code``."""
 
 LARGEST = 4 << 20
-"""Bytes that a result may have whatever it is made of."""
+"""The bytes that a result may have, however small its inputs are."""
 
 _NEVER = ("Placeholder", "Random", "Stateless", "Xla", "Enter", "Merge", "Switch", "Exit", "NextIteration")
-"""How ops begin that have no one value, or that TensorFlow cannot run alone."""
+"""Prefixes of ops that have no single value, or that TensorFlow cannot run alone."""
 
 
 def fold_constants(definition: Any, fetches: Collection[str], feeds: Collection[str]) -> Any:
-    """What ``fetches`` need of a GraphDef, with constants for what INEXACT ops, and rewritten ones, make of constants.
+    """Return the part of a GraphDef that ``fetches`` need, with INEXACT and rewritten ops of constants folded.
 
-    Predicates that constants decide become constants, too. At top level and in each function; ``fetches`` and ``feeds``
-    are tensors, and nothing is computed past a feed. The results are no larger than LARGEST or than what they are made
-    of. Runs these ops, so they have to be allowed.
+    Predicates that constants decide become constants, too. This holds at top level and in each function. ``fetches``
+    and ``feeds`` are tensors, and nothing before a feed is computed. A result is no larger than LARGEST or than its
+    largest input. Runs these ops, so they have to be allowed.
     """
     result = copy_message(definition)
     functions = {f.signature.name for f in result.library.function}
@@ -57,7 +57,7 @@ def fold_constants(definition: Any, fetches: Collection[str], feeds: Collection[
 def _fold_nodes(
     nodes: Any, fetched: set[str], fed: set[str], functions: set[str], tensor_of: Callable[[str], str]
 ) -> Mapping[str, str]:
-    """Replace nodes by constants where they stand. Returns their names, and how readers call what they give."""
+    """Replace nodes by constants in place, and return for each the tensor name that readers use."""
     named = {node.name: node for node in nodes if _may_be_known(node, functions) and node.name not in fed}
     known = _find_constant_nodes(named)
     wanted = _find_inexact(known) | _find_predicates(nodes, known)
@@ -76,7 +76,7 @@ def _fold_nodes(
         with reference_session(graph) as session:
             values = session.run([f"{name}:0" for name in ends])
     except (ValueError, TypeError, tf.errors.OpError):
-        return {}  # whoever imports or runs the graph says what is wrong with it
+        return {}  # The import or the run of the graph reports what is wrong with it.
     for name, value in zip(ends, values, strict=True):
         become_constant(known[name], value)
     renamed = {name: tensor_of(name) for name in ends}
@@ -93,7 +93,7 @@ def _may_be_known(node: Any, functions: set[str]) -> bool:
     definition = op_def_registry.get(node.op)
     if definition is None or definition.is_stateful:
         return False
-    if node.op.startswith(_NEVER) and node.op != "PlaceholderWithDefault":  # which has it, as no feed is asked for
+    if node.op.startswith(_NEVER) and node.op != "PlaceholderWithDefault":  # It has a value, as feeds are excluded.
         return False
     if not functions.isdisjoint(called_by(node)) or any(t.startswith("^") for t in node.input):
         return False
@@ -103,7 +103,7 @@ def _may_be_known(node: Any, functions: set[str]) -> bool:
 
 
 def _find_constant_nodes(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the nodes that depend on no others, and on a constant."""
+    """Return those of the nodes that depend on constants alone, each after the nodes that it reads."""
     known: dict[str, Any] = {}
     waiting: dict[str, list[str]] = {}
     missing = {}
@@ -126,16 +126,16 @@ def _find_constant_nodes(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_inexact(known: Mapping[str, Any]) -> set[str]:
-    """Those of the nodes that XLA would give other bits: ``known`` has nodes after those that they read."""
-    found: set[str] = set()
+    """Return the nodes whose bits XLA would change; in ``known``, each node is after those that it reads."""
+    inexact: set[str] = set()
     for name, node in known.items():
-        if node.op in INEXACT or rewrite_of(node) or any(node_of(tensor) in found for tensor in node.input):
-            found.add(name)
-    return found
+        if node.op in INEXACT or rewrite_of(node) or any(node_of(tensor) in inexact for tensor in node.input):
+            inexact.add(name)
+    return inexact
 
 
 def _find_predicates(nodes: Any, known: Mapping[str, Any]) -> set[str]:
-    """Find those of ``known`` that choose a branch, or that random numbers may be computed and compared with."""
+    """Find those of ``known`` that choose a branch, or that may be combined or compared with random numbers."""
     tensors = [node.input[_PREDICATES[node.op]] for node in nodes if node.op in _PREDICATES]
     if any(node.op == "RandomUniform" for node in nodes):
         tensors += [tensor for node in nodes if node.op in BESIDE_DRAWS for tensor in node.input]
@@ -143,14 +143,14 @@ def _find_predicates(nodes: Any, known: Mapping[str, Any]) -> set[str]:
 
 
 def _find_small(graph: Any) -> set[str]:
-    """Names of operations whose result, and whatever it is made of, is not too large to be computed and kept."""
+    """Return the names of operations that have results, and depend on results, small enough to compute and keep."""
     sizes: dict[str, int] = {}
     for operation in graph.get_operations():
         (output,) = operation.outputs
         if output.dtype in (tf.string, tf.resource, tf.variant) or not output.shape.is_fully_defined():
             continue
         size = output.shape.num_elements() * output.dtype.size
-        given = [sizes.get(tensor.op.name) for tensor in operation.inputs]
-        if operation.type == "Const" or (None not in given and size <= max(LARGEST, *filter(None, given), 0)):
+        read_sizes = [sizes.get(tensor.op.name) for tensor in operation.inputs]
+        if operation.type == "Const" or (None not in read_sizes and size <= max(LARGEST, *filter(None, read_sizes), 0)):
             sizes[operation.name] = size
     return set(sizes)

@@ -1,4 +1,4 @@
-"""Put the caller's ports around a model's graph and write it: graph.pb, config.pbtxt, ports.json."""
+"""The frozen graph of a model with the ports that callers see: graph.pb, config.pbtxt, ports.json."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def write_frozen(
     strings: tuple[StringPort, ...] = (),
     examples: ExamplePort | None = None,
 ) -> FrozenGraph:
-    """The model with static feeds, preprocessing and activations, on disk. It may run, so its ops have to be allowed.
+    """Write the model with static feeds, preprocessing and activations to ``folder``, and return its description.
 
-    ``fetches``: the name callers see to the name in ``raw.fetches``. ``strings``: what the function makes some of the
-    feeds of; ``examples``: what all of them. A fetch whose size the data decides is followed by one of its shape.
-    Raises ImportModelError where shapes do not fit together, XLA cannot bound the size of a fetch, or the graph reads a
-    placeholder that is no feed.
+    Its ops may run, so they have to be allowed. ``fetches`` maps the names callers see to those in ``raw.fetches``. The
+    function computes some feeds from ``strings``, or all from ``examples``. After a fetch of data-dependent size comes
+    one with its shape. Raises ImportModelError where shapes do not fit together, XLA cannot bound a fetch, or the graph
+    reads a placeholder that is no feed.
     """
     tensors = [raw.fetches[name] for name in fetches.values()]
     source = inline_calls(keep_reachable(raw.graph_def, tensors, raw.feeds.values()), [*tensors, *raw.feeds.values()])
-    # Writes hang on control edges. A graph without state has nothing for them to order.
+    # Control edges order writes, so a graph without state needs none.
     pure = without_debugging if raw.states else without_side_effects
-    # Canonical before as well: the notes include shapes that are no longer true.
+    # It is made canonical here as well, since attributes hold shapes that are no longer true.
     source = pure(keep_reachable(source, tensors, raw.feeds.values()))
     source = make_canonical(keep_reachable(source, tensors, raw.feeds.values()))
     source = remove_dead_code(source, tensors, raw.feeds.values(), pure)
@@ -85,9 +85,9 @@ def write_frozen(
                 placeholder = _make_placeholder(port)
                 inputs[tensor] = placeholder if placeholder.dtype == dtype else tf.cast(placeholder, dtype)
             feeds.append(GraphPort(port, placeholder.name))
-        found = _import_graph(source, inputs, tensors)
+        raw_results = _import_graph(source, inputs, tensors)
         results = {}
-        for (visible, _), scores in zip(fetches.items(), found, strict=True):
+        for (visible, _), scores in zip(fetches.items(), raw_results, strict=True):
             with tf.name_scope("activation"):
                 answer = apply_ending(scores, find_ending(spec, visible, len(fetches)), visible)
             if answer.dtype.name in CAST:
@@ -99,11 +99,11 @@ def write_frozen(
         complete = graph.as_graph_def()
         feeds = _add_ranges(graph, feeds, ports, raw.ranges)
     pruned = _prune_graph(complete, ports, feeds)
-    if needs_rewriting(pruned, choose_cpu_rewrite):  # TensorFlow is to answer with this graph
+    if needs_rewriting(pruned, choose_cpu_rewrite):  # TensorFlow has to be able to run this graph.
         runnable = rewrite_ops(pruned, choose_cpu_rewrite).definition
         pruned = _prune_graph(inline_calls(runnable, [p.tensor for p in (*ports, *feeds)]), ports, feeds)
-    there = {n.name for n in pruned.node if n.op == "Const"}
-    variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in there}
+    value_nodes = {n.name for n in pruned.node if n.op == "Const"}
+    variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in value_nodes}
     states = tuple(GraphPort(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
     frozen = FrozenGraph(
         folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples=examples
@@ -126,7 +126,7 @@ def write_frozen(
 def _add_ranges(
     graph: Any, feeds: list[GraphPort], fetches: tuple[GraphPort, ...], hidden: Mapping[str, tuple[IndexRange, ...]]
 ) -> list[GraphPort]:
-    """Return ``feeds`` with the ranges of the indices in them. ``hidden``: those that the graph does not show."""
+    """Return ``feeds`` with the ranges of their indices, from the graph or from ``hidden``."""
     inputs = {op.name: [tensor.op.name for tensor in op.inputs] for op in graph.get_operations()}
     run = find_reachable([node_of(port.tensor) for port in fetches], inputs)
     operations = [op for op in graph.get_operations() if op.name in run]
@@ -139,21 +139,21 @@ def _prune_graph(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[Gra
     pruned = keep_reachable(graph_def, [p.tensor for p in fetches], [p.tensor for p in feeds])
     pruned = make_canonical(keep_called_functions(_keep_ports(pruned, fetches, feeds)))
     for node in pruned.node:
-        if node.op == "VarHandleOp":  # tfcompile goes by this name, not by the node's
+        if node.op == "VarHandleOp":  # tfcompile reads this name, not the node's.
             node.attr["shared_name"].s = node.name.encode()
     return pruned
 
 
 def _rewrite_graph(graph_def: Any, tensors: list[str]) -> Any | None:
-    """``graph_def`` with every op that has a rewrite rewritten, or None where each can stay; ``tensors`` stay.
+    """Rewrite every op that has a rewrite and keep ``tensors``; return None where nothing changes.
 
     Raises UnsupportedOpsError for an op that cannot be rewritten here, and that XLA has no kernel for.
     """
-    found = rewrite_ops(graph_def)
-    refused = [one for one in found.refused if not find_kernels(one[1])]
+    rewriting = rewrite_ops(graph_def)
+    refused = [refusal for refusal in rewriting.refused if not find_kernels(refusal[1])]
     if refused:
         raise UnsupportedOpsError(inspect_ops(graph_def, refused=refused))
-    return inline_calls(found.definition, tensors) if found.changed else None
+    return inline_calls(rewriting.definition, tensors) if rewriting.changed else None
 
 
 def _make_placeholder(port: TensorSpec) -> Any:
@@ -161,7 +161,7 @@ def _make_placeholder(port: TensorSpec) -> Any:
 
 
 def _dtype_of(graph_def: Any, tensor: str) -> Any:
-    """The dtype of a feed's tensor, which is a placeholder nearly always and anything at times."""
+    """Return the dtype of a feed's tensor, which is nearly always, but not necessarily, a placeholder."""
     node = next(n for n in graph_def.node if n.name == node_of(tensor))
     if node.op in ("Placeholder", "PlaceholderWithDefault"):
         return tf.dtypes.as_dtype(node.attr["dtype"].type)
@@ -194,7 +194,7 @@ def _find_needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
 
 
 def _keep_ports(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[GraphPort]) -> Any:
-    """Only what fetches need, and every feed even if nothing reads it: it is part of the ABI."""
+    """Keep the nodes that fetches need, and every feed even if unread, since feeds are part of the ABI."""
     needed = _find_needed(graph_def, [p.tensor for p in fetches], set()) | {node_of(p.tensor) for p in feeds}
     kept = [n for n in graph_def.node if n.name in needed]
     del graph_def.node[:]
@@ -205,36 +205,36 @@ def _keep_ports(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[Grap
 def _fetch_specs(
     definition: Any, feeds: list[GraphPort], results: Mapping[str, Any], state: Mapping[str, Any], spec: ModelSpec
 ) -> dict[str, TensorSpec]:
-    """What each of ``results`` of a GraphDef is; XLA and the spec bound a size that the data decides."""
+    """Return the spec of each of ``results``; XLA and the model's spec bound sizes that depend on the data."""
     for name, tensor in results.items():
         if tensor.dtype.name not in ITEM_SIZES:
             raise ImportModelError(f"The output {name!r} is {tensor.dtype.name}, which cannot be passed to a caller.")
     unknown = [name for name, tensor in results.items() if not tensor.shape.is_fully_defined()]
-    found: dict[str, BoundedShape] = {}
+    bounds: dict[str, BoundedShape] = {}
     if unknown:
         tensors = [results[name].name for name in unknown]
         if needs_rewriting(definition):
             definition = _rewrite_graph(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
         known = bound_shapes(definition, feeds, tensors, state)
-        found = dict(zip(unknown, known, strict=True))
+        bounds = dict(zip(unknown, known, strict=True))
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches if fetch.max_size is not None}
     for name in most:
-        if not (name in found and found[name].dynamic):
+        if not (name in bounds and bounds[name].dynamic):
             raise ImportModelError(
                 f"[[fetches]] gives {name!r} a max_size, but its size is always the same: delete it."
             )
     specs = {}
     for name, tensor in results.items():
-        one = found[name] if name in found else BoundedShape(tuple(tensor.shape.as_list()))
+        outline = bounds[name] if name in bounds else BoundedShape(tuple(tensor.shape.as_list()))
         shape = tuple(
-            min(size, most.get(name, size)) if at in one.dynamic else size for at, size in enumerate(one.shape)
+            min(size, most.get(name, size)) if at in outline.dynamic else size for at, size in enumerate(outline.shape)
         )
-        specs[name] = TensorSpec(name, tensor.dtype.name, shape, one.dynamic)
+        specs[name] = TensorSpec(name, tensor.dtype.name, shape, outline.dynamic)
     return specs
 
 
 def _with_shapes(results: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> Iterator[tuple[TensorSpec, Any]]:
-    """Every fetch and its tensor; after one whose size the data decides, that of its shape."""
+    """Yield every fetch and its tensor, and after one of data-dependent size the fetch of its shape."""
     names = {c_identifier(name).lower() for name in results}
     for name, tensor in results.items():
         spec = specs[name]

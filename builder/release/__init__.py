@@ -1,1 +1,1 @@
-"""What leaves the house beside a bundle: exports, new weights, layer versions, and the check of a template."""
+"""Everything that leaves the machine beside a bundle: exports, new weights, layer versions and a template's check."""

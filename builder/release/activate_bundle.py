@@ -1,4 +1,4 @@
-"""Choose what `sam deploy` uploads: the bundle of the models that are named.
+"""Choice of the bundle that `sam deploy` uploads, by the names of its models.
 
 In a checkout, `sam build` makes the function and the dependencies layer itself; in a project of its own they are put
 beside the model's layer, and SAM has nothing to build.
@@ -41,7 +41,7 @@ def activate_models(names: Sequence[str], project: Project, target: Target, name
     if project.is_checkout:
         content = activate_layer(bundle, project.layers, target)
     else:
-        content = activate_layer(bundle, project.layers)  # the template names one place, whatever the target
+        content = activate_layer(bundle, project.layers)  # The template names one folder, whatever the target is.
         _activate_other_layers(project, target)
     staged = read_active_bundle(content)
     assert staged is not None
@@ -57,7 +57,7 @@ def _activate_other_layers(project: Project, target: Target) -> None:
 
 
 def read_active_bundle(layer: Path) -> ActiveBundle | None:
-    """Name what the model layer in the folder ``layer`` holds; None for another layer. Raises BundleError."""
+    """Return the bundle that the model layer in the folder ``layer`` holds; None for others. Raises BundleError."""
     path = layer / LAYER_MANIFEST
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Whether a bundle is what its statement says, file by file, and whose statement that is. Nothing but files is read."""
+"""Check of a bundle against its statement, file by file, and of the signature. Nothing but files is read."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from builder.release.envelope import open_envelope, require_signature, sign_payl
 from builder.release.statement import NEXT, is_plain, parse_statement, read_plain, require_form, subjects_of
 
 _MADE_LATER = re.compile(rf"({'|'.join(APART)})/.+|[^/]+_(test|benchmark)|report\.html")
-"""What other commands put beside a finished bundle (wasm, selftest, report). Nothing of it is deployed."""
+"""Files that other commands put beside a finished bundle (wasm, selftest, report). None of them is deployed."""
 
 
 @dataclass(frozen=True)
 class CheckedBundle:
-    """A bundle that is what ``statement`` says. ``key``: whose signature was checked; ``signers``: whose was not.
+    """A bundle that agrees with its ``statement``.
 
-    ``name`` as under dist/, and the versions of its models with + between them. ``beside``: files in its folder that
-    other commands made of it later. The statement says nothing of them.
+    ``key``: the key whose signature was checked. ``signers``: the keys whose signatures were not. ``name`` is as under
+    dist/, and the versions of its models have + between them. ``beside``: files in its folder that other commands made
+    later, which the statement does not mention.
     """
 
     folder: Path
@@ -42,7 +43,7 @@ class CheckedBundle:
     beside: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; ``signed_by`` was checked, ``not_checked`` was not."""
+        """Return the fields for JSON: ``signed_by`` was checked, ``not_checked`` was not."""
         return {
             "folder": str(self.folder.resolve()),
             "name": self.name,
@@ -61,12 +62,12 @@ class CheckedBundle:
 def check_bundle(folder: Path, key: Path | None = None) -> CheckedBundle:
     """Check every file of the bundle in ``folder`` against its statement, and that against the public ``key`` if given.
 
-    Raises BundleError, which names the file at fault, and UsageError for a key that is none.
+    Raises BundleError, which names the file at fault, and UsageError for an invalid key.
     """
     text = read_plain(folder, STATEMENT)
-    statement, beside = _verify_statement(folder, text)
+    statement, unlisted = _verify_statement(folder, text)
     signer, signers = _verify_signature(folder, text, key)
-    return CheckedBundle(folder, statement, *_read_bundle_identity(folder), signer, signers, beside)
+    return CheckedBundle(folder, statement, *_read_bundle_identity(folder), signer, signers, unlisted)
 
 
 def find_checked(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
@@ -81,10 +82,10 @@ def find_checked(dist: Path, name: str, target: Target, named: str = "") -> Bund
 
 
 def require_model(checked: CheckedBundle, name: str | None = None, version: str | None = None) -> None:
-    """Raise BundleError for a bundle of another model or version. None: any."""
-    for kind, wanted, found in (("model", name, checked.name), ("version", version, checked.version)):
-        if wanted is not None and wanted != found:
-            raise BundleError(f"{checked.folder} is a bundle of {kind} {found}, not of {wanted}. {NEXT}")
+    """Raise BundleError for a bundle of another model or version; None allows any."""
+    for kind, required, actual in (("model", name, checked.name), ("version", version, checked.version)):
+        if required is not None and required != actual:
+            raise BundleError(f"{checked.folder} is a bundle of {kind} {actual}, not of {required}. {NEXT}")
 
 
 def require_all_checked(checked: CheckedBundle) -> None:
@@ -98,9 +99,9 @@ def require_all_checked(checked: CheckedBundle) -> None:
 
 
 def sign_bundle(folder: Path, key: Path) -> Path:
-    """Sign the statement of the bundle in ``folder`` with the private ``key``; the envelope's path.
+    """Sign the statement of the bundle in ``folder`` with the private ``key``, and return the envelope's path.
 
-    Raises as ``check_bundle`` does: a bundle that is not what its statement says is not signed.
+    Raises as ``check_bundle`` does: a bundle that disagrees with its statement is not signed.
     """
     text = read_plain(folder, STATEMENT)
     _verify_statement(folder, text)
@@ -109,7 +110,7 @@ def sign_bundle(folder: Path, key: Path) -> Path:
 
 
 def _verify_statement(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The statement ``text``, and the files that it says nothing of. Raises BundleError where it is not true."""
+    """Check the statement ``text``, and return it and the files that it does not mention. Raises BundleError."""
     statement = parse_statement(text)
     subjects = subjects_of(statement)
     for name, sha256 in subjects.items():
@@ -118,16 +119,16 @@ def _verify_statement(folder: Path, text: bytes) -> tuple[dict[str, Any], tuple[
             raise BundleError(
                 f"{STATEMENT} names {escape_invisible(name)}, which is missing or not a regular file. {NEXT}"
             )
-        if (found := file_digest(path)) != sha256:
+        if (digest := file_digest(path)) != sha256:
             raise BundleError(
                 f"{escape_invisible(name)} is not the file that {STATEMENT} names. {NEXT}\n "
-                f" stated  {sha256}\n  found   {found}"
+                f" stated  {sha256}\n  found   {digest}"
             )
-    beside = tuple(name for name in _list_files(folder) if name not in subjects)
-    for name in beside:
+    unlisted = tuple(name for name in _list_files(folder) if name not in subjects)
+    for name in unlisted:
         if not _MADE_LATER.fullmatch(name):
             raise BundleError(f"{escape_invisible(name)} is in the bundle, but {STATEMENT} does not name it. {NEXT}")
-    return statement, beside
+    return statement, unlisted
 
 
 def _read_bundle_identity(folder: Path) -> tuple[str, str]:
@@ -136,14 +137,14 @@ def _read_bundle_identity(folder: Path) -> tuple[str, str]:
     for name in ("manifest.json", f"layer/{LAYER_MANIFEST}"):
         with require_form(name, "manifest"):
             identities.append(read_identity(parse_json(read_plain(folder, name))))
-    whole, layer = (" ".join(identity) for identity in identities)
-    if whole != layer:
-        raise BundleError(f"manifest.json is of {whole}, its layer of {layer}. {NEXT}")
+    bundle_identity, layer = (" ".join(identity) for identity in identities)
+    if bundle_identity != layer:
+        raise BundleError(f"manifest.json is of {bundle_identity}, its layer of {layer}. {NEXT}")
     return identities[0]
 
 
 def _verify_signature(folder: Path, statement: bytes, key: Path | None) -> tuple[str, tuple[str, ...]]:
-    """(the name of ``key``, whose signature is right; the names of keys that nobody asked about)."""
+    """Return the name of ``key``, whose signature is right, and the names of the keys that were not checked."""
     if not os.path.lexists(folder / ENVELOPE):
         if key is not None:
             raise BundleError(f"there is no {ENVELOPE}: nobody has signed this bundle. Sign it with `coldforge sign`.")
@@ -163,11 +164,11 @@ def _verify_signature(folder: Path, statement: bytes, key: Path | None) -> tuple
 
 
 def _list_files(folder: Path) -> Iterator[str]:
-    """Everything in the bundle that is no folder, links to folders included."""
+    """Yield everything in the bundle that is not a folder, links to folders included."""
     for parent, folders, names in os.walk(folder):
-        here = Path(parent).relative_to(folder)
+        subfolder = Path(parent).relative_to(folder)
         links = [name for name in folders if (Path(parent) / name).is_symlink()]
         for name in (*names, *links):
-            found = (here / name).as_posix()
-            if found not in (STATEMENT, ENVELOPE):
-                yield found
+            file = (subfolder / name).as_posix()
+            if file not in (STATEMENT, ENVELOPE):
+                yield file

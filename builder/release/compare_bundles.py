@@ -1,4 +1,4 @@
-"""Two bundles compared: which files differ and where first, and which recorded input is another."""
+"""Comparison of two bundles: the files that differ, the first difference in each, and the inputs that changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BundleComparison:
     """Recorded inputs that are others now."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return asdict(self) | {"identical": self.identical}
 
     @property
@@ -38,7 +38,7 @@ class BundleComparison:
 
 
 def compare_bundle_files(recorded: Path, made: Path) -> BundleComparison:
-    """Compare two bundles that are what their statements say. Raises BundleError for a statement that is none."""
+    """Compare two bundles that agree with their statements. Raises BundleError for an invalid statement."""
     before, after = (subjects_of(_read_statement(folder)) for folder in (recorded, made))
     differing: dict[str, str] = {}
     measured: dict[str, str] = {}
@@ -46,35 +46,35 @@ def compare_bundle_files(recorded: Path, made: Path) -> BundleComparison:
         if name not in before or name not in after:
             differing[name] = "only in the first" if name in before else "only in the new one"
         elif before[name] != after[name]:
-            one, other = recorded / name, made / name
-            if Path(name).name == "manifest.json" and _strip_measurements(one, before) == _strip_measurements(
-                other, after
+            recorded_file, made_file = recorded / name, made / name
+            if Path(name).name == "manifest.json" and _strip_measurements(recorded_file, before) == _strip_measurements(
+                made_file, after
             ):
-                measured[name] = _find_measured_change(one, other)
+                measured[name] = _find_measured_change(recorded_file, made_file)
             else:
-                differing[name] = first_difference(one, other)
+                differing[name] = first_difference(recorded_file, made_file)
     return BundleComparison(len(before), differing, measured, tuple(_compare_inputs(recorded, made)))
 
 
 def _strip_measurements(path: Path, subjects: Mapping[str, str]) -> str | bytes:
-    """The text of a manifest without what depends on the machine that built: its Python, how TensorFlow's answers
-    differ there, and what "auto" measured; what it chose is in the weights.
+    """Return the text of a manifest without the parts that depend on the machine that built it.
 
-    A joined bundle's manifest has the digest of each model's manifest: whether that is the one which ``subjects``, its
-    statement, names stands in its place. What is no manifest stays as it is.
+    These are its Python, how TensorFlow's answers differ there, and the measurements of "auto"; its choice is in the
+    weights. A joined bundle's manifest has the digest of each model's manifest: whether that is the one which
+    ``subjects``, its statement, names stands in its place. A file that is not a manifest stays as it is.
     """
 
     def without(manifest: Any) -> Any:
         if not isinstance(manifest, dict):
             return manifest
-        kept = {key: value for key, value in manifest.items() if key not in ("verification", "auto")}
-        if isinstance(models := kept.get("models"), list):
-            kept["models"] = [without(one) for one in models]
-        if isinstance(tools := kept.get("built_with"), dict):
-            kept["built_with"] = {key: value for key, value in tools.items() if key != "python"}
-        if isinstance(files := kept.get("files"), dict):
-            kept["files"] = {name: _entry(name, entry) for name, entry in files.items()}
-        return kept
+        remaining = {key: value for key, value in manifest.items() if key not in ("verification", "auto")}
+        if isinstance(models := remaining.get("models"), list):
+            remaining["models"] = [without(model) for model in models]
+        if isinstance(tools := remaining.get("built_with"), dict):
+            remaining["built_with"] = {key: value for key, value in tools.items() if key != "python"}
+        if isinstance(files := remaining.get("files"), dict):
+            remaining["files"] = {name: _entry(name, entry) for name, entry in files.items()}
+        return remaining
 
     def _entry(name: str, entry: Any) -> Any:
         if name not in subjects or not re.fullmatch(r"[^/]+/manifest\.json", name):
@@ -86,14 +86,14 @@ def _strip_measurements(path: Path, subjects: Mapping[str, str]) -> str | bytes:
 
 
 def _find_measured_change(recorded: Path, made: Path) -> str:
-    """The first place where two manifests differ in what was measured."""
+    """Return the first place where two manifests differ in measured values."""
     return next(list_differences(_read_json(recorded), _read_json(made)), "how it is written")
 
 
 def _read_json(path: Path) -> Any:
     """Read a file of JSON; return its bytes if it is not JSON, or not written as a bundle's manifest is.
 
-    So no key that stands twice, of which each reader takes another, is left out of the comparison.
+    So a duplicate key, which readers resolve differently, is not left out of the comparison.
     """
     data = path.read_bytes()
     try:
@@ -104,12 +104,12 @@ def _read_json(path: Path) -> Any:
 
 
 def _format_json(value: Any) -> str:
-    """JSON as a bundle's manifest is written. Raises ValueError for a number that is not finite."""
+    """Write JSON as a bundle's manifest has it. Raises ValueError for a number that is not finite."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def _compare_inputs(recorded: Path, made: Path) -> Iterator[str]:
-    """What of the recorded inputs, flags and tools is another now."""
+    """Yield the recorded inputs, flags and tools that changed."""
     names = [STATEMENT, *(name for name in subjects_of(_read_statement(recorded)) if name.endswith(f"/{STATEMENT}"))]
     for name in names:
         before, after = (_read_recorded_inputs((folder / name).parent) for folder in (recorded, made))
@@ -120,17 +120,17 @@ def _compare_inputs(recorded: Path, made: Path) -> Iterator[str]:
 
 
 def _read_recorded_inputs(folder: Path) -> dict[str, str]:
-    """Every input, flag and tool of the statement in ``folder``, by its name; nothing where there is none."""
+    """Return every input, flag and tool of the statement in ``folder``, by name; nothing without a statement."""
     if not (folder / STATEMENT).exists():
         return {}
     predicate = _read_statement(folder)["predicate"]
     definition = predicate["buildDefinition"]
-    found = {key: str(value) for key, value in definition["internalParameters"].items()}
-    found |= {f"version of {key}": str(v) for key, v in predicate["runDetails"]["builder"]["version"].items()}
+    inputs = {key: str(value) for key, value in definition["internalParameters"].items()}
+    inputs |= {f"version of {key}": str(v) for key, v in predicate["runDetails"]["builder"]["version"].items()}
     for entry in definition["resolvedDependencies"]:
-        if not entry["name"].endswith(f"/{STATEMENT}"):  # that of a joined bundle's model, compared itself
-            found[entry["name"]] = ", ".join(map(str, entry.get("digest", {}).values())) or str(entry.get("uri", ""))
-    return found
+        if not entry["name"].endswith(f"/{STATEMENT}"):  # The statement of a joined bundle's model is compared itself.
+            inputs[entry["name"]] = ", ".join(map(str, entry.get("digest", {}).values())) or str(entry.get("uri", ""))
+    return inputs
 
 
 def _read_statement(folder: Path) -> dict[str, Any]:

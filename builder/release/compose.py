@@ -1,4 +1,4 @@
-"""Compose template.yaml from coldforge's core template and its add-ons.
+"""Composition of template.yaml from coldforge's core template and its add-ons.
 
 An add-on is a template in ``addons/`` beside this module, with only what it adds to the core. Mappings are merged,
 items of lists are appended, a plain value replaces the core's, and ``null`` takes away what the core has under that
@@ -33,7 +33,7 @@ NEEDS = {
     "tokens": ("http-api",),
     "waf": ("rest-api",),
 }
-"""Add-ons to those of which each needs one or more."""
+"""For each add-on, the add-ons of which it needs at least one."""
 
 CONFLICTS = (
     ("snapstart", "provisioned", "Lambda takes SnapStart or provisioned concurrency, not both"),
@@ -47,7 +47,7 @@ CONFLICTS = (
     ("bucket", "fifo", "S3 sends its events in no order"),
     ("weights", "file-system", "the weights are in one place"),
 )
-"""Add-ons and packages that AWS does not take together, and why."""
+"""Pairs of add-ons or packages that AWS does not allow together, and the reason."""
 
 _KEY = re.compile(r'\s*((?:"[^"]*"|[\w.-]+)):(?:\s+(.*))?$')
 
@@ -60,16 +60,15 @@ def addon_names() -> list[str]:
 def compose_template(addons: Iterable[str], package: str = "zip", changes: str = "") -> str:
     """Return the text of the core template with ``addons``, for a ``package`` of PACKAGES.
 
-    ``changes``: the text of one more add-on, which is merged last.
-
-    Raises UsageError for an add-on that does not exist, lacks another one, or is not taken together with another one.
+    ``changes``: the text of one more add-on, which is merged last. Raises UsageError for an add-on that does not exist,
+    lacks another one, or cannot be combined with another one.
     """
-    chosen = sorted(set(addons))
-    _require_compatible(chosen, package)
+    names = sorted(set(addons))
+    _require_compatible(names, package)
     core = _parse_blocks(CORE.read_text(encoding="utf-8"))
-    together = sorted(path.stem for path in ADDONS.glob("*+*.yaml") if {*path.stem.split("+")} <= {*chosen})
+    together = sorted(path.stem for path in ADDONS.glob("*+*.yaml") if {*path.stem.split("+")} <= {*names})
     packages = [] if package == "zip" else [f"packages/{package}"]
-    for name in [*sorted(chosen, key=lambda name: name in NEEDS), *together, *packages]:
+    for name in [*sorted(names, key=lambda name: name in NEEDS), *together, *packages]:
         _merge_blocks(core, _parse_blocks((ADDONS / f"{name}.yaml").read_text(encoding="utf-8")))
     _merge_blocks(core, _parse_blocks(changes))
     return "".join(f"{line}\n" for line in core.list_lines())
@@ -86,9 +85,9 @@ def _require_compatible(chosen: list[str], package: str) -> None:
         if name in NEEDS and not {*NEEDS[name]} & {*chosen}:
             needed = " or ".join(NEEDS[name])
             raise UsageError(f"the add-on {name} needs {needed}: give both, as in --with {NEEDS[name][0]},{name}.")
-    for one, other, reason in CONFLICTS:
-        if {one, other} <= {*chosen, package}:
-            raise UsageError(f"{one} and {other} do not go together: {reason}. Leave one of them out.")
+    for first, second, reason in CONFLICTS:
+        if {first, second} <= {*chosen, package}:
+            raise UsageError(f"{first} and {second} do not go together: {reason}. Leave one of them out.")
 
 
 @dataclass
@@ -101,7 +100,7 @@ class _Block:
 
     @property
     def key(self) -> str:
-        """The key of a mapping; empty for an item of a list and for a line of text."""
+        """Key of a mapping; empty for an item of a list and for a line of text."""
         match = _KEY.match(self.line)
         return match[1] if match else ""
 
@@ -139,15 +138,15 @@ def _parse_blocks(text: str) -> _Block:
 def _merge_blocks(block: _Block, addition: _Block) -> None:
     """Merge the children of ``addition`` into those of ``block``."""
     for new in addition.children:
-        place = next((i for i, old in enumerate(block.children) if old.key and old.key == new.key), None)
-        if place is None:
+        index = next((i for i, old in enumerate(block.children) if old.key and old.key == new.key), None)
+        if index is None:
             if new.value != "null":
                 block.children.append(new)
             continue
-        old = block.children[place]
+        old = block.children[index]
         if new.value == "null":
-            del block.children[place]
+            del block.children[index]
         elif new.children and old.children and not new.value and not old.value:
             _merge_blocks(old, new)
         else:
-            block.children[place] = _Block(new.line, new.comments or old.comments, new.children)
+            block.children[index] = _Block(new.line, new.comments or old.comments, new.children)

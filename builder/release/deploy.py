@@ -1,4 +1,4 @@
-"""Deploy a bundle with AWS's SAM CLI, after it is built into the stack and checked against Lambda's limits."""
+"""Deployment of a bundle with AWS's SAM CLI, after it is built into the stack and checked against Lambda's limits."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from builder.release.compose import compose_template
 from builder.release.environments import merge_parameters, read_deploy_table, read_environment_addons
 
 TEMPLATE = "build/template.yaml"
-"""The template with its add-ons, as `sam build` takes it in a checkout."""
+"""Template with its add-ons, as `sam build` reads it in a checkout."""
 
 
 @dataclass(frozen=True)
 class Deployment:
     """A stack to be made of the bundle of ``models``, which the command line calls ``named``.
 
-    ``environment``: one of samconfig.toml. ``parameters``: the template's, as NAME=VALUE, over those of the
-    environment. ``stack``: its name; empty for the usual one. ``addons``: besides those of the environment.
+    ``environment``: an environment of samconfig.toml. ``parameters``: the template's, as NAME=VALUE, over those of the
+    environment. ``stack``: its name; empty for the usual one. ``addons``: add-ons besides those of the environment.
     ``sam_options``: further words for `sam deploy`.
     """
 
@@ -47,11 +47,11 @@ class Deployment:
     @property
     def values(self) -> list[str]:
         """The parameters, and Architecture where the target is not Lambda's default."""
-        own = [f"Architecture={self.target.architecture}"] if self.target is not DEFAULT else []
-        return [*own, *(value for value in self.parameters if value not in own)]
+        architecture = [f"Architecture={self.target.architecture}"] if self.target is not DEFAULT else []
+        return [*architecture, *(value for value in self.parameters if value not in architecture)]
 
     def stack_name(self, project: Project) -> str:
-        """Return the stack's name, which a project of its own has in samconfig.toml."""
+        """Return the stack's name, which a generated project has in samconfig.toml."""
         if self.stack:
             return self.stack
         if not project.is_checkout:
@@ -62,14 +62,14 @@ class Deployment:
 
 def find_target(parameters: Sequence[str], target: Target) -> Target:
     """Return the target whose processor the template's ``parameters`` ask for; ``target`` where they ask for none."""
-    asked = dict(value.partition("=")[::2] for value in parameters).get("Architecture")
-    return next((one for one in TARGETS if one.architecture == asked), target)
+    architecture = dict(value.partition("=")[::2] for value in parameters).get("Architecture")
+    return next((candidate for candidate in TARGETS if candidate.architecture == architecture), target)
 
 
 def deploy_bundle(
     wanted: Deployment, project: Project, say: Callable[[str], None], output: IO[str], *, upload: bool
 ) -> dict[str, str]:
-    """Stage and build what is ``wanted``; check and deploy it if ``upload``. SAM writes to ``output``.
+    """Stage and build ``wanted``; check and deploy it if ``upload``. SAM writes to ``output``.
 
     Returns the model, its version, the stack and the template. Raises UsageError where there is no bundle,
     EnvironmentSetupError without SAM, TemplateError where Lambda would refuse the stack, PublishError where SAM fails.
@@ -83,8 +83,8 @@ def deploy_bundle(
             f"`coldforge new --update --with {names} .` shows what {names} would bring."
         )
     sam, stack = find_sam(project), wanted.stack_name(project)
-    given = [f"ModelName={'-'.join(wanted.models)}", *wanted.values]
-    values = merge_parameters(project.root / "samconfig.toml", wanted.environment, given)
+    overrides = [f"ModelName={'-'.join(wanted.models)}", *wanted.values]
+    values = merge_parameters(project.root / "samconfig.toml", wanted.environment, overrides)
     text = _compose_text(wanted, project) if project.is_checkout else ""
     staged = activate_models(wanted.models, project, wanted.target, wanted.named)
     template = project.root / "template.yaml"
@@ -96,7 +96,7 @@ def deploy_bundle(
         template = project.root / ".aws-sam" / "build" / "template.yaml"
     if upload:
         from builder.release.template_check import (
-            require_deployable,  # whose YAML a machine that builds in Docker may not have
+            require_deployable,  # This import needs PyYAML, which a machine that builds in Docker may not have.
         )
 
         require_deployable(template, values)
@@ -107,8 +107,8 @@ def deploy_bundle(
 
 def find_sam(project: Project) -> list[str]:
     """Return the words that run the SAM CLI: SAM in the environment, this checkout's, or the one on PATH."""
-    own = project.home / ".venv-sam" / "bin" / "sam"
-    if words := os.environ.get("SAM") or (own.exists() and shlex.quote(str(own))) or shutil.which("sam"):
+    sam = project.home / ".venv-sam" / "bin" / "sam"
+    if words := os.environ.get("SAM") or (sam.exists() and shlex.quote(str(sam))) or shutil.which("sam"):
         return shlex.split(words)
     raise EnvironmentSetupError(
         f"deploying needs AWS's SAM CLI, `sam`; `{choose_command('make sam', 'pip install aws-sam-cli')}` installs it."
@@ -122,7 +122,7 @@ def make_build_arguments(wanted: Deployment) -> list[str]:
 
 
 def make_deploy_arguments(wanted: Deployment, stack: str, values: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `sam deploy`; where nobody can answer, as in CI, nobody is asked."""
+    """Return the arguments of `sam deploy`; without a terminal, as in CI, SAM asks no question."""
     named = ["--stack-name", stack] if stack else []
     asks = ["--no-confirm-changeset"] if os.environ.get("CI") else []
     images = ["--resolve-image-repos"] if wanted.package == "image" else []
@@ -131,8 +131,8 @@ def make_deploy_arguments(wanted: Deployment, stack: str, values: Mapping[str, s
 
 
 def _compose_text(wanted: Deployment, project: Project) -> str:
-    own = read_environment_addons(project.root / "samconfig.toml", wanted.environment)
-    return compose_template([*own, *wanted.addons], wanted.package)
+    environment_addons = read_environment_addons(project.root / "samconfig.toml", wanted.environment)
+    return compose_template([*environment_addons, *wanted.addons], wanted.package)
 
 
 def _run_sam(command: Sequence[str], output: IO[str], environment: Mapping[str, str] | None = None) -> None:

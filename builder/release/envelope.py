@@ -22,7 +22,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 def sign_payload(payload: bytes, key: Path) -> str:
-    """An envelope around ``payload`` with a signature of the private ``key``, a PEM file. Raises UsageError."""
+    """Return an envelope around ``payload`` with a signature of the private ``key``, a PEM file. Raises UsageError."""
     private = _load_private_key(key)
     signature = {
         "keyid": _key_id(private.public_key()),
@@ -33,24 +33,23 @@ def sign_payload(payload: bytes, key: Path) -> str:
 
 
 def open_envelope(text: str) -> tuple[bytes, dict[str, bytes]]:
-    """The payload of an envelope and its signatures by their keys' names, unchecked. Raises ValueError."""
+    """Return the payload of an envelope and its signatures by their keys' names, unchecked. Raises ValueError."""
     try:
         envelope: dict[str, Any] = parse_json(text)
         if envelope["payloadType"] != PAYLOAD_TYPE:
             raise ValueError(f"its payload is of type {envelope['payloadType']!r}")
-        found = {str(one["keyid"]): _decode_base64(one["sig"]) for one in envelope["signatures"]}
-        return _decode_base64(envelope["payload"]), found
+        signatures = {str(signature["keyid"]): _decode_base64(signature["sig"]) for signature in envelope["signatures"]}
+        return _decode_base64(envelope["payload"]), signatures
     except (KeyError, TypeError, AttributeError, binascii.Error) as error:
         raise ValueError(f"it is no DSSE envelope ({type(error).__name__}: {error})") from error
 
 
 def require_signature(payload: bytes, signatures: dict[str, bytes], key: Path) -> str:
-    """The name of the public ``key``, a PEM file. Raises BundleError if none of ``signatures`` is its own of
-    ``payload``, and UsageError for a file that is no such key."""
+    """Return the name of the public ``key`` (PEM). Raises UsageError, and BundleError if no signature is valid."""
     from cryptography.exceptions import InvalidSignature
 
     public = _load_public_key(key)
-    for signature in signatures.values():  # whatever name it goes by
+    for signature in signatures.values():  # The signature counts, whatever name its key has in the envelope.
         try:
             public.verify(signature, _pre_authentication(payload))
             return _key_id(public)
@@ -60,7 +59,7 @@ def require_signature(payload: bytes, signatures: dict[str, bytes], key: Path) -
 
 
 def _pre_authentication(payload: bytes) -> bytes:
-    """What is signed: the type and the payload with their lengths."""
+    """Return the bytes that are signed: the type and the payload with their lengths."""
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload)
 
 
@@ -96,7 +95,7 @@ def _make_key_error(path: Path, kind: str, found: object) -> UsageError:
 
 
 def _key_id(key: Ed25519PublicKey) -> str:
-    """The SHA-256 (hex) of the key's own encoding (SubjectPublicKeyInfo)."""
+    """Return the SHA-256 (hex) of the key's own encoding (SubjectPublicKeyInfo)."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

@@ -1,4 +1,4 @@
-"""The parameters and add-ons of an environment in samconfig.toml, and those given over them.
+"""Parameters and add-ons of an environment in samconfig.toml, and those of the command line over them.
 
 `sam deploy --parameter-overrides` on the command line replaces the whole list of samconfig.toml; here they are joined.
 """
@@ -15,9 +15,9 @@ from builder.base.errors import UsageError
 
 
 def merge_parameters(samconfig: Path, environment: str, given: Sequence[str]) -> dict[str, str]:
-    """The template's parameters, by name: those of ``environment``, then ``given`` as NAME=VALUE. The last wins.
+    """Return the template's parameters, by name: those of ``environment``, then ``given`` as NAME=VALUE. The last wins.
 
-    Raises UsageError where samconfig.toml cannot be read or has no such environment, and for what is not NAME=VALUE.
+    Raises UsageError where samconfig.toml cannot be read or has no such environment, and for invalid NAME=VALUE.
     """
     listed = read_deploy_table(samconfig, environment).get("parameter_overrides", [])
     words = shlex.split(listed) if isinstance(listed, str) else list(map(str, listed))
@@ -35,7 +35,7 @@ def read_environment_addons(samconfig: Path, environment: str) -> list[str]:
 
 
 def parse_addons(text: str) -> list[str]:
-    """Return the names in ``text``, which has commas between them."""
+    """Return the names in ``text``, which are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -45,7 +45,7 @@ def read_deploy_table(samconfig: Path, environment: str) -> dict[str, Any]:
 
 
 def _read_table(samconfig: Path, environment: str, command: str) -> dict[str, Any]:
-    """Return the settings of ``command`` for ``environment``, which has some for `sam deploy` at least."""
+    """Return the settings of ``command`` for ``environment``, which has settings for at least `sam deploy`."""
     try:
         tables = tomllib.loads(samconfig.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

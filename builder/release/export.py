@@ -24,20 +24,20 @@ from builder.pipeline.workspace import Workspace
 from builder.release.weight_names import NamedWeight, list_weights, save_tensors
 
 SUFFIX = "-export"
-"""Follows the model's name in ``dist/``. Beside the bundle, not in it: a new bundle takes the whole folder's place,
-which may be that of an export's own model.toml."""
+"""Suffix of the model's name in ``dist/``. The export is beside the bundle, not in it: a new bundle replaces its whole
+folder, which may be that of an export's own model.toml."""
 
 WEIGHTS, GRAPH, CONFIG, SPEC, MANIFEST = (
     "weights.safetensors", "graph.pb", "config.pbtxt", "model.toml", "manifest.json",
 )  # fmt: skip
 
 KIND = "coldforge export"
-"""In the manifest: what tells a folder that may be written over from one of the user's."""
+"""Value in the manifest that marks a folder as an export, which may be overwritten."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A folder that was written; ``files`` with their sizes, the manifest left out."""
+    """A folder that was written; ``files`` with their sizes, without the manifest."""
 
     folder: Path
     weights: tuple[NamedWeight, ...]
@@ -49,7 +49,7 @@ class Export:
 
 
 def export_model(ws: Workspace, out: Path | None = None) -> Export:
-    """Write the folder ``out``, ``dist/<model>-export`` when None; one that an earlier export wrote is replaced.
+    """Write the folder ``out``, by default ``dist/<model>-export``; an earlier export there is replaced.
 
     Raises UsageError for a folder that holds something else, and as the import stage does.
     """
@@ -65,7 +65,7 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
         save_tensors(tensors, fresh / WEIGHTS)
         shutil.copyfile(graph.reference_path, fresh / GRAPH)
         shutil.copyfile(graph.config_path, fresh / CONFIG)
-        if not graph.states:  # a GraphDef has no place for the variables' first values
+        if not graph.states:  # A GraphDef has no field for the variables' first values.
             (fresh / SPEC).write_text(render_spec(exported_spec(spec, graph, fresh)), encoding="utf-8")
         files = tuple(FileEntry.from_path(fresh, path.name) for path in sorted(fresh.iterdir()))
         made_with = {name: versions()[name] for name in ("coldforge", "tensorflow")}
@@ -78,11 +78,10 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
 
 
 def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpec:
-    """The spec of ``graph``, exported to ``folder``: what ``spec`` compiled into the graph, it says no more.
+    """Return the spec of ``graph``, exported to ``folder``, without what ``spec`` compiled into the graph.
 
-    Of several variants it is that of the first.
-
-    Feeds have their C names, as the configuration calls them; fetches keep theirs.
+    With several variants, it is the spec of the first. Feeds have their C names, as the configuration calls them;
+    fetches keep theirs.
     """
     image = spec.image and replace(
         spec.image,
@@ -98,10 +97,10 @@ def exported_spec(spec: ModelSpec, graph: FrozenGraph, folder: Path) -> ModelSpe
     text = named and replace(
         named, ids=_to_c_identifier(named.ids), mask=_to_c_identifier(named.mask), types=_to_c_identifier(named.types)
     )
-    shapes = {port.spec.shape_fetch for port in graph.fetches}  # which importing adds
+    shapes = {port.spec.shape_fetch for port in graph.fetches}  # Importing adds this.
     names = {port.spec.name: c_identifier(port.spec.name) for port in graph.fetches if port.spec.name not in shapes}
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches}
-    layers = tuple(replace(layer, name=MODEL_SCOPE + layer.name) for layer in spec.layers)  # where importing puts them
+    layers = tuple(replace(layer, name=MODEL_SCOPE + layer.name) for layer in spec.layers)  # Importing puts them here.
     fetches = tuple(FetchSpec(in_c, None if in_c == name else name, most.get(name)) for name, in_c in names.items())
     return replace(
         spec.alone,
@@ -139,7 +138,7 @@ def _make_manifest(
 
 
 def _list_states(graph: FrozenGraph) -> list[tuple[str, str, Array]]:
-    """Name, node of the handle and first value of each variable that the graph writes."""
+    """Return the name, the node of the handle and the first value of each variable that the graph writes."""
     first = graph.first_state()
     return [(state.spec.name, state.tensor, first[state.tensor]) for state in graph.states]
 
@@ -148,8 +147,8 @@ def _require_writable(folder: Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        ours = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("kind") == KIND
+        is_export = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("kind") == KIND
     except (OSError, ValueError, AttributeError):
-        ours = False
-    if not ours:
+        is_export = False
+    if not is_export:
         raise UsageError(f"{folder} exists and is not an export; name a new or empty folder with --out.")

@@ -1,4 +1,4 @@
-"""Where two files of one name differ first, in words that fit what they are."""
+"""The first difference between two files of one name, in words that fit their format."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_LONGEST = 60  # characters of a value that is quoted
+_LONGEST = 60  # The longest quoted value, in characters
 _STEP = 65_536  # bytes
 
 
 def first_difference(recorded: Path, fresh: Path) -> str:
-    """Where two files that differ do so first: a key, a line, a section, a member or a byte."""
+    """Return where two files that differ do so first: a key, a line, a section, a member or a byte."""
     a, b = recorded.read_bytes(), fresh.read_bytes()
     try:
         return _by_kind(recorded, fresh, a, b) or _compare_bytes(a, b)
-    except Exception:  # whoever made the bundle may have made a file that breaks its reader in any way
+    except Exception:  # Whoever made the bundle may have made a file that breaks its reader in any way.
         return _compare_bytes(a, b)
 
 
 def _by_kind(recorded: Path, fresh: Path, a: bytes, b: bytes) -> str:
-    """In words that fit what both files are; empty where they are nothing that is known."""
+    """Describe the difference in words that fit the format of both files; empty for an unknown format."""
     if recorded.suffix == ".json":
         return next(list_differences(json.loads(a), json.loads(b)), "how it is written")
     if zipfile.is_zipfile(recorded) and zipfile.is_zipfile(fresh):
@@ -35,7 +35,7 @@ def _by_kind(recorded: Path, fresh: Path, a: bytes, b: bytes) -> str:
 
 
 def list_differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
-    """Each place where two JSON values differ, as text."""
+    """Yield each place where two JSON values differ, as text."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key in [*a, *(key for key in b if key not in a)]:
             where = f"{place}.{key}" if place else key
@@ -44,8 +44,8 @@ def list_differences(a: Any, b: Any, place: str = "") -> Iterator[str]:
             else:
                 yield from list_differences(a[key], b[key], where)
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        for number, (one, other) in enumerate(zip(a, b, strict=True)):
-            yield from list_differences(one, other, f"{place}[{number}]")
+        for number, (old, new) in enumerate(zip(a, b, strict=True)):
+            yield from list_differences(old, new, f"{place}[{number}]")
     elif a != b:
         yield f"{place}: {_quote_value(a)} → {_quote_value(b)}"
 
@@ -57,24 +57,24 @@ def _quote_value(value: Any) -> str:
 
 def _compare_zips(recorded: Path, fresh: Path) -> str:
     with zipfile.ZipFile(recorded) as a, zipfile.ZipFile(fresh) as b:
-        for one, other in zip(a.infolist(), b.infolist(), strict=False):
-            if one.filename != other.filename:
-                return f"{one.filename} stands where {other.filename} does in the new one"
-            if one.CRC != other.CRC:
-                return f"its {one.filename}"
-            if one.date_time != other.date_time:
-                return f"the time of {one.filename} (SOURCE_DATE_EPOCH)"
+        for old, new in zip(a.infolist(), b.infolist(), strict=False):
+            if old.filename != new.filename:
+                return f"{old.filename} stands where {new.filename} does in the new one"
+            if old.CRC != new.CRC:
+                return f"its {old.filename}"
+            if old.date_time != new.date_time:
+                return f"the time of {old.filename} (SOURCE_DATE_EPOCH)"
         if len(a.infolist()) != len(b.infolist()):
             return f"{len(a.infolist())} files, {len(b.infolist())} in the new one"
     return "how it is compressed (another zlib)"
 
 
 def _compare_elf_sections(recorded: Path, fresh: Path) -> str:
-    """The first section of an ELF file that differs; empty where none does."""
+    """Return the first section of an ELF file that differs; empty where none does."""
     from elftools.elf.elffile import ELFFile
 
-    with recorded.open("rb") as one, fresh.open("rb") as other:
-        a, b = ELFFile(one), ELFFile(other)
+    with recorded.open("rb") as old, fresh.open("rb") as new:
+        a, b = ELFFile(old), ELFFile(new)
         for x, y in zip(a.iter_sections(), b.iter_sections(), strict=False):
             if x.name != y.name:
                 return f"section {x.name}, which is {y.name} in the new one"
@@ -85,7 +85,7 @@ def _compare_elf_sections(recorded: Path, fresh: Path) -> str:
 
 
 def _read_section(section: Any) -> bytes:
-    """The bytes of a section as they are in the file: a compressed one of 1 MB may be 2 GB otherwise."""
+    """Return the bytes of a section as they are in the file: a compressed one of 1 MB may be 2 GB otherwise."""
     if section["sh_type"] == "SHT_NOBITS":
         return b""
     section.stream.seek(section["sh_offset"])
@@ -94,9 +94,9 @@ def _read_section(section: Any) -> bytes:
 
 
 def _compare_lines(a: list[str], b: list[str]) -> str:
-    for number, (one, other) in enumerate(zip(a, b, strict=False), 1):
-        if one != other:
-            return f"line {number}: {_quote_value(one)} → {_quote_value(other)}"
+    for number, (old, new) in enumerate(zip(a, b, strict=False), 1):
+        if old != new:
+            return f"line {number}: {_quote_value(old)} → {_quote_value(new)}"
     return f"{len(a)} lines, {len(b)} in the new one"
 
 

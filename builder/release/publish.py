@@ -1,4 +1,4 @@
-"""Publish a bundle's layer: a new version only when its bytes are new, and nothing half-done.
+"""Publication of a bundle's layer: a new version only when its bytes are new, and nothing half-done.
 
 Layer versions are found again by the SHA-256 that Lambda itself computes of the zip (``CodeSha256``,
 https://docs.aws.amazon.com/lambda/latest/api/API_LayerVersionContentOutput.html).
@@ -32,9 +32,9 @@ from builder.release.bundle_check import find_checked
 
 RUNTIMES = ["python3.13"]
 WAITS = (1, 2, 4, 8, 16)
-"""Seconds after each try."""
+"""Seconds after each attempt."""
 SAM_STACK = "aws-sam-cli-managed-default"
-"""The stack that `sam deploy --resolve-s3` makes for its bucket, once for an account and region."""
+"""Stack that `sam deploy --resolve-s3` makes for its bucket, once for an account and region."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class LayerArchive:
 def list_layer_archives(
     name: str, target: Target, project: Project, *, dependencies: bool = False, named: str = ""
 ) -> Iterator[LayerArchive]:
-    """The layer of the bundle ``name``, and the ``dependencies`` layer, zipped here, where that is wanted.
+    """Yield the layer of the bundle ``name``, and the ``dependencies`` layer, zipped here, where that is wanted.
 
-    ``named``: what `make bundle` calls the bundle. Raises UsageError where there is none, or none with a layer, and
-    BundleError for one that is not what its statement says.
+    ``named``: the bundle's name for `make bundle`. Raises UsageError where there is no bundle, or none with a layer,
+    and BundleError for one that disagrees with its statement.
     """
     suffix = target.suffix
     bundle = find_checked(project.dist, name, target, named)
@@ -87,24 +87,24 @@ def publish_layer(
     keep: int | None = None,
     endpoint: str | None = None,
 ) -> PublishedVersion:
-    """Make ``archive`` (a layer's zip) a version of the layer ``name``, unless some version is it.
+    """Make ``archive`` (a layer's zip) a version of the layer ``name``, unless a version has the same bytes.
 
     A zip over 50 MB goes through the S3 ``bucket`` (SAM's own when None), from which it is deleted again whatever
-    happens. ``keep``: afterwards delete all but the newest so many versions, sparing those that any function uses.
-    Credentials, region and, unless given, ``endpoint`` are boto3's usual ones. Raises PublishError; when it does,
-    the same call later goes on from what is there.
+    happens. ``keep``: the number of newest versions to keep; others that no function uses are deleted afterwards.
+    Credentials, region and, unless given, ``endpoint`` are boto3's usual ones. Raises PublishError; the same call then
+    continues later from what exists.
     """
     _require_room(archive)
     advice = "\nRemove the cause, then run the same command again: it makes nothing twice."
     with aws_errors(f"publishing {name}", PublishError, advice):
         functions = make_client("lambda", endpoint)
         sha256 = base64.b64encode(bytes.fromhex(file_digest(archive))).decode()
-        there = _find_same_version(functions, name, sha256)
-        created = there is None
-        if there is None:
+        same_version = _find_same_version(functions, name, sha256)
+        created = same_version is None
+        if same_version is None:
             with _upload_content(endpoint, archive, bucket) as content:
-                there = _publish_version(endpoint, name, architecture, sha256, content)
-        arn, version = there
+                same_version = _publish_version(endpoint, name, architecture, sha256, content)
+        arn, version = same_version
         pruned = tuple(_delete_old_versions(functions, name, keep, version)) if keep is not None else ()
     return PublishedVersion(arn, version, created, pruned)
 
@@ -123,10 +123,10 @@ def _require_room(archive: Path) -> None:
 
 
 def _list_versions(functions: Any, name: str) -> list[Any]:
-    """Newest first."""
+    """Return the versions, newest first."""
     pages = functions.get_paginator("list_layer_versions").paginate(LayerName=name)
-    found = [row for page in pages for row in page["LayerVersions"]]
-    return sorted(found, key=lambda row: int(row["Version"]), reverse=True)
+    versions = [row for page in pages for row in page["LayerVersions"]]
+    return sorted(versions, key=lambda row: int(row["Version"]), reverse=True)
 
 
 def _find_same_version(functions: Any, name: str, sha256: str) -> tuple[str, int] | None:
@@ -140,33 +140,33 @@ def _find_same_version(functions: Any, name: str, sha256: str) -> tuple[str, int
 def _publish_version(
     endpoint: str | None, name: str, architecture: str, sha256: str, content: dict[str, Any]
 ) -> tuple[str, int]:
-    """One new version. When an answer is lost, look whether it is there before asking again."""
+    """Publish one new version. When an answer is lost, check whether the version exists before asking again."""
     # Publishing is not idempotent: botocore must not repeat it. Lambda unpacks before it answers.
     functions = make_client("lambda", endpoint, attempts=1, read_timeout=300)
     for wait in WAITS:
         try:
-            made = functions.publish_layer_version(
+            published = functions.publish_layer_version(
                 LayerName=name,
                 Description=f"coldforge sha256 {sha256}",
                 Content=content,
                 CompatibleRuntimes=RUNTIMES,
                 CompatibleArchitectures=[architecture],
             )
-            return made["LayerVersionArn"], int(made["Version"])
+            return published["LayerVersionArn"], int(published["Version"])
         except (ClientError, BotoCoreError) as error:
             if not _is_transient(error):
                 raise
-            time.sleep(wait)  # it may be under way still
-            there = _find_same_version(make_client("lambda", endpoint), name, sha256)
-            if there is not None:
-                return there
+            time.sleep(wait)  # The version may still be under way.
+            same_version = _find_same_version(make_client("lambda", endpoint), name, sha256)
+            if same_version is not None:
+                return same_version
             if wait == WAITS[-1]:
                 raise
     raise AssertionError("unreachable")
 
 
 def _is_transient(error: ClientError | BotoCoreError) -> bool:
-    """Whether a later try may go well: a lost connection, a busy or failing service."""
+    """Return whether a later attempt may succeed: a lost connection, a busy or failing service."""
     if not isinstance(error, ClientError):
         return isinstance(error, ConnectionError | HTTPClientError)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -175,7 +175,7 @@ def _is_transient(error: ClientError | BotoCoreError) -> bool:
 
 @contextmanager
 def _upload_content(endpoint: str | None, archive: Path, bucket: str | None) -> Iterator[dict[str, Any]]:
-    """The Content argument of publish_layer_version; an object in S3 lives no longer than the block."""
+    """Yield the Content argument of publish_layer_version; an object in S3 lives no longer than the block."""
     size = archive.stat().st_size
     if size <= DIRECT_UPLOAD_ZIPPED:
         yield {"ZipFile": archive.read_bytes()}
@@ -187,23 +187,23 @@ def _upload_content(endpoint: str | None, archive: Path, bucket: str | None) -> 
             "SAM has no bucket here yet: name an S3 bucket in the same region with --bucket."
         )
     storage = make_client("s3", endpoint)
-    # A name of its own: what runs at the same time must not delete it.
-    place = {"Bucket": bucket, "Key": f"coldforge/{uuid.uuid4()}.zip"}
+    # The key is unique: another process must not delete this object.
+    s3_object = {"Bucket": bucket, "Key": f"coldforge/{uuid.uuid4()}.zip"}
     try:
-        storage.upload_file(str(archive), place["Bucket"], place["Key"])  # aborts its parts when it fails
-        version = storage.head_object(**place).get("VersionId")
-        if version:  # in a bucket with versions (SAM's is one), deleting a name alone keeps the bytes
-            place["VersionId"] = version
-        yield {"S3Bucket": bucket, "S3Key": place["Key"]} | ({"S3ObjectVersion": version} if version else {})
+        storage.upload_file(str(archive), s3_object["Bucket"], s3_object["Key"])  # A failed upload aborts its parts.
+        version = storage.head_object(**s3_object).get("VersionId")
+        if version:  # In a bucket with versions (SAM's is one), deleting a name alone keeps the bytes.
+            s3_object["VersionId"] = version
+        yield {"S3Bucket": bucket, "S3Key": s3_object["Key"]} | ({"S3ObjectVersion": version} if version else {})
     except BaseException:
-        with suppress(ClientError, BotoCoreError):  # the error that led here says more
-            storage.delete_object(**place)
+        with suppress(ClientError, BotoCoreError):  # The error that led here says more.
+            storage.delete_object(**s3_object)
         raise
     try:
-        storage.delete_object(**place)
+        storage.delete_object(**s3_object)
     except (ClientError, BotoCoreError) as error:
         raise PublishError(
-            f"the layer is published, but s3://{bucket}/{place['Key']} could not be deleted ({error}): delete it."
+            f"the layer is published, but s3://{bucket}/{s3_object['Key']} could not be deleted ({error}): delete it."
         ) from error
 
 
@@ -211,7 +211,7 @@ def _managed_bucket(endpoint: str | None) -> str | None:
     try:
         stack = make_client("cloudformation", endpoint).describe_stacks(StackName=SAM_STACK)["Stacks"][0]
     except ClientError as error:
-        if error.response["Error"]["Code"] == "ValidationError":  # CloudFormation's word for: there is none
+        if error.response["Error"]["Code"] == "ValidationError":  # CloudFormation says this where no stack exists.
             return None
         raise
     outputs = {row["OutputKey"]: row["OutputValue"] for row in stack.get("Outputs", [])}
@@ -227,7 +227,7 @@ def _delete_old_versions(functions: Any, name: str, keep: int, current: int) -> 
 
 
 def _layers_in_use(functions: Any) -> Iterator[str]:
-    """The layers of every version of every function: an alias may point at any."""
+    """Yield the layers of every version of every function, as an alias may point at any."""
     for page in functions.get_paginator("list_functions").paginate():
         for function in page["Functions"]:
             versions = functions.get_paginator("list_versions_by_function").paginate(

@@ -1,4 +1,4 @@
-"""What an earlier build measured and decided by, for one of the same model that is to come out alike."""
+"""Choices that an earlier build measured, for another build of the same model that has to come out alike."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from builder.verify.quantise.choice import PrecisionChoice
 
 
 def recorded_choice(folder: Path) -> PrecisionChoice | None:
-    """What "auto" chose for the bundle in ``folder``, by its manifest; None where its model.toml did not say "auto".
+    """Return what "auto" chose for the bundle in ``folder``; None where its model.toml did not say "auto".
 
-    Raises BundleError for a manifest that is none.
+    Raises BundleError for an invalid manifest.
     """
     with require_form("manifest.json", "manifest"):
-        found = parse_json(read_plain(folder, "manifest.json")).get("auto")
-        return None if found is None else PrecisionChoice.from_dict(found)
+        choice = parse_json(read_plain(folder, "manifest.json")).get("auto")
+        return None if choice is None else PrecisionChoice.from_dict(choice)

@@ -1,4 +1,4 @@
-"""Build a bundle again from the inputs that its statement names, in a fresh folder, and compare file by file."""
+"""A second build of a bundle from the inputs that its statement names, in a fresh folder, and its comparison."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from builder.release.statement import parse_statement, read_plain
 def reproduce_bundle(
     folder: Path, project: Project, progress: Progress, spec: ModelSpec | None = None
 ) -> BundleComparison:
-    """Build the bundle in ``folder`` again and compare. ``spec``: of its model.toml, where that has moved.
+    """Build the bundle in ``folder`` again and compare. ``spec``: the spec of its model.toml, where that has moved.
 
-    Nothing of the earlier build's stages is used, but the caches of downloads and of the compiler are, and the times
-    that "auto" decided by, as no second measurement gives the same. Raises BundleError if the bundle is not what its
-    statement says, UsageError if model.toml cannot be found, and what a build raises.
+    The stages' results are not reused. The caches of downloads and of the compiler are, and so are the times that
+    "auto" decided by, as no second measurement gives the same. Raises BundleError if the bundle disagrees with its
+    statement, UsageError if model.toml cannot be found, and the errors of a build.
     """
     definition = check_bundle(folder).statement["predicate"]["buildDefinition"]
     if spec is not None and definition["buildType"] == JOIN_TYPE:
@@ -43,36 +43,36 @@ def reproduce_bundle(
         fresh = replace(project, root=root)
 
         def build(recorded: Path, chosen: Mapping[str, Any]) -> Bundle:
-            found = spec or read_spec(_find_model_toml(chosen["model"], project))
-            ws = Workspace(replace(found, packaging=chosen["package"]), fresh, target_named(chosen["target"]), progress)
+            model = spec or read_spec(_find_model_toml(chosen["model"], project))
+            ws = Workspace(replace(model, packaging=chosen["package"]), fresh, target_named(chosen["target"]), progress)
             return build_bundle(ws, recorded_choice(recorded)).bundle
 
         with _set_epoch(definition["internalParameters"].get(EPOCH)):
-            made = _rebuild_bundle(folder, definition, build, fresh.dist)
-        return compare_bundle_files(folder, made.folder)
+            rebuilt = _rebuild_bundle(folder, definition, build, fresh.dist)
+        return compare_bundle_files(folder, rebuilt.folder)
 
 
 def _rebuild_bundle(
     folder: Path, definition: Mapping[str, Any], build: Callable[[Path, Mapping[str, Any]], Bundle], dist: Path
 ) -> Bundle:
-    """Make the bundle that the recorded parameters give today.
+    """Build the bundle that the recorded parameters give today.
 
-    ``build`` makes that of one model, from the folder with its manifest and its recorded parameters.
+    ``build`` makes the bundle of one model, from the folder with its manifest and its recorded parameters.
     """
-    chosen = definition["externalParameters"]
+    parameters = definition["externalParameters"]
     if definition["buildType"] != JOIN_TYPE:
-        return build(folder, chosen)
+        return build(folder, parameters)
     bundles = []
-    for name in chosen["models"]:
-        one = parse_statement(read_plain(folder / name, STATEMENT))["predicate"]["buildDefinition"]
-        if one["buildType"] == JOIN_TYPE:
+    for name in parameters["models"]:
+        definition_of_model = parse_statement(read_plain(folder / name, STATEMENT))["predicate"]["buildDefinition"]
+        if definition_of_model["buildType"] == JOIN_TYPE:
             raise BundleError(f"{name} is itself a bundle of several models, which coldforge does not make.")
-        bundles.append(build(folder / name, one["externalParameters"]))
-    return combine_bundles(bundles, dist, suffix=target_named(chosen["target"]).suffix)
+        bundles.append(build(folder / name, definition_of_model["externalParameters"]))
+    return combine_bundles(bundles, dist, suffix=target_named(parameters["target"]).suffix)
 
 
 def _find_model_toml(recorded: str, project: Project) -> Path:
-    """Where the model.toml is that a statement names by its path in the checkout, or by its name alone."""
+    """Return the model.toml that a statement names by its path in the checkout, or by its name alone."""
     path = project.root / recorded
     if not path.is_file() or not path.resolve().is_relative_to(project.root.resolve()):
         raise UsageError(
@@ -83,7 +83,7 @@ def _find_model_toml(recorded: str, project: Project) -> Path:
 
 @contextmanager
 def _set_epoch(epoch: int | None) -> Iterator[None]:
-    """SOURCE_DATE_EPOCH as it was at the build."""
+    """Set SOURCE_DATE_EPOCH in the block as it was at the build."""
     before = os.environ.pop(EPOCH, None)
     try:
         if epoch is not None:

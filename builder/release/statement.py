@@ -1,4 +1,4 @@
-"""The statement beside a bundle, as untrusted bytes: read, and of the form that ``coldforge bundle`` writes."""
+"""The statement beside a bundle: untrusted bytes, read and checked for the form that ``coldforge bundle`` writes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from builder.package.layer import EPOCH
 from builder.package.provenance import BUILD_TYPE, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
 
 NEXT = "Do not deploy this bundle: fetch it again from whoever built it, or build it again."
-"""The end of a message about a bundle that is not as it was built."""
+"""End of a message about a bundle that differs from what was built."""
 
-_LARGEST = 16 << 20  # bytes: ten thousand files would need a tenth of it
+_LARGEST = 16 << 20  # In bytes: ten thousand files would need a tenth of it.
 
 
 @contextmanager
 def require_form(name: str, kind: str) -> Iterator[None]:
-    """Raise BundleError where the block finds the file ``name`` not to be of the form that a bundle's ``kind`` has."""
+    """Raise BundleError where the block finds that the file ``name`` lacks the form of a bundle's ``kind``."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -35,18 +35,18 @@ def require_form(name: str, kind: str) -> Iterator[None]:
 
 
 def parse_statement(text: bytes) -> dict[str, Any]:
-    """A statement of the form that ``coldforge bundle`` writes. Raises BundleError."""
+    """Parse a statement of the form that ``coldforge bundle`` writes. Raises BundleError."""
     with require_form(STATEMENT, "statement"):
         statement = parse_json(text)
         definition = statement["predicate"]["buildDefinition"]
         wrong = [
-            f"{key} is {found!r}"
-            for key, found, wanted in (
+            f"{key} is {value!r}"
+            for key, value, allowed in (
                 ("_type", statement["_type"], (STATEMENT_TYPE,)),
                 ("predicateType", statement["predicateType"], (PREDICATE_TYPE,)),
                 ("buildType", definition["buildType"], (BUILD_TYPE, JOIN_TYPE)),
             )
-            if found not in wanted
+            if value not in allowed
         ]
         names = Counter(_read_subject_name(entry) for entry in statement["subject"])
         wrong += [f"{name} stands twice" for name, count in names.items() if count > 1]
@@ -62,20 +62,20 @@ def parse_statement(text: bytes) -> dict[str, Any]:
 
 
 def subjects_of(statement: dict[str, Any]) -> dict[str, str]:
-    """The SHA-256 of each file that a statement names, by its name."""
+    """Return the SHA-256 of each file that a statement names, by its name."""
     return {entry["name"]: entry["digest"]["sha256"] for entry in statement["subject"]}
 
 
 def _find_input_problems(definition: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with the form of the recorded inputs and parameters. Raises as a wrong type does."""
-    chosen, internal = definition["externalParameters"], definition["internalParameters"]
-    if not isinstance(chosen["target"], str) or not isinstance(internal.get(EPOCH, 0), int):
+    """Yield the errors in the form of the recorded inputs and parameters. Raises as a wrong type does."""
+    external, internal = definition["externalParameters"], definition["internalParameters"]
+    if not isinstance(external["target"], str) or not isinstance(internal.get(EPOCH, 0), int):
         yield "its parameters are not those of a bundle"
     if definition["buildType"] == JOIN_TYPE:
-        names = chosen["models"]
+        names = external["models"]
         if not names or not all(isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) for name in names):
             yield "it is of several models and does not name them"
-    elif not (isinstance(chosen["model"], str) and chosen["package"] in ("zip", "image")):
+    elif not (isinstance(external["model"], str) and external["package"] in ("zip", "image")):
         yield "it does not say what it was built from"
     for entry in definition["resolvedDependencies"]:
         if not (isinstance(entry["name"], str) and isinstance(entry.get("digest", {}), dict)):
@@ -83,7 +83,7 @@ def _find_input_problems(definition: dict[str, Any]) -> Iterator[str]:
 
 
 def _read_subject_name(entry: Any) -> str:
-    """A subject's name, a path inside the bundle. Raises ValueError."""
+    """Return a subject's name, a path inside the bundle. Raises ValueError."""
     name, sha256 = entry["name"], entry["digest"]["sha256"]
     if not isinstance(name, str) or str(PurePosixPath(name)) != name or name.startswith("/") or ".." in name.split("/"):
         raise ValueError(f"{name!r} is no file of a bundle")
@@ -93,7 +93,7 @@ def _read_subject_name(entry: Any) -> str:
 
 
 def read_plain(folder: Path, name: str) -> bytes:
-    """A small file of the bundle. Raises BundleError."""
+    """Read a small file of the bundle. Raises BundleError."""
     try:
         if not is_plain(folder, name) or (folder / name).stat().st_size > _LARGEST:
             raise BundleError(
@@ -105,7 +105,7 @@ def read_plain(folder: Path, name: str) -> bytes:
 
 
 def is_plain(folder: Path, name: str) -> bool:
-    """Whether ``name`` is a regular file that no link leads to, on its way either."""
+    """Return whether ``name`` is a regular file that is not reached through a link."""
     path = folder
     for part in PurePosixPath(name).parts:
         if os.path.islink(path) and path != folder:  # noqa: PTH114 - that raises where a name is too long

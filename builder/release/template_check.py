@@ -1,4 +1,4 @@
-"""Check a template and the values of its parameters before a deploy uploads anything.
+"""Check of a template and the values of its parameters before a deploy uploads anything.
 
 Reads ``.aws-sam/build/template.yaml``, where every CodeUri and ContentUri is a folder. cfn-lint checks what depends on
 neither values nor files. No zip is too large here: `sam deploy` goes through S3.
@@ -36,14 +36,14 @@ AT_LEAST = (
     ("MemorySize", 1024, "MemoryPerProcessor", "an environment has one whole processor at least"),
     ("MostEnvironments", 1, "LeastEnvironments", "the least is no more than the most"),
 )
-"""(parameter, factor, other, reason): the parameter is at least ``factor`` times the other.
+"""Rows of (parameter, factor, other, reason): the parameter is at least ``factor`` times the other.
 
 ReservedConcurrency may also be 0, which stops the function.
 """
 
 
 class TemplateLoader(yaml.SafeLoader):
-    """YAML with CloudFormation's short tags: ``!Ref x`` is {"Ref": x}, any other {"Fn::Tag": value}."""
+    """A loader of YAML with CloudFormation's short tags: ``!Ref x`` is {"Ref": x}, any other {"Fn::Tag": value}."""
 
 
 def _construct_tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[str, Any]:
@@ -69,20 +69,20 @@ def require_deployable(path: Path, parameters: Mapping[str, str] | None = None) 
 
     ``parameters`` override the template's defaults, as ``sam deploy --parameter-overrides`` does.
     """
-    found = list(list_problems(path, parameters or {}))
-    if found:
-        raise TemplateError(f"{path} cannot be deployed:\n  " + "\n  ".join(found))
+    problems = list(list_problems(path, parameters or {}))
+    if problems:
+        raise TemplateError(f"{path} cannot be deployed:\n  " + "\n  ".join(problems))
 
 
 def list_problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
-    """Yield each problem as a sentence with what to do."""
+    """Yield each problem as a sentence with the next step."""
     try:
         template = yaml.load(path.read_text(encoding="utf-8"), Loader=TemplateLoader)
     except (OSError, yaml.YAMLError) as error:
         yield f"it cannot be read ({error}): run `{choose_command('make sam-build', 'sam build')}`"
         return
     declared = template.get("Parameters", {})
-    for name in sorted(parameters.keys() - declared.keys()):  # `sam deploy` would leave them out without a word
+    for name in sorted(parameters.keys() - declared.keys()):  # `sam deploy` would leave them out silently.
         yield f"{name} is no parameter of this template{_suggest_addon(name)}; it has {', '.join(declared)}."
     values = {name: row.get("Default") for name, row in declared.items()} | dict(parameters)
     for name, row in declared.items():
@@ -93,9 +93,9 @@ def list_problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
     yield from _compare_parameters(values)
     resources = template.get("Resources", {})
     folders = {
-        name: path.parent / str(resource["Properties"][place])
+        name: path.parent / str(resource["Properties"][key])
         for name, resource in resources.items()
-        for place in {"CodeUri", "ContentUri"} & (resource.get("Properties") or {}).keys()
+        for key in {"CodeUri", "ContentUri"} & (resource.get("Properties") or {}).keys()
     }
     layers = {name: folder for name, folder in folders.items() if resources[name]["Type"] == LAYERS}
     for folder in layers.values() if "ModelName" in values else ():
@@ -106,7 +106,7 @@ def list_problems(path: Path, parameters: Mapping[str, str]) -> Iterator[str]:
 
 
 def _suggest_addon(parameter: str) -> str:
-    """Return the add-on that brings ``parameter``, in words to stand behind a message; nothing where none does."""
+    """Return words that name the add-on which has ``parameter``, to end a message; empty where none has it."""
     for path in sorted(ADDONS.glob("*.yaml")):
         if parameter in (yaml.load(path.read_text(encoding="utf-8"), Loader=TemplateLoader).get("Parameters") or {}):
             return f" (the add-on {path.stem} has it: --with {path.stem})"
@@ -114,7 +114,7 @@ def _suggest_addon(parameter: str) -> str:
 
 
 def _check_parameter(name: str, declared: Mapping[str, Any], value: str) -> Iterator[str]:
-    """Yield what CloudFormation would refuse of a parameter's value."""
+    """Yield the reasons for which CloudFormation would refuse a parameter's value."""
     if "AllowedValues" in declared and value not in map(str, declared["AllowedValues"]):
         yield f"{name} is {value!r}; it may be {', '.join(map(str, declared['AllowedValues']))}."
     if "AllowedPattern" in declared and not re.fullmatch(declared["AllowedPattern"], value):
@@ -135,17 +135,17 @@ def _check_parameter(name: str, declared: Mapping[str, Any], value: str) -> Iter
 def _compare_parameters(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield each parameter that is too small beside another one, by AT_LEAST."""
     for name, factor, other, reason in AT_LEAST:
-        least, given = str(values.get(other, "0")) or "any number", str(values.get(name, ""))
-        stops = name == "ReservedConcurrency" and given == "0"
-        if not given.isdecimal() or stops:
+        least, actual = str(values.get(other, "0")) or "any number", str(values.get(name, ""))
+        stops = name == "ReservedConcurrency" and actual == "0"
+        if not actual.isdecimal() or stops:
             continue
-        if not least.isdecimal() or int(given) < factor * int(least):
+        if not least.isdecimal() or int(actual) < factor * int(least):
             times = f"{factor} times " if factor > 1 else ""
-            yield f"{name} is {given}, and {other} is {least}: {reason}. {name} must be {times}{other} at least."
+            yield f"{name} is {actual}, and {other} is {least}: {reason}. {name} must be {times}{other} at least."
 
 
 def _check_model(name: str, layer: Path) -> Iterator[str]:
-    """Yield that a layer has another model than the template says: its stack would get that one."""
+    """Yield a problem where the layer has another model than the template says: its stack would get that one."""
     staged = read_active_bundle(layer)
     if staged and staged.name != name:
         yield (
@@ -169,12 +169,12 @@ def _check_size(folders: Mapping[str, Path]) -> Iterator[str]:
 def _check_machines(architecture: Any, layer: str, folder: Path) -> Iterator[str]:
     """Yield the first library of a layer that is for another processor."""
     for path in sorted(folder.rglob("*.so")):
-        found = find_target(path)
-        if found and found.architecture != architecture:
+        library_target = find_target(path)
+        if library_target and library_target.architecture != architecture:
             again = choose_command(
                 f"`make bundle TARGET={architecture}`, then `make deploy TARGET={architecture}`",
                 f"`coldforge bundle --target {architecture}`",
             )
             library = path.relative_to(folder)
-            yield f"Architecture is {architecture}, but {library} in {layer} is for {found.name}: {again}."
+            yield f"Architecture is {architecture}, but {library} in {layer} is for {library_target.name}: {again}."
             return

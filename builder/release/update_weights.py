@@ -1,4 +1,4 @@
-"""New weights for a library that is there: `coldforge weights`, for a model that was trained again.
+"""New weights for an existing library: `coldforge weights`, for a model that was trained again.
 
 The model goes through the same stages up to the program, as only they know where each weight is wanted. If nothing
 but the weights has changed, they become a file for the library that was built before, are checked with it against
@@ -40,7 +40,7 @@ from builder.verify.verification import Verification
 
 @dataclass(frozen=True)
 class NewWeights:
-    """The file, its SHA-256, and how the library's answers with it compare with TensorFlow's."""
+    """The file, its SHA-256, and the comparison of the library's answers with TensorFlow's."""
 
     path: Path
     sha256: str
@@ -48,22 +48,22 @@ class NewWeights:
 
 
 def write_new_weights(ws: Workspace, output: Path | None) -> NewWeights:
-    """Write the weights of the model as it is now for the bundle that was built of it as it was.
+    """Write the weights of the model as it is now, for the bundle that was built of it before.
 
-    To ``output``, or ``dist/<model>.weights``. Raises WeightsError where more than the weights has changed,
-    VerifyError where the answers are not TensorFlow's, UsageError without such a bundle.
+    They go to ``output``, by default ``dist/<model>.weights``. Raises WeightsError where more than the weights has
+    changed, VerifyError where the answers are not TensorFlow's, UsageError without such a bundle.
     """
-    wanted = _read_bundle_layout(ws)
+    layout = _read_bundle_layout(ws)
     ws = complete_workspace(ws)
     compiled_for = make_compiler(ws, import_variants(ws))
     settled = replace(resolve_spec(ws, recorded_choice(ws.bundle)), quantisations=_read_quantisations(ws.bundle))
     ws = ws.for_spec(settled.spec)
-    compiled, lowered = _find_matching_program(ws, compiled_for, settled, wanted)
+    compiled, lowered = _find_matching_program(ws, compiled_for, settled, layout)
     with scratch_folder(ws.build / "weigh") as temporary:
         fresh = temporary / FILE
-        write_weights_file(lowered[0].program, wanted, fresh)
+        write_weights_file(lowered[0].program, layout, fresh)
         library = fresh.with_name("libmodel.so")
-        shutil.copyfile(ws.bundle / "layer" / LIBRARY, library)  # takes the weights beside it
+        shutil.copyfile(ws.bundle / "layer" / LIBRARY, library)  # The library loads the weights file beside it.
         save_rounded_weights(ws.spec, lowered, fresh.parent)
         roundings = load_roundings(ws, compiled, fresh.parent)
         with ws.progress.show_stage("verify", "the library with these weights against TensorFlow's answers") as outcome:
@@ -79,25 +79,25 @@ def write_new_weights(ws: Workspace, output: Path | None) -> NewWeights:
 def _find_matching_program(
     ws: Workspace, compiled_for: Compiler, settled: ResolvedOptions, wanted: Layout
 ) -> tuple[CompiledModel, tuple[LoweredProgram, ...]]:
-    """What the library in the bundle was made of, and its programs, one for each variant. Raises WeightsError."""
-    found: list[Layout] = []
+    """Return the model and the programs, one per variant, that fit the library in the bundle. Raises WeightsError."""
+    layouts: list[Layout] = []
     for attempt in list_attempts(ws.spec):
         compiled = compiled_for(attempt.in_parts)
         lowered = lower_all_variants(ws, compiled, settled, attempt)
-        program, *others = (one.program for one in lowered)
-        layout = make_layout(program, compiled.kernels, dict(zip(ws.spec.variants[1:], others, strict=True)))
+        program, *other_programs = (lowering.program for lowering in lowered)
+        layout = make_layout(program, compiled.kernels, dict(zip(ws.spec.variants[1:], other_programs, strict=True)))
         if layout == wanted:
             return compiled, lowered
-        found.append(layout)
+        layouts.append(layout)
     raise WeightsError(
         f"the model does not fit the library in {ws.bundle.name} any more:\n"
-        + "\n".join(f"  {why}" for why in _describe_differences(found[0], wanted))
+        + "\n".join(f"  {why}" for why in _describe_differences(layouts[0], wanted))
         + f"\nBuild it again: `{bundle_command(str(ws.spec.path))}`."
     )
 
 
 def _read_bundle_layout(ws: Workspace) -> Layout:
-    """What the library in the bundle wants its weights to be. Raises UsageError."""
+    """Return the layout of weights that the library in the bundle needs. Raises UsageError."""
     spec, bundle, target = ws.spec, ws.bundle, ws.target
     again = f"`{bundle_command(str(spec.path), target)}`"
     try:
@@ -113,7 +113,7 @@ def _read_bundle_layout(ws: Workspace) -> Layout:
 
 
 def _read_quantisations(bundle: Path) -> dict[str, Quantisation]:
-    """How the library in the folder ``bundle`` rounds its layers' inputs, which is compiled into it."""
+    """Return how the library in the folder ``bundle`` rounds its layers' inputs, which is compiled into it."""
     manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
     layers = (read_record(LayerWeights, layer) for layer in manifest["lowering"]["weights"]["layers"])
     return {layer.layer: layer.input for layer in layers if layer.input is not None}

@@ -1,4 +1,4 @@
-"""The weights of a frozen graph, by names that stay: those of the model's variables, else the constants' own."""
+"""Weights of a frozen graph, by stable names: those of the model's variables, or else the constants' own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DTYPES = {
 """Names of NumPy's dtypes, and of ml_dtypes' bfloat16, that a weight may have: safetensors has all of them."""
 
 TABLE = 64
-"""Elements from which on a constant counts as a weight although it was no variable: a table, quantised weights."""
+"""Number of elements from which a constant that was no variable counts as a weight: a table, quantised weights."""
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,27 @@ class NamedWeight:
 
 
 def list_weights(graph_def: Any, variables: Mapping[str, str]) -> tuple[NamedWeight, ...]:
-    """The weights at the top of ``graph_def``, in its order.
+    """Return the weights at the top of ``graph_def``, in its order.
 
-    ``variables``: Const nodes that were variables, and their names. Constants of the model that never were count where
-    they have TABLE elements or more, and in a graph that came frozen, which knows no variables, wherever they are
-    floating-point tensors. What the spec compiled in (scaling, activations) is no weight, nor are constants of a type
-    that safetensors lacks.
+    ``variables``: Const nodes that were variables, and their names. Constants of the model that were never variables
+    count where they have at least TABLE elements, and in a graph that came frozen, which knows no variables, wherever
+    they are floating-point tensors. Constants that the spec compiled in (scaling, activations) are no weights, nor are
+    constants of a type that safetensors lacks.
     """
-    taken = {"__metadata__"}  # the one name in the file's header that is no tensor
-    found = []
+    used_names = {"__metadata__"}  # This is the one name in the file's header that is not a tensor.
+    weights = []
     for node, tensor in _list_constants(graph_def):
         name = variables.get(node)
         if name is None and not _is_weight(tensor, frozen=not variables):
             continue
-        name = _make_unique_name(name or node.removeprefix(MODEL_SCOPE), taken)
-        taken.add(name)
-        found.append(NamedWeight(name, node, tf.make_ndarray(tensor)))
-    return tuple(found)
+        name = _make_unique_name(name or node.removeprefix(MODEL_SCOPE), used_names)
+        used_names.add(name)
+        weights.append(NamedWeight(name, node, tf.make_ndarray(tensor)))
+    return tuple(weights)
 
 
 def save_tensors(tensors: Mapping[str, Array], path: Path) -> None:
-    """Write ``tensors`` as a safetensors file; the same bytes for the same tensors, whatever their order."""
+    """Write ``tensors`` as a safetensors file; the same tensors in any order give the same bytes."""
     # The package takes an array's memory as it is, and writes several entries of metadata in a random order.
     row_major = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
     safetensors.numpy.save_file(row_major, path, metadata={"format": "tf"})

@@ -1,1 +1,1 @@
-"""Many inputs at once: a list of them in S3, AWS Step Functions and the function, and one table of answers."""
+"""Batch inference: a list of inputs in S3, answered by Step Functions and the function, and one table of answers."""

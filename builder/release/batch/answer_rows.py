@@ -1,7 +1,7 @@
-"""The answers of a run, one row for each line of its lists, in their order and in one pass.
+"""Answers of a run: one row for each line of its lists, in their order and in one pass.
 
-A part belongs to one batch, and a batch is a piece of a list. So what was asked and what was answered meet without
-sorting: in memory are a few batches and their parts, however many rows there are.
+A part belongs to one batch, and a batch is a piece of a list. So inputs and answers are matched without sorting: memory
+holds a few batches and their parts, however many rows there are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from builder.release.batch.batch_run import BatchAttempt, BatchRun
 from builder.release.batch.s3_location import open_object, read_object
 
 NOT_ANSWERED = "not_answered"
-"""The code of an item whose batch has no part: it failed for good, or has not run yet."""
+"""Code of an item whose batch has no part: the batch failed for good, or has not run yet."""
 
 MAY_SUCCEED = frozenset((NOT_ANSWERED, "out_of_time", "storage_unavailable", "internal"))
 """Codes of items that are worth another attempt as they are."""
@@ -48,14 +48,14 @@ class ResultRow:
 
 
 def read_rows(run: BatchRun, s3: Any) -> Iterator[ResultRow]:
-    """Yield the rows of ``run``: of several answers the last, and of errors the last that says something.
+    """Yield the rows of ``run``: the last of several answers, or the last error that says something.
 
     Raises BatchError where S3 does not answer or a list is damaged.
     """
     streams = [_read_reused(run, s3)] if run.reused else []
     streams += [_read_attempt(run, attempt, s3) for attempt in run.attempts]
-    for _, same in groupby(heapq.merge(*streams, key=lambda row: row.number), key=lambda row: row.number):
-        yield choose_best_row(same)
+    for _, duplicates in groupby(heapq.merge(*streams, key=lambda row: row.number), key=lambda row: row.number):
+        yield choose_best_row(duplicates)
 
 
 def choose_best_row(same: Iterable[ResultRow]) -> ResultRow:
@@ -68,12 +68,12 @@ def _rate_row(row: ResultRow) -> int:
 
 
 def join_answers(items: Iterable[Item], part: bytes | None) -> Iterator[ResultRow]:
-    """Yield one row for each of ``items``, a batch, from its ``part``, whatever that has; None: there is none."""
-    head, found = _parse_part(part)
+    """Yield one row for each of ``items``, a batch, from its ``part``, which may be damaged or missing."""
+    head, lines = _parse_part(part)
     model = _object_or_empty(head.get("model"))
     about = {"model": model.get("name"), "version": model.get("version"), "layer": head.get("layer")}
     for item in items:
-        line = found.get(item["Row"])
+        line = lines.get(item["Row"])
         etag = item.get("ETag")
         if line is None:
             yield ResultRow(item["Row"], item, etag, None, NOT_ANSWERED, "its batch has no answer")
@@ -90,7 +90,7 @@ def _object_or_empty(value: Any) -> dict[str, Any]:
 
 
 def _parse_part(part: bytes | None) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """Return the head of a part, and its lines by row; nothing where it is damaged."""
+    """Return the head of a part, and its lines by row; both are empty where the part is damaged."""
     try:
         head, *lines = [json.loads(line) for line in (part or b"").splitlines()]
         return dict(head), {line["Row"]: line for line in lines}
@@ -103,16 +103,16 @@ def _read_attempt(run: BatchRun, attempt: BatchAttempt, s3: Any) -> Iterator[Res
         number, items = batch
         return list(join_answers(items, read_object(run.place.join_key(attempt.make_part_name(number)), s3)))
 
-    for found in map_ahead(fetched, read_batches(read_lines(run, attempt.list, s3))):
-        yield from found
+    for batch_items in map_ahead(fetched, read_batches(read_lines(run, attempt.list, s3))):
+        yield from batch_items
 
 
 def map_ahead(work: Callable[[T], R], given: Iterable[T]) -> Iterator[R]:
     """Yield the result of ``work`` for each of ``given``, in their order; a few are worked on at once."""
     with ThreadPoolExecutor(_AHEAD) as pool:
         waiting: deque[Future[R]] = deque()
-        for one in given:
-            waiting.append(pool.submit(work, one))
+        for argument in given:
+            waiting.append(pool.submit(work, argument))
             if len(waiting) > _AHEAD:
                 yield waiting.popleft().result()
         while waiting:

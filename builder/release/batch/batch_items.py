@@ -1,4 +1,4 @@
-"""What is to be answered: the objects below a prefix, or the rows of a list, one item at a time.
+"""Inputs of a batch run: the objects below a prefix, or the rows of a list, one item at a time.
 
 An item is what the function takes of Step Functions: an object (``Bucket``, ``Key``, and where they are known ``ETag``
 and ``VersionId``), or a request of our own protocol.
@@ -27,16 +27,16 @@ FORMS = ("prefix", "csv", "jsonl", "parquet", "inventory")
 _ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _NAMES = {
     "bucket": "Bucket", "key": "Key", "versionid": "VersionId", "version_id": "VersionId",
-    "etag": "ETag", "e_tag": "ETag",  # the latter in an inventory in Parquet
+    "etag": "ETag", "e_tag": "ETag",  # The latter is in an inventory in Parquet.
 }  # fmt: skip
 _FOLDER = "/"
-"""How the keys of folders end, which consoles make: objects without bytes."""
+"""Ending of the keys that consoles create for folders: objects without bytes."""
 _ROWS = 1000
-"""Of Parquet, that are in memory at once."""
+"""Number of rows of Parquet that are in memory at once."""
 
 
 def detect_form(source: str) -> str:
-    """Tell by its name what ``source`` is: one of FORMS."""
+    """Return the form of ``source`` by its name: one of FORMS."""
     name = source.rpartition("/")[2]
     return "inventory" if name == "manifest.json" else _ENDINGS.get(Path(name).suffix, "prefix")
 
@@ -44,8 +44,8 @@ def detect_form(source: str) -> str:
 def read_items(source: str, s3: Any, form: str | None = None, bucket: str | None = None) -> Iterator[Item]:
     """Yield the items of ``source``: an address in S3, or a list in a file here.
 
-    ``form``: one of FORMS, where the name does not say it. ``bucket``: of rows that name none. Raises BatchError,
-    UsageError, and EnvironmentSetupError for Parquet without pyarrow.
+    ``form``: one of FORMS, where the name does not tell it. ``bucket``: the bucket of rows that name none. Raises
+    BatchError, UsageError, and EnvironmentSetupError for Parquet without pyarrow.
     """
     form = form or detect_form(source)
     if form == "prefix":
@@ -76,9 +76,9 @@ def _open_list(source: str, s3: Any) -> Iterator[IO[bytes]]:
         except FileNotFoundError:
             raise UsageError(f"there is no file {source}; write s3://bucket/prefix for objects in S3.") from None
         return
-    place = S3Location.from_address(source)
+    location = S3Location.from_address(source)
     with tempfile.TemporaryFile() as file:
-        with open_object(place, s3) as body:
+        with open_object(location, s3) as body:
             shutil.copyfileobj(body, file)
         file.seek(0)
         yield file
@@ -127,7 +127,7 @@ def _make_item(row: Mapping[str, Any], bucket: str | None) -> Item:
     """Make an item of a row. Raises LookupError where an object has no bucket."""
     named = {_NAMES[name.lower()]: value for name, value in row.items() if name and name.lower() in _NAMES and value}
     if "Key" not in named:
-        # A request as it is, or tensors: of Parquet, each column is one.
+        # The row is a request as it is, or tensors: in Parquet, each column is one.
         return dict(row) if row.keys() & _REQUESTS else {"inputs": dict(row)}
     if "ETag" in named:
         named["ETag"] = str(named["ETag"]).strip('"')
@@ -150,9 +150,9 @@ def _read_inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
     """
     try:
         manifest = json.load(file)
-        kind, place = manifest["fileFormat"], manifest["destinationBucket"].rpartition(":")[2]
+        kind, bucket_name = manifest["fileFormat"], manifest["destinationBucket"].rpartition(":")[2]
         columns = [name.strip() for name in manifest["fileSchema"].split(",")] if kind == "CSV" else []
-        parts = [S3Location(place, part["key"]) for part in manifest["files"]]
+        parts = [S3Location(bucket_name, part["key"]) for part in manifest["files"]]
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise BatchError(f"{source} is not the manifest.json of an S3 inventory: {error}") from error
     if kind not in ("CSV", "Parquet"):
@@ -163,8 +163,8 @@ def _read_inventory(file: IO[bytes], source: str, s3: Any) -> Iterator[Item]:
             current = (
                 row for row in rows if _is_true(row, "IsLatest", True) and not _is_true(row, "IsDeleteMarker", False)
             )
-            found = _convert_rows(current, str(part), manifest.get("sourceBucket"))
-            yield from (item for item in found if not item["Key"].endswith(_FOLDER))
+            objects = _convert_rows(current, str(part), manifest.get("sourceBucket"))
+            yield from (item for item in objects if not item["Key"].endswith(_FOLDER))
 
 
 def _read_inventory_csv(file: IO[bytes], columns: list[str]) -> Iterator[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Starting, watching, stopping and resuming a run, by Step Functions."""
+"""Start, watch, stop and resume a run by Step Functions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def start_attempt(run: BatchRun, listing: Listing, per_invocation: int, s3: Any,
         batches = write_batches(listing, per_invocation, file)
         run = run.with_attempt(BatchAttempt(number, listing.items, batches, per_invocation, execution))
         upload_file(file, run.place.join_key(run.last.list), s3)
-    run.save(s3)  # before anything runs: what runs can then be found
+    run.save(s3)  # The run is saved before anything starts, so that what runs can be found.
     with batch_errors(f"starting {run.machine}"):
         states.start_execution(stateMachineArn=run.machine, name=name, input=json.dumps(run.make_event()))
     return run
@@ -79,13 +79,13 @@ def query_status(run: BatchRun, states: Any) -> BatchStatus:
     with batch_errors(f"asking for {attempt.execution}"):
         about = states.describe_execution(executionArn=attempt.execution)
         maps = states.list_map_runs(executionArn=attempt.execution)["mapRuns"]
-        found = states.describe_map_run(mapRunArn=maps[0]["mapRunArn"]) if maps else {}
+        map_run = states.describe_map_run(mapRunArn=maps[0]["mapRunArn"]) if maps else {}
         failures = _list_failures(states, maps[0]["mapRunArn"]) if maps else []
-    counts = found.get("executionCounts", {})
+    counts = map_run.get("executionCounts", {})
     done, running = (int(counts.get(name, 0)) for name in ("succeeded", "running"))
     failed = sum(int(counts.get(name, 0)) for name in ("failed", "timedOut", "aborted"))
     items = [min(attempt.items, batches * attempt.per_invocation) for batches in (done, failed)]
-    rate = _measure_rate(items[0], found)
+    rate = _measure_rate(items[0], map_run)
     left = attempt.items - sum(items)
     return BatchStatus(
         state=str(about["status"]),
@@ -94,7 +94,7 @@ def query_status(run: BatchRun, states: Any) -> BatchStatus:
         batches_done=done,
         batches_failed=failed,
         batches_running=running,
-        batches_pending=max(0, attempt.batches - done - failed - running),  # those not read from the list yet, too
+        batches_pending=max(0, attempt.batches - done - failed - running),  # also batches not read from the list yet
         items=attempt.items,
         done=items[0],
         failed=items[1],
@@ -107,8 +107,8 @@ def query_status(run: BatchRun, states: Any) -> BatchStatus:
 
 def _list_failures(states: Any, map_run: str) -> list[dict[str, Any]]:
     """Return one batch that failed for good, if there is one."""
-    found = states.list_executions(mapRunArn=map_run, statusFilter="FAILED", maxResults=1)["executions"]
-    return [states.describe_execution(executionArn=row["executionArn"]) for row in found]
+    failures = states.list_executions(mapRunArn=map_run, statusFilter="FAILED", maxResults=1)["executions"]
+    return [states.describe_execution(executionArn=row["executionArn"]) for row in failures]
 
 
 def _describe_failure(about: dict[str, Any]) -> str | None:
@@ -116,7 +116,7 @@ def _describe_failure(about: dict[str, Any]) -> str | None:
 
 
 def _measure_rate(done: int, map_run: dict[str, Any]) -> float | None:
-    """Return the items a second since the map began."""
+    """Return the items per second since the map began; None where nothing can be said yet."""
     began: datetime | None = map_run.get("startDate")
     if began is None or not done:
         return None
@@ -127,9 +127,9 @@ def _measure_rate(done: int, map_run: dict[str, Any]) -> float | None:
 def poll_status(run: BatchRun, states: Any, seconds: float) -> Iterator[BatchStatus]:
     """Yield the status every so many ``seconds``, until nothing runs. Raises BatchError."""
     while True:
-        found = query_status(run, states)
-        yield found
-        if not found.running:
+        status = query_status(run, states)
+        yield status
+        if not status.running:
             return
         time.sleep(seconds)
 

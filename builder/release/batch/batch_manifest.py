@@ -1,8 +1,8 @@
 """The list that the map reads: a line of JSON for each batch, with its number and its items.
 
 Batches are made here and not by Step Functions (ItemBatcher), so that a batch's number is known before anything runs:
-its answers are one object of that number, which a retry overwrites, and a part that is missing is seen in a listing.
-Each item has its ``Row``, the number of its line in the table that comes out.
+its answers are one object of that number, which a retry overwrites, and a missing part is seen in a listing. Each item
+has its ``Row``, the number of its line in the resulting table.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from builder.release.batch.batch_plan import INPUT_BYTES
 
 @dataclass(frozen=True)
 class Listing:
-    """Items on disk, one line each, because there may be ten million.
+    """Items on disk, one per line, because there may be ten million.
 
-    ``bytes``: of all lines. ``objects``: the number of items that are objects in S3.
+    ``bytes``: the size of all lines. ``objects``: the number of items that are objects in S3.
     """
 
     file: IO[str]
@@ -41,9 +41,9 @@ class Listing:
 
 
 def write_listing(items: Iterable[Item], limit: int | None = None, *, numbered: bool = False) -> Listing:
-    """Write ``items``, or the first ``limit`` of them, to disk, each with its row. ``numbered``: they have one already.
+    """Write ``items``, or the first ``limit`` of them, to disk, each with its row.
 
-    Raises BatchError for an item that no event can hold.
+    ``numbered``: whether they have a row already. Raises BatchError for an item that no event can hold.
     """
     file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  # the listing closes it
     count = size = objects = 0
@@ -60,12 +60,12 @@ def write_listing(items: Iterable[Item], limit: int | None = None, *, numbered: 
 
 
 def _refuse_value(value: Any) -> Any:
-    """Refuse a value of Parquet that JSON has no form for."""
+    """Raise TypeError for a value of Parquet that JSON has no form for."""
     raise BatchError(f"a value of type {type(value).__name__} cannot be sent; take numbers, text or lists.")
 
 
 def group_items(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
-    """Group ``items`` in their order, up to ``most`` together, and no more than an event holds."""
+    """Group ``items`` in their order: at most ``most`` in a group, and no more than an event holds."""
     batch: list[Item] = []
     size = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""How many inputs one invocation gets, and what all of them then cost and take. Arithmetic alone: nothing is asked."""
+"""Plan of a batch run: the inputs of one invocation, and the cost and time of all. It asks no service."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from typing import Any
 from builder.measure.prices import WHOLE_PROCESSOR_MB, load_prices
 
 READ_MS = 50.0
-"""Until an object of S3 is there. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
+"""Milliseconds until an object of S3 arrives. Assumed: AWS speaks of 100 ms at most, and tens are usual."""
 READ_AHEAD = 8
-"""Objects that the function reads at once, while it answers another: ``handler/parts.py``."""
+"""Number of objects that the function reads at once, while it answers another: ``handler/parts.py``."""
 PREFIX_READS = 5500
 """Objects a second that S3 delivers below one prefix, at least; more only after it has been busy for a while.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html
 """
 OVERHEAD_MS = 150.0
-"""Of an invocation besides its inputs: Step Functions' call, and the part that is written. Assumed."""
+"""Milliseconds of an invocation besides its inputs: Step Functions' call, and writing the part. Assumed."""
 WORK_SECONDS = 20.0
-"""That one invocation works, about: long beside its overhead, and short beside what a failure loses."""
+"""Approximate work of one invocation: long beside its overhead, and short beside what a failure loses."""
 TIMEOUT_SHARE = 0.5
-"""Of the function's Timeout: some inputs take longer than most."""
+"""Share of the function's Timeout that a batch may take: some inputs take longer than most."""
 ANSWERS_SHARE = 0.075
-"""Of the function's memory for the text of a batch's answers, until they are written: half of what the function gives
-them (``handler/parts.py``, ``handler/budget.py``), as some are longer than most."""
+"""Share of the function's memory for the text of a batch's answers, until they are written: half of what the function
+gives them (``handler/parts.py``, ``handler/budget.py``), as some are longer than most."""
 MOST_ITEMS = 1000
-"""For an invocation."""
+"""Largest number of items of an invocation."""
 INPUT_BYTES = 200_000
-"""Of a batch in the list. Step Functions hands on 262,144 bytes, with what else the event has."""
+"""Largest size of a batch in the list. Step Functions passes on 262,144 bytes, with what else the event has."""
 
 
 @dataclass(frozen=True)
 class BatchTimes:
     """Times in milliseconds on one whole processor.
 
-    ``ms``: of one run with all that the function does for it, by the items of the run, for the batches that the model
-    was built for. ``cold_ms``: of a cold start. ``characters``: of an answer's JSON; 0 where that is not known.
+    ``ms``: the time of one run with all that the function does for it, by the number of items, for the batches that the
+    model was built for. ``cold_ms``: the time of a cold start. ``characters``: the length of an answer's JSON, or 0
+    where it is unknown.
     """
 
     ms: Mapping[int, float]
@@ -57,7 +58,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Workload:
-    """The work to plan. ``bytes``: of all items in the list; ``concurrency``: invocations at once.
+    """The work to plan. ``bytes``: the size of all items in the list; ``concurrency``: invocations at once.
 
     ``fetched``: whether items are objects in S3, and not the requests themselves.
     """
@@ -92,20 +93,20 @@ class BatchPlan:
     invocation_dollars: float
     transition_dollars: float
     storage_dollars: float
-    prices: str  # region and date
+    prices: str  # Prices depend on region and date.
 
     @property
     def dollars(self) -> float:
-        """The price of all."""
+        """Price of the whole run in US dollars."""
         return self.compute_dollars + self.invocation_dollars + self.transition_dollars + self.storage_dollars
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields and the sum, for JSON."""
+        """Return the fields and the total price, for JSON."""
         return asdict(self) | {"dollars": self.dollars}
 
 
 def plan_batches(load: Workload, per_invocation: int | None = None) -> BatchPlan:
-    """Plan ``load``, which has an item at least. ``per_invocation``: where a person has decided."""
+    """Plan ``load``, which has at least one item. ``per_invocation``: the number that a person chose, if any."""
     together, item_ms = _choose_cheapest_run(load)
     most = per_invocation or _choose_batch_size(load, item_ms, together)
     invocations = math.ceil(load.items / most)
@@ -113,7 +114,7 @@ def plan_batches(load: Workload, per_invocation: int | None = None) -> BatchPlan
     work_ms = load.items * item_ms + invocations * OVERHEAD_MS + busy * load.times.cold_ms
     gb_seconds = work_ms / 1000 * load.function.memory / 1024
     seconds = (min(most, load.items) * item_ms + OVERHEAD_MS) / 1000
-    transitions = 1 + invocations  # Step Functions counts each state that is entered: the map, and each batch's task
+    transitions = 1 + invocations  # Step Functions counts each state that is entered: the map, and each batch's task.
     prices = load_prices()
     reads = load.items if load.fetched else 0
     return BatchPlan(
@@ -136,7 +137,7 @@ def plan_batches(load: Workload, per_invocation: int | None = None) -> BatchPlan
 
 
 def _choose_cheapest_run(load: Workload) -> tuple[int, float]:
-    """Choose the items of a run that make an item cheapest; return them, and an item's milliseconds then."""
+    """Return the number of items per run that makes an item cheapest, and the milliseconds of an item then."""
     slower, ms = max(1.0, WHOLE_PROCESSOR_MB / load.function.memory), load.times.ms
     together = min(ms, key=lambda batch: (ms[batch] / batch, batch))
     read = READ_MS / READ_AHEAD if load.fetched else 0.0
@@ -144,7 +145,7 @@ def _choose_cheapest_run(load: Workload) -> tuple[int, float]:
 
 
 def _choose_batch_size(load: Workload, item_ms: float, together: int) -> int:
-    """Choose the items of an invocation: as time, memory and an event's size allow, and so that all instances work."""
+    """Return the items of an invocation: as time, memory and an event's size allow, and so that all instances work."""
     seconds = min(WORK_SECONDS, load.function.timeout * TIMEOUT_SHARE) - OVERHEAD_MS / 1000
     by_time = int(seconds * 1000 / item_ms)
     by_bytes = INPUT_BYTES * load.items // max(load.bytes, 1)

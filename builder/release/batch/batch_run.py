@@ -1,4 +1,4 @@
-"""A run: what was asked, in which lists, and what Step Functions was told. It is ``run.json`` below its place in S3.
+"""Record of a run: its request, lists, and calls of Step Functions. It is ``run.json`` below its place in S3.
 
 s3://bucket/run1/run.json
 s3://bucket/run1/list/0.jsonl               batches of the first attempt, which the map reads
@@ -21,7 +21,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class BatchAttempt:
-    """One map over one list. ``execution``: its ARN; ``per_invocation``: items of a batch, at most."""
+    """One map over one list. ``execution``: its ARN; ``per_invocation``: the largest number of items of a batch."""
 
     number: int
     items: int
@@ -31,24 +31,25 @@ class BatchAttempt:
 
     @property
     def list(self) -> str:
-        """The name of the list."""
+        """Name of the list's object."""
         return f"list/{self.number}.jsonl"
 
     def make_part_name(self, batch: int) -> str:
-        """Name the answers to a batch as ``handler/parts.py`` does."""
+        """Return the name of the answers to a batch, as ``handler/parts.py`` chooses it."""
         return f"{self.parts}{batch:08}.jsonl"
 
     @property
     def parts(self) -> str:
-        """What the names of the answers begin with."""
+        """Beginning of the names of all answers."""
         return f"parts/{self.number}/"
 
 
 @dataclass(frozen=True)
 class BatchRun:
-    """``items``: rows of the table that comes out; ``reused``: those that an earlier run answered.
+    """A batch run and its attempts.
 
-    ``together``: pictures of one run of the model. ``settings``: what further attempts take over.
+    ``items``: the number of rows of the resulting table. ``reused``: the number that an earlier run answered.
+    ``together``: the number of images in one run of the model. ``settings``: the options that further attempts keep.
     """
 
     place: S3Location
@@ -62,7 +63,7 @@ class BatchRun:
 
     @property
     def last(self) -> BatchAttempt:
-        """Raises BatchError where nothing was started, because an earlier run had answered all."""
+        """The last attempt. Raises BatchError where none was started, as an earlier run had answered everything."""
         if not self.attempts:
             raise BatchError(f"nothing was started for {self.place}: an earlier run had answered it all.")
         return self.attempts[-1]
@@ -85,14 +86,14 @@ class BatchRun:
 
     def save(self, s3: Any) -> None:
         """Write ``run.json``. Raises BatchError."""
-        place = self.place.join_key("run.json")
+        location = self.place.join_key("run.json")
         text = json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
-        with batch_errors(f"writing {place}"):
-            s3.put_object(Bucket=place.bucket, Key=place.key, Body=text.encode(), ContentType="application/json")
+        with batch_errors(f"writing {location}"):
+            s3.put_object(Bucket=location.bucket, Key=location.key, Body=text.encode(), ContentType="application/json")
 
     @classmethod
     def load(cls, address: str, s3: Any) -> BatchRun:
-        """Read the run at ``address``. Raises BatchError where there is none."""
+        """Read the run at ``address``. Raises BatchError where there is no run."""
         run = find_run(address, s3)
         if run is None:
             raise BatchError(f"there is no run at {address}: `coldforge batch start ... --to {address}` starts one.")
@@ -100,17 +101,17 @@ class BatchRun:
 
 
 def find_run(address: str, s3: Any) -> BatchRun | None:
-    """Read the run at ``address``; None where there is none. Raises UsageError, BatchError."""
-    place = S3Location.from_address(address)
-    file = place.join_key("run.json")
+    """Read the run at ``address``; return None where there is no run. Raises UsageError, BatchError."""
+    location = S3Location.from_address(address)
+    file = location.join_key("run.json")
     text = read_object(file, s3)
     if text is None:
         return None
     try:
-        found = json.loads(text)
-        if found.pop("schema") != SCHEMA:
+        record = json.loads(text)
+        if record.pop("schema") != SCHEMA:
             raise BatchError(f"{file} was written by another version of coldforge.")
-        attempts = tuple(BatchAttempt(**row) for row in found.pop("attempts"))
-        return BatchRun(**{**found, "place": place}, attempts=attempts)
+        attempts = tuple(BatchAttempt(**row) for row in record.pop("attempts"))
+        return BatchRun(**{**record, "place": location}, attempts=attempts)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise BatchError(f"{file} is not what `coldforge batch` writes: {error}") from error

@@ -1,4 +1,4 @@
-"""The table of a run: a row for each item, as Parquet, CSV or JSON Lines. It is written as it is read."""
+"""Table of a run: a row for each item, as Parquet, CSV or JSON Lines, written while the answers are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BASE: dict[str, Kind] = {
     "model": "text", "version": "text", "layer": "text", "code": "text",
 }  # fmt: skip
 GROUP = 10_000
-"""Rows of Parquet that are in memory, and one group of the file."""
+"""Number of rows of Parquet that are in memory, and that make one group of the file."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Collected:
 
 
 def check_ending(output: Path) -> str:
-    """Tell the form of the table by its name. Raises UsageError."""
+    """Return the form of the table by its name. Raises UsageError."""
     if output.suffix not in _WRITERS:
         raise UsageError(f"{output}: a table ends with {', '.join(_WRITERS)}.")
     return output.suffix
@@ -49,7 +49,7 @@ def check_ending(output: Path) -> str:
 def write_table(rows: Callable[[], Iterator[ResultRow]], output: Path) -> Collected:
     """Write the table of ``rows``, which is read twice: up to the first answer, for its columns, and then as a whole.
 
-    The file is there when all of it is. Raises UsageError, BatchError, and EnvironmentSetupError without pyarrow.
+    The file appears once it is complete. Raises UsageError, BatchError, and EnvironmentSetupError without pyarrow.
     """
     writer = _WRITERS[check_ending(output)]
     answered = next((row for row in rows() if row.predictions is not None), None)
@@ -96,23 +96,23 @@ def _is_vector(value: Any) -> bool:
 
 
 def _is_classes(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "label" in one for one in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) and "label" in row for row in value)
 
 
 def make_record(row: ResultRow, columns: Mapping[str, Kind]) -> Record:
-    """Give ``row`` a value for each of ``columns``, None where it has none. Raises BatchError for another answer."""
-    found = _fill_base_columns(row)
+    """Return a value or None for each of ``columns``. Raises BatchError if the answer of ``row`` does not fit."""
+    record = _fill_base_columns(row)
     if row.predictions is not None:
-        found |= (
+        record |= (
             {"predictions": _format_json(row.predictions)}
             if "predictions" in columns
             else dict(_convert_predictions(row, columns))
         )
-    return {name: found.get(name) for name in columns}
+    return {name: record.get(name) for name in columns}
 
 
 def _fill_base_columns(row: ResultRow) -> Record:
-    """Fill in the columns of BASE."""
+    """Return the values of the columns of BASE."""
     item = row.item
     return {
         "row": row.number, "bucket": item.get("Bucket"), "key": item.get("Key"), "etag": row.etag,
@@ -138,7 +138,7 @@ def _convert_predictions(row: ResultRow, columns: Mapping[str, Kind]) -> Iterato
 def _convert_value(value: Any, kind: Kind, row: ResultRow) -> Any:
     match kind:
         case "vector" if isinstance(value, list):
-            return [math.nan if one is None else float(one) for one in value]
+            return [math.nan if number is None else float(number) for number in value]
         case "number" if _is_number(value):
             return float(value)
         case "text":
@@ -170,7 +170,7 @@ def _open_csv(path: Path, columns: Mapping[str, Kind]) -> Iterator[Callable[[lis
 
 @contextmanager
 def _open_json_lines(path: Path, _columns: Mapping[str, Kind]) -> Iterator[Callable[[list[ResultRow]], None]]:
-    """Each answer as it is, whatever its form."""
+    """Open a writer of JSON Lines, which writes each answer as it is."""
     with path.open("w", encoding="utf-8") as file:
 
         def write(rows: list[ResultRow]) -> None:

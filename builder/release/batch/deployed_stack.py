@@ -1,4 +1,4 @@
-"""What a deployed stack says of itself: its state machine, where it writes, and its function's size."""
+"""A deployed stack's own description: its state machine, where it writes, and its function's size."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from builder.release.batch.s3_location import S3Location, batch_errors
 
 @dataclass(frozen=True)
 class BatchStack:
-    """A deployed stack: its state machine, the folder where that writes, and its function."""
+    """A deployed stack: its state machine, the folder that it writes to, and its function."""
 
     machine: str
     results: S3Location
     function: Capacity
 
     def require_writable(self, place: S3Location) -> None:
-        """Raise UsageError for a place that the function may not write to."""
+        """Raise UsageError for a location that the function may not write to."""
         if place.bucket != self.results.bucket or not f"{place.key}/".startswith(self.results.key):
             raise UsageError(f"{place} is not below {self.results}, where this stack may write.")
 
 
 def find_stack(stack: str, client: Callable[[str], Any]) -> BatchStack:
-    """Ask AWS about ``stack``. ``client`` makes a client of the service that it gets. Raises BatchError."""
+    """Ask AWS about ``stack``. ``client`` makes a client of the service that it is given. Raises BatchError."""
     with batch_errors(f"looking for the stack {stack}"):
-        found = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-    outputs = {row["OutputKey"]: row["OutputValue"] for row in found.get("Outputs", [])}
+        description = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+    outputs = {row["OutputKey"]: row["OutputValue"] for row in description.get("Outputs", [])}
     if "BatchMachineArn" not in outputs:
         raise BatchError(
             f"the stack {stack} has no state machine for batches: deploy it with the add-ons batch and results."

@@ -1,4 +1,4 @@
-"""How long a bundle takes here: what a plan is made of, where nobody says it."""
+"""Times of a bundle on this machine, from which a run is planned where a person gives none."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from builder.verify.library.opened_model import OpenedModel
 def measure_bundle(bundle: Bundle, seconds: float = 1.0) -> BatchTimes:
     """Run ``bundle`` here for about ``seconds`` in each of its batches, and in Lambda's emulator.
 
-    Raises VerifyError where this machine cannot run the library, EnvironmentSetupError where not the function.
+    Raises VerifyError where this machine cannot run the library, EnvironmentSetupError where it cannot run the
+    function.
     """
     manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
-    found = benchmark_bundle(bundle, seconds=seconds, starts=1)
-    assert found.function is not None  # as there is a start
-    built = manifest["batch"]
-    around = max(0.0, found.function.handler - found.library.p50) / built  # decoding, for each item of a run
-    times = {built: found.function.handler}
-    for batch in manifest.get("batches", [built]):
-        if batch != built:
-            times[batch] = around * batch + _time_library(bundle, manifest, batch / built, seconds)
-    return BatchTimes(times, found.function.start.total, _count_characters(bundle))
+    benchmark = benchmark_bundle(bundle, seconds=seconds, starts=1)
+    assert benchmark.function is not None  # The benchmark measured one start, so there is a cold start.
+    size = manifest["batch"]
+    around = max(0.0, benchmark.function.handler - benchmark.library.p50) / size  # each item of a run is decoded
+    times = {size: benchmark.function.handler}
+    for batch in manifest.get("batches", [size]):
+        if batch != size:
+            times[batch] = around * batch + _time_library(bundle, manifest, batch / size, seconds)
+    return BatchTimes(times, benchmark.function.start.total, _count_characters(bundle))
 
 
 def _count_characters(bundle: Bundle) -> float:
-    """Count the characters of the answer to an item."""
+    """Return the number of characters of the answer to an item."""
     with run_event.prepare_emulator(bundle.layer) as running:
         answer = running.invoke(run_event.default_event(bundle.folder))
     run_event.require_answer(answer)

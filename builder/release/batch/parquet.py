@@ -1,4 +1,4 @@
-"""pyarrow, which reads and writes Parquet; only commands about batches use it, and only where a file is Parquet."""
+"""pyarrow, which reads and writes Parquet. Only commands about batches import it, and only for files of Parquet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INSTALL = choose_command(
 
 
 def import_pyarrow() -> tuple[Any, Any]:
-    """Import pyarrow and pyarrow.parquet. Raises EnvironmentSetupError with the line that installs them."""
+    """Import pyarrow and pyarrow.parquet. Raises EnvironmentSetupError, which says how to install them."""
     try:
         import pyarrow
         import pyarrow.parquet

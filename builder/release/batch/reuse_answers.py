@@ -1,4 +1,4 @@
-"""Items that an earlier run has answered already: the same bytes, whatever they are called, by the same layer."""
+"""Items that an earlier run has answered already: the same bytes, under any name, by the same layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builder.release.batch.batch_items import Item
 AnswerStore = sqlite3.Connection
 
 _OF_BYTES = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
-"""An ETag as S3 makes it: the MD5 of the bytes, or of those of an upload's parts, or one that no other object has.
+"""Form of an ETag that S3 makes: the MD5 of the bytes or of an upload's parts, or one that no other object has.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
 """
@@ -26,7 +26,7 @@ https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
 
 @contextmanager
 def store_answers(rows: Iterable[ResultRow], layer: str) -> Iterator[AnswerStore]:
-    """Store the answers of ``rows`` by ``layer`` on disk, by their objects' bytes: there may be ten million."""
+    """Store the answers of ``rows`` by ``layer`` on disk, by their objects' bytes, as there may be ten million."""
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "answered")) as known:
         known.execute("PRAGMA synchronous = OFF")
         known.execute("CREATE TABLE answered (bytes TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
@@ -47,18 +47,18 @@ def select_new_items(items: Iterable[Item], known: AnswerStore, reused: IO[str])
         item = {"Row": number, **item}
         etag = item.get("ETag")
         name = _identify_content(item, etag) if etag and "Key" in item else ""
-        found = known.execute("SELECT row FROM answered WHERE bytes = ?", (name,)).fetchone() if name else None
-        if found is None:
+        answered = known.execute("SELECT row FROM answered WHERE bytes = ?", (name,)).fetchone() if name else None
+        if answered is None:
             yield item
         else:
-            row = replace(ResultRow(**json.loads(found[0])), number=number, item=item)
+            row = replace(ResultRow(**json.loads(answered[0])), number=number, item=item)
             reused.write(json.dumps(asdict(row), separators=(",", ":")) + "\n")
 
 
 def _identify_content(item: Item, etag: str) -> str:
-    """Name the bytes that are answered: by the ETag, beside the object where the store is not S3.
+    """Return a name for the bytes that are answered: their ETag, and the object's name where the store is not S3.
 
-    How a text is read depends on the end of its key: handler/work.py.
+    The end of the key counts too, because it decides how a text is read: handler/work.py.
     """
     if _OF_BYTES.fullmatch(etag):
         return json.dumps([etag, item["Key"].endswith(".json")])

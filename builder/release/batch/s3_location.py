@@ -1,4 +1,4 @@
-"""Objects in S3: where they are, and their reading and writing."""
+"""Locations of objects in S3, and functions that read and write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.base.errors import BatchError, UsageError
 
 @dataclass(frozen=True)
 class S3Location:
-    """``key``: of an object, or what keys begin with."""
+    """A location in S3. ``key``: an object's key, or the beginning of several keys."""
 
     bucket: str
     key: str
@@ -30,7 +30,7 @@ class S3Location:
         return f"s3://{self.bucket}/{self.key}"
 
     def join_key(self, name: str) -> S3Location:
-        """Return the place called ``name`` in this folder."""
+        """Return the location called ``name`` in this folder."""
         return S3Location(self.bucket, f"{self.key.rstrip('/')}/{name}".lstrip("/"))
 
 
@@ -41,13 +41,13 @@ def batch_errors(action: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def open_object(place: S3Location, s3: Any) -> Iterator[Any]:
-    """Yield the body of the object at ``place``. Raises BatchError, also for what reading it raises in the block."""
+    """Yield the body of the object at ``place``. Raises BatchError, also for errors of reading it in the block."""
     with batch_errors(f"reading {place}"), closing(s3.get_object(Bucket=place.bucket, Key=place.key)["Body"]) as body:
         yield body
 
 
 def read_object(place: S3Location, s3: Any) -> bytes | None:
-    """Return the bytes of the object at ``place``; None where there is none. Raises BatchError."""
+    """Return the bytes of the object at ``place``; None where there is no object. Raises BatchError."""
     try:
         with open_object(place, s3) as body:
             data: bytes = body.read()
@@ -59,7 +59,7 @@ def read_object(place: S3Location, s3: Any) -> bytes | None:
 
 
 def upload_file(file: IO[str], place: S3Location, s3: Any) -> None:
-    """Put what was written to the temporary ``file`` at ``place``, in pieces where it is large. Raises BatchError."""
+    """Upload the temporary ``file`` to ``place``, in pieces where it is large. Raises BatchError."""
     file.flush()
     data: Any = getattr(file, "buffer")  # noqa: B009  # the bytes below a text file
     data.seek(0)

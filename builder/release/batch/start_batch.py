@@ -1,4 +1,4 @@
-"""Planning and starting: from a source to a map that runs."""
+"""Plan and start a run: from a source to a map that runs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What a person asked for. ``layer``: the SHA-256 of the bundle's manifest, with ``reuse``.
+    """Options of a run that a person asks for.
 
-    ``capacity``: of the function, where no stack says it.
+    ``layer``: the SHA-256 of the bundle's manifest, with ``reuse``. ``capacity``: the function's, where no stack tells
+    it.
     """
 
     source: str
@@ -70,58 +71,58 @@ def start_batch(
 ) -> BatchStart:
     """Plan ``asked``, say what it costs, and start it. Raises BatchError, UsageError, EnvironmentSetupError."""
     s3 = client("s3") if asked.to or asked.reuse or asked.source.startswith("s3://") else None
-    place = S3Location.from_address(asked.to) if asked.to else None
-    there = find_stack(asked.stack, client) if asked.stack else None
-    if there and place:
-        there.require_writable(place)
-        if find_run(str(place), s3):
-            raise BatchError(f"there is a run at {place} already: resume or collect it, or take another place.")
+    location = S3Location.from_address(asked.to) if asked.to else None
+    aws = find_stack(asked.stack, client) if asked.stack else None
+    if aws and location:
+        aws.require_writable(location)
+        if find_run(str(location), s3):
+            raise BatchError(f"there is a run at {location} already: resume or collect it, or take another place.")
     with ExitStack() as stack:
-        found = read_items(asked.source, s3, asked.form, asked.bucket)
+        items = read_items(asked.source, s3, asked.form, asked.bucket)
         reused = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
         if asked.reuse and asked.layer:
             known = stack.enter_context(store_answers(read_rows(BatchRun.load(asked.reuse, s3), s3), asked.layer))
-            listing = write_listing(select_new_items(islice(found, asked.limit), known, reused), numbered=True)
+            listing = write_listing(select_new_items(islice(items, asked.limit), known, reused), numbered=True)
         else:
-            listing = write_listing(found, asked.limit)
+            listing = write_listing(items, asked.limit)
         stack.callback(listing.close)
-        taken = _count_lines(reused)
-        if taken:
-            say(f"{taken:,} items were answered by {asked.reuse}, with the same bytes and layer")
+        reused_count = _count_lines(reused)
+        if reused_count:
+            say(f"{reused_count:,} items were answered by {asked.reuse}, with the same bytes and layer")
         elif not listing.items:
             raise BatchError("there is nothing to answer: the source has no item.")
-        made = None
+        plan = None
         if listing.items:
-            load = _make_workload(listing, times(), there.function if there else asked.capacity, asked.max_concurrency)
-            made = plan_batches(load, asked.per_invocation)
-        if dry_run or place is None or there is None:
-            return BatchStart(None, None, listing.items + taken, taken, made)
-        if made:
-            say(describe_plan(made))
+            load = _make_workload(listing, times(), aws.function if aws else asked.capacity, asked.max_concurrency)
+            plan = plan_batches(load, asked.per_invocation)
+        if dry_run or location is None or aws is None:
+            return BatchStart(None, None, listing.items + reused_count, reused_count, plan)
+        if plan:
+            say(describe_plan(plan))
         run = BatchRun(
-            place,
+            location,
             asked.source,
-            there.machine,
-            listing.items + taken,
-            taken,
-            made.together if made else 1,
+            aws.machine,
+            listing.items + reused_count,
+            reused_count,
+            plan.together if plan else 1,
             settings={"max_concurrency": asked.max_concurrency, "tolerated": asked.tolerated},
         )
-        if taken:
-            upload_file(reused, place.join_key("reused.jsonl"), s3)
-        if made is None:
+        if reused_count:
+            upload_file(reused, location.join_key("reused.jsonl"), s3)
+        if plan is None:
             run.save(s3)
-            return BatchStart(str(place), None, run.items, taken, None)
-        run = batch_jobs.start_attempt(run, listing, made.per_invocation, s3, client("stepfunctions"))
-        say(f"started: `coldforge batch watch {place}`")
-        return BatchStart(str(place), run.last.execution, run.items, taken, made)
+            return BatchStart(str(location), None, run.items, reused_count, None)
+        run = batch_jobs.start_attempt(run, listing, plan.per_invocation, s3, client("stepfunctions"))
+        say(f"started: `coldforge batch watch {location}`")
+        return BatchStart(str(location), run.last.execution, run.items, reused_count, plan)
 
 
 def resume_batch(
     run: BatchRun, stack: str, times: Callable[[], BatchTimes], client: Client, say: Say, *,
     per_invocation: int | None, all_failed: bool, dry_run: bool,
 ) -> BatchStart:  # fmt: skip
-    """Start one more map, over what failed or is missing in ``run``, in smaller batches. Raises as ``start_batch``."""
+    """Start one more map, over the failed and missing items, in smaller batches. Raises as ``start_batch``."""
     s3, states = client("s3"), client("stepfunctions")
     if batch_jobs.query_status(run, states).running:
         raise BatchError(f"{run.place} is running: watch it, or stop it first.")
@@ -131,17 +132,17 @@ def resume_batch(
         if not listing.items:
             say("nothing is left that another attempt could answer")
             return BatchStart(None, None, 0, run.reused, None)
-        there = find_stack(stack, client)
-        most = per_invocation or max(1, run.last.per_invocation // 4)  # what failed together is taken apart
-        made = plan_batches(_make_workload(listing, times(), there.function, run.settings["max_concurrency"]), most)
+        aws = find_stack(stack, client)
+        most = per_invocation or max(1, run.last.per_invocation // 4)  # smaller than the failed batches
+        plan = plan_batches(_make_workload(listing, times(), aws.function, run.settings["max_concurrency"]), most)
         if dry_run:
-            return BatchStart(None, None, listing.items, run.reused, made)
-        say(describe_plan(made))
+            return BatchStart(None, None, listing.items, run.reused, plan)
+        say(describe_plan(plan))
         run = batch_jobs.start_attempt(
-            replace(run, machine=there.machine, together=made.together), listing, most, s3, states
+            replace(run, machine=aws.machine, together=plan.together), listing, most, s3, states
         )
         say(f"started: `coldforge batch watch {run.place}`")
-        return BatchStart(str(run.place), run.last.execution, listing.items, run.reused, made)
+        return BatchStart(str(run.place), run.last.execution, listing.items, run.reused, plan)
 
 
 def _make_workload(listing: Listing, times: BatchTimes, function: Capacity, concurrency: int) -> Workload:

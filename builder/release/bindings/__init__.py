@@ -1,4 +1,4 @@
-"""A small package per model and language, generated from a bundle: what `coldforge bindings` writes.
+"""Packages for other languages, generated from a bundle, one per model and language: `coldforge bindings` writes them.
 
 Each language is a module here with ``files(description, parts)``, and its templates are in ``templates/<language>``.
 """
@@ -28,7 +28,7 @@ LANGUAGES = {
 }
 
 STATIC = ("c", "rust", "go")
-"""Languages whose programs can take the library into themselves."""
+"""Languages whose programs can link the library statically."""
 
 
 def generate_binding(language: str, parts: BindingSources, folder: Path) -> BindingDescription:
@@ -52,9 +52,9 @@ def format_readme(language: str, description: BindingDescription) -> str:
     picture = description.picture
     files = " and ".join(f"the raw bytes of {escape_markdown(f.spec.name)} ({f.shape})" for f in description.feeds)
     if picture:
-        taken = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode}){_DECODED[language]}"
-        others = [f for f in description.feeds if not description.takes_image(f)]
-        files = " and ".join([taken, *(f"the raw bytes of {escape_markdown(f.spec.name)} ({f.shape})" for f in others)])
+        photo = f"a picture of {picture.width}×{picture.height}, binary PPM or PGM ({picture.mode}){_DECODED[language]}"
+        plain = [f for f in description.feeds if not description.takes_image(f)]
+        files = " and ".join([photo, *(f"the raw bytes of {escape_markdown(f.spec.name)} ({f.shape})" for f in plain)])
     feeds = description.feeds
     example = {
         "python": ", ".join(f"{f.identifier}=..." for f in feeds),
@@ -82,7 +82,7 @@ _DECODED = {
     "node": ", or JPEG or PNG after `npm install sharp`",
     "python": ", or whatever Pillow reads, where it is installed",
 }
-"""What else an example takes a picture as; the model's package needs nothing for it."""
+"""Image formats that an example also accepts; the model's package needs nothing for them."""
 
 _PICTURES = """ That is the same example as a crate of its
 own, which has a decoder (the crate image):

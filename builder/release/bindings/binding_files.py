@@ -1,4 +1,4 @@
-"""A package for one language: its files, and how they get to a folder without harm to what a person put there."""
+"""Files of a package for one language, and their writing to a folder without harm to a person's own files there."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from builder.release.bindings.describe import BindingDescription, BindingTensor,
 
 TEMPLATES = Path(__file__).with_name("templates")
 MANIFEST = "bindings.json"
-"""In the package's folder: what coldforge wrote there."""
+"""File in the package's folder that lists what coldforge wrote there."""
 
 
 SHOWN = 8
-"""Numbers of an output that is no classification, in what an example prints."""
+"""Number of values that an example prints of an output that is no classification."""
 
 
 @dataclass(frozen=True)
 class BindingSources:
-    """What a package takes along.
+    """The files that a package includes.
 
-    ``notice``: who wrote what is in the library. ``archive``: libmodel.a, for static linking. ``wasm``: `coldforge
-    wasm`'s folder.
+    ``notice``: the authors of the code in the library. ``archive``: libmodel.a, for static linking. ``wasm``: the
+    folder of `coldforge wasm`.
     """
 
     description: Path
@@ -42,16 +42,16 @@ class BindingSources:
 
 
 Files = Mapping[str, str | Path]
-"""The files of a package, by path in it: the text of each, or the file to copy."""
+"""Files of a package, by path in it: the text of each, or the file to copy."""
 
 
 def fill_template(template: str, **values: object) -> str:
-    """The text of ``templates/<template>.in`` with each ``$name`` replaced; raises KeyError for one not given."""
+    """Return ``templates/<template>.in`` with each ``$name`` replaced; raises KeyError for a name without a value."""
     return Template((TEMPLATES / f"{template}.in").read_text(encoding="utf-8")).substitute(values)
 
 
 def wrap_items(items: list[str], indent: int, width: int = 116, after: str = ",") -> str:
-    """``items``, ``after`` behind each, on lines of at most ``width`` columns where the items allow it."""
+    """Join ``items``, with ``after`` behind each, on lines of at most ``width`` columns where the items allow it."""
     lines, line = [], ""
     for item in items:
         if line and indent + len(line) + len(item) + 2 > width:
@@ -62,13 +62,13 @@ def wrap_items(items: list[str], indent: int, width: int = 116, after: str = ","
 
 
 def format_usage(description: BindingDescription) -> str:
-    """``photo.ppm``, or what stands for the files of all feeds."""
+    """Return ``photo.ppm``, or words for the files of all feeds."""
     names = ("photo.ppm" if description.takes_image(f) else f.identifier.upper() for f in description.feeds)
     return " ".join(names)
 
 
 def describe_tensor(description: BindingDescription, tensor: BindingTensor) -> str:
-    """``float32 [1, 10]``, and the model's own name where it is another one."""
+    """Describe a tensor as ``float32 [1, 10]``, with the model's own name where that is another one."""
     text = tensor.shape + (f", as large as {tensor.sized_by} says" if tensor.sized_by else "")
     if tensor.spec.name != tensor.identifier:
         text += f', "{tensor.spec.name}" in the model'
@@ -78,18 +78,18 @@ def describe_tensor(description: BindingDescription, tensor: BindingTensor) -> s
 
 
 def list_plain_outputs(description: BindingDescription) -> list[tuple[str, BindingTensor]]:
-    """What an example prints as numbers, by name: the outputs that are no classification, or of an open size."""
+    """Return the outputs that an example prints as numbers, by name: no classifications, or outputs of an open size."""
     return [(head.name, head.fetch) for head in description.heads if head not in description.classifications]
 
 
 def mention_image(description: BindingDescription) -> str:
-    """What an example's file may hold besides raw bytes, to follow the words "raw bytes"."""
+    """Return the image formats that an example's file may have, as text after the words "raw bytes"."""
     picture = description.picture
     return f", or a picture of {picture.width}x{picture.height} as binary PPM or PGM" if picture else ""
 
 
 def format_image_reader(description: BindingDescription, template: str, **values: str) -> str:
-    """The code that reads a picture's file, filled in, also with ``values``; empty for a model that takes none."""
+    """Return the code that reads an image file, with ``values`` filled in; empty for a model that takes no image."""
     picture = description.picture
     if picture is None:
         return ""
@@ -104,17 +104,17 @@ def format_row_count(head: OutputHead) -> str:
 
 
 def write_package_files(files: Files, folder: Path, language: str, description: BindingDescription) -> None:
-    """Write ``files`` to ``folder``, over those of an earlier time; what else is there stays.
+    """Write ``files`` to ``folder``, over those of an earlier run; other files stay.
 
-    Raises UsageError if the folder holds files but none of a package of this model and language.
+    Raises UsageError if the folder holds files but no package of this model and language.
     """
     before = _read_recorded_files(folder, language, description)
-    _record_files(before | set(files), folder, language, description)  # what is killed from here on may be written over
+    _record_files(before | set(files), folder, language, description)  # the next run may overwrite these
     for name in before - set(files):
         (folder / name).unlink(missing_ok=True)
     for name, content in files.items():
         path = folder / name
-        with replace_file(path) as fresh:  # never half a file, and a library that is in use stays whole
+        with replace_file(path) as fresh:  # A file is never half written, and a library that is in use stays whole.
             if isinstance(content, Path):
                 shutil.copyfile(content, fresh)
             else:
@@ -124,30 +124,30 @@ def write_package_files(files: Files, folder: Path, language: str, description: 
 
 
 def _record_files(names: Set[str], folder: Path, language: str, description: BindingDescription) -> None:
-    """Write down that the files ``names`` are coldforge's, with the digests of those that are there."""
-    made = {
+    """Record the files ``names`` as coldforge's, with the digests of those that exist."""
+    record = {
         "coldforge": __version__,
         "language": language,
         "model": {"name": description.name, "version": description.version},
         "files": {n: file_digest(folder / n) if (folder / n).is_file() else "" for n in sorted(names)},
     }
-    write_file(folder / MANIFEST, json.dumps(made, indent=1) + "\n")
+    write_file(folder / MANIFEST, json.dumps(record, indent=1) + "\n")
 
 
 def _read_recorded_files(folder: Path, language: str, description: BindingDescription) -> set[str]:
-    """The files that an earlier run wrote."""
+    """Return the names of the files that an earlier run wrote."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return set()
     try:
-        made = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        same = made["language"] == language and made["model"]["name"] == description.name
-        files = set(made["files"])
+        record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        matches = record["language"] == language and record["model"]["name"] == description.name
+        files = set(record["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{folder} holds files that are not bindings: give an --out that is empty or does not exist."
         ) from error
-    if not same:
+    if not matches:
         raise UsageError(
-            f"{folder} holds the {made['language']} bindings of {made['model']['name']}: give another --out."
+            f"{folder} holds the {record['language']} bindings of {record['model']['name']}: give another --out."
         )
     return files

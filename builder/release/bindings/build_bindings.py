@@ -1,4 +1,4 @@
-"""Bindings of a model that is bundled: find the parts, make libmodel.a where it is wanted, write the package."""
+"""Bindings of a bundled model: find the parts, make libmodel.a where it is wanted, and write the package."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def build_bindings(
     out: Path | None = None,
     named: str = "",
 ) -> Path:
-    """The folder of the package, ``out`` or ``dist/bindings/<bundle>/<language>``.
+    """Write the package and return its folder, ``out`` or ``dist/bindings/<bundle>/<language>``.
 
-    ``static``: with libmodel.a, for which the bundle is built unless it is. ``named``: what a person calls the model.
-    Raises UsageError where there is no bundle, and as ``generate`` and ``build_archive`` do.
+    ``static``: whether it includes libmodel.a, for which a missing bundle is built. ``named``: the name that a person
+    gives the model. Raises UsageError where there is no bundle, and as ``generate`` and ``build_archive`` do.
     """
     archive = None
     if static:
-        from builder.pipeline import build_bundle  # which needs a build's packages
+        from builder.pipeline import build_bundle  # This import needs a build's packages.
 
         if language not in STATIC:
             raise UsageError(f"--static is for {', '.join(STATIC)}: {language} loads the model at run time.")

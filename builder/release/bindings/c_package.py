@@ -1,4 +1,4 @@
-"""C: a header with the model's types, an example and a Makefile, beside libmodel.so and libmodel.a."""
+"""The C package: a header with the model's types, an example and a Makefile, beside libmodel.so and libmodel.a."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from builder.release.bindings.describe import BindingDescription, BindingTensor,
 
 
 def make_c_files(description: BindingDescription, parts: BindingSources) -> Files:
-    """``<model>.h``, ``predict.c``, ``Makefile``, ``model.h`` and the libraries."""
+    """Return ``<model>.h``, ``predict.c``, ``Makefile``, ``model.h`` and the libraries."""
     libraries = {"libmodel.so": parts.library} | ({"libmodel.a": parts.archive} if parts.archive else {})
     model = description.package
     return {

@@ -1,4 +1,4 @@
-"""What a binding is generated from: model.json with every name made fit for a programming language."""
+"""The description that a binding is generated from: model.json with names that are valid in programming languages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESERVED = _split_words(
     unsigned using virtual void volatile while xor
     """
 ) | _split_words(
-    # Rust, Python and Go, and what the generated code calls things itself
+    # Rust, Python and Go, and names that the generated code uses itself
     """
     abstract as async await become box crate dyn final fn gen impl in let loop macro match mod move mut override priv
     pub ref self super trait type unsafe unsized use where yield
@@ -39,52 +39,52 @@ RESERVED = _split_words(
     feeds fetches item
     """
 )
-"""Words that are no identifier in some language."""
+"""Words that are not valid identifiers in some language."""
 
 TAKEN = _split_words(
-    # what stands in a package beside the model's own name, crates of Rust's, and what generated Go imports
+    # Names in a package beside the model's own, crates of Rust's, and the packages that generated Go imports
     """
     cf main model native predict run wasm
     alloc core proc_macro std test
     binary bytes context errors exec fmt regexp sort strings sync
     """
 )
-"""Names of packages that would stand in the way of what is in them, or of a language's own."""
+"""Names of packages that would hide a module of the package, or of a language's library."""
 
 
 @dataclass(frozen=True)
 class BindingTensor:
-    """A feed or fetch; ``identifier``: snake_case, unique among the feeds or the fetches."""
+    """A feed or fetch; ``identifier``: its snake_case name, unique among the feeds or the fetches."""
 
     spec: TensorSpec
     identifier: str
 
-    sized_by: str = ""  # the identifier of the fetch that says how large this one is, where the data decides
+    sized_by: str = ""  # This is the identifier of the fetch that has this one's size, where the data decides it.
 
     @property
     def shape(self) -> str:
-        """``uint8 [1, 28, 28, 1]``."""
+        """The type and shape, as in ``uint8 [1, 28, 28, 1]``."""
         return f"{self.spec.dtype} {self.spec.describe_shape()}"
 
 
 @dataclass(frozen=True)
 class OutputHead:
-    """How a fetch becomes an answer: ``items`` rows of ``length`` numbers, in a classification each with a label."""
+    """Meaning of a fetch: ``items`` rows of ``length`` numbers, in a classification each with a label."""
 
     name: str
     identifier: str
     fetch: BindingTensor
     kind: str  # classification | regression | raw
-    labels: tuple[str, ...]  # of a classification one for each number, its index where the model has none
+    labels: tuple[str, ...]  # one for each number of a classification; without labels its index
     labelled: bool  # whether the model has labels
-    top: int  # how many classes, the likeliest first
+    top: int  # number of classes, the likeliest first
     items: int
     length: int
 
 
 @dataclass(frozen=True)
 class BindingImage:
-    """The feed that takes pictures: uint8 [batch, height, width, channels]."""
+    """The feed that takes images: uint8 [batch, height, width, channels]."""
 
     feed: str
     width: int
@@ -105,7 +105,7 @@ class BindingImage:
 
 @dataclass(frozen=True)
 class BindingDescription:
-    """A model, as a binding sees it. ``package``: its name as an identifier in every language."""
+    """A model as a binding describes it. ``package``: its name as an identifier in every language."""
 
     name: str
     package: str
@@ -119,7 +119,7 @@ class BindingDescription:
 
     @property
     def dynamic(self) -> tuple[BindingTensor, ...]:
-        """The fetches whose size the data decides."""
+        """Fetches whose size the data decides."""
         return tuple(fetch for fetch in self.fetches if fetch.sized_by)
 
     @property
@@ -128,7 +128,7 @@ class BindingDescription:
 
     @property
     def classifications(self) -> tuple[OutputHead, ...]:
-        """Those of a fixed size: how many rows the others have is known after a run."""
+        """Classifications of a fixed size; the number of rows of the others is known after a run."""
         return tuple(h for h in self.heads if h.kind == "classification" and not h.fetch.sized_by)
 
     def takes_image(self, feed: BindingTensor) -> bool:
@@ -136,9 +136,9 @@ class BindingDescription:
 
 
 def parse_description(text: str) -> BindingDescription:
-    """The description in ``text``, the content of model.json.
+    """Parse ``text``, the content of model.json.
 
-    Raises UsageError for one of another version, and for a model that takes or gives nothing.
+    Raises UsageError for one of another version, and for a model without inputs or outputs.
     """
     try:
         data = parse_json(text)
@@ -172,37 +172,37 @@ def parse_description(text: str) -> BindingDescription:
 
 
 def package_name(name: str) -> str:
-    """``name`` as an identifier that no language reserves and no standard library module has."""
+    """Return ``name`` as an identifier that no language reserves and no standard library module has."""
     word = to_snake_case(name)
     # A script's own folder comes before Python's library.
-    taken = word in RESERVED | TAKEN or word in sys.stdlib_module_names
-    return f"{word}_model" if taken else word
+    is_taken = word in RESERVED | TAKEN or word in sys.stdlib_module_names
+    return f"{word}_model" if is_taken else word
 
 
 def to_snake_case(name: str) -> str:
-    """``name`` in snake_case ASCII: ``StatefulCall:1`` is ``stateful_call_1``, ``0`` is ``x0``."""
+    """Convert ``name`` to snake_case ASCII: ``StatefulCall:1`` is ``stateful_call_1``, ``0`` is ``x0``."""
     word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     word = re.sub(r"[\W_]+", "_", word, flags=re.ASCII).strip("_").lower()
     return word if word[:1].isalpha() else f"x{word}"
 
 
 def make_identifiers(names: Iterable[str]) -> list[str]:
-    """A different identifier for each name; those that come second to the same get a number."""
-    found: list[str] = []
-    taken: set[str] = set()
+    """Return a different identifier for each name; later ones of the same name get a number."""
+    identifiers: list[str] = []
+    used_names: set[str] = set()
     for word in map(to_snake_case, names):
         unique = word = f"{word}_" if word in RESERVED else word
         number = 2
         # Languages that write words together, as Go does, must be able to tell them apart, too.
-        while to_camel_case(unique) in taken:
+        while to_camel_case(unique) in used_names:
             unique, number = f"{word}_v{number}", number + 1
-        taken.add(to_camel_case(unique))
-        found.append(unique)
-    return found
+        used_names.add(to_camel_case(unique))
+        identifiers.append(unique)
+    return identifiers
 
 
 def to_camel_case(identifier: str) -> str:
-    """``input_1`` as ``Input1``."""
+    """Convert ``input_1`` to ``Input1``."""
     return "".join(part[:1].upper() + part[1:] for part in identifier.split("_"))
 
 

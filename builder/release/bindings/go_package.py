@@ -1,4 +1,4 @@
-"""Go: a module without dependencies; its packages run the native library (cgo) or the WebAssembly module."""
+"""The Go module, without dependencies; its packages run the native library (cgo) or the WebAssembly module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {
 
 
 def make_go_files(description: BindingDescription, parts: BindingSources) -> Files:
-    """``model.go``, ``native/`` with the libraries, ``wasm/`` and ``cmd/predict``."""
+    """Return ``model.go``, ``native/`` with the libraries, ``wasm/`` and ``cmd/predict``."""
     archive = {"native/libmodel.a": parts.archive} if parts.archive else {}
     module = {"wasm/model.wasm": parts.wasm / "model.wasm"} if parts.wasm else {}
     embed = {"wasm/embed.go": fill_template("go/embed.go")} if parts.wasm else {}
@@ -45,17 +45,17 @@ def make_go_files(description: BindingDescription, parts: BindingSources) -> Fil
 
 
 def package_name(description: BindingDescription) -> str:
-    """Go writes names of packages without underscores."""
+    """Return the name of the Go package, which has no underscores."""
     return description.package.replace("_", "")
 
 
 def module_path(description: BindingDescription) -> str:
-    """With a dot in it, or it might be a package of Go's own library."""
+    """Return a path with a dot in it; without one, it might be a package of Go's own library."""
     return f"coldforge.model/{package_name(description)}"
 
 
 def format_go_types(description: BindingDescription) -> str:
-    """model.go."""
+    """Return the text of model.go."""
     feeds, fetches = description.feeds, description.fetches
 
     def members(tensors: tuple[BindingTensor, ...]) -> str:
@@ -169,7 +169,7 @@ func rank[T number](values []T, labels []string, top int) []Class {
 
 
 def format_go_native(description: BindingDescription) -> str:
-    """native/native.go."""
+    """Return the text of native/native.go."""
     feeds, fetches = description.feeds, description.fetches
     parameters = [f"const void *feed_{f.identifier}" for f in feeds]
     parameters += [f"void *fetch_{f.identifier}" for f in fetches]
@@ -191,7 +191,7 @@ def format_go_native(description: BindingDescription) -> str:
 
 
 def format_go_wasm(description: BindingDescription) -> str:
-    """wasm/wasm.go."""
+    """Return the text of wasm/wasm.go."""
     feeds, fetches = description.feeds, description.fetches
     return fill_template(
         "go/wasm.go",
@@ -207,7 +207,7 @@ def format_go_wasm(description: BindingDescription) -> str:
 
 
 def format_go_example(description: BindingDescription) -> str:
-    """cmd/predict/main.go."""
+    """Return the text of cmd/predict/main.go."""
     package, picture = package_name(description), description.picture
     reads = [
         f"\tif err := readFeed(paths[{number}], {go_string(f.spec.name)}, feeds.{to_camel_case(f.identifier)}, "
@@ -241,14 +241,14 @@ def format_go_example(description: BindingDescription) -> str:
 
 
 _FOR_EFFECT = {"image/jpeg": "_ ", "image/png": "_ "}
-"""They tell the package ``image`` how to decode."""
+"""Imports that only register a decoder with the package ``image``."""
 
 _PIXEL = {
     "grey": "pixels = append(pixels, color.GrayModel.Convert(picture.At(x, y)).(color.Gray).Y)",
     "rgb": "c := color.NRGBAModel.Convert(picture.At(x, y)).(color.NRGBA)\n"
     "\t\t\tpixels = append(pixels, c.R, c.G, c.B)",
 }
-"""As Pillow has them: the same weights of the colours, and no premultiplied alpha."""
+"""Conversions to pixels as Pillow has them: the same weights of the colours, and no premultiplied alpha."""
 
 
 _FROM_PICTURE = """\

@@ -1,4 +1,4 @@
-"""Node.js and browsers: the WebAssembly modules and predict.mjs as a package with type declarations."""
+"""The package for Node.js and browsers: the WebAssembly modules and predict.mjs with type declarations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARRAYS = {
 
 
 def make_node_files(description: BindingDescription, parts: BindingSources) -> Files:
-    """``package.json``, ``predict.d.mts`` and what `coldforge wasm` made. Raises UsageError if that is missing."""
+    """Return ``package.json``, ``predict.d.mts`` and `coldforge wasm`'s files. Raises UsageError without these."""
     if parts.archive:
         raise UsageError("Node.js runs WebAssembly: --static is for C, Rust and Go.")
     if parts.wasm is None:
@@ -24,7 +24,7 @@ def make_node_files(description: BindingDescription, parts: BindingSources) -> F
     return {
         "package.json": fill_template(
             "node/package.json",
-            npm=description.name.lstrip("-_"),  # npm's names begin with a letter or digit
+            npm=description.name.lstrip("-_"),  # A name in npm begins with a letter or digit.
             description=javascript_string(f"{description.title}, compiled by coldforge to WebAssembly"),
         ),
         "predict.d.mts": format_declarations(description),

@@ -1,4 +1,4 @@
-"""Python: a package without dependencies, around libmodel.so by ctypes, that pip installs and makes a wheel of."""
+"""The Python package, without dependencies, around libmodel.so by ctypes; pip installs it and makes a wheel of it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ FORMATS = {
 
 _FUNCTION = ("description", "errors", "tuples", "typed")
 _DECODING = ("budget", "exif", "fit", "image", "later", "resize", "survey")
-"""Modules of the function that the package takes along: what reads model.json, and what decodes pictures."""
+"""Modules of the function that the package includes: they read model.json, and decode images."""
 
 
 def make_python_files(description: BindingDescription, parts: BindingSources) -> Files:
-    """``pyproject.toml`` and the package ``<model>/``. Raises UsageError for a static library."""
+    """Return ``pyproject.toml`` and the package ``<model>/``. Raises UsageError for a static library."""
     if parts.archive:
         raise UsageError("Python loads libraries at run time: --static is for C, Rust and Go.")
     package = description.package
@@ -58,7 +58,7 @@ def make_python_files(description: BindingDescription, parts: BindingSources) ->
 
 
 def format_pyproject(description: BindingDescription) -> str:
-    """pyproject.toml."""
+    """Return the text of pyproject.toml."""
     pictures = 'pictures = ["pillow"]  # for JPEG and PNG\n'
     return fill_template(
         "python/pyproject.toml",
@@ -72,7 +72,7 @@ def format_pyproject(description: BindingDescription) -> str:
 
 
 def to_pep440_version(version: str) -> str:
-    """A model's version as PEP 440 has versions: what is none becomes the local part of 0."""
+    """Convert a model's version to PEP 440: an invalid one becomes the local part of version 0."""
     if re.fullmatch(r"\d+(\.\d+)*", version):
         return version
     words = re.split(r"[^a-z0-9]+", version.lower().rstrip("._+-"))
@@ -80,7 +80,7 @@ def to_pep440_version(version: str) -> str:
 
 
 def format_python_init(description: BindingDescription) -> str:
-    """__init__.py."""
+    """Return the text of __init__.py."""
     feeds, fetches = description.feeds, description.fetches
     return fill_template(
         "python/init.py",
@@ -113,7 +113,7 @@ def format_python_init(description: BindingDescription) -> str:
 
 
 def format_predictor(description: BindingDescription) -> str:
-    """predictor.py."""
+    """Return the text of predictor.py."""
     return fill_template(
         "python/predictor.py",
         title=escape_docstring(description.title),
@@ -123,7 +123,7 @@ def format_predictor(description: BindingDescription) -> str:
 
 
 def format_python_example(description: BindingDescription) -> str:
-    """__main__.py."""
+    """Return the text of __main__.py."""
     picture = description.picture
     prints = [
         *map(_format_print_classes, description.classifications),

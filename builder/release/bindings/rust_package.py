@@ -1,4 +1,4 @@
-"""Rust: a crate without dependencies that links libmodel, statically or not, or loads it at run time."""
+"""The Rust crate, without dependencies; it links libmodel, statically or not, or loads it at run time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {
 
 
 def make_rust_files(description: BindingDescription, parts: BindingSources) -> Files:
-    """``Cargo.toml``, ``build.rs``, ``src/``, ``examples/predict.rs`` and the libraries in ``native/``."""
+    """Return ``Cargo.toml``, ``build.rs``, ``src/``, ``examples/predict.rs`` and the libraries in ``native/``."""
     model, about_crate = description.package, f"{description.title}, compiled by coldforge"
     archive = {"native/libmodel.a": parts.archive} if parts.archive else {}
     return {
@@ -43,7 +43,7 @@ def make_rust_files(description: BindingDescription, parts: BindingSources) -> F
 
 
 def _make_image_crate(description: BindingDescription) -> Files:
-    """The example in a crate of its own, which may need others: only where there are pictures to be read."""
+    """Return the example as a crate of its own, which may have dependencies; empty unless there are images to read."""
     if description.picture is None:
         return {}
     return {

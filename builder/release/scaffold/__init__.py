@@ -1,4 +1,4 @@
-"""The files of a small project that a team owns: one model, the stack that serves it, tests and CI."""
+"""Files of a small project that a team owns: one model, the stack that serves it, tests and CI."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ FILES = {
     "tests/test_service.py": "test_service.py.in",
     ".github/workflows/service.yml": "service.yml.in",
 }
-"""Files to their templates, in which ``@name@`` and the like are replaced; template.yaml and samconfig.toml besides."""
+"""Templates by file, in which ``@name@`` and the like are replaced; template.yaml and samconfig.toml come besides."""
 
 COMMAND_LINK = ".coldforge"
-"""Not in git, as it is of one machine."""
+"""Link to the command, which is not in git, as it is of one machine."""
 
 _ADDONS = re.compile(r"^# Written by `coldforge new --with ([a-z,-]+)`", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Service:
-    """A project to write. ``model``: the name of its model, from which the stacks have theirs.
+    """A project to write.
 
-    ``addons``: those of its template.
+    ``model``: the name of its model, from which the stacks have theirs. ``addons``: the add-ons of its template.
     """
 
     model: str
@@ -48,34 +48,34 @@ class Service:
 
     @classmethod
     def from_folder(cls, folder: Path, addons: Sequence[str], *, update: bool = False) -> Service:
-        """Return the one that ``folder`` is named for; for an ``update``, with the add-ons that it has already."""
+        """Return the service that ``folder`` is named for; for an ``update``, with the add-ons that it has already."""
         path = folder / "template.yaml"
-        there = _ADDONS.search(_read(path)) if update else None
-        own = there[1].split(",") if there else []
-        return cls(name_of(folder.resolve()), tuple(sorted({*own, *addons})))
+        match = _ADDONS.search(_read(path)) if update else None
+        own_addons = match[1].split(",") if match else []
+        return cls(name_of(folder.resolve()), tuple(sorted({*own_addons, *addons})))
 
     @property
     def name(self) -> str:
-        """As a stack may be called: letters, digits and hyphens, of which the first is a letter."""
+        """The name as a stack may have it: letters, digits and hyphens, of which the first is a letter."""
         name = self.model.replace("_", "-").strip("-")
         return name if name[:1].isalpha() else f"model-{name}".rstrip("-")
 
 
 def make_service_files(service: Service) -> dict[str, str]:
-    """The text of each file by its path, but for model.toml and the model, which are the team's from the start."""
+    """Return the text of each file by its path, but for model.toml and the model, which belong to the team."""
     values = {"name": service.model, "service": service.name, "version": __version__}
     environments = "".join(
         _fill_template("environment.in", values | {"environment": name, "suffix": suffix, "parameters": more})
         for name, (suffix, more) in _list_environments(service).items()
     )
-    made = {path: _fill_template(template, values) for path, template in FILES.items()}
-    made["samconfig.toml"] = _fill_template("samconfig.toml.in", {"environments": environments})
-    made["template.yaml"] = make_service_template(service)
-    return made
+    texts = {path: _fill_template(template, values) for path, template in FILES.items()}
+    texts["samconfig.toml"] = _fill_template("samconfig.toml.in", {"environments": environments})
+    texts["template.yaml"] = make_service_template(service)
+    return texts
 
 
 def make_service_template(service: Service) -> str:
-    """Return the core template and its add-ons for what is built already, below layers/: SAM only uploads it."""
+    """Return the core template and its add-ons for files that are built, below layers/: SAM only uploads them."""
     command = f"coldforge new{' --with ' if service.addons else ''}{','.join(service.addons)}"
     head = f"# Written by `{command}`. `coldforge new --update .` shows what a newer coldforge has.\n"
     name = f"Parameters:\n  ModelName:\n    Default: {service.model}\n"
@@ -83,20 +83,20 @@ def make_service_template(service: Service) -> str:
 
 
 def _list_environments(service: Service) -> dict[str, tuple[str, str]]:
-    """Return those of samconfig.toml, to the stack's suffix and to parameters of the template."""
+    """Return samconfig.toml's environments, to the suffix of the stack's name and to the template's parameters."""
     canary = " GradualDeployment=Canary10Percent5Minutes" if "canary" in service.addons else ""
     prod = ("prod", f"{canary} LogRetentionDays=90")
     return {"default": ("dev", ""), "dev": ("dev", ""), "staging": ("staging", ""), "prod": prod}
 
 
 def make_example_model(project: Project, service: Service) -> str:
-    """The model.toml of the example that needs no model file, with the service's name."""
+    """Return the model.toml of the example that needs no model file, with the service's name."""
     text = (project.examples / "emotion" / "model.toml").read_text(encoding="utf-8")
     return re.sub(r"^name = .*$", f'name = "{service.model}"', text, count=1, flags=re.MULTILINE)
 
 
 def find_active_command() -> Path | None:
-    """Find the coldforge command that runs, or that is installed beside this Python; None where there is neither."""
+    """Return the coldforge command that runs, or that is installed beside this Python; None where neither exists."""
     candidates = Path(sys.argv[0]).absolute(), Path(sysconfig.get_path("scripts"), "coldforge")
     return next((path for path in candidates if path.name == "coldforge" and path.is_file()), None)
 
@@ -104,14 +104,14 @@ def find_active_command() -> Path | None:
 def write_service(
     folder: Path, files: dict[str, str], model: Path | None = None, command: Path | None = None
 ) -> list[str]:
-    """Write ``files`` into ``folder``, and copy ``model``, a file or a folder, there; what is new in it, sorted.
+    """Write ``files`` into ``folder``, copy ``model``, a file or a folder, there, and return the new names, sorted.
 
     A link to ``command`` has the Makefile use the coldforge that wrote the project, however that was installed. Raises
-    UsageError, before anything is written, where one of them is there.
+    UsageError, before anything is written, where one of the files exists.
     """
     names = [*files, *([model.name] if model else []), *([COMMAND_LINK] if command else [])]
-    if there := sorted(name for name in names if (folder / name).exists()):
-        raise UsageError(f"{folder} has {there[0]} already: name another folder, or see what differs with --update.")
+    if existing := sorted(name for name in names if (folder / name).exists()):
+        raise UsageError(f"{folder} has {existing[0]} already: name another folder, or see what differs with --update.")
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_file(folder / name, text)
@@ -125,17 +125,17 @@ def write_service(
 
 
 def diff_service(folder: Path, files: dict[str, str]) -> Iterator[str]:
-    """Lines of a unified diff from the files in ``folder`` to ``files``; none for one that is the same."""
+    """Yield a unified diff from the files in ``folder`` to ``files``; nothing for files that are the same."""
     for name, text in sorted(files.items()):
         path = folder / name
-        there = _read(path)
+        current = _read(path)
         yield from difflib.unified_diff(
-            there.splitlines(True), text.splitlines(True), name if there else "/dev/null", f"{name} ({__version__})"
+            current.splitlines(True), text.splitlines(True), name if current else "/dev/null", f"{name} ({__version__})"
         )
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file that its owner may have changed; nothing for one that is not there."""
+    """Return the text of a file that its owner may have changed; empty where the file is missing."""
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
     except (OSError, UnicodeDecodeError) as error:
@@ -145,6 +145,6 @@ def _read(path: Path) -> str:
 
 
 def _fill_template(template: str, values: dict[str, str]) -> str:
-    """The text of a template with each ``@name@`` replaced. Raises KeyError for one that has no value."""
+    """Fill in a template: each ``@name@`` is replaced. Raises KeyError for a name without a value."""
     text = (TEMPLATES / template).read_text(encoding="utf-8")
     return re.sub(r"@([a-z]+)@", lambda found: values[found[1]], text)

@@ -1,4 +1,4 @@
-"""Print a model's golden cases as what the C programs include: cases.h, and cases.S around cases.bin."""
+"""A model's golden cases as files that the C programs include: cases.h, and cases.S around cases.bin."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from builder.verify.agreement import count_tolerated
 from builder.verify.expected_answers import ExpectedAnswers
 
 PREFERRED = "random-0"
-"""The case that is timed, where there is one: zeros and extremes may be faster than data."""
+"""Case that is timed, where it exists: zeros and extremes may be faster than data."""
 
 
 def write_cases(expected: ExpectedAnswers, model: str, folder: Path) -> Path:
-    """Write cases.h, cases.bin and cases.S for ``expected`` into ``folder``; returns the assembly file."""
+    """Write cases.h, cases.bin and cases.S for ``expected`` into ``folder``, and return the assembly file."""
     offsets, end = [], 0
     for port in (*expected.feeds, *expected.fetches):
         offsets.append(end)
@@ -74,7 +74,7 @@ def _format_tensors(name: str, ports: Sequence[TensorSpec], offsets: Sequence[in
 
 
 def _format_assembly(data: Path) -> str:
-    # The compiler keeps objects by the text of their sources, so the text has to change with the data.
+    # The compiler caches objects by the text of their sources, so the text has to change with the data.
     return f"""\
 /* The cases, as they stand in {data.name}: SHA-256 {file_digest(data)}. */
     .section .rodata.case_data,"a"

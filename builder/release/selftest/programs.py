@@ -1,4 +1,4 @@
-"""Build ``<model>_test`` and ``<model>_benchmark`` into a bundle, and run them there."""
+"""``<model>_test`` and ``<model>_benchmark``, built into a bundle and run there."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from builder.verify.target_runner import INCLUDE, LOADER, Machine, prepare_machi
 SOURCES = Path(__file__).parent
 KINDS = ("test", "benchmark")
 TIMEOUT = 1800
-"""Seconds after which a program that does not end is given up."""
+"""Seconds after which a program that does not end is stopped."""
 
 
 @dataclass(frozen=True)
 class SelftestPrograms:
-    """The two programs in the bundle's folder, what they said when they were run, and on what."""
+    """The two programs in the bundle's folder, their output, and the machine that ran them."""
 
     test: Path
     benchmark: Path
@@ -46,7 +46,7 @@ class SelftestPrograms:
 
 
 def build_selftest(ws: Workspace) -> SelftestPrograms:
-    """Build both programs for the workspace's bundle, and run them where something here can.
+    """Build both programs for the workspace's bundle, and run them where this machine can.
 
     Raises UsageError where there is no bundle, VerifyError when the test fails.
     """
@@ -54,11 +54,11 @@ def build_selftest(ws: Workspace) -> SelftestPrograms:
     spec, target = ws.spec, ws.target
     bundle = find_bundle(ws.project.dist, spec.name, target)
     graph, rounding = import_variants(ws.alone).graph, _find_rounding(ws, bundle)
-    same = [rounding.golden] if rounding and rounding.golden else []
+    golden_files = [rounding.golden] if rounding and rounding.golden else []
     folder = ws.build_stage(
         "selftest",
         f"the test and the benchmark program for {target.name}",
-        compute_digest(graph.golden_path, *same, graph.ports_path, to_json(spec), target.name, zig_version()),
+        compute_digest(graph.golden_path, *golden_files, graph.ports_path, to_json(spec), target.name, zig_version()),
         functools.partial(build_programs, spec, graph, target, ws.cache, rounding=rounding),
         target.suffix,
     )
@@ -66,24 +66,24 @@ def build_selftest(ws: Workspace) -> SelftestPrograms:
     placed = {}
     for kind in KINDS:
         placed[kind] = bundle.folder / f"{spec.name}_{kind}"
-        with replace_file(placed[kind]) as fresh:  # the one before may be running
+        with replace_file(placed[kind]) as fresh:  # The program of an earlier build may be running.
             shutil.copyfile(folder / kind, fresh)
             fresh.chmod(0o755)
-    said = ""
+    output = ""
     if not machine.missing:
         with ws.progress.show_stage("run", f"both programs, on {machine.name}"):
-            said = run_program(placed["test"], machine) + run_program(placed["benchmark"], machine, "--seconds", "1")
-    return SelftestPrograms(placed["test"], placed["benchmark"], machine, said)
+            output = run_program(placed["test"], machine) + run_program(placed["benchmark"], machine, "--seconds", "1")
+    return SelftestPrograms(placed["test"], placed["benchmark"], machine, output)
 
 
 def _find_rounding(ws: Workspace, bundle: Bundle) -> Rounding | None:
-    """How the weights in ``bundle`` were rounded; of several variants for the first."""
+    """Return how the weights in ``bundle`` were rounded; of several variants, in the first."""
     layers = json.loads(bundle.manifest.read_text(encoding="utf-8"))["lowering"]["weights"]["layers"]
     if all(layer["type"] == "float32" for layer in layers):
         return None
     compiled, settled = make_compiler(ws, import_variants(ws)), resolve_spec(ws)
     ws = ws.for_spec(settled.spec)
-    attempt = list_attempts(ws.spec)[0]  # in any, the same weights are rounded
+    attempt = list_attempts(ws.spec)[0]  # Every variant has the same rounded weights.
     emitted = emit_variants(ws, compiled(attempt.in_parts), settled, attempt)
     return load_roundings(ws, emitted.compiled, emitted.folder)[0]
 
@@ -91,7 +91,7 @@ def _find_rounding(ws: Workspace, bundle: Bundle) -> Rounding | None:
 def build_programs(
     spec: ModelSpec, graph: FrozenGraph, target: Target, cache: Path, folder: Path, rounding: Rounding | None = None
 ) -> None:
-    """Write ``test`` and ``benchmark`` into ``folder``; ``rounding``: of the library's weights.
+    """Write ``test`` and ``benchmark`` into ``folder``; ``rounding``: the rounding of the library's weights.
 
     Raises LinkError, or VerifyError for unfit golden answers.
     """
@@ -105,15 +105,15 @@ def build_programs(
 
 
 def run_program(program: Path, machine: Machine, *arguments: str) -> str:
-    """What ``program`` prints. Raises VerifyError with that when it fails."""
+    """Run ``program`` and return what it prints. Raises VerifyError with the output when it fails."""
     command = [*machine.emulator, str(program), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"{program.name} did not end in {TIMEOUT} s.") from error
-    if done.returncode:
+    if run.returncode:
         raise VerifyError(
-            f"{program.name} failed (exit code {done.returncode}) on {machine.name}:\n{done.stdout}{done.stderr}"
+            f"{program.name} failed (exit code {run.returncode}) on {machine.name}:\n{run.stdout}{run.stderr}"
             "If the model changed since its bundle was made, make the bundle again."
         )
-    return done.stdout
+    return run.stdout

@@ -1,1 +1,1 @@
-"""From a model to model.wasm: the kernels of XLA, which cannot compile for WebAssembly, recompiled from its LLVM IR."""
+"""From a model to model.wasm: XLA, which cannot compile for WebAssembly, gives LLVM IR, which is compiled again."""

@@ -1,4 +1,4 @@
-"""The way of a WebAssembly module: a model.toml's spec in, ``dist/<model>/wasm/`` out.
+"""Build of a WebAssembly module, from a model.toml's spec to ``dist/<model>/wasm/``.
 
 It shares the stages of a bundle (``builder.pipeline.build_bundle``). Its sources, its linker and the engines that
 verify it are its own.
@@ -39,18 +39,18 @@ from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 
 FOLDER = "wasm"
-"""In ``dist/<model>/``."""
+"""Folder in ``dist/<model>/``."""
 
 
 @dataclass(frozen=True)
 class WasmModule:
-    """A module that was built: how it was lowered, and what each engine that is installed here made of it."""
+    """A module that was built: how it was lowered, and its verification in each engine that is installed here."""
 
     path: Path
     flavour: Flavour
     emitted: EmittedSources
     verifications: dict[str, Verification]
-    """The verification in each engine, by the engine's name; empty when there is none."""
+    """Verifications by the engine's name; empty when no engine is installed."""
 
     @property
     def attempt(self) -> str:
@@ -65,7 +65,7 @@ class WasmModule:
         return self.passed or any(v.too_coarse for v in self.verifications.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return the fields for the manifest."""
         return {
             "isa": self.flavour.isa,
             "lowered": self.attempt,
@@ -76,7 +76,7 @@ class WasmModule:
 def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
     """Build both flavours of the first variant into ``dist/<model>/wasm/``, whatever the workspace's target.
 
-    Raises the ColdforgeError of the stage that fails; what was in ``dist/`` then stays.
+    Raises the ColdforgeError of the stage that fails; ``dist/`` then stays as it was.
     """
     folder = ws.project.dist / ws.spec.name / FOLDER
     ws = complete_workspace(ws).alone.for_target(WASM32)
@@ -99,19 +99,19 @@ def build_wasm(ws: Workspace) -> tuple[WasmModule, ...]:
 def build_verified_module(
     ws: Workspace, compiled: CompiledModel, settled: ResolvedOptions, flavour: Flavour
 ) -> WasmModule:
-    """The module of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled."""
+    """Return the first module that agrees with TensorFlow, or the last one; ``ws.spec`` has its options resolved."""
 
     def lowered(attempt: LoweringAttempt) -> EmittedSources | None:
         return None if attempt.in_parts else emit_variants(ws, compiled, settled, attempt, emit_module)
 
-    *_, kept = try_attempts(ws.spec, lowered, lambda emitted: _try_module(ws, compiled, emitted, flavour))
-    return kept
+    *_, wasm_module = try_attempts(ws.spec, lowered, lambda emitted: _try_module(ws, compiled, emitted, flavour))
+    return wasm_module
 
 
 def emit_module(ws: Workspace, _: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
-    """The sources of both flavours."""
-    (one,) = lowered
-    emit_sources(one.program, ws.spec, folder)
+    """Write the sources of both flavours."""
+    (lowering,) = lowered
+    emit_sources(lowering.program, ws.spec, folder)
 
 
 def _try_module(ws: Workspace, compiled: CompiledModel, emitted: EmittedSources, flavour: Flavour) -> WasmModule:
@@ -141,12 +141,12 @@ def _link_modules(sources: Path, ir: tuple[Path, ...], zig: Path, folder: Path) 
 def _verify_in_engines(
     ws: Workspace, compiled: CompiledModel, path: Path, rounding: Rounding | None
 ) -> dict[str, Verification]:
-    graph, found = compiled.first.graph, {}
+    graph, verifications = compiled.first.graph, {}
     if is_wasmtime_installed():
-        found["wasmtime"] = verify_module(path, graph, ws.spec, rounding)
+        verifications["wasmtime"] = verify_module(path, graph, ws.spec, rounding)
     if find_node():
-        found["node"] = verify_in_node(path, graph, ws.spec, rounding)
-    return found
+        verifications["node"] = verify_in_node(path, graph, ws.spec, rounding)
+    return verifications
 
 
 def _deliver_modules(

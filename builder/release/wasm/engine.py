@@ -26,7 +26,7 @@ class WasmSlot:
 class WasmInstance:
     """One instance of the module at a path. Addresses are offsets into its memory.
 
-    Raises VerifyError when the engine does not take it, or it wants anything from its host.
+    Raises VerifyError when the engine refuses it, or it imports anything from its host.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,13 +38,13 @@ class WasmInstance:
             module = wasmtime.Module.from_file(engine, str(path))
         except wasmtime.WasmtimeError as error:
             raise VerifyError(f"{path.name} cannot be loaded: {error}") from error
-        if wanted := [f"{i.module}.{i.name}" for i in module.imports]:
-            raise VerifyError(f"{path.name} imports {', '.join(wanted)}; it must import nothing.")
+        if imports := [f"{i.module}.{i.name}" for i in module.imports]:
+            raise VerifyError(f"{path.name} imports {', '.join(imports)}; it must import nothing.")
         self._store: Any = wasmtime.Store(engine)
         self._exports: Any = wasmtime.Instance(self._store, module, []).exports(self._store)
 
     def call_function(self, name: str, *arguments: int) -> int:
-        """The exported function ``name``; 0 for none's result. Raises Trapped."""
+        """Call the exported function ``name``; return 0 for a function without a result. Raises WasmTrap."""
         try:
             return int(self._exports[name](self._store, *arguments) or 0)
         except (self._wasmtime.Trap, self._wasmtime.WasmtimeError) as error:
@@ -57,7 +57,7 @@ class WasmInstance:
         return bytes(self._exports["memory"].read(self._store, address, address + size))
 
     def read_string(self, address: int) -> str:
-        """The string that ends with a zero at ``address``."""
+        """Return the string that ends with a zero at ``address``."""
         parts = bytearray()
         while b"\0" not in parts:
             end = min(address + len(parts) + 4096, int(self._exports["memory"].data_len(self._store)))
@@ -74,11 +74,11 @@ class WasmInstance:
         return self.read_string(self.call_function("cf_describe"))
 
     def open_model(self) -> int:
-        """The model's address. Raises VerifyError when it cannot be opened."""
-        place = self.allocate_bytes(4)
-        status = self.call_function("cf_open", 0, place)
-        (model,) = struct.unpack("<I", self.read(place, 4))
-        self.call_function("cf_free", place)
+        """Open the model and return its address. Raises VerifyError when it cannot be opened."""
+        pointer = self.allocate_bytes(4)
+        status = self.call_function("cf_open", 0, pointer)
+        (model,) = struct.unpack("<I", self.read(pointer, 4))
+        self.call_function("cf_free", pointer)
         if status or not model:
             raise VerifyError(
                 f"cf_open failed with status {status}: {self.read_string(self.call_function('cf_last_error', 0))}"
@@ -86,7 +86,7 @@ class WasmInstance:
         return int(model)
 
     def write_slots(self, slots: Sequence[WasmSlot]) -> int:
-        """An array of cf_feed or cf_fetch in the module's memory, to be freed."""
+        """Write an array of cf_feed or cf_fetch into the module's memory, to be freed, and return its address."""
         address = self.allocate_bytes(8 * max(1, len(slots)))
         self.write(address, b"".join(struct.pack("<II", s.address, s.size) for s in slots))
         return address

@@ -1,8 +1,8 @@
 """Edit the LLVM IR that XLA left so that clang compiles it for WebAssembly.
 
-It is the IR before LLVM's optimiser, so nothing of x86 is in it but two lines at the top: addresses are computed
-with LLVM's own types, whose layout the target decides. What XLA would have put in later are its mathematical
-functions, declared and not defined; they get ours (``runtime/wasm/math.c``), and so do LLVM's that have a fast one.
+It is the IR before LLVM's optimiser, so only two lines at the top are about x86: addresses are computed with LLVM's own
+types, whose layout the target decides. XLA would have added its mathematical functions later: they are declared and not
+defined. They get ours (``runtime/wasm/math.c``), and so do LLVM's that have a fast one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from builder.base.errors import LowerError
 
 _FUNCTIONS = "exp|log|log1p|tanh|erf|rsqrt"
-"""Those in runtime/wasm/math.c, for f32 and f64. LLVM's others become calls of the C library."""
+"""Functions in runtime/wasm/math.c, for f32 and f64. LLVM's others become calls of the C library."""
 
 _CALLED = re.compile(rf"@(?:xla|llvm)\.({_FUNCTIONS})\.((?:v\d+)?f(?:32|64))(?=\()")
 _DECLARED = re.compile(r"^declare (?P<type>[^@]+?) @(?P<name>[\w.]+)\((?P<arguments>.*)\).*$", re.MULTILINE)
@@ -22,9 +22,9 @@ _TYPES = {"f32": "float", "f64": "double"}
 
 
 def adapt_ir(text: str) -> str:
-    """The module ``text`` without its target, and with every function of XLA's defined.
+    """Return the module ``text`` without its target, and with every function of XLA's defined.
 
-    Raises LowerError for a function of XLA's or an x86 instruction that is not known here.
+    Raises LowerError for an unknown function of XLA's or an x86 instruction.
     """
     text = re.sub(r"^target (?:datalayout|triple) = .*\n", "", text, flags=re.MULTILINE)
     text = _CALLED.sub(r"@cf.\1.\2", text)
@@ -32,10 +32,10 @@ def adapt_ir(text: str) -> str:
 
     def define(match: re.Match[str]) -> str:
         name, kind = match["name"], match["type"]
-        if ours := _OURS.fullmatch(name):
-            scalar = f"cf_{ours[1]}_{ours[3]}"
-            needed[scalar] = _TYPES[ours[3]]
-            return _format_lane_function(name, scalar, _TYPES[ours[3]], int(ours[2] or 0))
+        if known := _OURS.fullmatch(name):
+            scalar = f"cf_{known[1]}_{known[3]}"
+            needed[scalar] = _TYPES[known[3]]
+            return _format_lane_function(name, scalar, _TYPES[known[3]], int(known[2] or 0))
         if rounding := _TO_BFLOAT.fullmatch(name):
             return _to_bfloat(name, int(rounding[1] or 0))
         if name.startswith("xla.fptrunc."):
@@ -53,7 +53,7 @@ def _format_function(name: str, result: str, argument: str, body: str) -> str:
 
 
 def _format_lane_function(name: str, scalar: str, element: str, lanes: int) -> str:
-    """A function that calls ``scalar`` for each of its lanes (0: it is no vector)."""
+    """Return a function that calls ``scalar`` for each of its lanes (0: it takes no vector)."""
     if not lanes:
         return _format_function(name, element, element, f"  %y = call {element} @{scalar}({element} %x)")
     kind = f"<{lanes} x {element}>"
@@ -70,7 +70,7 @@ def _format_lane_function(name: str, scalar: str, element: str, lanes: int) -> s
 
 
 def _to_bfloat(name: str, lanes: int) -> str:
-    """The IR of a conversion to bfloat16, to nearest, ties to even, in integers.
+    """Return the IR of a conversion to bfloat16, to nearest, ties to even, in integers.
 
     LLVM has no such conversion for WebAssembly.
     """

@@ -34,15 +34,15 @@ _C = (
 EXPORTS = (
     "cf_abi_version", "cf_describe", "cf_open", "cf_run", "cf_close", "cf_last_error", "run", "cf_alloc", "cf_free",
 )  # fmt: skip
-"""Besides the memory and WASI's ``_initialize``, which does nothing here."""
+"""Exports besides the memory and WASI's ``_initialize``, which does nothing here."""
 
 STACK = 1 << 20
-"""Bytes. It lies before everything else, so that an overflow traps rather than writes over data."""
+"""Size of the stack in bytes. It lies before all other memory, so that an overflow traps and writes over no data."""
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """One way to compile a module: the file's name, what cf_describe calls the instruction set, clang's name of it."""
+    """One way to compile a module: its file's name, and the names of its instruction set for cf_describe and clang."""
 
     file: str
     isa: str
@@ -55,7 +55,7 @@ FLAVOURS = (SIMD, BASELINE)
 
 
 def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
-    """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S, model.h, for all."""
+    """Write a program.c per flavour in a folder of its name, and one weights.bin, weights.S and model.h for all."""
     isas = tuple(flavour.isa for flavour in FLAVOURS)
     steps = walk_steps(program.steps)
     sources = GeneratedSources(
@@ -81,8 +81,8 @@ def emit_sources(program: Program, spec: ModelSpec, folder: Path) -> None:
 def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: Path, cache: Path) -> Path:
     """Build the module of ``flavour`` in ``folder`` from ``emit_sources``' folder and XLA's IR.
 
-    Raises LinkError with the compiler's or linker's message (an undefined symbol is an error), and LowerError for
-    IR that cannot be edited.
+    Raises LinkError with the compiler's or linker's message (an undefined symbol is an error), and LowerError for IR
+    that cannot be edited.
     """
     objects: list[Path] = []
 
@@ -93,7 +93,7 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
         return output
 
     functions = build(RUNTIME / "wasm" / "math.c", *_C, "-emit-llvm", suffix="bc")
-    # The compiler keeps objects by their sources and options, so a name has to change with what is behind it.
+    # The compiler caches objects by their sources and options, so a name has to change with the file's content.
     functions = functions.rename(folder / f"math-{file_digest(functions)[:16]}.bc")
     for number, path in enumerate(ir):
         edited = folder / f"kernels{number}.ll"
@@ -123,7 +123,7 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
     objects.append(build(sources / "weights.S"))
     module = folder / flavour.file
     exports = [f"-Wl,--export={name}" for name in EXPORTS]
-    # One C library for both flavours: it is compiled once for each CPU that is named here.
+    # One C library serves both flavours: it is compiled once for each CPU that is named here.
     run_compiler(
         [
             *_COMMON, f"-mcpu={WASM32.baseline_cpu}", "-mexec-model=reactor",

@@ -1,4 +1,4 @@
-"""What a person reads of the modules that were built."""
+"""A summary of the modules that were built, as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from builder.release.wasm.build_module import WasmModule
 
 
 def format_modules(modules: Sequence[WasmModule]) -> str:
-    """A row for each module and engine: bytes, how it was lowered, the worst error against TensorFlow."""
+    """Return a row for each module and engine: bytes, how it was lowered, the worst error against TensorFlow."""
     rows: list[list[str] | None] = []
     for module in modules:
         first = [module.path.name, module.flavour.isa, f"{module.path.stat().st_size:,}", module.attempt]

@@ -1,4 +1,4 @@
-"""The golden feeds through predict.mjs in Node.js: the module as JavaScript calls it."""
+"""A run of the golden feeds through predict.mjs in Node.js: the module as JavaScript calls it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from builder.verify.verification import Verification
 
 PREDICT = Path(__file__).with_name("predict.mjs")
 TIMEOUT = 1800
-"""Seconds."""
+"""Seconds after which Node.js is stopped."""
 
 # Feeds come in and fetches go out as their bytes, case after case.
 _SCRIPT = """\
@@ -49,7 +49,7 @@ console.log(JSON.stringify(model.describe));
 
 
 def find_node() -> str | None:
-    """The path of Node.js, if it is installed here."""
+    """Return the path of Node.js, if it is installed here."""
     return shutil.which("node")
 
 
@@ -67,7 +67,7 @@ def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Ro
         )
         arguments = [str(p.resolve()) for p in (PREDICT, path)] + [str(len(expected.cases)), str(feeds), str(answers)]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [find_node() or "node", str(script), *arguments],
                 capture_output=True,
                 text=True,
@@ -76,14 +76,14 @@ def verify_in_node(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Ro
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise VerifyError(f"{path.name} does not run in Node.js: {error}") from error
-        if done.returncode:
-            raise VerifyError(f"{path.name} fails in Node.js: {done.stderr.strip()[-2000:]}")
+        if process.returncode:
+            raise VerifyError(f"{path.name} fails in Node.js: {process.stderr.strip()[-2000:]}")
         data, at = answers.read_bytes(), 0
-        found: dict[str, list[NDArray[np.uint8]]] = {}
+        outputs: dict[str, list[NDArray[np.uint8]]] = {}
         for case in expected.cases:
-            found[case] = []
+            outputs[case] = []
             for port in expected.fetches:
-                found[case].append(np.frombuffer(data, np.uint8, port.size, at))
+                outputs[case].append(np.frombuffer(data, np.uint8, port.size, at))
                 at += port.size
-        # JSON is read and written again on the way, so the text itself is compared elsewhere.
-        return judge_answers(path.name, expected, Examination(found, json.dumps(json.loads(done.stdout))))
+        # The description is parsed and written again on the way, so its text itself is compared elsewhere.
+        return judge_answers(path.name, expected, Examination(outputs, json.dumps(json.loads(process.stdout))))

@@ -1,4 +1,4 @@
-"""Verify a module: its answers on the golden feeds against TensorFlow's, and its manners."""
+"""Verification of a module: its answers on the golden feeds against TensorFlow's, and its answers to bad calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from builder.verify.verification import Verification
 
 
 def is_wasmtime_installed() -> bool:
-    """Whether wasmtime is installed here."""
+    """Return whether wasmtime is installed here."""
     return importlib.util.find_spec("wasmtime") is not None
 
 
@@ -34,15 +34,15 @@ def verify_module(path: Path, graph: FrozenGraph, spec: ModelSpec, rounding: Rou
     """Run the module at ``path`` in wasmtime on every case of ``graph.golden_path``, as ``builder.verify`` does.
 
     Every case is run once, and the first three again, in reverse order and from unaligned buffers; the first also
-    through the flat ``run()``; wrong sizes, counts and null pointers must be refused.
-    Raises VerifyError when the module cannot be loaded, traps or fails.
+    through the flat ``run()``. The module must refuse wrong sizes, counts and null pointers. Raises VerifyError when
+    the module cannot be loaded, traps or fails.
     """
     with open_expected(graph, spec, rounding) as expected:
         try:
-            found = _examine_module(WasmInstance(path), expected)
+            examination = _examine_module(WasmInstance(path), expected)
         except Refused as error:
             raise VerifyError(f"{path.name} cannot be verified: {error}.") from error
-        return judge_answers(path.name, expected, found)
+        return judge_answers(path.name, expected, examination)
 
 
 def _examine_module(module: WasmInstance, expected: ExpectedAnswers) -> Examination:
@@ -78,7 +78,7 @@ def _examine_module(module: WasmInstance, expected: ExpectedAnswers) -> Examinat
 
 
 class _WasmLibrary:
-    """Runs a module as libmodel.so is run: buffers are copied into its memory, and back as it left them."""
+    """A module run as libmodel.so is run: buffers are copied into its memory, and back as it left them."""
 
     def __init__(self, module: WasmInstance) -> None:
         self.module = module
@@ -100,16 +100,16 @@ class _WasmLibrary:
 
     @contextmanager
     def _copy_slots(self, feeds: Sequence[Buffered], fetches: Sequence[Buffered]) -> Iterator[list[WasmSlot]]:
-        module, given = self.module, (*feeds, *fetches)
-        copies = [module.allocate_bytes(slot.buffer.block.size + 64) for slot in given]
-        # As far off a boundary as it is here.
-        starts = [at + (slot.buffer.block.ctypes.data - at) % 64 for at, slot in zip(copies, given, strict=True)]
-        for start, slot in zip(starts, given, strict=True):
+        module, slots = self.module, (*feeds, *fetches)
+        copies = [module.allocate_bytes(slot.buffer.block.size + 64) for slot in slots]
+        # The copy is as far off a boundary as the buffer is here.
+        starts = [at + (slot.buffer.block.ctypes.data - at) % 64 for at, slot in zip(copies, slots, strict=True)]
+        for start, slot in zip(starts, slots, strict=True):
             module.write(start, slot.buffer.block.tobytes())
         yield [
             WasmSlot(0 if slot.null else start + slot.buffer.start, slot.size)
-            for start, slot in zip(starts, given, strict=True)
+            for start, slot in zip(starts, slots, strict=True)
         ]
-        for copy, start, slot in zip(copies, starts, given, strict=True):
+        for copy, start, slot in zip(copies, starts, slots, strict=True):
             slot.buffer.block[:] = np.frombuffer(module.read(start, slot.buffer.block.size), np.uint8)
             module.call_function("cf_free", copy)

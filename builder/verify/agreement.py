@@ -1,4 +1,4 @@
-"""How well one output agrees with TensorFlow's, element by element. Pure arithmetic on arrays."""
+"""The agreement of an output with TensorFlow's, element by element, as pure arithmetic on arrays."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from builder.config.tensor import TensorSpec
 Scalar = float | int | bool
 
 MOST_SENSITIVE = 1e-3
-"""The greatest sensitivity that counts. An answer that moves further at one ulp jumps, and would excuse anything."""
+"""The greatest sensitivity that counts: an answer that moves further at one ulp jumps, and would excuse any error."""
 
 
 def allowed_sensitivity(sensitivity: float) -> float:
-    """What is allowed for an output's ``sensitivity``, likewise as a share of a case's largest magnitude.
+    """Return the error allowed for an output's ``sensitivity``, both as shares of a case's largest magnitude.
 
-    Twice as much, since our answer is as uncertain as TensorFlow's.
+    It is twice as much, since our answer is as uncertain as TensorFlow's.
     """
     return 2 * min(sensitivity, MOST_SENSITIVE)
 
 
 @dataclass(frozen=True)
 class Worst:
-    """The element furthest beyond, or nearest to, what is allowed."""
+    """The element with the largest error in relation to the allowed one."""
 
     case: str
     index: tuple[int, ...]
@@ -41,7 +41,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class OutputAgreement:
-    """One output over all golden cases.
+    """The agreement of one output over all golden cases.
 
     ``max_absolute`` is the largest |ours - theirs|; ``max_relative`` the largest |ours - theirs| / |theirs|
     among elements where |theirs| is at least the absolute tolerance (below it that ratio says nothing).
@@ -72,22 +72,22 @@ class OutputAgreement:
         return not self.beyond and not self.top1_wrong
 
     def describe_rule(self, answer: str) -> str:
-        """What is allowed, in words; ``answer`` stands for the magnitude of an element of TensorFlow's."""
+        """Describe the allowed error in words; ``answer`` stands for the magnitude of an element of TensorFlow's."""
         share = allowed_sensitivity(self.sensitivity)
         return f"{self.absolute:g} + {self.relative:g} × {answer}" + (f" + {share:.1g} × max {answer}" if share else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON. A value that JSON has no number for (nan, infinities) becomes a string."""
+        """Return the result for JSON, with a string for each number that JSON lacks (nan, infinities)."""
         cleaned: dict[str, Any] = make_jsonable(asdict(self) | {"passed": self.passed})
         return cleaned
 
 
 MAP_SHARE = 0.001
-"""Of the pixels of a class map, how many may have another class: those where two are as good, but for the last bits."""
+"""The share of a class map's pixels that may have another class: two classes may differ only in their last bits."""
 
 
 def count_tolerated(kind: OutputKind, dtype: str, elements: int) -> int:
-    """Of the ``elements`` of a case, how many may be off: of a class map MAP_SHARE, of any other output none."""
+    """Return how many of a case's ``elements`` may be off: MAP_SHARE of a class map, and none of any other output."""
     return int(MAP_SHARE * elements) if kind == "segmentation" and not dtype.startswith("float") else 0
 
 
@@ -102,8 +102,8 @@ def compare_output(
     """Compare (case, ours, theirs) arrays of ``fetch``'s dtype and shape, or of the shape that the data decides.
 
     Floating point: |ours - theirs| <= absolute + relative * |theirs|, NaN equal to NaN, infinities equal
-    by sign. Integers and booleans: equal. ``sensitivity``: how far TensorFlow's answer moves when its weights and
-    inputs do by one ulp, as a share of a case's largest magnitude; for that, ``allowed_sensitivity`` comes on top.
+    by sign. Integers and booleans: equal. ``sensitivity``: the distance that TensorFlow's answer moves when its weights
+    and inputs move by one ulp, as a share of a case's largest magnitude; ``allowed_sensitivity`` is allowed on top.
     """
     exact = not fetch.dtype.startswith("float")
     if exact:
@@ -118,7 +118,7 @@ def compare_output(
         cases += 1
         error, allowed = measure_errors(ours, theirs, tolerance, allowed_sensitivity(sensitivity))
         elements += error.size
-        off = int(np.count_nonzero(~(error <= allowed)))  # also where either is no number
+        off = int(np.count_nonzero(~(error <= allowed)))  # also counts elements where either is NaN
         if off > count_tolerated(kind, fetch.dtype, error.size):
             beyond += off
         if first is None:
@@ -176,9 +176,9 @@ def _is_alike(one: Array, other: Array, tolerance: Tolerance) -> bool:
 
 
 def measure_errors(ours: Array, theirs: Array, tolerance: Tolerance, share: float = 0.0) -> tuple[Array, Array]:
-    """|ours - theirs| and what is allowed of it, elementwise, as float64. NaN against a number is infinite.
+    """Return |ours - theirs| and the allowed error, by element, as float64. NaN against a number is infinite.
 
-    ``share``: of the largest finite magnitude in ``theirs``, allowed for every element besides the tolerance.
+    ``share``: the share of the largest finite magnitude in ``theirs`` that is allowed besides the tolerance.
     """
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -198,7 +198,7 @@ def measure_errors(ours: Array, theirs: Array, tolerance: Tolerance, share: floa
 
 
 def _ratio(error: Array, allowed: Array) -> Array:
-    """How much of what is allowed was used: 0 for no error, infinite where nothing is allowed."""
+    """Return the used share of the allowed error: 0 for no error, infinite if nothing is allowed."""
     with np.errstate(all="ignore"):
         return np.where(error == 0.0, 0.0, error / allowed)
 
@@ -213,7 +213,7 @@ def _max_relative(error: Array, theirs: Array, floor: float) -> float:
 
 
 def _compare_top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, int, list[str]]:
-    """Rows compared, ties among them, and a sentence for each row whose highest class is another."""
+    """Count the rows compared and the ties among them, and describe each row whose highest class is another."""
     classes = theirs.shape[-1]
     a, b = ours.reshape(-1, classes), theirs.reshape(-1, classes)
     tied_within = allowed.reshape(-1, classes)
@@ -234,7 +234,7 @@ def _compare_top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tupl
 
 
 def make_jsonable(value: Any) -> Any:
-    """``value`` with a string for each number that JSON has none for (nan, infinities)."""
+    """Return ``value`` with a string for each number that JSON lacks (nan, infinities)."""
     if isinstance(value, dict):
         return {key: make_jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Whether what cf_describe() says of a library is what its graph is."""
+"""A check that cf_describe() describes a library's graph."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from builder.config.tensor import TensorSpec
 def description_failures(
     text: str, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec, ...], variant: Variant | None = None
 ) -> Iterator[str]:
-    """Where cf_describe() is not JSON, or tells another story than the graph."""
+    """Yield the errors of a cf_describe() text that is not JSON or does not describe the graph."""
     try:
         description = json.loads(text)
     except (ValueError, RecursionError):
         yield "cf_describe does not return JSON"
         return
-    told: dict[str, Any] = description if isinstance(description, dict) else {}
+    described: dict[str, Any] = description if isinstance(description, dict) else {}
     if variant:
-        if told.get("batch") != variant.batch:
-            return  # of further batches it only says that they are there
+        if described.get("batch") != variant.batch:
+            return  # it only states that further batches exist
         try:
-            told = _select_variant(told, variant)
+            described = _select_variant(described, variant)
         except (AttributeError, LookupError, TypeError):
-            told = {}
+            described = {}
     for key, specs in (("feeds", feeds), ("fetches", fetches)):
-        ours = told.get(key)
+        ours = described.get(key)
         theirs = [spec.to_dict() for spec in specs]
         if ours != theirs:
             yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
 
 
 def _select_variant(told: dict[str, Any], variant: Variant) -> dict[str, Any]:
-    """What a description says of one variant; nothing, where it does not have it."""
+    """Return the description of one variant; it is empty if the variant is missing."""
     if variant.of:
-        told = next((one for one in told.get("signatures", []) if one["signature"] == variant.of), {})
+        told = next((entry for entry in told.get("signatures", []) if entry["signature"] == variant.of), {})
     if variant.size:
         told = dict(enumerate(told.get("shapes", []))).get(variant.size, {})
     return told

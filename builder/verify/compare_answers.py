@@ -1,4 +1,4 @@
-"""Verify libmodel.so: its answers on the golden inputs against TensorFlow's, and its manners."""
+"""Verification of libmodel.so: its answers on the golden inputs against TensorFlow's, and its behaviour."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from builder.verify.target_runner import HERE, Machine
 from builder.verify.verification import Verification
 
 _ALIKE = 0.01
-"""Answers to photographs that differ by less than this share of the largest number in them are taken for the same."""
+"""Answers to photographs count as equal if they differ by less than this share of the largest number in them."""
 
 Answers = Mapping[str, Sequence[NDArray[np.uint8]]]
 """The bytes of each fetch, in the graph's order, by case."""
@@ -42,12 +42,12 @@ def verify_library(
 ) -> Verification:
     """Run ``library`` on every case of ``graph.golden_path`` and compare each fetch with TensorFlow's.
 
-    Every case is run three times (twice in a row, then in reverse order from unaligned buffers), the first
-    also through the flat ``run()``, and bad calls must be refused. Of a graph with state the cases are one sequence
-    of calls, which ``builder.verify.probe`` repeats. All in a child process. ``machine``: what runs
-    the library; an emulated one runs less (see ``builder.verify.probe.run_examination``), and none at all gives a
-    verification without cases whose only warning says so. ``rounding``: of the library's weights, if they are.
-    ``variant``: which program of the library is of this graph, if not the first. ``watch``: as ``examine`` has it.
+    A child process runs every case three times (twice in a row, then in reverse order from unaligned buffers), the
+    first also through the flat ``run()``, and makes bad calls, which must be refused. For a graph with state the cases
+    are one sequence of calls, which ``builder.verify.probe`` repeats. ``machine``: the machine that runs the library;
+    an emulated one runs less (see ``probe.run_examination``), and a missing one gives a verification without cases
+    whose only warning says so. ``rounding``: that of the library's weights, if any. ``variant``: the program of the
+    library for this graph, if not the first. ``watch``: see ``examine_library``.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
     file does not fit the graph; a disagreement is no error here: see ``builder.verify.failure_report.require_passed``.
     """
@@ -55,8 +55,8 @@ def verify_library(
         unverified = f"the library was built and audited, but NOT RUN: {machine.missing}"
         return Verification(library.name, (), (), (), (unverified,), "")
     with open_expected(graph, spec, rounding) as expected:
-        found = examine_library(library, graph, expected.cases, machine, variant, watch)
-        return judge_answers(library.name, expected, found, machine, variant)
+        examination = examine_library(library, graph, expected.cases, machine, variant, watch)
+        return judge_answers(library.name, expected, examination, machine, variant)
 
 
 def judge_answers(
@@ -66,7 +66,7 @@ def judge_answers(
     machine: Machine = HERE,
     variant: Variant | None = None,
 ) -> Verification:
-    """The verification of what was ``found`` when ``library``, a file's name, was run on (some of) the cases."""
+    """Judge ``found``, the result of running ``library``, a file's name, on (some of) the cases."""
     cases = tuple(found.answers)
     rows, same = _compare_outputs(expected, found.answers)
     warnings = [*expected.warnings]
@@ -84,14 +84,14 @@ def judge_answers(
 def _compare_outputs(
     expected: ExpectedAnswers, answers: Answers
 ) -> tuple[tuple[OutputAgreement, ...], tuple[OutputAgreement, ...]]:
-    """Against TensorFlow's answers, and against those with the library's own weights where it has others."""
+    """Compare answers with TensorFlow's, and with those on the library's own weights if they are rounded."""
     cases = tuple(answers)
 
     def rows(theirs: GoldenFile, share: float = 0.0, exact: bool = True) -> Iterator[OutputAgreement]:
         for output in expected.outputs:
             fetch = output.fetch
             if not exact and not fetch.dtype.startswith("float"):
-                continue  # a class's number, say, which other weights may well change
+                continue  # other weights may well change e.g. a class's number
             tolerance = widen_tolerance(output.tolerance, share, theirs, cases, fetch)
             pairs = _pair_answers(theirs, answers, output.number, fetch)
             yield compare_output(output.name, fetch, output.kind, tolerance, pairs, output.sensitivity)
@@ -110,10 +110,10 @@ def _pair_answers(
         raw, theirs = fetches[number], golden.read_fetch(case, fetch.name)
         if fetch.dynamic:
             if tuple(fetches[number + 1].view(np.int32)) != theirs.shape:
-                continue  # the next fetch, which says how large this one is, disagrees
+                continue  # the next fetch, which holds this one's size, disagrees
             raw = raw[: theirs.nbytes]
         if fetch.dtype == "bool":
-            # A byte that is neither 0 nor 1 is no bool, whatever NumPy makes of it.
+            # A byte that is neither 0 nor 1 is not a valid bool, although NumPy accepts it.
             theirs = np.ascontiguousarray(theirs).view(np.uint8)
             yield case, raw.reshape(theirs.shape), theirs
         else:
@@ -138,7 +138,7 @@ def _list_warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> I
 def _list_photograph_warnings(
     expected: ExpectedAnswers, rows: Sequence[OutputAgreement], photographs: Sequence[str]
 ) -> Iterator[str]:
-    """Warn of outputs that TensorFlow gives nearly the same for all photographs, as it does where scaling is wrong."""
+    """Warn of outputs that TensorFlow gives nearly the same for all photographs, as it does if scaling is wrong."""
     constant = {row.output for row in rows if row.constant}
     for output in expected.outputs if len(photographs) > 1 else ():
         fetch = output.fetch

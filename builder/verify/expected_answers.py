@@ -1,4 +1,4 @@
-"""What is expected of a model: its golden inputs, TensorFlow's answers, and how near to them each output has to be."""
+"""The expected behaviour of a model: golden inputs, TensorFlow's answers, and the tolerance of each output."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from builder.verify.rounding import Rounding
 
 @dataclass(frozen=True)
 class ExpectedOutput:
-    """An output: ``fetch`` is the graph's fetch ``number``.
+    """An output with its tolerance: ``fetch`` is the graph's fetch ``number``.
 
-    ``sensitivity``: how far TensorFlow's own answer moves, as a share of a case's largest magnitude; see
-    ``Golden.sensitivity``. It is allowed besides the default ``tolerance``; one that a spec states holds as it is.
+    ``sensitivity``: the distance that TensorFlow's own answer moves, as a share of a case's largest magnitude; see
+    ``GoldenFile.read_sensitivity``. It is added to the default ``tolerance`` only, not to one that a spec states.
     """
 
     name: str
@@ -36,10 +36,10 @@ class ExpectedOutput:
 
 @dataclass(frozen=True)
 class ExpectedAnswers:
-    """The golden inputs of a graph and TensorFlow's answers to them, open.
+    """The golden inputs of a graph and TensorFlow's answers to them, from open files.
 
-    ``same``: its answers with the weights rounded as the library's are, where they are, and it can say.
-    ``warnings``: of the graph.
+    ``same``: TensorFlow's answers with the library's own rounding of weights, if there is any and it can compute them.
+    ``warnings``: the warnings of the graph.
     """
 
     feeds: tuple[TensorSpec, ...]
@@ -52,35 +52,35 @@ class ExpectedAnswers:
 
     @property
     def cases(self) -> tuple[str, ...]:
-        """In the order in which they are run; with state they are one sequence of calls."""
+        """The names in the order in which the cases run; with state they are one sequence of calls."""
         return self.golden.cases
 
     def feeds_of(self, case: str) -> list[Array]:
-        """The feeds of ``case`` in the graph's order."""
+        """Return the feeds of ``case`` in the graph's order."""
         return [self.golden.read_feed(case, port.name) for port in self.feeds]
 
     def answers_of(self, case: str) -> list[Array]:
-        """TensorFlow's answers to ``case`` in the graph's order, with the library's own rounding where known."""
+        """Return TensorFlow's answers to ``case`` in the graph's order, with the library's own rounding if known."""
         return [(self.same or self.golden).read_fetch(case, port.name) for port in self.fetches]
 
     def merge_tolerances(self) -> tuple[ExpectedOutput, ...]:
-        """The outputs with one tolerance for all cases, in which everything is that is allowed against ``answers_of``.
+        """Return the outputs with one tolerance for all cases, which is all that is allowed against ``answers_of``.
 
         Their ``sensitivity`` is 0.
         """
-        found = []
+        merged = []
         for output in self.outputs:
             share = allowed_sensitivity(output.sensitivity)
             if self.rounding:
                 share += self.rounding.same_share if self.same else self.rounding.share
             tolerance = widen_tolerance(output.tolerance, share, self.same or self.golden, self.cases, output.fetch)
-            found.append(replace(output, tolerance=tolerance, sensitivity=0.0))
-        return tuple(found)
+            merged.append(replace(output, tolerance=tolerance, sensitivity=0.0))
+        return tuple(merged)
 
 
 @contextmanager
 def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None = None) -> Iterator[ExpectedAnswers]:
-    """The golden file of ``graph``, checked; ``rounding``: of the weights of the library that is to answer.
+    """Open and check the golden file of ``graph``; ``rounding``: that of the weights of the library under test.
 
     Raises VerifyError when a golden file cannot be read or does not fit the graph, and for an output of ``spec`` whose
     fetch the graph does not have.
@@ -92,8 +92,8 @@ def open_expected(graph: FrozenGraph, spec: ModelSpec, rounding: Rounding | None
         golden = stack.enter_context(GoldenFile.open(graph.golden_path))
         golden.require_fits(feeds, fetches)
         outputs = tuple(_add_sensitivity(o, golden) if o.tolerance == Tolerance() else o for o in outputs)
-        known = rounding.golden if rounding else None
-        same = stack.enter_context(GoldenFile.open(known)) if known else None
+        rounded_path = rounding.golden if rounding else None
+        same = stack.enter_context(GoldenFile.open(rounded_path)) if rounded_path else None
         yield ExpectedAnswers(feeds, fetches, outputs, golden, rounding, same, warnings=graph.warnings)
 
 
@@ -106,7 +106,7 @@ def _add_sensitivity(output: ExpectedOutput, golden: GoldenFile) -> ExpectedOutp
 def widen_tolerance(
     tolerance: Tolerance, share: float, golden: GoldenFile, cases: tuple[str, ...], fetch: TensorSpec
 ) -> Tolerance:
-    """``tolerance`` and ``share`` of the largest finite magnitude of TensorFlow's answers to all ``cases``."""
+    """Add ``share`` of the largest finite magnitude of TensorFlow's answers to all ``cases`` to ``tolerance``."""
     if not share:
         return tolerance
     values = (np.abs(golden.read_fetch(case, fetch.name).astype(np.float64)) for case in cases)
@@ -115,7 +115,7 @@ def widen_tolerance(
 
 
 def list_outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> tuple[ExpectedOutput, ...]:
-    """Each output of the spec, then each fetch that it does not name.
+    """Return each output of the spec, then each fetch that it does not name.
 
     Raises VerifyError for an output whose fetch is not among ``fetches``.
     """

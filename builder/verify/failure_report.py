@@ -1,4 +1,4 @@
-"""What is said of a library that does not pass verification."""
+"""The messages about a library that does not pass verification."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.verify.verification import UNLIKE_TENSORFLOW, Verification
 
 
 def require_passed(verification: Verification) -> None:
-    """Raises VerifyError naming, for every output that disagrees, the worst element and its case."""
+    """Raise VerifyError naming, for every output that disagrees, the worst element and its case."""
     if verification.passed:
         return
     lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _describe_disagreement(row)]
@@ -45,7 +45,7 @@ def require_passed(verification: Verification) -> None:
 
 
 def explain_failure(verification: Verification) -> str:
-    """In a few words, why it did not pass: the output that is furthest off. Empty where it passed."""
+    """Describe briefly why a library did not pass: the output that is furthest off. The text is empty if it passed."""
     for row in (*verification.same_weights, *verification.outputs):
         if row.beyond and row.worst:
             return f"output {row.output} is off by {row.worst.error:.3g} where {row.worst.allowed:.3g} is allowed"

@@ -1,4 +1,4 @@
-"""A graph of TensorFlow's in float64, where it has kernels for that: nearly the true answer."""
+"""A TensorFlow graph in float64, if it has kernels for that: nearly the true answer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from builder.base.tf import tf
 from builder.importers.rewrite import all_nodes
 
 LARGEST = 500_000_000
-"""Bytes of a graph that is worth its copy, twice as large; a GraphDef holds 2 GB."""
+"""The most bytes of a graph that is worth a copy of twice the size; a GraphDef holds 2 GB."""
 
 _OTHER_NUMBERS = ("Random", "Bitcast", "Multinomial", "NextAfter", "XlaCallModule")
-"""Parts of the names of ops whose answer in float64 is another one, or that have their type inside."""
+"""Parts of the names of ops whose answer differs in float64, or that have their type inside."""
 
 
 def convert_to_float64(definition: Any) -> Any | None:
-    """``definition``, in place, with float64 wherever it had float32, and complex128 for complex64.
+    """Replace float32 by float64 and complex64 by complex128 in ``definition``, in place.
 
-    None where that would be another function. TensorFlow may still lack a kernel: then it refuses to load or to run it.
+    Return None if that would be another function. If TensorFlow lacks a kernel, it still refuses to load or to run it.
     """
     nodes = list(all_nodes(definition))
     if any(part in node.op for node in nodes for part in _OTHER_NUMBERS) or definition.ByteSize() > LARGEST:
@@ -33,7 +33,7 @@ def convert_to_float64(definition: Any) -> Any | None:
                 wide = wider[attribute.tensor.dtype].as_numpy_dtype
                 attribute.tensor.CopyFrom(tf.make_tensor_proto(tf.make_ndarray(attribute.tensor).astype(wide)))
             elif kind == "list":
-                attribute.list.type[:] = [enums.get(one, one) for one in attribute.list.type]
+                attribute.list.type[:] = [enums.get(enum, enum) for enum in attribute.list.type]
     for function in definition.library.function:
         for argument in (*function.signature.input_arg, *function.signature.output_arg):
             argument.type = enums.get(argument.type, argument.type)

@@ -1,10 +1,10 @@
 """Golden answers of the framework that a model comes from: JAX's and PyTorch's own, not TensorFlow's.
 
-TensorFlow runs what was made of such a model, the StableHLO program. What the framework answers to the same inputs is
-the truth, and the golden file holds it. TensorFlow's run has to agree with it. Where the two are off by no more than
-rounding can do, two right runs of one program differ, and that input judges no library. The framework knows neither
-preprocessing nor activations of the spec, so it is asked with what enters the program, and its answers go on through
-the graph from where the program ends.
+TensorFlow runs the StableHLO program made of such a model. The framework's answers to the same inputs are the truth,
+and the golden file holds them; TensorFlow's run has to agree with them. Where the two differ by no more than rounding
+can explain, two right runs of one program differ, and that input judges no library. The framework knows neither
+preprocessing nor activations of the spec, so it gets the tensors that enter the program, and its answers go on through
+the graph from the end of the program.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from builder.verify.unstable_cases import ENOUGH, find_unstable_cases
 
 
 def write_program_inputs(graph: FrozenGraph, folder: Path) -> None:
-    """Write ASKED into ``folder``: what enters the program of ``graph`` in each golden case."""
+    """Write ASKED into ``folder``: the tensors that enter the program of ``graph`` in each golden case."""
     definition = graph.read_definition()
     (program,) = (node for node in definition.node if node.name == MODEL_SCOPE + NODE)
-    asked: dict[str, Array] = {}
+    inputs: dict[str, Array] = {}
     with (
         tf.Graph().as_default() as loaded,
         reference_session(loaded) as session,
@@ -44,16 +44,16 @@ def write_program_inputs(graph: FrozenGraph, folder: Path) -> None:
         tf.import_graph_def(definition, name="")
         entering = [loaded.get_tensor_by_name(tensor_name(name)) for name in program.input[: len(graph.feeds)]]
         for case in golden.cases:
-            found = session.run(entering, {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds})
-            asked |= {make_case_key(case, number): value for number, value in enumerate(found)}
-    save_arrays(folder / ASKED, asked)
+            values = session.run(entering, {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds})
+            inputs |= {make_case_key(case, number): value for number, value in enumerate(values)}
+    save_arrays(folder / ASKED, inputs)
 
 
 def adopt_answers(spec: ModelSpec, graph: FrozenGraph, folder: Path, framework: str) -> None:
     """Put the answers in ``folder``'s ANSWERED into the golden file of ``graph``.
 
-    Without those to inputs on which TensorFlow's run of the program differs by rounding, of which at least ``ENOUGH``
-    others have to be left. Raises VerifyError where the two disagree otherwise, or an answer is missing.
+    Leave out inputs on which TensorFlow's run of the program differs by rounding; at least ``ENOUGH`` others must stay.
+    Raises VerifyError if the two disagree otherwise, or an answer is missing.
     """
     answered = _read_answers(folder / ANSWERED, framework)
     with open_expected(graph, spec) as expected:
@@ -80,9 +80,9 @@ def adopt_answers(spec: ModelSpec, graph: FrozenGraph, folder: Path, framework: 
 def _find_differing(
     output: ExpectedOutput, golden: GoldenFile, truth: Mapping[str, Mapping[str, Array]], framework: str
 ) -> dict[str, str]:
-    """Find the cases in which TensorFlow's run differs from ``truth``, and say by how much.
+    """Find the cases in which TensorFlow's run differs from ``truth``, and describe the difference.
 
-    Raises VerifyError where it differs by more than rounding, or in so many that fewer than ``ENOUGH`` are left.
+    Raises VerifyError if it differs by more than rounding, or in so many cases that fewer than ``ENOUGH`` are left.
     """
     name = output.fetch.name
 
@@ -90,13 +90,13 @@ def _find_differing(
         rows = ((case, golden.read_fetch(case, name), truth[case][name]) for case in cases)
         return compare_output(output.name, output.fetch, output.kind, output.tolerance, rows, output.sensitivity)
 
-    off = {case: found for case in truth if not (found := compare([case])).passed}
+    off = {case: difference for case in truth if not (difference := compare([case])).passed}
     run = {case: {name: golden.read_fetch(case, name)} for case in off}
     if off and (len(truth) - len(off) < ENOUGH or find_unstable_cases([output], truth, run, "")):
         raise VerifyError(_describe_disagreement(framework, output.name, compare(truth)))
     return {
-        case: f"TensorFlow's run of the program is off {framework}'s own {output.name} by {found.max_absolute:.3g}"
-        for case, found in off.items()
+        case: f"TensorFlow's run of the program is off {framework}'s own {output.name} by {difference.max_absolute:.3g}"
+        for case, difference in off.items()
     }
 
 
@@ -110,7 +110,7 @@ def _describe_disagreement(framework: str, output: str, found: Any) -> str:
 
 
 def _read_answers(path: Path, framework: str) -> dict[str, list[Array]]:
-    """The answers by case. Raises VerifyError."""
+    """Read the answers by case. Raises VerifyError."""
     cases: dict[str, list[Array]] = {}
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -124,7 +124,7 @@ def _read_answers(path: Path, framework: str) -> dict[str, list[Array]]:
 def _compute_fetches(
     graph: FrozenGraph, golden: GoldenFile, answered: dict[str, list[Array]]
 ) -> dict[str, dict[str, Array]]:
-    """The fetches of each case that was answered, from the program's results on."""
+    """Compute the fetches of each answered case from the program's results."""
     truth = {}
     with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
         tf.import_graph_def(graph.read_definition(), name="")

@@ -1,10 +1,9 @@
-"""golden.npz: TensorFlow's answers to a model's golden inputs. Nothing else reads or writes that file.
+"""The file golden.npz: TensorFlow's answers to a model's golden inputs. Nothing else reads or writes that file.
 
 It has an array for every feed and fetch of every case, ``feed/<case>/<name>`` and ``fetch/<case>/<name>``, and for
 floating-point fetches ``sensitivity/<name>``, or ``rounding/<name>`` where the graph computes in half precision.
-Of cases that decide nothing there is only the reason,
-``undecided/<case>`` (see ``builder.verify.unstable_cases``). This module needs NumPy alone: the process that runs a
-library reads it.
+For cases that decide nothing it has only the reason, ``undecided/<case>`` (see ``builder.verify.unstable_cases``).
+This module needs NumPy alone, since the process that runs a library reads the file.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """One call: what the model is given and what TensorFlow answers, by the names of feeds and fetches."""
+    """One call: the model's inputs and TensorFlow's answers, by the names of feeds and fetches."""
 
     feeds: Mapping[str, Array]
     fetches: Mapping[str, Array]
@@ -35,7 +34,7 @@ class GoldenCase:
 
 @dataclass(frozen=True)
 class GoldenFile:
-    """The golden file at ``path``, open: arrays are read when they are asked for. ``cases`` are in the file's order."""
+    """The open golden file at ``path``, which reads arrays on demand. ``cases`` are in the file's order."""
 
     path: Path
     cases: tuple[str, ...]
@@ -44,7 +43,7 @@ class GoldenFile:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[GoldenFile]:
-        """Raises VerifyError when the file cannot be read."""
+        """Open the golden file. Raises VerifyError when it cannot be read."""
         try:
             arrays = np.load(path, allow_pickle=False)
         except (OSError, ValueError, zipfile.BadZipFile) as error:
@@ -63,7 +62,7 @@ class GoldenFile:
     ) -> None:
         """Write the file: the same bytes for the same ``cases``.
 
-        ``sensitivity``, ``rounding``: see the methods, by fetch. ``undecided``: see the property.
+        ``sensitivity`` and ``rounding``: see the methods, by fetch. ``undecided``: see the property.
         """
         arrays: dict[str, Array] = {}
         for name, case in cases.items():
@@ -76,30 +75,30 @@ class GoldenFile:
 
     @property
     def undecided(self) -> dict[str, str]:
-        """Cases that were left out, since TensorFlow itself is undecided on them: the reasons, in words."""
+        """The cases left out since TensorFlow itself is undecided on them, with the reasons in words."""
         keys = [key for key in self._arrays if key.startswith("undecided/")]
         return {key.partition("/")[2]: str(self._arrays[key]) for key in keys}
 
     def read_feed(self, case: str, name: str) -> Array:
-        """What the feed ``name`` is given in ``case``: its dtype and shape."""
+        """Return the array of the feed ``name`` in ``case``, in its dtype and shape."""
         return self._arrays[f"feed/{case}/{name}"]
 
     def read_fetch(self, case: str, name: str) -> Array:
-        """TensorFlow's answer to ``case`` for the fetch ``name``: its dtype and shape."""
+        """Return TensorFlow's answer to ``case`` for the fetch ``name``, in its dtype and shape."""
         return self._arrays[f"fetch/{case}/{name}"]
 
     def read_sensitivity(self, fetch: str) -> float:
-        """How far TensorFlow's answer moves when the weights and the inputs move by one unit in the last place.
+        """Return the distance that TensorFlow's answer moves when weights and inputs move by one ulp.
 
-        As a share of the largest magnitude in the answer; the greatest share of all cases. 0.0 where the file does not
-        say: for integers, and answers recorded without it. See ``builder.verify.sensitivity``.
+        It is a share of the largest magnitude in the answer, the greatest of all cases; 0.0 if the file has none: for
+        integers, and answers recorded without it. See ``builder.verify.sensitivity``.
         """
         return self._read_share(f"sensitivity/{fetch}")
 
     def read_rounding(self, fetch: str) -> float:
-        """How far an answer may be off since the graph itself computes in half precision.
+        """Return the distance that an answer may be off since the graph itself uses half precision.
 
-        As a share of the largest magnitude over all cases; 0.0 for float32. See ``builder.verify.reference_answers``.
+        It is a share of the largest magnitude over all cases; 0.0 for float32. See ``ReferenceAnswers.write_golden``.
         """
         return self._read_share(f"rounding/{fetch}")
 
@@ -107,7 +106,7 @@ class GoldenFile:
         return float(self._arrays[key]) if key in self._arrays else 0.0
 
     def require_fits(self, feeds: Sequence[TensorSpec], fetches: Sequence[TensorSpec]) -> None:
-        """Raises VerifyError when there are no cases, or an array is missing or of another dtype or shape."""
+        """Raise VerifyError if there are no cases, or an array is missing or of another dtype or shape."""
         if not self.cases:
             raise VerifyError(f"{self.path.name} has no cases to verify with; delete it and build again.")
         for case in self.cases:

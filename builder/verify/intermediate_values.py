@@ -1,4 +1,4 @@
-"""TensorFlow's values inside a graph: of its ops, not only of its fetches."""
+"""Intermediate values of a graph in TensorFlow: the results of its ops, not only of its fetches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.importers.variables_state import assign_variables
 def compute_inner_values(
     graph: FrozenGraph, definition: Any, feeds: Mapping[str, Array], ops: Collection[str]
 ) -> dict[str, Array]:
-    """The first output of each of ``ops`` that is at the top of ``definition`` and has numbers.
+    """Return the first output of each of ``ops`` that is at the top of ``definition`` and has numbers.
 
     ``definition``: the reference of ``graph``, perhaps with other constants. Variables have their first values.
     """
@@ -25,5 +25,5 @@ def compute_inner_values(
         assign_variables(loaded, session, graph.first_state())
         known = {op.name: op.outputs[0] for op in loaded.get_operations() if op.name in set(ops) and op.outputs}
         wanted = {name: tensor for name, tensor in known.items() if tensor.dtype.is_floating or tensor.dtype.is_integer}
-        found = session.run(wanted, {port.tensor: feeds[port.spec.name] for port in graph.feeds})
-    return {name: np.asarray(value) for name, value in found.items() if np.asarray(value).dtype.kind in "iuf"}
+        values = session.run(wanted, {port.tensor: feeds[port.spec.name] for port in graph.feeds})
+    return {name: np.asarray(value) for name, value in values.items() if np.asarray(value).dtype.kind in "iuf"}

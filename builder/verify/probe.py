@@ -31,11 +31,11 @@ from builder.verify.library.remote_library import RemoteLibrary
 Library = LoadedLibrary | RemoteLibrary
 
 LOADERS = ("/lib", "/lib64", "/usr/lib")
-"""The path of the program that loads an emulator."""
+"""Folders that hold the programs that load an emulator."""
 
 
 class Runner(Protocol):
-    """Runs a library, or stands for one: ``run`` and ``flat`` of LoadedLibrary."""
+    """A library that runs inferences, as LoadedLibrary does."""
 
     def run(
         self, model: int, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot], counts: tuple[int, int]
@@ -57,7 +57,7 @@ class ModelUnderTest:
 def run_case(
     model: ModelUnderTest, flat: bool, case: str, feeds: list[Bytes], poison: int, offset: int
 ) -> tuple[list[Bytes], list[str]]:
-    """One inference from buffers ``offset`` bytes off alignment: the fetches' bytes, and what went wrong.
+    """Run one inference from buffers ``offset`` bytes off alignment; return the fetches' bytes and the problems.
 
     ``flat`` calls run(). Raises Refused when the library says it failed.
     """
@@ -99,8 +99,10 @@ def find_differences(
 
 @dataclass(frozen=True)
 class BadCall:
-    """A call that must be refused: ``field`` of slot ``number`` (feeds first) or a count, off by ``change``; or with
-    ``index`` as the ``element`` of the feed ``number``.
+    """A call that the library must refuse.
+
+    It changes ``field`` of slot ``number`` (feeds first), or a count, by ``change``; or it puts ``index`` into
+    ``element`` of the feed ``number``.
     """
 
     text: str
@@ -112,14 +114,12 @@ class BadCall:
 
     @property
     def status(self) -> int:
-        """What it must be answered with."""
+        """The status that the library must return."""
         return CF_ERR_RANGE if self.field == "index" else CF_ERR_ARGUMENT
 
 
 def make_bad_calls(model: ModelUnderTest) -> Iterator[BadCall]:
-    """Every size off by one both ways, every pointer null, both counts off by one both ways, an index beyond either end
-    of each range.
-    """
+    """Yield calls with each size and count off by one, each pointer null, and indices beyond each end of each range."""
     ports = [*(("feed", p) for p in model.feeds), *(("fetch", p) for p in model.fetches)]
     for number, (kind, port) in enumerate(ports):
         if port["bytes"]:
@@ -137,8 +137,8 @@ def make_bad_calls(model: ModelUnderTest) -> Iterator[BadCall]:
 
 
 def check_refusal(model: ModelUnderTest, feeds: list[Bytes], call: BadCall) -> str:
-    """What is wrong with the library's reaction to ``call``; empty if nothing is."""
-    # One byte is spare inside the guard, so a library that does not check writes where it does no harm.
+    """Describe the error in the library's reaction to ``call``; the text is empty if there is none."""
+    # The guard leaves one byte spare, so a library that does not check sizes does no harm when it writes there.
     if call.field == "index":
         feeds = [data.copy() for data in feeds]
         feeds[call.number].view(model.feeds[call.number]["dtype"])[call.element] = call.index
@@ -170,7 +170,7 @@ def load_library(request: dict[str, Any]) -> Library:
     """Confine this process, or that of the request's runner, and load the library in it. Raises Refused."""
     runner: list[str] = request["runner"]
     path, parent = Path(request["library"]), os.getpid()
-    limits = ProcessLimits(ProcessLimits.from_machine().memory)  # who started this process looks at the time
+    limits = ProcessLimits(ProcessLimits.from_machine().memory)  # the parent process enforces the time limit
     reads = [path, path.with_name(WEIGHTS), Path(request["golden"])]
     if runner:
         programs = [Path(word) for word in (*LOADERS, *runner) if Path(word).is_absolute()]
@@ -197,10 +197,10 @@ def open_model(library: Library) -> int:
 
 
 def run_examination(request: dict[str, Any], golden: GoldenFile) -> dict[str, Any]:
-    """Load, run every case three times, misuse, describe; returns the findings.
+    """Load the library, run every case three times, call it wrongly, and return the findings.
 
-    An emulated processor is a hundred times slower. There only the first case is run again, and after
-    ``request["seconds"]`` nothing more than what a verification must have: two cases, and one of them again.
+    An emulated processor is a hundred times slower: only the first case is run again there, and after
+    ``request["seconds"]`` only what a verification needs: two cases, and one of them again.
     """
     step_file, started = Path(request["step"]), time.monotonic()
 
@@ -209,7 +209,7 @@ def run_examination(request: dict[str, Any], golden: GoldenFile) -> dict[str, An
     def step(text: str) -> None:
         fresh = step_file.with_suffix(".new")
         fresh.write_text(f"{len(answers)} {text}", encoding="utf-8")
-        fresh.replace(step_file)  # who reads it meanwhile finds all of one
+        fresh.replace(step_file)  # a reader never sees a partly written file
 
     step("loading it")
     library = load_library(request)
@@ -249,26 +249,26 @@ def run_examination(request: dict[str, Any], golden: GoldenFile) -> dict[str, An
         if thorough and not state:
             check(case, "twice", POISONS[1])
     if state:
-        again = list(answers)
+        ordered_cases = list(answers)
         library.reset_state(model.opened)
-        for case in again:
+        for case in ordered_cases:
             check(case, "after cf_reset from unaligned buffers", POISONS[1], offset=1)
         if isinstance(library, LoadedLibrary):
-            failures += _keeps_state(library, model.opened, state, again, check)
+            failures += _keeps_state(library, model.opened, state, ordered_cases, check)
     for case in reversed(cases if thorough else cases[:1]):
         if not state:
             check(case, "in reverse order from unaligned buffers", POISONS[1], offset=1)
-    if library.has_flat and not request["signature"] and not late():  # run() is of the first one
+    if library.has_flat and not request["signature"] and not late():  # run() calls the first signature
         check(cases[0], "through the flat run()", POISONS[0], flat=True)
     if state:
         library.reset_state(model.opened)
         check(cases[0], "before bad calls", POISONS[0])
     for call in make_bad_calls(model):
         step(f"being called with {call.text}")
-        wrong = check_refusal(model, feeds_of(cases[0]), call)
-        if wrong:
-            failures.append(f"a call with {call.text} {wrong}")
-    if state or not late():  # a refused call leaves the state alone
+        problem = check_refusal(model, feeds_of(cases[0]), call)
+        if problem:
+            failures.append(f"a call with {call.text} {problem}")
+    if state or not late():  # a refused call leaves the state as it was
         check(list(answers)[1] if state and len(answers) > 1 else cases[0], "after bad calls", POISONS[0])
     step("closing it")
     library.close(model.opened)
@@ -286,7 +286,7 @@ def run_examination(request: dict[str, Any], golden: GoldenFile) -> dict[str, An
 def _keeps_state(
     library: LoadedLibrary, opened: int, size: int, cases: list[str], check: Callable[..., None]
 ) -> Iterator[str]:
-    """Two opened models have states of their own; what cf_get_state gives, cf_set_state brings back."""
+    """Check that two opened models have separate states, and that cf_set_state restores what cf_get_state returns."""
     library.reset_state(opened)
     other = open_model(library)
     for case in cases:

@@ -1,4 +1,4 @@
-"""Have a library run on its golden inputs in a process of its own (``builder.verify.probe``)."""
+"""The child process (``builder.verify.probe``) in which a library runs on its golden inputs."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from builder.importers.graph import FrozenGraph
 from builder.verify.target_runner import Machine
 
 TIMEOUT = 1800
-"""Seconds after which a library that does not come back is given up."""
+"""Seconds after which a library that does not return is given up."""
 EMULATED_SECONDS = 45
-"""Seconds after which an emulated processor is given no more golden inputs."""
+"""Seconds after which an emulated processor gets no more golden inputs."""
 GLANCE = 0.1
-"""Seconds between two looks at how far the child is."""
+"""Seconds between two looks at the child's progress."""
 
 _STEP, _ANSWERS, _FINDINGS = "step", "answers", "findings.json"
 _LONGEST_STEP, _LARGEST = 4096, 64 << 20
-"""Bytes of the first and the last that are read."""
+"""The most bytes that are read of the step and of the findings."""
 
 Watch = Callable[[int, int, str], None]
-"""Gets the number of golden inputs that have an answer, the number of all, and what goes on now."""
+"""A function of the number of golden inputs with an answer, the number of all, and the current step."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What a library did: the bytes of each fetch by case, in the graph's order, of those that were run.
+    """The behaviour of a library: the bytes of each fetch, in the graph's order, by case that was run.
 
-    ``description``: what cf_describe() returned. ``failures``: its misbehaviours, other than a wrong number.
+    ``description``: the text that cf_describe() returned. ``failures``: its misbehaviours, other than a wrong number.
     """
 
     answers: Mapping[str, Sequence[NDArray[np.uint8]]]
@@ -57,7 +57,7 @@ class Examination:
 
 
 def no_progress(_done: int, _total: int, _what: str) -> None:
-    """For whom nobody watches."""
+    """Ignore the progress."""
 
 
 def examine_library(
@@ -68,12 +68,12 @@ def examine_library(
     variant: Variant | None = None,
     watch: Watch = no_progress,
 ) -> Examination:
-    """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a child process that is confined.
+    """Run ``library`` on ``cases`` of ``graph.golden_path`` on ``machine``, in a confined child process.
 
-    ``variant``: which program of the library is of this graph, if not the first. ``watch`` is told now and then how
-    many of the cases have an answer, and what the child does. Raises VerifyError when the library
-    cannot be loaded or opened, fails, hangs or crashes; EnvironmentSetupError where it needs more memory than the
-    sandbox has, or the sandbox is less than ``require_demanded`` wants.
+    ``variant``: the program of the library for this graph, if not the first. ``watch`` gets now and then the number of
+    cases that have an answer, and the current step. Raises VerifyError when the library cannot be loaded or opened,
+    fails, hangs or crashes; EnvironmentSetupError if it needs more memory than the sandbox has, or the sandbox is less
+    than ``require_demanded`` wants.
     """
     KernelFeatures.from_machine().require_demanded()
     with tempfile.TemporaryDirectory(prefix="coldforge-verify-") as temporary:
@@ -96,10 +96,10 @@ def examine_library(
         _run_child(library.name, request, folder, watch)
         try:
             with open_regular(folder, _FINDINGS) as file:
-                found = json.loads(file.read(_LARGEST))
-            if "refused" in found:
-                raise VerifyError(f"{library.name} cannot be verified: {escape_terminal(str(found['refused']))}.")
-            ran, failures, description = found["cases"], found["failures"], found["describe"]
+                findings = json.loads(file.read(_LARGEST))
+            if "refused" in findings:
+                raise VerifyError(f"{library.name} cannot be verified: {escape_terminal(str(findings['refused']))}.")
+            ran, failures, description = findings["cases"], findings["failures"], findings["describe"]
             if ran != list(cases)[: len(ran)] or not all(isinstance(text, str) for text in (description, *failures)):
                 raise ValueError("no findings")
             answers = _read_answers(folder, ran, [p.spec.size for p in graph.fetches])
@@ -110,7 +110,7 @@ def examine_library(
 
 
 def _read_answers(folder: Path, cases: Sequence[str], sizes: Sequence[int]) -> dict[str, list[NDArray[np.uint8]]]:
-    """Read the bytes of each fetch, of ``sizes``, by case. Raises ValueError where there are others, and OSError."""
+    """Read the bytes of each fetch, of ``sizes``, by case. Raises ValueError for another total size, and OSError."""
     with open_regular(folder, _ANSWERS) as file:
         if os.fstat(file.fileno()).st_size != len(cases) * sum(sizes):
             raise ValueError("another number of answers")
@@ -123,7 +123,7 @@ def list_ports(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
 
 
 def _run_child(library: str, request: Mapping[str, Any], folder: Path, watch: Watch) -> None:
-    """Have builder/verify/probe.py do ``request``, which leaves its files in ``folder``. Raises VerifyError."""
+    """Have builder/verify/probe.py run ``request``, with its files in ``folder``. Raises VerifyError."""
     path = folder / "request.json"
     path.write_text(json.dumps(request), encoding="utf-8")
     command = [sys.executable, "-P", "-m", "builder.verify.probe", str(path)]
@@ -133,7 +133,7 @@ def _run_child(library: str, request: Mapping[str, Any], folder: Path, watch: Wa
         watch(answered, len(request["cases"]), what)
 
     try:
-        code, said = _watch_child(command, glance)
+        code, log = _watch_child(command, glance)
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"{library} did not finish within {TIMEOUT} s while {_read_step(folder)[1]}.") from error
     if code < 0:
@@ -143,17 +143,17 @@ def _run_child(library: str, request: Mapping[str, Any], folder: Path, watch: Wa
             f"{library} crashed ({name}) while {_read_step(folder)[1]}.{advice} Nothing was packed; report it with the "
             "model's build folder."
         )
-    if "MemoryError" in said:
+    if "MemoryError" in log:
         raise EnvironmentSetupError(explain_out_of_memory(ProcessLimits.from_machine()))
     if code:
         raise VerifyError(
             f"{library} ended the verifying process (exit code {code}) while {_read_step(folder)[1]}: "
-            f"{said.strip()[-2000:] or 'no message'}"
+            f"{log.strip()[-2000:] or 'no message'}"
         )
 
 
 def _watch_child(command: Sequence[str], glance: Callable[[], None]) -> tuple[int, str]:
-    """(exit code, standard error) of a child, at which ``glance`` looks while it runs. Raises TimeoutExpired."""
+    """Return a child's (exit code, standard error); call ``glance`` while it runs. Raises TimeoutExpired."""
     end = time.monotonic() + TIMEOUT
     with (
         tempfile.TemporaryFile() as log,
@@ -176,7 +176,7 @@ def _watch_child(command: Sequence[str], glance: Callable[[], None]) -> tuple[in
 
 
 def _read_step(folder: Path) -> tuple[int, str]:
-    """(how many golden inputs have an answer, what goes on), as ``builder.verify.probe`` wrote it."""
+    """Return (number of golden inputs with an answer, current step), as ``builder.verify.probe`` wrote them."""
     try:
         with open_regular(folder, _STEP) as file:
             answered, _, what = file.read(_LONGEST_STEP).decode("utf-8", "replace").partition(" ")

@@ -1,7 +1,7 @@
-"""Time each step of a model: a build of its program with a clock between the steps, run on a golden input.
+"""Times of each step of a model: a build of its program with a clock between the steps, run on a golden input.
 
 The library is loaded into this process, on which nothing else should run at the same time. Times are the fastest
-and the median of many rounds, in which several libraries take turns, so that a slow moment of the machine meets all.
+and the median of many rounds, in which several libraries take turns, so that a slow moment of the machine affects all.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from builder.verify.library.opened_model import OpenedModel
 
 MIN_ROUNDS, MAX_ROUNDS = 5, 1000
 LIMIT = "COLDFORGE_CPU"
-"""The environment variable that keeps a library to an instruction set; see runtime/abi/model.c."""
+"""The environment variable that limits a library to an instruction set; see runtime/abi/model.c."""
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """For every step of ``walk(program.steps)``: its calls in one run, and the seconds of these calls together."""
+    """The calls of every step of ``walk_steps(program.steps)`` in one run, and the seconds of these calls together."""
 
     calls: tuple[int, ...]
     fastest: tuple[float, ...]
     median: tuple[float, ...]
     run: float
-    """The median run, from cf_run to its return."""
+    """The median time of a run, from cf_run to its return."""
     rounds: int
 
 
 def build_timed_library(
     program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path, key: str
 ) -> Path:
-    """A library of ``program`` with the clock in it, in ``folder``; kept for the same ``key``. Raises LinkError."""
+    """Build a library of ``program`` with a clock in ``folder``; keep it for the same ``key``. Raises LinkError."""
 
     make = functools.partial(build_library, program, spec, compiled, zig=cache / "zig", probe="profile")
     run_cached(folder, compute_digest(code_digest(), key), make)
@@ -57,9 +57,9 @@ def build_timed_library(
 
 
 class ProfiledLibrary:
-    """A library made by ``build_timed_library``, opened; ``isa`` None: for what this machine has, or is limited to.
+    """An opened library of ``build_timed_library``; with ``isa`` None, it uses all that this machine has or allows.
 
-    ``fetches``: the answers of the last run, as bytes. Raises VerifyError where this machine can't run it.
+    ``fetches``: the answers of the last run, as bytes. Raises VerifyError if this machine can't run it.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ProfiledLibrary:
         self.fetches = self._call.fetches
 
     def run(self) -> tuple[Array, Array, float]:
-        """One inference: (calls, seconds) of each step, and the seconds of all. Raises VerifyError."""
+        """Run one inference: return (calls, seconds) of each step, and the seconds of all. Raises VerifyError."""
         self._times[:] = 0
         begin = time.perf_counter()
         self._call()
@@ -101,7 +101,7 @@ def _limit_isa(isa: str | None) -> Iterator[None]:
 
 
 def host_isas(library: Path) -> tuple[str, ...]:
-    """The instruction sets of the fused kernels that this machine has, or is limited to, the least first."""
+    """Return the instruction sets of the fused kernels that this machine has or is limited to, the least first."""
     level = int(ctypes.CDLL(str(library)).cf_step_level())
     isas = GeneratedSources.load(library.parent).isa[: level + 1]
     limit = os.environ.get(LIMIT)
@@ -111,10 +111,7 @@ def host_isas(library: Path) -> tuple[str, ...]:
 def measure_steps(
     libraries: Mapping[str, ProfiledLibrary], seconds: float, rounds: int = MIN_ROUNDS
 ) -> dict[str, StepTimes]:
-    """Run all ``libraries`` in turns, for ``seconds`` together and at least ``rounds`` times.
-
-    A first run of each is not counted.
-    """
+    """Run all ``libraries`` in turns, for ``seconds`` and at least ``rounds`` times, after one uncounted run."""
     runs: dict[str, list[tuple[Array, Array, float]]] = {name: [] for name in libraries}
     for library in libraries.values():
         library.run()
@@ -122,10 +119,10 @@ def measure_steps(
     for number in range(MAX_ROUNDS):
         if number >= rounds and time.monotonic() > end:
             break
-        first = number % len(names)  # who comes first has another's data in the caches
+        first = number % len(names)  # the first to run finds another's data in the caches
         for name in (*names[first:], *names[:first]):
             runs[name].append(libraries[name].run())
-    return {name: _summarise_runs(found) for name, found in runs.items()}
+    return {name: _summarise_runs(measured) for name, measured in runs.items()}
 
 
 def _summarise_runs(runs: Sequence[tuple[Array, Array, float]]) -> StepTimes:
@@ -140,5 +137,5 @@ def _summarise_runs(runs: Sequence[tuple[Array, Array, float]]) -> StepTimes:
 
 
 def _as_array(address: int, steps: int) -> Array:
-    """cf_step_time[steps] as [steps, 2]: nanoseconds, calls."""
+    """Return cf_step_time[steps] as [steps, 2]: nanoseconds, calls."""
     return np.ctypeslib.as_array((ctypes.c_uint64 * (2 * steps)).from_address(address)).reshape(steps, 2)

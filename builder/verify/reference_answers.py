@@ -60,20 +60,19 @@ Feeds = Mapping[str, Array]
 Fetches = dict[str, Array]
 
 SAMPLES = 16
-"""How many of the user's own inputs are golden ones at most: each is run several times, by TensorFlow too."""
+"""The largest number of the user's own inputs that become golden ones: TensorFlow runs each several times."""
 
 
 def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
     """Write ``graph.golden_path``: the golden inputs of ``spec`` and TensorFlow's answers, the same bytes every time.
 
-    Cases: zeros, extremes, some of seeded random values, photographs where the spec has an image input, what the
-    function made of strings where the graph began with them, and at most
-    ``SAMPLES`` of the spec's samples. Another random one takes the place of each that TensorFlow itself is undecided
-    on, or cannot run. Of a graph with state they are one sequence of calls, in the order of the file, from the first
-    state on. Where float64 shows that TensorFlow's float32 answer is off, the answer is that of float64. Inputs of
-    floating point that the graph reads as whole numbers get those. Raises VerifyError for a graph whose answers are
-    random, for samples that TensorFlow cannot run, and where fewer than ``ENOUGH`` cases are left; UsageError for
-    samples that do not fit.
+    Cases are zeros, extremes, some of seeded random values, photographs if the spec has an image input, the function's
+    tensors of strings if the graph began with strings, and at most ``SAMPLES`` of the spec's samples. A random case
+    replaces each on which TensorFlow itself is undecided or fails. For a graph with state the cases are one sequence
+    of calls, in the order of the file, from the first state on. The answer is that of float64 if it shows that
+    TensorFlow's float32 answer is off. Floating-point inputs that the graph reads as whole numbers get whole numbers.
+    Raises VerifyError for a graph whose answers are random, for samples that TensorFlow cannot run, and if fewer than
+    ``ENOUGH`` cases are left; UsageError for samples that do not fit.
     """
     reference = graph.read_reference()
     random = find_random_nodes(reference)
@@ -85,7 +84,7 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
     feeds = [port.spec for port in graph.feeds]
     outputs = list_outputs(spec, tuple(port.spec for port in graph.fetches))
     types, ends = read_graph(graph, reference).feeds, _is_fit_for_ends(graph, reference)
-    del reference  # weights are large
+    del reference  # Weights are large.
     drawn = [replace(feed, dtype="int32") if types.get(feed.name) == WHOLE else feed for feed in feeds]
     calls: dict[str, Feeds] = {**dict(_cast_calls(make_cases(spec, drawn), feeds)), **dict(read_examples(graph))}
     if not ends:
@@ -99,18 +98,20 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
         replace(graph, warnings=(*graph.warnings, warning)).save()
     undecided: dict[str, str] = {}
     while True:
-        asked = answer_calls(graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))])
-        found = {case: why for case, why in asked.failed.items() if case not in probes}
-        exact = {} if graph.states else _answer_in_float64(graph, asked.calls)
-        found |= _find_undecided(asked, graph, outputs, exact)
-        if not found:
+        references = answer_calls(
+            graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))]
+        )
+        reasons = {case: why for case, why in references.failed.items() if case not in probes}
+        exact = {} if graph.states else _answer_in_float64(graph, references.calls)
+        reasons |= _find_undecided(references, graph, outputs, exact)
+        if not reasons:
             break
-        undecided |= found
+        undecided |= reasons
         calls = {case: feeds for case, feeds in calls.items() if case not in undecided}
-        calls |= dict(islice(further, len(found)))
-    if undecided and len(asked.calls) < ENOUGH:
-        raise VerifyError(explain_too_few(undecided, len(asked.calls), feeds))
-    replace(asked, exact=_find_more_exact(asked, outputs, exact)).write_golden(graph.golden_path, undecided)
+        calls |= dict(islice(further, len(reasons)))
+    if undecided and len(references.calls) < ENOUGH:
+        raise VerifyError(explain_too_few(undecided, len(references.calls), feeds))
+    replace(references, exact=_find_more_exact(references, outputs, exact)).write_golden(graph.golden_path, undecided)
 
 
 def _cast_calls(calls: Iterable[tuple[str, Feeds]], feeds: Sequence[TensorSpec]) -> Iterator[tuple[str, Feeds]]:
@@ -134,15 +135,15 @@ def _advise_against_draws(graph: FrozenGraph) -> str:
 
 
 def _is_fit_for_ends(graph: FrozenGraph, definition: Any) -> bool:
-    """Tell whether the ends of integers are fit for golden inputs of ``graph``; ``definition``: its reference.
+    """Return whether the smallest and largest integers are fit as golden inputs of ``graph``.
 
-    They are not where they may decide how long a loop runs or how large a tensor is, nor where a float may become an
-    integer that its type cannot hold: XLA saturates then, and TensorFlow does not.
+    ``definition``: the graph's reference. They are unfit if they may set the length of a loop or the size of a tensor,
+    or if a float may become an integer that its type cannot hold: XLA saturates then, and TensorFlow does not.
     """
 
     def is_unfit(node: Any) -> bool:
         if node.op != "Cast":
-            return "While" in node.op or node.op == "XlaCallModule"  # which may have either
+            return "While" in node.op or node.op == "XlaCallModule"  # the op may have either inside
         source, target = (tf.dtypes.as_dtype(node.attr[key].type) for key in ("SrcT", "DstT"))
         return bool(source.is_floating and target.is_integer)
 
@@ -151,21 +152,21 @@ def _is_fit_for_ends(graph: FrozenGraph, definition: Any) -> bool:
 
 
 def _select_new_sizes(graph: FrozenGraph, calls: Mapping[str, Feeds], further: Mapping[str, Feeds]) -> dict[str, Feeds]:
-    """Those of ``further`` whose answers have sizes that no call before them gives; none where all sizes are fixed.
+    """Return those of ``further`` whose answers have sizes that no earlier call gives; none if all sizes are fixed.
 
-    EDGES do not count: they may yet be left out.
+    EDGES do not count, since they may be left out later.
     """
     dynamic = [port.spec.name for port in graph.fetches if port.spec.dynamic]
     if not dynamic:
         return {}
     both = {case: feeds for case, feeds in {**calls, **further}.items() if case not in EDGES}
-    seen: set[tuple[str, tuple[int, ...]]] = set()
+    known_sizes: set[tuple[str, tuple[int, ...]]] = set()
     chosen = {}
     for case, fetches in run_reference(graph, graph.read_reference(), both, may_fail=both):
         sizes = {(name, fetches[name].shape) for name in dynamic}
-        if case in further and not sizes <= seen:
+        if case in further and not sizes <= known_sizes:
             chosen[case] = further[case]
-        seen |= sizes
+        known_sizes |= sizes
     return chosen
 
 
@@ -193,12 +194,12 @@ def explain_too_few(undecided: Mapping[str, str], left: int, feeds: Sequence[Ten
 def _find_more_exact(
     asked: ReferenceAnswers, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
 ) -> dict[str, dict[str, Array]]:
-    """Return the answers of float64 that take the place of TensorFlow's own, by case and fetch.
+    """Return the answers of float64 that replace TensorFlow's own, by case and fetch.
 
-    Those that TensorFlow's own is further off than half of what a library may be, but not so far that in float64 the
-    graph may be another function: by more than ``MOST_ALLOWED`` / 2.
+    TensorFlow's own are off by more than half of what a library may be, but by at most ``MOST_ALLOWED`` / 2 more than
+    a library may be: with a larger difference the graph may be another function in float64.
     """
-    found: dict[str, dict[str, Array]] = {}
+    replacements: dict[str, dict[str, Array]] = {}
     for case, fetches in exact.items():
         for output in outputs:
             name = output.fetch.name
@@ -208,12 +209,12 @@ def _find_more_exact(
             error, allowed = measure_errors(own, wide, loosen_to_default(output.tolerance))
             limit = allowed + MOST_ALLOWED / 2 * float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
             if (error > allowed / 2).any() and (error <= limit).all():
-                found.setdefault(case, {})[name] = wide
-    return found
+                replacements.setdefault(case, {})[name] = wide
+    return replacements
 
 
 _HALF_FACTOR = 4
-"""How many times the measured change is allowed where a graph rounds to half precision.
+"""The factor of the measured change that is allowed if a graph rounds to half precision.
 
 XLA rounds in other places than TensorFlow, between the weights and inputs that were moved.
 """
@@ -221,10 +222,10 @@ XLA rounds in other places than TensorFlow, between the weights and inputs that 
 
 @dataclass(frozen=True)
 class ReferenceAnswers:
-    """TensorFlow's ``answers`` to ``calls``, and those when weights and inputs ``moved`` by one ulp.
+    """TensorFlow's ``answers`` to ``calls``, and its answers when weights and inputs ``moved`` by one ulp.
 
-    By case, each in the order of the calls; without those that TensorFlow could not run, which ``failed`` has, with
-    the reason. ``exact``: answers of float64 that take the place of some.
+    All are by case, in the order of the calls. Cases that TensorFlow could not run are in ``failed``, with the reason.
+    ``exact``: answers of float64 that replace some.
     """
 
     calls: Mapping[str, Feeds]
@@ -240,12 +241,12 @@ class ReferenceAnswers:
         return ROUNDING_SHARE[self.reading.narrowest] or MOST_ALLOWED
 
     def write_golden(self, path: Path, undecided: Mapping[str, str] | None = None) -> None:
-        """As a golden file, which says how sensitive the answers are.
+        """Write a golden file, which states how sensitive the answers are.
 
-        Twice the sensitivity is allowed; of how far float32 is off float64, once. Where the graph rounds to half
-        precision, it is twice as much of both, as a share of the largest answer to any case.
+        It allows twice the sensitivity, and once the distance between float32 and float64. If the graph rounds to half
+        precision, it allows twice as much of both, as a share of the largest answer to any case.
         """
-        found = {
+        cases = {
             case: GoldenCase(feeds, {**self.answers[case], **self.exact.get(case, {})})
             for case, feeds in self.calls.items()
         }
@@ -255,14 +256,14 @@ class ReferenceAnswers:
             shares[name] = shares.get(name, 0.0) + share / 2
         if measure is measure_joint_sensitivity:
             shares, rounding = {}, {name: min(_HALF_FACTOR * share, self.share) for name, share in shares.items()}
-        GoldenFile.write(path, found, shares, undecided, rounding)
+        GoldenFile.write(path, cases, shares, undecided, rounding)
 
 
 def answer_calls(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Collection[str] = ()) -> ReferenceAnswers:
     """Have TensorFlow answer ``calls``, by case.
 
-    Calls in ``may_fail`` that it cannot run are left out, and those whose answer is larger than a fetch can be.
-    Raises VerifyError where it cannot run another, or no call is left.
+    Leave out calls in ``may_fail`` that it cannot run, and those whose answer is larger than a fetch can be.
+    Raises VerifyError if it cannot run another, or no call is left.
     """
     failed: dict[str, str] = {}
     reading = read_graph(graph, graph.read_reference())
@@ -278,38 +279,38 @@ def answer_calls(graph: FrozenGraph, calls: Mapping[str, Feeds], may_fail: Colle
 def _find_undecided(
     asked: ReferenceAnswers, graph: FrozenGraph, outputs: Sequence[ExpectedOutput], exact: Mapping[str, Fetches]
 ) -> dict[str, str]:
-    """Of the cases ``asked``, those that TensorFlow is undecided on, and why; of a sequence of calls the first.
+    """Return the cases of ``asked`` on which TensorFlow is undecided, with reasons; of a sequence of calls the first.
 
-    ``exact``: its answers in float64, where it has them.
+    ``exact``: TensorFlow's answers in float64, if it has them.
     """
 
     def find(moved: Iterable[tuple[str, Fetches]], when: str) -> dict[str, str]:
         return find_unstable_cases(outputs, asked.answers, dict(moved), when, asked.share)
 
-    found = find(asked.moved.items(), "when weights and inputs move by one unit in the last place")
+    reasons = find(asked.moved.items(), "when weights and inputs move by one unit in the last place")
     if not graph.states:
         zeros = move_zeros(asked.calls, asked.reading.feeds)
         moved = run_reference(graph, graph.read_reference(), zeros, may_fail=zeros) if zeros else ()
-        found = find(moved, "when zeros of the input move by 1e-7") | found
-        found = find(((case, one) for case, one in exact.items() if case in EDGES), "in float64") | found
+        reasons = find(moved, "when zeros of the input move by 1e-7") | reasons
+        reasons = find(((case, fetches) for case, fetches in exact.items() if case in EDGES), "in float64") | reasons
         for first in (True, False) if UNSTABLE in asked.reading.ops else ():
             moved = run_reference(
                 graph, break_ties(graph.read_reference(), first=first), asked.calls, may_fail=asked.calls
             )
-            found = find(moved, "when equal scores move apart, whose order an unstable sort decides") | found
-    chosen = [case for case in asked.calls if case in found][: 1 if graph.states else None]
-    return {case: found[case] for case in chosen}
+            reasons = find(moved, "when equal scores move apart, whose order an unstable sort decides") | reasons
+    chosen = [case for case in asked.calls if case in reasons][: 1 if graph.states else None]
+    return {case: reasons[case] for case in chosen}
 
 
 def _answer_in_float64(graph: FrozenGraph, calls: Mapping[str, Feeds]) -> dict[str, Fetches]:
-    """TensorFlow's answers in float64, of the cases that it can run so."""
+    """Return TensorFlow's answers in float64 to the cases that it can run in float64."""
     definition = convert_to_float64(graph.read_reference())
     if definition is None:
         return {}
     try:
         with np.errstate(over="ignore"):
             return dict(run_reference(graph, definition, calls, may_fail=calls))
-    except (ValueError, TypeError):  # an op that has no float64
+    except (ValueError, TypeError):  # an op has no float64 kernel
         return {}
 
 
@@ -320,12 +321,12 @@ def run_reference(
     may_fail: Collection[str] = (),
     failed: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, Fetches]]:
-    """Each case and TensorFlow's answers by fetch, in the dtypes of ``graph``; one sequence of calls if it has state.
+    """Yield each case and TensorFlow's answers by fetch, in ``graph``'s dtypes; with state, as one sequence of calls.
 
     TensorFlow runs ``definition``, op by op, not through XLA: it is the reference of ``graph``, perhaps with
-    other constants. Cases in ``may_fail`` that it cannot run are left out, and those whose answer is larger than
-    ``max_size`` lets a fetch be: the library refuses them. ``failed`` gets the reasons of those that cannot be run.
-    Raises VerifyError where it cannot run another.
+    other constants. Cases in ``may_fail`` that it cannot run are left out, and so are those whose answer is larger than
+    ``max_size`` allows: the library refuses them. ``failed`` gets the reasons of those that cannot be run.
+    Raises VerifyError if it cannot run another.
     """
     try:
         yield from _run_definition(graph, definition, calls, may_fail, failed)
@@ -346,22 +347,22 @@ def _run_definition(
         assign_variables(loaded, session, state)
         for case, feeds in calls.items():
             try:
-                found = session.run(
+                answers = session.run(
                     [p.tensor for p in graph.fetches], {p.tensor: feeds[p.spec.name] for p in graph.feeds}
                 )
             except tf.errors.OpError as error:
                 reason = _read_reason(error)
-                if case in may_fail:  # out of the range of an index, say: TensorFlow has no answer to agree with
+                if case in may_fail:  # TensorFlow has no answer to compare with, e.g. for an index out of range
                     if failed is not None:
                         failed[case] = _CANNOT_RUN + reason
                     assign_variables(loaded, session, state)
                     continue
                 raise VerifyError(f"TensorFlow cannot run the graph on {case}: {reason}") from error
-            if _is_too_large([p.spec for p in graph.fetches], [np.shape(answer) for answer in found]):
+            if _is_too_large([p.spec for p in graph.fetches], [np.shape(answer) for answer in answers]):
                 assign_variables(loaded, session, state)
                 continue
             state = read_variables(loaded, session, {p.tensor: p.spec.dtype for p in graph.states})
-            pairs = zip(graph.fetches, found, strict=True)
+            pairs = zip(graph.fetches, answers, strict=True)
             yield case, {port.spec.name: np.asarray(answer, port.spec.dtype) for port, answer in pairs}
 
 
@@ -371,7 +372,7 @@ def _read_reason(error: Any) -> str:
 
 
 def _is_too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Whether an answer has more than its fetch takes. Raises VerifyError for another shape than XLA says it has."""
+    """Return whether an answer is larger than its fetch. Raises VerifyError for a shape that XLA does not have."""
     wrong = [(spec, shape) for spec, shape in zip(fetches, shapes, strict=True) if not spec.accepts_shape(shape)]
     for spec, shape in wrong:
         most = tuple(
@@ -387,7 +388,7 @@ def _is_too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...
 
 
 def find_random_nodes(definition: Any) -> list[str]:
-    """Paths of the nodes that draw from a generator with a state of its own."""
+    """Return the paths of the nodes that draw from a generator with a state of its own."""
     import_tensorflow()
     from tensorflow.python.framework import op_def_registry
 

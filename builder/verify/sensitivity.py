@@ -1,9 +1,9 @@
-"""How far TensorFlow's own answers move when its weights and inputs do by one unit in the last place (ulp).
+"""The sensitivity of TensorFlow's own answers to weights and inputs that move by one unit in the last place (ulp).
 
 float32 sums come out differently in another order, and TensorFlow's order depends on the processor. In a deep network
-such differences of one ulp grow, in some a thousandfold, so an answer of TensorFlow's is only so certain. One more
-run measures how certain: every weight and every input moves up or down by one ulp, at random. Where the graph rounds it
-to half precision before it computes, that is an ulp of that type: rounding would swallow a smaller one.
+such differences of one ulp grow, in some a thousandfold, so TensorFlow's answer has that uncertainty. One more run
+measures it: every weight and every input moves up or down by one ulp, at random. If the graph rounds it to half
+precision before it computes, that is an ulp of that type, since rounding would swallow a smaller one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SEED = 1
 
 
 def nudge_constants(definition: Any) -> Any:
-    """Move every floating-point constant of more than one element by one ulp, in place; returns ``definition``.
+    """Move every floating-point constant of more than one element by one ulp, in place; return ``definition``.
 
-    Those of one element are rather thresholds and epsilons than weights. Zeros stay zero.
+    Constants of one element are rather thresholds and epsilons than weights. Zeros stay zero.
     """
     random = np.random.Generator(np.random.PCG64(_SEED))
     enums = {tf.dtypes.as_dtype(name).as_datatype_enum for name in FLOATS}
@@ -44,7 +44,7 @@ def nudge_constants(definition: Any) -> Any:
 def nudge_calls(
     calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Array]]:
-    """``calls``, by case and feed, with floating-point inputs moved by one ulp; ``types``: ``Reading.feeds``."""
+    """Move floating-point inputs of ``calls``, by case and feed, by one ulp; ``types``: ``Reading.feeds``."""
     random, types = np.random.Generator(np.random.PCG64(_SEED)), types or {}
     return {
         case: {name: nudge_values(value, random, types.get(name, "")) for name, value in feeds.items()}
@@ -55,12 +55,12 @@ def nudge_calls(
 def move_zeros(
     calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Array]]:
-    """``calls`` with each floating-point input that is 0 throughout as far from 0 as 1 is from its neighbour.
+    """Move each floating-point input that is 0 throughout as far from 0 as 1 is from its neighbour.
 
-    Without those that have no such input: zeros among other numbers may be a mask. ``types``: ``Reading.feeds``.
+    Leave out ``calls`` without such an input: zeros among other numbers may be a mask. ``types``: ``Reading.feeds``.
     """
     random = np.random.Generator(np.random.PCG64(_SEED))
-    found: dict[str, dict[str, Array]] = {}
+    moved: dict[str, dict[str, Array]] = {}
     for case, feeds in calls.items():
         blank = {
             n: nudge_values(np.ones_like(v), random) - 1
@@ -68,14 +68,14 @@ def move_zeros(
             if v.dtype.name in FLOATS and v.size and not v.any() and (types or {}).get(n) != WHOLE
         }
         if blank:
-            found[case] = {**feeds, **blank}
-    return found
+            moved[case] = {**feeds, **blank}
+    return moved
 
 
 def nudge_values(values: Array, random: np.random.Generator, read_as: str = "") -> Array:
-    """``values`` with each number the next one up or down; zeros, infinities, and whole numbers, as they are.
+    """Move each number to the next one up or down, except zeros, infinities and whole numbers.
 
-    ``read_as``: what the graph rounds them to. Of one of HALVES, they move by an ulp of that; WHOLE ones stay.
+    ``read_as``: the type that the graph rounds to. For one of HALVES, numbers move by its ulp; WHOLE ones stay.
     """
     if values.dtype.name not in _MOVABLE or read_as == WHOLE:
         return values
@@ -90,10 +90,10 @@ def nudge_values(values: Array, random: np.random.Generator, read_as: str = "") 
 def measure_sensitivity(
     answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
 ) -> dict[str, float]:
-    """The largest change of each floating-point fetch over all cases, as a share of the largest magnitude in its case.
+    """Return each floating-point fetch's largest change over all cases, as a share of its case's largest magnitude.
 
-    Both arguments are arrays by case and fetch, of which the second may miss some. What is not finite in either counts
-    for nothing, nor does an answer that gets another size.
+    Both arguments are arrays by case and fetch; the second may miss some. Elements that are not finite in either do not
+    count, and neither does an answer that gets another size.
     """
     pairs = _pair_answers(answers, nudged_answers)
     return {name: max(_measure_share(*pair) for pair in ones) for name, ones in pairs.items()}
@@ -110,7 +110,7 @@ def measure_joint_sensitivity(
 def _pair_answers(
     answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
 ) -> dict[str, list[tuple[Array, Array]]]:
-    """Pair what a floating-point fetch is in each case, flat, with what it became, if that has the same size."""
+    """Pair each case's floating-point fetches, flat, with their nudged values, if those have the same size."""
     pairs: dict[str, list[tuple[Array, Array]]] = {}
     for case, moved in nudged_answers.items():
         for name, after in moved.items():

@@ -1,4 +1,4 @@
-"""What can run a library of each target here: this machine, or QEMU's emulation of another processor."""
+"""The machines that can run a library of each target: this one, or QEMU's emulation of another processor."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ INCLUDE = RUNTIME / "abi"
 
 @dataclass(frozen=True)
 class Machine:
-    """Runs a library: in this process's own kind (``runner`` empty), or through the command ``runner``.
+    """A machine that runs a library: this one (``runner`` empty), or the one that the command ``runner`` emulates.
 
-    ``name`` goes into the manifest. ``missing`` says why nothing here can run it, and what to do.
+    ``name`` goes into the manifest. ``missing`` says why no machine here can run it, and what to do.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Machine:
 
     @property
     def emulator(self) -> tuple[str, ...]:
-        """The command that runs a program of its architecture, which follows it; empty for this machine's own."""
+        """The command that runs a program of the machine's architecture; empty for this machine's own."""
         return self.runner[:-1]
 
 
@@ -41,9 +41,9 @@ HERE = Machine("this machine")
 
 
 def prepare_machine(target: Target, cache: Path) -> Machine:
-    """What runs a library for ``target`` here; the runner it may need is built in ``cache``.
+    """Return the machine that runs a library for ``target`` here; build the runner that it may need in ``cache``.
 
-    Raises LinkError when that fails. Where $QEMU_LD_PREFIX is set, it is the folder of the C library.
+    Raises LinkError when that fails. If $QEMU_LD_PREFIX is set, it is the folder of the C library.
     """
     if platform.machine().lower() in target.machines:
         return HERE
@@ -64,7 +64,7 @@ def prepare_machine(target: Target, cache: Path) -> Machine:
 
 
 def find_emulator(emulator: QemuEmulator) -> tuple[str | None, Path]:
-    """The first of the programs that is on PATH, and the folder of the target's C library, which need not be there."""
+    """Return the first of the programs on PATH, and the folder of the target's C library, which need not exist."""
     program = next(filter(None, map(shutil.which, emulator.programs)), None)
     return program, Path(os.environ.get("QEMU_LD_PREFIX") or emulator.root)
 
@@ -74,7 +74,7 @@ def has_c_library(root: Path) -> bool:
 
 
 def build_runner(target: Target, cache: Path) -> Path:
-    """runner.c as a program for ``target``, in ``cache``. Raises LinkError."""
+    """Build runner.c as a program for ``target``, in ``cache``. Raises LinkError."""
     folder = cache / f"runner-{target.name}"
     key = compute_digest(RUNNER, LOADER, INCLUDE / "model.h", target.name, zig_version())
     toolchain = Toolchain(target, cache / "zig")

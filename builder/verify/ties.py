@@ -11,11 +11,11 @@ UNSTABLE = "CombinedNonMaxSuppression"
 """TensorFlow's op that sorts by ``std::sort``."""
 
 _SCORES = 1
-"""Which of its inputs has what it sorts by."""
+"""The number of the input that has the scores to sort by."""
 
 
 def break_ties(definition: Any, *, first: bool) -> Any:
-    """Move equal scores apart in the last place, in place, for each UNSTABLE op at the top; returns ``definition``.
+    """Move equal scores apart in the last place, in place, for each UNSTABLE op at the top; return ``definition``.
 
     ``first``: the first of several equal ones stays the greatest; else the last does.
     """
@@ -31,7 +31,7 @@ def break_ties(definition: Any, *, first: bool) -> Any:
 
 
 def _move_apart(scores: Any, first: bool) -> Any:
-    """Return ``scores`` with those that are equal to others lower by 0, 1, 2, ... units in the last place."""
+    """Lower those of ``scores`` that are equal to others by 0, 1, 2, ... units in the last place."""
     flat = tf.reshape(scores, [-1])
     order = tf.argsort(flat if first else tf.reverse(flat, [0]), stable=True)
     places = order if first else tf.size(flat) - 1 - order

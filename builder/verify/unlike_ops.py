@@ -1,4 +1,4 @@
-"""Find the ops of a graph whose answers to NaN and infinities are not TensorFlow's."""
+"""Ops of a graph whose answers to NaN and infinities are not TensorFlow's."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _AT_INFINITIES_TOO = (
 UNLIKE: Mapping[str, Callable[[Array], Array]] = {
     **dict.fromkeys(_AT_NAN, np.isnan), **dict.fromkeys(_AT_INFINITIES_TOO, lambda x: ~np.isfinite(x)),
 }  # fmt: skip
-"""Ops, and which elements of their first input they answer in another way: docs/conformance.md shows it."""
+"""Ops, and the elements of their first input that they answer in another way: docs/conformance.md shows it."""
 
 
 def find_unlike_ops(graph: FrozenGraph, calls: Iterable[Mapping[str, Array]]) -> list[str]:
     """Return the ops of ``UNLIKE``, outside of functions, that such elements reach in ``calls``: name (type)."""
-    loaded, found = load_graph(graph.read_reference()), set[str]()
+    loaded, reached = load_graph(graph.read_reference()), set[str]()
     ops = [op for op in loaded.get_operations() if read_type(op) in UNLIKE and op.inputs[0].dtype.is_floating]
     with reference_session(loaded) as session:
         assign_variables(loaded, session, graph.first_state())
         for feeds in calls:
-            with contextlib.suppress(tf.errors.OpError):  # it has no answer to differ from
+            with contextlib.suppress(tf.errors.OpError):  # TensorFlow has no answer to differ from
                 fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
                 for op, value in zip(ops, session.run([op.inputs[0] for op in ops], fed), strict=True):
                     if UNLIKE[read_type(op)](np.asarray(value, np.float64)).any():
-                        found.add(f"{op.name.removeprefix(MODEL_SCOPE)} ({read_type(op)})")
-    return sorted(found)
+                        reached.add(f"{op.name.removeprefix(MODEL_SCOPE)} ({read_type(op)})")
+    return sorted(reached)
 
 
 def read_type(op: Any) -> str:
-    """Return the type of a tf.Operation; that of a Cast says what it casts to."""
+    """Return the type of a tf.Operation; that of a Cast includes its target."""
     return f"Cast to {op.outputs[0].dtype.name}" if op.type == "Cast" else str(op.type)

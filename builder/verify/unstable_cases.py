@@ -1,4 +1,4 @@
-"""Golden cases on which TensorFlow itself is undecided: they judge no library.
+"""Golden cases on which TensorFlow itself is undecided, and which therefore judge no library.
 
 Where 0 is divided by 0, or a threshold lies just at the input, an answer jumps when a number moves in its last place.
 TensorFlow on another processor would answer otherwise, and so may a library that is right.
@@ -16,7 +16,7 @@ from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, measur
 from builder.verify.expected_answers import ExpectedOutput
 
 ENOUGH = 3
-"""Cases that must be left where TensorFlow is undecided on others."""
+"""The number of cases that must be left if TensorFlow is undecided on others."""
 MOST_ALLOWED = allowed_sensitivity(MOST_SENSITIVE)
 """The share of the largest magnitude of an answer that a library may be off, whatever the sensitivity."""
 
@@ -28,19 +28,19 @@ def find_unstable_cases(
     when: str,
     share: float = MOST_ALLOWED,
 ) -> dict[str, str]:
-    """The cases whose answer moves further than any library may be off, with the reason in words.
+    """Return the cases whose answer moves further than any library may be off, with the reason in words.
 
-    ``answers`` and ``moved``: arrays by case and fetch; of ``moved`` cases may be missing. ``when``: what moved them.
-    ``share``: of the largest magnitude of an answer, what a library may be off.
+    ``answers`` and ``moved``: arrays by case and fetch; ``moved`` may lack cases. ``when``: the cause, in words.
+    ``share``: the share of the largest magnitude of an answer that a library may be off.
     """
-    found = {case: _describe_instability(outputs, answers[case], after, share) for case, after in moved.items()}
-    return {case: f"{text} {when}" for case, text in found.items() if text}
+    reasons = {case: _describe_instability(outputs, answers[case], after, share) for case, after in moved.items()}
+    return {case: f"{text} {when}" for case, text in reasons.items() if text}
 
 
 def _describe_instability(
     outputs: Sequence[ExpectedOutput], before: Mapping[str, Array], after: Mapping[str, Array], most: float
 ) -> str:
-    """In words, where TensorFlow's answer moves furthest beyond what is allowed; empty where it does not."""
+    """Describe where TensorFlow's answer moves furthest beyond the allowed error; the text is empty if nowhere."""
     for output in outputs:
         name = output.fetch.name
         if after[name].shape != before[name].shape:
@@ -57,6 +57,6 @@ def _describe_instability(
 
 
 def loosen_to_default(tolerance: Tolerance) -> Tolerance:
-    """What a library may be off at most: a narrower tolerance than the default puts no case in doubt."""
+    """Return the most that a library may be off: a tolerance narrower than the default puts no case in doubt."""
     default = Tolerance()
     return Tolerance(max(tolerance.absolute, default.absolute), max(tolerance.relative, default.relative))

@@ -1,4 +1,4 @@
-"""What verifying a library found."""
+"""The result of verifying a library."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ UNLIKE_TENSORFLOW = "NaN and infinities get other answers than TensorFlow's"
 
 @dataclass(frozen=True)
 class Verification:
-    """What verifying found. ``failures`` are misbehaviours other than a wrong number; ``warnings`` do not
-    stop a build."""
+    """The result of verifying a library.
+
+    ``failures`` are misbehaviours other than a wrong number; ``warnings`` do not stop a build.
+    """
 
     library: str
     cases: tuple[str, ...]
     outputs: tuple[OutputAgreement, ...]
     failures: tuple[str, ...]
     warnings: tuple[str, ...]
-    machine: str = HERE.name  # what ran it; "" when nothing here could: then there are no cases, and a warning
+    machine: str = HERE.name  # the machine that ran it; "" with a warning and no cases if no machine here could
     same_weights: tuple[OutputAgreement, ...] = ()
-    """Where weights are rounded: against TensorFlow with the rounded ones, at the spec's own tolerance, and with inputs
-    rounded too, within ``FLIPPED_SHARE`` more."""
+    """The agreement with TensorFlow on the same rounded weights, if weights are rounded.
+
+    It is at the spec's own tolerance, and within ``FLIPPED_SHARE`` more if inputs are rounded too.
+    """
 
     @property
     def passed(self) -> bool:
@@ -34,12 +38,12 @@ class Verification:
 
     @property
     def too_coarse(self) -> bool:
-        """Whether rounding alone is at fault: with the same rounding TensorFlow agrees."""
+        """Whether rounding alone is at fault, since TensorFlow agrees with the same rounding."""
         right = bool(self.same_weights) and all(output.passed for output in self.same_weights)
         return right and not self.failures and not self.passed
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON."""
+        """Return the result for JSON."""
         return {
             "library": self.library,
             "passed": self.passed,
@@ -53,7 +57,7 @@ class Verification:
 
 
 def merge_verifications(verifications: Mapping[str, Verification]) -> Verification:
-    """One of several, by what they are of in words: the first as it is, what the others found with these words."""
+    """Merge verifications by description: the first as it is, the findings of the others with their description."""
     (_, first), *others = verifications.items()
     outputs, same, cases, failures, warnings = (
         [*x] for x in (first.outputs, first.same_weights, first.cases, first.failures, first.warnings)

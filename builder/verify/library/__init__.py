@@ -1,1 +1,1 @@
-"""A library that was built: how it is called, from Python and under an emulator."""
+"""Calls of a built library, from Python and under an emulator."""

@@ -1,4 +1,4 @@
-"""The C ABI of a libmodel.so through ctypes: the one place that declares its functions to Python."""
+"""The C ABI of a libmodel.so through ctypes: the only module that declares its functions to Python."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from builder.verify.library.guarded_buffers import BufferSlot
 
 
 class Refused(Exception):
-    """The library cannot be used at all; the message says why."""
+    """An error of a library that cannot be used at all; the message says why."""
 
 
 class _Port(ctypes.Structure):
-    """cf_feed and cf_fetch, which have the same layout."""
+    """The common layout of cf_feed and cf_fetch."""
 
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
 def port_array(buffers: Iterable[tuple[int | None, int]]) -> Any:
-    """An array of cf_feed or cf_fetch: (address, bytes) of each; None is a null pointer."""
+    """Make an array of cf_feed or cf_fetch from (address, bytes) of each; None is a null pointer."""
     ports = [_Port(address, size) for address, size in buffers]
-    # One entry more than is counted, so that a library that reads too far finds a null pointer.
+    # One uncounted entry at the end gives a library that reads too far a null pointer.
     return (_Port * (len(ports) + 1))(*ports)
 
 
@@ -66,17 +66,17 @@ class LoadedLibrary:
         return (self.so.cf_describe() or b"").decode("utf-8", "replace")
 
     def last_error(self, model: int) -> str:
-        """Why the last call on ``model``, or for 0 the last opening, failed."""
+        """Return the reason why the last call on ``model``, or for 0 the last opening, failed."""
         return (self.so.cf_last_error(model or None) or b"").decode("utf-8", "replace")
 
     def open(self, threads: int = 0) -> tuple[int, int, str]:
-        """(status, model, what cf_last_error says); 0 threads: as many as it likes."""
+        """Open a model: return (status, model, text of cf_last_error); with 0 threads, the library decides."""
         model = ctypes.c_void_p()
         status = int(self.so.cf_open(threads, ctypes.byref(model)))
         return status, model.value or 0, self.last_error(0)
 
     def open_file(self, threads: int, weights: str) -> tuple[int, int, str]:
-        """The same with the weights in a file. Raises Refused where the library has its own."""
+        """Open a model whose weights are in a file. Raises Refused if the library has its own."""
         model = ctypes.c_void_p()
         function = getattr(self.so, "cf_open_file", None)
         if function is None:
@@ -87,7 +87,7 @@ class LoadedLibrary:
     def run(
         self, model: int, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot], counts: tuple[int, int]
     ) -> tuple[int, str]:
-        """cf_run with ``counts`` as the numbers of slots: (status, what cf_last_error says)."""
+        """Call cf_run with ``counts`` as the numbers of slots: return (status, text of cf_last_error)."""
         status = int(self.so.cf_run(model, _make_port_array(feeds), counts[0], _make_port_array(fetches), counts[1]))
         return status, self.last_error(model)
 
@@ -98,21 +98,21 @@ class LoadedLibrary:
         return int(self.so.run(*arguments))
 
     def reset_state(self, model: int) -> None:
-        """Raises Refused where the library has no cf_reset, or it fails."""
+        """Call cf_reset. Raises Refused if the library lacks it, or it fails."""
         self._call_optional("cf_reset", model)
 
     def get_state(self, model: int, size: int) -> bytes:
-        """Raises Refused where the library cannot do it."""
+        """Call cf_get_state. Raises Refused if the library lacks it, or it fails."""
         data = ctypes.create_string_buffer(size)
         self._call_optional("cf_get_state", model, data, ctypes.c_size_t(size))
         return data.raw
 
     def set_state(self, model: int, data: bytes) -> None:
-        """Raises Refused where the library cannot do it."""
+        """Call cf_set_state. Raises Refused if the library lacks it, or it fails."""
         self._call_optional("cf_set_state", model, data, ctypes.c_size_t(len(data)))
 
     def set_signature(self, model: int, name: str) -> None:
-        """Raises Refused where the library cannot do it."""
+        """Call cf_set_signature. Raises Refused if the library lacks it, or it fails."""
         self._call_optional("cf_set_signature", model, ctypes.c_char_p(name.encode()))
 
     def _call_optional(self, name: str, model: int, *arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Guarded buffers: what a library is called with when it is verified, and given back as it left them."""
+"""Guarded buffers, with which a library is called when it is verified."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GUARD = 64
 """Bytes around every buffer that the library must leave alone."""
 GUARD_BYTE = 0xC3
 POISONS = (0xA5, 0x5A)
-"""What fetches hold before a run; two values, so that unwritten bytes show."""
+"""The bytes of fetches before a run; there are two values, so that unwritten bytes show."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class GuardedBuffer:
 
     @property
     def intact(self) -> bool:
-        """Nothing outside the data was written."""
+        """Whether all bytes outside the data are unchanged."""
         outside = (self.block[: self.start], self.block[self.start + self.size :])
         return all(bool((part == GUARD_BYTE).all()) for part in outside)
 
 
 @dataclass(frozen=True)
 class BufferSlot:
-    """A buffer as it is passed: with the size that is claimed of it, or as a null pointer."""
+    """A buffer as an argument: with the size that the call claims, or as a null pointer."""
 
     buffer: GuardedBuffer
     size: int
@@ -52,5 +52,5 @@ class BufferSlot:
 
     @property
     def address(self) -> int:
-        """Where the data is in this process."""
+        """The address of the data in this process."""
         return int(self.buffer.block.ctypes.data) + self.buffer.start

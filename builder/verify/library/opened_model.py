@@ -16,10 +16,10 @@ from builder.verify.library.abi_client import LoadedLibrary, Refused, port_array
 
 
 class OpenedModel:
-    """The library at ``path``, loaded, with one model opened for ``threads`` (0: as many as it likes).
+    """The library at ``path``, loaded, with one model opened for ``threads`` (0: the library decides).
 
-    ``weights``: the file that has them, where it is not the one beside the library. ``so`` is ctypes' view of the
-    library, for functions that are no part of the ABI. Raises VerifyError where this machine cannot run it. Two
+    ``weights``: the file of the weights, if not the one next to the library. ``so`` is ctypes' view of the
+    library, for functions outside the ABI. Raises VerifyError if this machine cannot run it. Two
     libraries of one path are the same in one process.
     """
 
@@ -36,7 +36,7 @@ class OpenedModel:
             raise VerifyError(f"{path.name} cannot be opened on this machine: {why or status_name(status)}.")
 
     def bind_call(self, feeds: Sequence[Array], sizes: Sequence[int]) -> BoundCall:
-        """A call with ``feeds``, in the model's order, and fetches of ``sizes`` bytes, to be made once or often."""
+        """Return a repeatable call with ``feeds``, in the model's order, and fetches of ``sizes`` bytes."""
         return BoundCall(self._library, self._model, feeds, sizes)
 
     def close(self) -> None:
@@ -52,17 +52,17 @@ class OpenedModel:
 
 
 class BoundCall:
-    """cf_run with its arrays bound: calling it does nothing else, so that it can be timed.
+    """A call of cf_run with its arrays bound: it does nothing else, so that it can be timed.
 
-    ``fetches`` are bytes, uint8 [size], and hold the answers of the last call. Raises VerifyError where it fails.
+    ``fetches`` are bytes, uint8 [size], and hold the answers of the last call. Raises VerifyError if it fails.
     """
 
     def __init__(self, library: LoadedLibrary, model: int, feeds: Sequence[Array], sizes: Sequence[int]) -> None:
         self.feeds = [np.ascontiguousarray(feed) for feed in feeds]
         self.fetches = [np.zeros(size, np.uint8) for size in sizes]
         self._library, self._model = library, model
-        taken, given = ([(a.ctypes.data, a.nbytes) for a in arrays] for arrays in (self.feeds, self.fetches))
-        self._arguments = (model, port_array(taken), len(taken), port_array(given), len(given))
+        ins, outs = ([(a.ctypes.data, a.nbytes) for a in arrays] for arrays in (self.feeds, self.fetches))
+        self._arguments = (model, port_array(ins), len(ins), port_array(outs), len(outs))
 
     def __call__(self) -> None:
         status = self._library.so.cf_run(*self._arguments)

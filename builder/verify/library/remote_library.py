@@ -1,4 +1,4 @@
-"""libmodel.so in a process of another architecture, under an emulator."""
+"""A libmodel.so in a process of another architecture, under an emulator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RemoteLibrary:
         model: int = 0,
         more: bytes = b"",
     ) -> tuple[int, str]:
-        """(status or result, text). The slots' blocks are then as the library left them."""
+        """Return (status or result, text), with the slots' blocks as the library left them."""
         assert self.process.stdin
         slots = (*feeds, *fetches)
         parts = [struct.pack("<6I", operation, len(feeds), len(fetches), *counts, bool(model)), more]
@@ -73,13 +73,13 @@ class RemoteLibrary:
 
     def _report_death(self) -> NoReturn:
         assert self.process.stderr
-        said = self.process.stderr.read().decode("utf-8", "replace").strip()
+        log = self.process.stderr.read().decode("utf-8", "replace").strip()
         code = self.process.wait()
         if code < 0:
             os.kill(os.getpid(), -code)
         if code == _RUNNER_REFUSES:
-            raise Refused(said)
-        print(said, file=sys.stderr)
+            raise Refused(log)
+        print(log, file=sys.stderr)
         sys.exit(code)
 
     def get_abi_version(self) -> int:
@@ -101,13 +101,13 @@ class RemoteLibrary:
         return self._send_call(self._FLAT, feeds, fetches)[0]
 
     def reset_state(self, model: int) -> None:
-        """Raises Refused where it fails."""
+        """Call cf_reset. Raises Refused if it fails."""
         status, why = self._send_call(self._RESET, model=model)
         if status != CF_OK:
             raise Refused(f"cf_reset failed with {status_name(status)}: {why}")
 
     def set_signature(self, model: int, name: str) -> None:
-        """Raises Refused where it fails."""
+        """Call cf_set_signature. Raises Refused if it fails."""
         text = name.encode()
         status, why = self._send_call(self._SIGNATURE, counts=(len(text), 0), model=model, more=text)
         if status != CF_OK:

@@ -1,1 +1,1 @@
-"""Smaller weights and activations: which types, over which ranges, and what they cost in accuracy."""
+"""Smaller weights and activations: their types, their ranges, and their cost in accuracy."""

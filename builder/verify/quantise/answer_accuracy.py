@@ -1,4 +1,4 @@
-"""How often a library's answers are TensorFlow's, and how far they are from them."""
+"""The accuracy of a library's answers: the share that agrees with TensorFlow's, and their errors."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ class Accuracy:
 
 
 def list_comparable(graph: FrozenGraph) -> tuple[GraphPort, ...]:
-    """The fetches of a fixed size: what the data decides has no item that could be held against another's."""
+    """Return the fetches of a fixed size: others have no items that could be compared."""
     shapes = {port.spec.shape_fetch for port in graph.fetches}
     return tuple(port for port in graph.fetches if not port.spec.dynamic and port.spec.name not in shapes)
 
 
 def answer_with_tensorflow(graph: FrozenGraph, inputs: Inputs) -> Answers:
-    """TensorFlow's own, op by op, with the graph's float32 weights."""
+    """Return TensorFlow's own answers, op by op, with the graph's float32 weights."""
     calls = {str(number): feeds for number, feeds in enumerate(inputs.runs)}
-    return _join_runs(graph, [found for _, found in run_reference(graph, graph.read_reference(), calls)], inputs.items)
+    return _join_runs(graph, [run for _, run in run_reference(graph, graph.read_reference(), calls)], inputs.items)
 
 
 def answer_with_library(library: Path, graph: FrozenGraph, inputs: Inputs) -> Answers:
-    """Those of libmodel.so, in this process. Raises VerifyError where this machine can't run it."""
+    """Return the answers of libmodel.so, in this process. Raises VerifyError if this machine can't run it."""
     with OpenedModel(library) as model:
         return _join_runs(graph, [run_once(model, graph, feeds) for feeds in inputs.runs], inputs.items)
 
 
 def run_once(model: OpenedModel, graph: FrozenGraph, feeds: Mapping[str, Array]) -> Answers:
-    """One inference: every fetch, by name, as large as it can be. Raises VerifyError where it fails."""
+    """Run one inference: return every fetch, by name, as large as it can be. Raises VerifyError if it fails."""
     call = model.bind_call([feeds[port.spec.name] for port in graph.feeds], [port.spec.size for port in graph.fetches])
     call()
     pairs = zip(graph.fetches, call.fetches, strict=True)
@@ -73,13 +73,13 @@ def run_once(model: OpenedModel, graph: FrozenGraph, feeds: Mapping[str, Array])
 
 
 def _join_runs(graph: FrozenGraph, runs: Sequence[Answers], items: int) -> Answers:
-    """Items one after the other; a result without a batch is one item per run."""
+    """Concatenate the items of all runs; a result without a batch is one item per run."""
     names = [port.spec.name for port in list_comparable(graph)]
     return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs])[:items] for name in names}
 
 
 def compare_answers(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: Answers, theirs: Answers) -> Accuracy:
-    """Every output of ``spec`` (every fetch, where it has none) that is ``list_comparable``."""
+    """Compare every output of ``spec`` (every fetch, if it has none) that is ``list_comparable``."""
     rows, same = [], []
     for name, fetch, classes in _list_outputs(spec, graph):
         if fetch not in ours:
@@ -94,7 +94,7 @@ def compare_answers(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: A
 
 
 def _list_outputs(spec: ModelSpec, graph: FrozenGraph) -> Iterator[tuple[str, str, bool]]:
-    """(output, fetch, whether it is a classification)."""
+    """Yield (output, fetch, whether it is a classification)."""
     fetches = [port.spec.name for port in graph.fetches]
     for output in spec.outputs:
         yield output.name, output.fetch or fetches[0], output.kind == "classification"

@@ -1,4 +1,4 @@
-"""Which layers' inputs are rounded, and over which ranges: measured while the model runs as it is."""
+"""The choice of the layers whose inputs are rounded, and of the ranges, measured while the model runs as it is."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from builder.verify.quantise.ranges import Extent, Histogram, best_range, make_q
 
 
 def choose_input_type(spec: ModelSpec, name: str) -> ActivationType:
-    """What is asked for of the layer ``name``: by the last exception that fits it, or for all."""
+    """Return the type that the spec demands for the layer ``name``: that of the last exception that fits, or of all."""
     exceptions = (layer for layer in reversed(spec.layers) if layer.activations and fnmatchcase(name, layer.name))
     return next((layer.activations for layer in exceptions if layer.activations), spec.activations.type)
 
 
 def require_known(spec: ModelSpec, names: Sequence[str]) -> None:
-    """Raises SpecError for an exception whose pattern fits no layer."""
+    """Raise SpecError for an exception whose pattern fits no layer."""
     for layer in spec.layers:
         if layer.activations and not any(fnmatchcase(name, layer.name) for name in names):
             known = ", ".join(dict.fromkeys(names)) or "none"
@@ -37,13 +37,13 @@ def require_known(spec: ModelSpec, names: Sequence[str]) -> None:
 
 
 LEAST_RECURRENT = 1 << 14
-"""Weights: a recurrent layer with fewer multiplies floats as fast, since every step rounds its state first."""
+"""The fewest weights of a recurrent layer to round: a smaller one multiplies floats as fast, as each step rounds."""
 
 
 def explain_kept(spec: ModelSpec, step: LayerStep | RecurrentStep, lowered: LoweredProgram) -> str:
-    """Why the input of ``step`` is not rounded although that is asked for; empty where it can be, or is not asked.
+    """Explain why the input of ``step`` is not rounded on demand; the text is empty if it can be or there is no demand.
 
-    The state of a RecurrentStep is what counts as its input here.
+    For a RecurrentStep, the state counts as its input.
     """
     if choose_input_type(spec, step.layer) == "float32":
         return ""
@@ -80,22 +80,22 @@ def _select_steps(lowered: LoweredProgram, kind: type[_Kind]) -> Iterator[_Kind]
 def measure_ranges(
     library: Path, lowered: LoweredProgram, graph: FrozenGraph, inputs: Inputs, steps: Mapping[int, LayerStep]
 ) -> tuple[dict[str, Quantisation], dict[str, str]]:
-    """How the inputs of ``steps`` (by their place in the program) are to be rounded, by layer, and why others are not.
+    """Return the rounding of the inputs of ``steps`` (by number in the program), by layer, and reasons for no rounding.
 
-    The model runs twice on ``inputs``: for the ends, and for what lies between them.
+    The model runs twice on ``inputs``: for the ends, and for the values between them.
     """
     extents = {step.layer: Extent() for step in steps.values()}
     observe_steps(library, lowered.program, graph, inputs.runs, _make_observer(extents, steps))
     kept = dict(_find_degenerate(extents))
     histograms = {name: Histogram(extent) for name, extent in extents.items() if name not in kept}
     observe_steps(library, lowered.program, graph, inputs.runs, _make_observer(histograms, steps))
-    return {name: make_quantisation(*best_range(found)) for name, found in histograms.items()}, kept
+    return {name: make_quantisation(*best_range(histogram)) for name, histogram in histograms.items()}, kept
 
 
 def _make_observer(statistics: Mapping[str, Extent] | Mapping[str, Histogram], steps: Mapping[int, LayerStep]) -> Look:
     def look(number: int, arena: np.ndarray) -> None:
-        if number in steps and (found := statistics.get(steps[number].layer)) is not None:
-            found.add(view_input(steps[number], arena))
+        if number in steps and (statistic := statistics.get(steps[number].layer)) is not None:
+            statistic.add(view_input(steps[number], arena))
 
     return look
 

@@ -1,4 +1,4 @@
-"""What a library's numbers can be stored as: the kinds that are compared and chosen from."""
+"""The number types of a library that are compared and chosen from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from builder.config import Activations, ActivationType, ModelSpec, WeightType
 
 @dataclass(frozen=True)
 class Precision:
-    """What a library is made with: the type of its weights, and what its layers' inputs are rounded to."""
+    """The number types of a library: that of its weights, and that to which its layers' inputs are rounded."""
 
     weights: WeightType
     activations: ActivationType = "float32"
@@ -19,7 +19,7 @@ class Precision:
 
     @property
     def folder(self) -> str:
-        """What tells the folders that are made for it from those of others."""
+        """The part of a folder's name that tells its precision."""
         return f"{self.weights}-activations" if self.activations != "float32" else self.weights
 
 
@@ -28,11 +28,11 @@ FLOAT32 = Precision("float32")
 KINDS = (FLOAT32, Precision("float16"), Precision("bfloat16"), Precision("int8"), Precision("int8", "int8"))
 
 SMALLEST_FIRST = (Precision("int8", "int8"), Precision("int8"), Precision("float16"), Precision("bfloat16"))
-"""Those smaller than float32, which always holds. float16 before bfloat16, which is as large and three bits coarser."""
+"""The kinds smaller than float32, which always suffices. float16 is as large as bfloat16, and three bits finer."""
 
 
 def apply_precision(spec: ModelSpec, kind: Precision) -> ModelSpec:
-    """``spec`` with the types of ``kind``; with its own activations, if it has some and ``kind`` does not forbid it."""
+    """Return ``spec`` with the types of ``kind``; with its own activations, if it has any and ``kind`` allows it."""
     weights, images = replace(spec.weights, type=kind.weights), spec.activations.images or spec.weights.images
     if kind.activations == "float32":
         layers = tuple(replace(layer, activations=None) for layer in spec.layers)

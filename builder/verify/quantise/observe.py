@@ -1,6 +1,6 @@
-"""Look into a model while it runs: a build of its program that shows its memory before every step.
+"""Observation of a running model: a build of its program that shows its memory before every step.
 
-The library is loaded into this process. What is looked at is NumPy's view of its arena, so that no statistic is in C.
+The library is loaded into this process. An observer gets NumPy's view of its arena, so that no statistic is in C.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from builder.verify.library.opened_model import OpenedModel
 from builder.verify.quantise.answer_accuracy import run_once
 
 Look = Callable[[int, NDArray[np.uint8]], None]
-"""A step that begins, by its place in ``walk(program.steps)`` (their number: the last has ended), and the arena."""
+"""A function of the number of the step that begins (``walk_steps``; their count after the last) and the arena."""
 
 _Observer = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
 
 
 def build_observable(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path) -> Path:
-    """A library of ``program`` in ``folder`` that can be observed. Raises LinkError.
+    """Build a library of ``program`` in ``folder`` that can be observed. Raises LinkError.
 
     No two may have the same path in one process: the second would be the first.
     """
@@ -40,9 +40,9 @@ def build_observable(program: Program, spec: ModelSpec, compiled: CompiledGraph,
 def observe_steps(
     library: Path, program: Program, graph: FrozenGraph, runs: Iterable[Mapping[str, NDArray[Any]]], look: Look
 ) -> None:
-    """Run ``library`` on each of ``runs``, in order and on one opened model, and ``look`` at every step.
+    """Run ``library`` on each of ``runs``, in order and on one opened model, and call ``look`` at every step.
 
-    Raises VerifyError where this machine can't run it, and what ``look`` raises.
+    Raises VerifyError if this machine can't run it, and errors of ``look``.
     """
     failures: list[BaseException] = []
 
@@ -65,11 +65,11 @@ def observe_steps(
                 if failures:
                     raise failures[0]
         finally:
-            model.so.cf_observe(None)  # the library stays, and ``observer`` does not
+            model.so.cf_observe(None)  # the library stays loaded after ``observer`` is gone
 
 
 def view_image(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The float32 [batch, height, width, channels] that ``view`` has in ``arena``; no copy."""
+    """Return the float32 [batch, height, width, channels] that ``view`` has in ``arena``, without a copy."""
     whole = arena[view.buffer.offset :]
     floats = whole[: whole.size // 4 * 4].view(np.float32)[view.first :]
     strides = tuple(4 * n for n in (view.image, view.row, view.pixel, 1))
@@ -77,5 +77,5 @@ def view_image(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.u
 
 
 def view_input(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What ``step`` reads, without its padding: [batch, height, width, channels]."""
+    """Return the input of ``step``, without its padding: [batch, height, width, channels]."""
     return view_image(step.input, (step.geometry.batch, *step.in_size, step.geometry.in_channels), arena)

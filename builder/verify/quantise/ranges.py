@@ -1,8 +1,8 @@
-"""The range of a layer's input that bytes are best spent on: from a histogram, the least mean squared error.
+"""The best range for a layer's input in bytes: that with the least mean squared error, from a histogram.
 
-A narrower range has finer steps and cuts off what is outside it. Both errors are estimated for many ranges: inside,
+A narrower range has finer steps and cuts off numbers outside it. Both errors are estimated for many ranges: inside,
 numbers are anywhere between two steps, which is a variance of scale^2 / 12; outside, they are off by their distance to
-the end. Zeros count for nothing: they are exact in any range.
+the end. Zeros do not count, since they are exact in any range.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Array = NDArray[np.float32]
 
 BINS = 4096
 ENDS = 96
-"""How many places for each end are tried."""
+"""The number of values tried for each end."""
 
 LEVELS = 255
 
 
 @dataclass
 class Extent:
-    """The least and the greatest number so far, 0 among them; ``finite``: whether all were."""
+    """The least and the greatest number so far, including 0; ``finite``: whether all were finite."""
 
     low: float = 0.0
     high: float = 0.0
@@ -40,7 +40,7 @@ class Extent:
 
 
 class Histogram:
-    """How many numbers lie in each of ``BINS`` equal parts of ``extent``, zeros left out."""
+    """The count of numbers in each of ``BINS`` equal parts of ``extent``, without zeros."""
 
     def __init__(self, extent: Extent) -> None:
         self.low, self.high = extent.low, extent.high
@@ -58,7 +58,7 @@ class Histogram:
 
 
 def best_range(histogram: Histogram) -> tuple[float, float]:
-    """The (low, high) with the least mean squared error, each between 0 and the end of what was seen."""
+    """Return the (low, high) with the least mean squared error, each between 0 and the end of the extent."""
     counts, centres = histogram.counts.astype(np.float64), histogram.centres
     shares = np.arange(1, ENDS + 1) / ENDS
     lows = histogram.low * shares if histogram.low < 0 else np.zeros(1)
@@ -74,15 +74,12 @@ def best_range(histogram: Histogram) -> tuple[float, float]:
 
 
 def _measure_clipping(counts: NDArray[np.float64], distances: NDArray[np.float64]) -> tuple[float, float]:
-    """The squared error of what is beyond an end, and how many that are."""
+    """Return the squared error of the numbers beyond an end, and their count."""
     outside = distances > 0
     return float((counts[outside] * distances[outside] ** 2).sum()), float(counts[outside].sum())
 
 
 def make_quantisation(low: float, high: float) -> Quantisation:
-    """The scale and zero for the range from ``low`` <= 0 to ``high`` >= 0, which are not both 0.
-
-    0.0 is exactly one of the steps.
-    """
+    """Return scale and zero for a range from ``low`` <= 0 to ``high`` >= 0, not both 0; 0.0 is exactly a step."""
     scale = float(np.float32((high - low) / LEVELS))
     return Quantisation(scale, int(np.clip(np.rint(-low / scale), 0, LEVELS)))

@@ -1,4 +1,4 @@
-"""Round what a TensorFlow graph multiplies with some constants, as a library's integer kernels round it.
+"""Rounding in a TensorFlow graph of the factors of some constants, as a library's integer kernels round them.
 
 Each product or convolution that reads such a constant gets its other operand through
 ``clip(round(x * (1 / scale)), -zero, 255 - zero) * scale``, in the order and precision of the kernels. TensorFlow's own
@@ -22,17 +22,17 @@ PRODUCTS = {"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3",
 """Operations that multiply their first two inputs."""
 
 SAME_NUMBERS = {"Identity", "Reshape", "Transpose", "ExpandDims", "Squeeze", "StopGradient", "ReadVariableOp"}
-"""Operations that a constant may go through before it is multiplied with."""
+"""Operations that a constant may pass through before the multiplication."""
 
 LOOPS = {"While", "StatelessWhile"}
-"""Operations that give their inputs to the function ``body``."""
+"""Operations that pass their inputs to the function ``body``."""
 
 
 @dataclass(frozen=True)
 class NodeScope:
-    """The nodes of the graph or of one function, which name each other; ``inside`` a function also by output.
+    """The nodes of the graph or of one function, which name each other; ``inside`` a function, also by output.
 
-    ``functions``: all that the graph has, by name.
+    ``functions``: all functions of the graph, by name.
     """
 
     nodes: Any
@@ -44,25 +44,25 @@ class NodeScope:
 
 
 def list_scopes(definition: Any) -> Iterator[NodeScope]:
-    """The scopes of a GraphDef: its own nodes, then those of each function in its library."""
+    """Yield the scopes of a GraphDef: its own nodes, then those of each function in its library."""
     functions = {function.signature.name: function for function in definition.library.function}
     yield NodeScope(definition.node, False, functions)
     yield from (NodeScope(function.node_def, True, functions) for function in functions.values())
 
 
 Constants = Mapping[str, Sequence[tuple[NodeScope, str]]]
-"""Where the constants of a digest are: their scopes and names."""
+"""The scopes and names of the constants of a digest."""
 
 
 def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[str]:
-    """Round the data of every layer in ``inputs`` that says so; the layers' names for which that cannot be done.
+    """Round the data of every layer in ``inputs`` that demands it; return the names of layers for which this fails.
 
-    Where several layers read equal constants and round their data otherwise, they are told apart by their names.
+    If several layers read equal constants and round their data otherwise, their names tell them apart.
     """
     missing: list[str] = []
     for digest in dict.fromkeys(one.constant for one in inputs if one.quantisation):
         layers = {one.layer: one.quantisation for one in inputs if one.constant == digest}
-        readers = [found for scope, name in constants.get(digest, ()) for found in _find_users(scope, name)]
+        readers = [reader for scope, name in constants.get(digest, ()) for reader in _find_users(scope, name)]
         if not readers:
             missing += layers
         for scope, node, operand in readers:
@@ -70,7 +70,7 @@ def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[s
                 missing += layers
                 break
             if isinstance(by, Quantisation):
-                if node.input[operand].startswith(f"{node.name}/rounded/"):  # two loops have one function
+                if node.input[operand].startswith(f"{node.name}/rounded/"):  # two loops share one function
                     missing += layers
                     break
                 _insert_rounding(scope, node, operand, by)
@@ -81,16 +81,16 @@ _UNKNOWN = object()
 
 
 def _find_rounding(name: str, layers: Mapping[str, Quantisation | None]) -> object:
-    """A Quantisation, None, or _UNKNOWN."""
+    """Return a Quantisation, None, or _UNKNOWN."""
     if len(set(layers.values())) == 1:
         return next(iter(layers.values()))
     return layers.get(name, _UNKNOWN)
 
 
 def _find_users(scope: NodeScope, name: str) -> Iterator[tuple[NodeScope, Any | None, int]]:
-    """(scope, product, the number of its other operand) wherever the constant ``name`` is multiplied with.
+    """Yield (scope, product, number of its other operand) for each multiplication with the constant ``name``.
 
-    Without a product where something else is done with it.
+    The product is None if the constant is used in another way.
     """
     for node in list(scope.nodes):
         for number, reference in enumerate(node.input):
@@ -110,14 +110,14 @@ def _find_users(scope: NodeScope, name: str) -> Iterator[tuple[NodeScope, Any | 
 
 def _insert_rounding(scope: NodeScope, product: Any, operand: int, by: Quantisation) -> None:
     scale = np.float32(by.scale)
-    one = _add_constant(scope, f"{product.name}/rounded/scale", scale)
+    step = _add_constant(scope, f"{product.name}/rounded/scale", scale)
     inverse = _add_constant(scope, f"{product.name}/rounded/inverse", np.float32(1) / scale)
     low = _add_constant(scope, f"{product.name}/rounded/low", np.float32(-by.zero))
     high = _add_constant(scope, f"{product.name}/rounded/high", np.float32(255 - by.zero))
     value = product.input[operand]
     for op, output, others in (("Mul", "z", [inverse]), ("Round", "y", []), ("ClipByValue", "output", [low, high])):
         value = _add_node(scope, f"{product.name}/rounded/{op}", op, [value, *others], output)
-    product.input[operand] = _add_node(scope, f"{product.name}/rounded/value", "Mul", [value, one], "z")
+    product.input[operand] = _add_node(scope, f"{product.name}/rounded/value", "Mul", [value, step], "z")
 
 
 def _add_constant(scope: NodeScope, name: str, value: np.float32) -> str:

@@ -1,4 +1,4 @@
-"""Turn a compiled graph into a Program."""
+"""The lowering of a compiled graph to a Program."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LoweringPath = Literal["optimised", "faithful"]
 
 @dataclass(frozen=True)
 class LoweredProgram:
-    """A Program and the path that made it; ``notes`` has one for each of its steps.
+    """A Program and the path that built it; ``notes`` has one for each of its steps.
 
-    ``reason``: why the optimised path was not to be had, where it was asked for.
+    ``reason``: why the optimised path was not possible, if it was requested.
     """
 
     program: Program
@@ -32,7 +32,7 @@ class LoweredProgram:
     notes: tuple[StepInfo, ...]
     reason: str = ""
     restored: Mapping[str, Array] = field(default_factory=dict)
-    """Constants of the graph as the library has them, where they are rounded, by digest. Empty on the faithful path."""
+    """Constants of the graph with the library's rounded numbers, by digest. Empty on the faithful path."""
     rounded: tuple[RoundedInput, ...] = ()
     """The layers that read such constants, and how their input is rounded."""
     straight: bool = True
@@ -46,9 +46,9 @@ def lower_graph(
     path: LoweringPath = "optimised",
     options: LoweringOptions | None = None,
 ) -> LoweredProgram:
-    """The Program of a ``graph_metadata.o``; ``cache`` keeps TensorFlow's recovered schema.
+    """Lower a ``graph_metadata.o`` to a Program; ``cache`` keeps TensorFlow's recovered schema.
 
-    "optimised" fuses what it can prove and falls back to "faithful", one step per XLA thunk, where that is nothing.
+    "optimised" fuses what it can prove, and falls back to "faithful", one step per XLA thunk, if it can prove nothing.
     """
     result = read_result(metadata, cache)
     feeds, fetches = list_state_ports(graph)

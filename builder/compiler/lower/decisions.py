@@ -1,4 +1,4 @@
-"""What was decided about each fused step of a program, for the manifest and for people."""
+"""The decisions about each fused step of a program, for the manifest and for people."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ LAYOUTS = {
     "integer_winograd4": "[OC/16][9][C/4][16][4]",
     "thin": "[OC/8][KH*KW][C][8]",
 }
-"""How the weights for each algorithm lie in the library; see builder/compiler/lower/packing.py."""
+"""The layout of each algorithm's weights in the library; see builder/compiler/lower/packing.py."""
 
 _NOT_FUSED = ("xla", "copy", "repack")
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One fused step: ``geometry`` and ``packing`` are those of a layer, None of anything else.
+    """The decision about one fused step; only layers have ``geometry`` and ``chosen_by``.
 
-    ``packing``: ``layout`` of the weights, ``panel`` (output channels side by side), for Winograd ``band`` (tiles of
-    output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time), for
-    integer layers of few channels ``joined`` (pixels computed as one), and for all three ``scratch`` (bytes). Of a
+    ``packing``: for a layer, ``layout`` of the weights, ``panel`` (output channels side by side), for Winograd ``band``
+    (tiles of output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time),
+    for integer layers of few channels ``joined`` (pixels computed as one), and for all three ``scratch`` (bytes). For a
     cascade, whose layers come after it: ``rows`` of a stripe.
     """
 
@@ -59,12 +59,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """The weights of one layer, or of a table that rows are gathered from: ``count`` of them, in ``bytes`` with their
-    scales; ``as_float32``: bytes as such.
+    """The weights of one layer, or of a table that rows are gathered from.
 
-    Both sizes are with the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they
-    are not of the type that was asked for. ``input``: how the layer's input is rounded to bytes, if it is;
-    ``input_kept``: why not, where that was asked for.
+    ``count``: the number of weights, stored in ``bytes`` with their scales, or in ``as_float32`` as such. Both sizes
+    include the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they are not of
+    the requested type. ``input``: how the layer's input is rounded to bytes, if it is; ``input_kept``: why it is not,
+    although that was requested.
     """
 
     step: str
@@ -79,19 +79,19 @@ class LayerWeights:
 
 
 def list_layer_weights(program: Program, kept: Mapping[str, str] | None = None) -> tuple[LayerWeights, ...]:
-    """The weights of every layer and table, also inside loops and branches, in the order they run.
+    """List the weights of every layer and table, also inside loops and branches, in program order.
 
-    ``kept``: why a layer's input is not rounded although that was asked for, by the layer's name.
+    ``kept``: by the layer's name, why a layer's input is not rounded although that was requested.
     """
-    found = []
+    weights = []
     tables: set[tuple[str, int]] = set()
     for step in walk_steps(program.steps):
         if isinstance(step, LayerStep | RecurrentStep):
-            found.append(_describe_weights(step, kept or {}))
+            weights.append(_describe_weights(step, kept or {}))
         elif isinstance(step, GatherStep) and (step.layer, step.table.offset) not in tables:
             tables.add((step.layer, step.table.offset))
-            found.append(_describe_table(step))
-    return tuple(found)
+            weights.append(_describe_table(step))
+    return tuple(weights)
 
 
 def _describe_table(step: GatherStep) -> LayerWeights:
@@ -105,7 +105,7 @@ def _describe_weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) 
     count = step.geometry.weights
     stored = step.weights.size // ITEM_SIZES[step.weight_type]
     if isinstance(step, LayerStep) and step.weight_type != "float32" and choose_algorithm(step.geometry) == "thin":
-        stored = count  # without panels to fill
+        stored = count  # thin layers have no panels to fill
     as_float32 = stored * ITEM_SIZES["float32"]
     why = "" if step.quantisation else kept.get(step.layer, "")
     return LayerWeights(
@@ -123,7 +123,7 @@ def _describe_weights(step: LayerStep | RecurrentStep, kept: Mapping[str, str]) 
 
 @dataclass(frozen=True)
 class WeightSizes:
-    """Bytes of all constants in the library, and what they would be as float32; ``types``: of the layers, by type."""
+    """Bytes of all constants in the library, as stored and as float32, and those of the layers by type."""
 
     bytes: int
     as_float32: int
@@ -140,17 +140,17 @@ class WeightSizes:
 
     @property
     def compressed_share(self) -> float:
-        """The share of compressed layers in the bytes that all constants would have as float32."""
+        """The compressed layers' share of the bytes that all constants would have as float32."""
         kept = self.bytes - sum(size for kind, size in self.types.items() if kind != "float32")
         return 1 - kept / self.as_float32 if self.as_float32 else 0.0
 
 
 @dataclass(frozen=True)
 class LoweringReport:
-    """How a graph was lowered: ``path`` is the name of the pipeline's attempt, ``steps`` how many it came to.
+    """A report on how a graph was lowered: ``path`` names the pipeline's attempt, ``steps`` counts the steps.
 
-    ``reason``: why the optimised path was not to be had, where it was asked for. ``given_up``: the attempts before
-    this one and why each was not good enough. ``weights``: of the layers; ``weights_size``: bytes of all constants.
+    ``reason``: why the optimised path was not possible, if it was requested. ``given_up``: the earlier attempts, and
+    why each was not good enough. ``weights``: those of the layers. ``weights_size``: bytes of all constants.
     """
 
     path: str
@@ -175,7 +175,7 @@ class LoweringReport:
         return frozenset(d.geometry for d in self.decisions if d.geometry)
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest's ``lowering``."""
+        """Return the manifest's ``lowering``."""
         return {
             "path": self.path,
             "steps": self.steps,
@@ -196,14 +196,14 @@ class LoweringReport:
 
     @classmethod
     def load(cls, path: Path) -> LoweringReport:
-        """What ``save`` wrote."""
+        """Load the report that ``save`` wrote."""
         return read_record(cls, json.loads(path.read_text(encoding="utf-8")))
 
 
 def list_decisions(
     program: Program, notes: Iterable[StepInfo], tuned: Mapping[str, Algorithm] | None = None
 ) -> tuple[Decision, ...]:
-    """One for each fused step; ``notes`` are those of all steps, ``tuned`` what a tuner decided, by geometry."""
+    """List the decision for each fused step; ``notes`` are of all steps, ``tuned`` is a tuner's choice by geometry."""
     tuned = tuned or {}
     pairs: list[tuple[Step, StepInfo]] = []
     for step, note in zip(program.steps, notes, strict=True):

@@ -1,8 +1,8 @@
-"""The dense end of a program: layers of one pixel whose last value is all that the steps behind them read.
+"""The dense end of a program: layers of one pixel, whose last value alone is read by the steps behind them.
 
-Such a layer uses each weight once for an input. A batch in parts (parts.py) would read them all for each of its inputs,
-out of memory where they are many. So it runs the steps before them for each input, then these layers for all inputs
-together, then the steps behind them for each: see runtime/abi/parts.c.
+Such a layer uses each weight once for an input. A batch in parts (microbatch.py) would read all weights for each of its
+inputs, from memory if they are many. It therefore runs the steps before these layers for each input, then these layers
+for all inputs together, then the steps behind them for each input: see runtime/abi/parts.c.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from builder.compiler.lower.steps.base import Step
 from builder.compiler.lower.steps.layer_step import LayerStep
 
 LEAST_WEIGHTS = 512 << 10
-"""Bytes of all weights of these layers: fewer stay in the second-level cache from one input to the next."""
+"""The fewest bytes of these layers' weights: fewer stay in the second-level cache from one input to the next."""
 
 
 def find_dense_end(
@@ -27,8 +27,10 @@ def find_dense_end(
     readers: Mapping[Value, Mapping[int, Task]],
     fetched: Collection[Value],
 ) -> tuple[int, int] | None:
-    """Numbers of the first of these layers among ``steps``, and of the step behind the last; None where there is no
-    such end, or it has too few weights. ``step_of``: the step of each task. ``readers``: of each value, by number.
+    """Return the numbers of the dense end's first step and of the step behind its last, or None.
+
+    None: there is none, or it has too few weights. ``step_of``: the step of each task. ``readers``: by value and
+    number.
     """
     maker = {output: number for number, task in enumerate(tasks) for output in list_outputs(task)}
     needed_by = {value: max(numbers, default=-1) for value, numbers in readers.items()}
@@ -52,18 +54,18 @@ def find_dense_end(
 def _can_continue(
     task: Task, step: Step, number: int, readers: Mapping[Value, Mapping[int, Task]], fetched: Collection[Value]
 ) -> bool:
-    """Whether ``task`` is such a layer, and what it leaves is for task ``number`` alone."""
+    """Return whether ``task`` is such a layer, and only task ``number`` reads its output."""
     if not isinstance(task, Layer) or not _is_dense(step):
         return False
     return list(readers.get(task.end.base, ())) == [number] and task.end.base not in fetched
 
 
 def _is_dense(step: Step) -> bool:
-    """Whether it can run for several inputs at once: it reads and writes one row of floats, and nothing else."""
+    """Return whether ``step`` can run for several inputs at once: it only reads and writes one row of floats."""
     if not isinstance(step, LayerStep) or step.algorithm != "direct" or step.output is None:
         return False
     shape = step.geometry
     one_pixel = step.in_size == shape.out_size == shape.kernel_size == (1, 1) and shape.batch == shape.groups == 1
-    more = (step.factor, step.epilogue.residual, step.epilogue.second_scale, step.rounded, step.quantisation)
+    extras = (step.factor, step.epilogue.residual, step.epilogue.second_scale, step.rounded, step.quantisation)
     in_arena = step.input.buffer.space == step.output.buffer.space == "arena"
-    return one_pixel and in_arena and step.halo == NO_HALO and all(one is None for one in more)
+    return one_pixel and in_arena and step.halo == NO_HALO and all(extra is None for extra in extras)

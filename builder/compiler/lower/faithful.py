@@ -1,7 +1,7 @@
 """The faithful path: one step per XLA thunk, over XLA's own buffer plan.
 
-This is always right and is where a new model starts. A thunk kind, dtype or geometry that the
-runtime has no step for is refused here, by name, never at run time.
+It is always right, and every new model starts on it. A thunk kind, dtype or geometry for which the runtime has no step
+is refused here, by name, never at run time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ def lower_faithfully(
 ) -> Program:
     """Turn a CompilationResultProto into a Program with the given feeds and fetches, in order.
 
-    Equal constants share one place if ``share``.
-    Raises LowerError naming every thunk the runtime cannot run.
+    Equal constants share one place if ``share``. Raises LowerError naming every thunk the runtime cannot run.
     """
     plan = plan_buffers(result, share)
     reader = ThunkReader(plan)
@@ -64,14 +63,14 @@ def _bind_fetches(result: Any, plan: BufferPlan, fetches: tuple[GraphPort, ...])
 
 def _bind_port(port: GraphPort, shape: Any, buffer: Buffer) -> BoundPort:
     actual = (hlo_shapes.get_dtype(shape), tuple(shape.dimensions))
-    taken = (hlo_shapes.get_dtype(shape), _limit_dimensions(port.spec, shape))
-    if taken != (port.spec.dtype, port.spec.shape) or not hlo_shapes.is_row_major(shape):
+    limited = (hlo_shapes.get_dtype(shape), _limit_dimensions(port.spec, shape))
+    if limited != (port.spec.dtype, port.spec.shape) or not hlo_shapes.is_row_major(shape):
         raise LowerError(f"{port.spec.name} is {port.spec}, but XLA compiled it as {actual}; report this model.")
     return BoundPort(port.spec, Buffer(buffer.space, buffer.offset, port.spec.size))
 
 
 def _limit_dimensions(spec: TensorSpec, shape: Any) -> tuple[int, ...]:
-    """XLA's dimensions, or where the data decides as few as the spec takes: what is there comes first, without gaps."""
+    """Return XLA's dimensions; dynamic ones are limited to the spec's, as their elements come first, without gaps."""
     dynamic = tuple(at for at, does in enumerate(shape.is_dynamic_dimension) if does)
     if dynamic != spec.dynamic or len(shape.dimensions) != len(spec.shape):
         return tuple(shape.dimensions)

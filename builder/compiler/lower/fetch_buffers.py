@@ -1,4 +1,4 @@
-"""Find the buffer that holds each fetch: the leaves of the HLO module's root."""
+"""The buffer that holds each fetch: a leaf of the root of the HLO module."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.steps.base import Buffer
 
 _TRANSPARENT = {"bitcast", "while", "optimization-barrier", "domain"}
-"""Opcodes whose result lies where their operand lies, when XLA defines no value of their own."""
+"""Opcodes whose result lies where their operand lies, if XLA defines no value of their own."""
 
 
 class BufferResolver:
-    """Follow an HLO value to the instruction that XLA's buffer assignment says defines it."""
+    """A resolver of HLO values to the instruction that XLA's buffer assignment names as their definition."""
 
     def __init__(self, result: Any, plan: BufferPlan) -> None:
         self.index = index = HloIndex(result)
@@ -33,7 +33,7 @@ class BufferResolver:
         }
 
     def find_buffer(self, instruction: Any, index: tuple[int, ...]) -> Buffer:
-        """The buffer of the leaf ``index`` of an instruction's (tuple) result."""
+        """Find the buffer of the leaf ``index`` of an instruction's (tuple) result."""
         if (instruction.id, index) in self.values:
             allocation, assigned = self.values[instruction.id, index]
             space, offset, _ = self.plan.allocations[allocation]
@@ -57,7 +57,7 @@ class BufferResolver:
 
 
 def find_result_buffers(result: Any, plan: BufferPlan) -> list[tuple[Any, Buffer]]:
-    """(ShapeProto, buffer) of every output, in the order of the fetches."""
+    """Find the ShapeProto and buffer of every output, in the order of the fetches."""
     resolver = BufferResolver(result, plan)
     root = resolver.index.get_root(resolver.index.entry)
     shapes = list(root.shape.tuple_shapes)

@@ -1,8 +1,8 @@
-"""How a discrete Fourier transform is done: its constants, and the memory that it takes.
+"""The plan of a discrete Fourier transform: its constants, and the memory that it takes.
 
-``cf_run_fft`` transforms eight lines at once, a line in each lane of its vectors. Where there are fewer lines, or where
-eight would not fit into the cache, the lanes share one line (``split``). Lengths with a large prime factor become
-convolutions (Bluestein's algorithm).
+``cf_run_fft`` transforms eight lines at once, a line in each lane of its vectors. If there are fewer lines, or if eight
+do not fit into the cache, the lanes share one line (``split``). Lengths with a large prime factor become convolutions
+(Bluestein's algorithm).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LARGEST_RADIX = 31
 """CF_LINES and CF_LARGEST_RADIX of runtime/ops/fft_lines.h."""
 
 LONG = 2048
-"""Complex numbers from which on eight lines at once leave the cache."""
+"""The number of complex numbers from which on eight lines at once leave the cache."""
 
 
 @dataclass(frozen=True)
 class FftAxis:
-    """One dimension of a transform, as ``cf_fft_axis`` of runtime/ops/kernels.h has it. ``tables``: in floats."""
+    """One dimension of a transform, as in ``cf_fft_axis`` of runtime/ops/kernels.h. ``tables``: offset in floats."""
 
     size: int
     length: int
@@ -37,7 +37,7 @@ class FftAxis:
 
 @dataclass(frozen=True)
 class FftPlan:
-    """What an FftStep takes besides its buffers. ``lines``, ``copy`` and ``scratch`` (the whole size) are in floats."""
+    """The fields of an FftStep besides its buffers. ``lines``, ``copy`` and ``scratch`` (the total) are in floats."""
 
     axes: tuple[FftAxis, ...]
     tables: NDArray[np.float32]
@@ -47,7 +47,7 @@ class FftPlan:
 
 
 def plan_fft(kind: FftKind, sizes: tuple[int, ...], batch: int) -> FftPlan:
-    """The plan of ``batch`` transforms over dimensions of ``sizes``: of the real side, where there is one."""
+    """Plan ``batch`` transforms over dimensions of ``sizes``: those of the real side, if one side is real."""
     real = kind in ("RFFT", "IRFFT")
     rows = batch * math.prod(sizes[:-1])
     axes: list[FftAxis] = []
@@ -68,7 +68,7 @@ def plan_fft(kind: FftKind, sizes: tuple[int, ...], batch: int) -> FftPlan:
 
 
 def _plan_axis(size: int, length: int, *, shared: bool) -> FftAxis:
-    """``shared``: the lanes had better share a line, if they can."""
+    """Plan one dimension; ``shared``: the lanes should share a line, if they can."""
     padded = 0
     if _find_largest_prime(length) > LARGEST_RADIX:
         padded = 2 * length - 1
@@ -94,7 +94,7 @@ def _find_largest_prime(number: int) -> int:
 
 
 def _make_tables(axis: FftAxis) -> NDArray[np.float32]:
-    """The constants of one dimension, in the order that ``cf_fft_axis`` states."""
+    """Compute the constants of one dimension, in the order that ``cf_fft_axis`` states."""
     whole, lane = axis.padded or axis.length, _get_lane_length(axis)
     parts = [_interleave_parts(_compute_roots(np.arange(lane), lane))]
     if axis.split:
@@ -112,10 +112,10 @@ def _make_tables(axis: FftAxis) -> NDArray[np.float32]:
 
 
 def _compute_roots(numerators: NDArray[np.int64], denominator: int) -> NDArray[np.complex128]:
-    """exp(-2 pi i numerator / denominator)."""
+    """Compute exp(-2 pi i numerator / denominator)."""
     result: NDArray[Any] = np.exp(-2j * np.pi * (numerators % denominator) / denominator)
     parts = result.view(np.float64)
-    parts[np.abs(parts) < 1e-15] = 0  # pi is not exact
+    parts[np.abs(parts) < 1e-15] = 0  # exact zeros are lost, because pi is not exact
     return result
 
 

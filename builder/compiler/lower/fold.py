@@ -43,7 +43,7 @@ class Affine:
 
 
 def fold_operation(user: Value, current: Value, so_far: Affine) -> Affine | None:
-    """``so_far``, which computes ``current``, with the arithmetic of ``user`` added. None where that is not affine."""
+    """Add the arithmetic of ``user`` to ``so_far``, which computes ``current``; return None if it is not affine."""
     if user.op == "negate":
         return so_far.multiply_by(np.full(so_far.scale.size, -1.0))
     if user.op not in ("add", "subtract", "multiply", "divide") or len({*user.operands}) != 2:

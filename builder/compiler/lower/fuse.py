@@ -1,7 +1,7 @@
-"""What follows a convolution or product and can be done before its sums are stored.
+"""The operations after a convolution or product that can be done before its sums are stored.
 
-From the sums on, one value at a time: bias and BatchNorm (``fold``), one residual, one activation, and where the
-result has several users, one second output that is an affine and a clamp away.
+They apply to one value at a time: bias and BatchNorm (``fold``), one residual, one activation, and if the result has
+several users, one second output, which is an affine and a clamp of it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class FusionLimits:
-    """What earlier attempts to schedule found out: values where layers must end, and second outputs nobody reads."""
+    """Results of earlier attempts to schedule: values at which layers must end, and second outputs without a reader."""
 
     stops: AbstractSet[Value] = frozenset()
     no_second: AbstractSet[Value] = frozenset()
@@ -85,11 +85,11 @@ class _FusionChain:
 
 
 def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: FusionLimits) -> Layer:
-    """The layer with the longest chain from ``core``.
+    """Return the layer with the longest chain from ``core``.
 
     ``rank``: for each value, the number of the last core that it depends on; see ``rank_values``.
     """
-    # A value that is stored anyway ends the chain; what it is stored for decides nothing else.
+    # A value that is stored anyway ends the chain; the reason why it is stored does not matter.
     stored = {output.base for output in dag.outputs} | limits.stops
     chain = _FusionChain(core, dag, stored, Affine.make_identity(core.out_channels), core.value)
     while _extend_chain(chain, rank):
@@ -112,16 +112,16 @@ def match_layer(core: Core, dag: Dag, rank: dict[Value, int], limits: FusionLimi
 def _extend_chain(chain: _FusionChain, rank: dict[Value, int]) -> bool:
     current, users = chain.current, chain.dag.users[chain.current]
     if len(users) == 1 and _has_same_pixels(users[0], current, chain.core.out_channels):
-        chain.current = users[0]  # the same bytes: nothing to stop at
+        chain.current = users[0]  # it is the same bytes, so there is nothing to stop at
         return True
     if current.base in chain.stops or any(u.dtype != "float32" and u.op != "compare" for u in users):
         return False
     if chain.activation.name == "identity" or chain.activation.name == "clamp":
         if chain.activation.name == "clamp":
             return _extend_clamp(chain, users)
-        found = _match_activation(chain.current, chain.dag, chain.stops)
-        if found is not None:
-            value, chain.activation, region = found
+        match = _match_activation(chain.current, chain.dag, chain.stops)
+        if match is not None:
+            value, chain.activation, region = match
             chain.matched.append(_clamp_name(chain.activation))
             chain.advance_to(value, region)
             return True
@@ -147,7 +147,7 @@ def _extend_chain(chain: _FusionChain, rank: dict[Value, int]) -> bool:
 
 
 def _has_same_pixels(user: Value, value: Value, channels: int) -> bool:
-    """Whether ``user`` is the same bytes, with the channels in its last dimension or in several (heads)."""
+    """Return whether ``user`` is the same bytes, with the channels in its last dimension or in several (heads)."""
     same = user.op == "bitcast" and user.row_major and user.dtype == value.dtype
     return same and channels in itertools.accumulate(reversed(user.dims), operator.mul)
 
@@ -175,7 +175,7 @@ def _clamp_name(activation: Activation) -> str:
 
 
 def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) -> Affine | None:
-    """One other array of the same shape that exists before this layer runs, added or subtracted."""
+    """Match one other array of the same shape, computed before this layer runs, that is added or subtracted."""
     if chain.affine.residual is not None or user.op not in ("add", "subtract") or len({*user.operands}) != 2:
         return None
     first = user.operands[0] is chain.current
@@ -192,7 +192,7 @@ def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) ->
 
 
 def _match_activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tuple[Value, Activation, set[Value]] | None:
-    """The furthest value that is an activation of ``start``, with nothing in between that anyone else reads."""
+    """Find the furthest value that is an activation of ``start`` and whose intermediate values nothing else reads."""
     region, best = {start}, None
     while len(region) < _LONGEST_ACTIVATION:
         ready = [u for v in region for u in dag.users[v] if u not in region and _is_scalar_step(u, v, start, region)]
@@ -212,7 +212,7 @@ def _match_activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tupl
 
 
 def _is_scalar_step(value: Value, of: Value, start: Value, region: set[Value]) -> bool:
-    """Whether ``value`` is elementwise on members of the region and scalar constants, or a member's same bytes."""
+    """Return whether ``value`` is elementwise on region members and scalars, or the same bytes as a member."""
     if _has_same_pixels(value, of, start.dims[-1]):
         return True
     if value.op not in ELEMENTWISE or value.elements != start.elements or not value.row_major:
@@ -249,9 +249,9 @@ def _match_second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value
 
 
 def rank_values(dag: Dag, cores: list[Core]) -> dict[Value, int]:
-    """For every live value the number of the last core among what it is made of, itself included; -1 for none."""
+    """Return, for every live value, the number of the last core among its sources and itself; -1 if there is none."""
     order = {core.value: number for number, core in enumerate(cores)}
-    found: dict[Value, int] = {}
+    ranks: dict[Value, int] = {}
     for value in dag.live:
-        found[value] = max([order.get(value, -1), *(found[o] for o in value.operands)])
-    return found
+        ranks[value] = max([order.get(value, -1), *(ranks[o] for o in value.operands)])
+    return ranks

@@ -1,4 +1,4 @@
-"""Tables that rows are gathered from, in fewer bits: a step of our own before the kernel that gathers."""
+"""Tables that rows are gathered from, in fewer bits: a step of coldforge's own runs before the kernel that gathers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from builder.config.model_spec import WeightType
 
 @dataclass(frozen=True)
 class StoredTable:
-    """What is stored of a table: ``numbers`` and int8's ``scales``, as bytes. ``kept``: why it is still float32."""
+    """A table as stored: ``numbers`` and int8's ``scales``, as bytes. ``kept``: the reason why it is still float32."""
 
     type: WeightType
     numbers: bytes
@@ -32,13 +32,13 @@ class StoredTable:
 
 
 def store_table(name: str, table: Array, compressor: Compressor, *, alone: bool) -> StoredTable:
-    """``table`` [rows, width] as the rules want it for the op ``name``: int8 has a scale for each row.
+    """Store ``table`` [rows, width] with the type that the rules give the op ``name``; int8 has a scale for each row.
 
-    ``alone``: nothing reads it but gathers and layers whose weights are of the same type.
+    ``alone``: only gathers and layers whose weights are of the same type read it.
     """
 
     def view(constant: Array) -> Array:
-        """A row is to a table what an output channel is to a product."""
+        """View the rows of a table as the output channels of a product."""
         return constant.T[None, None]
 
     stored = compressor.compress_layer(name, view(table), table, view, alone=alone)
@@ -48,35 +48,35 @@ def store_table(name: str, table: Array, compressor: Compressor, *, alone: bool)
 
 
 def is_worth_compressing(gathers: Collection[Gather], rules: WeightRules) -> bool:
-    """Whether any of the tables is to be stored in fewer bits."""
+    """Return whether any of the tables is to be stored in fewer bits."""
     return any(rules.choose_type(g.name) != "float32" and g.rows * g.width >= LEAST_WEIGHTS for g in gathers)
 
 
 def add_gather_steps(result: Any, thunks: list[Thunk], compressor: Compressor) -> list[Thunk]:
-    """``thunks`` of a CompilationResultProto, with steps that gather before the kernels that did so.
+    """Add steps that gather to ``thunks`` of a CompilationResultProto, before the kernels that gathered.
 
-    ``compressor`` learns the names of tables that its rules leave as they are.
+    ``compressor`` records the names of tables that its rules leave unchanged.
     """
     index = HloIndex(result)
-    made: dict[tuple[Any, ...], Value] = {}
-    found: list[Thunk] = []
+    row_values: dict[tuple[Any, ...], Value] = {}
+    changed: list[Thunk] = []
     for thunk in thunks:
         gathers = _find_gathers(index, thunk)
         if not is_worth_compressing(gathers, compressor.rules):
             compressor.names += [gather.name for gather in gathers]
-            found.append(thunk)
+            changed.append(thunk)
         elif gathers[0].result:
-            found.append(_make_gather(thunk, gathers[0], thunk.writes[0], thunk.outputs[0]))
+            changed.append(_make_gather(thunk, gathers[0], thunk.writes[0], thunk.outputs[0]))
         else:
-            found += _gather_before(thunk, gathers, made)
-    return found
+            changed += _gather_before(thunk, gathers, row_values)
+    return changed
 
 
 @dataclass(frozen=True)
 class RoundableTables:
-    """Which tables may be rounded: nothing reads them but gathers, and layers whose weights are rounded alike.
+    """Tables with whether each may be rounded: only gathers, and layers whose weights are rounded alike, read it.
 
-    ``by_buffer``: for each table that a step of ours gathers from; ``by_constant``: for those that layers read as well.
+    ``by_buffer``: each table that a GatherStep reads. ``by_constant``: those that layers read as well.
     """
 
     by_buffer: Mapping[Buffer, bool]
@@ -86,7 +86,7 @@ class RoundableTables:
 def find_tables(
     tasks: Sequence[Task], constants: Mapping[int, bytes], fetched: Collection[Value], rules: WeightRules
 ) -> RoundableTables:
-    """The tables of ``tasks``. ``constants``: the bytes of each, by its offset; ``fetched``: what callers get."""
+    """Find the tables of ``tasks``; ``constants`` is the bytes of each by offset, ``fetched`` the model's outputs."""
     layers = [task for task in tasks if isinstance(task, Layer)]
     thunks = [task for task in tasks if isinstance(task, Thunk)]
     types: dict[Buffer, set[WeightType]] = {}
@@ -110,7 +110,7 @@ def find_tables(
 
 
 def holds_table(constants: Mapping[int, bytes], buffer: Buffer, data: bytes) -> bool:
-    """Whether a constant holds ``data``: XLA may have made two of one."""
+    """Return whether a constant holds ``data``: XLA may have made two constants of one."""
     return buffer.space == "weights" and buffer.size == len(data) and constants.get(buffer.offset, b"").startswith(data)
 
 
@@ -121,7 +121,7 @@ def _holds_data(value: Value, data: bytes) -> bool:
 
 
 def make_gather_step(gather: Gather, name: str, indices: Buffer, table: Buffer, output: Buffer) -> GatherStep:
-    """The step, of a table that is still float32."""
+    """Return the step that gathers from a table that is still float32."""
     return GatherStep(
         name,
         indices,
@@ -151,14 +151,14 @@ def _find_gathers(index: HloIndex, thunk: Thunk) -> tuple[Gather, ...]:
 
 
 def _gather_before(thunk: Thunk, gathers: tuple[Gather, ...], made: dict[tuple[Any, ...], Value]) -> list[Thunk]:
-    """``thunk`` over the rows that it gathered itself, after the steps that gather them where none of ``made`` does."""
+    """Return ``thunk`` over gathered rows, after the steps that gather those that ``made`` does not have."""
     steps = []
     reads, sources = list(thunk.reads), list(thunk.sources)
     for gather in gathers:
         table, source = thunk.reads[gather.table], thunk.sources[gather.indices]
         assert isinstance(source, Value)
         key = (table, source.base, gather.index, gather.wide, gather.negative)
-        # A place that no buffer of XLA's plan has.
+        # No buffer of XLA's plan has a negative offset.
         rows = Buffer("arena", -1 - gather.table, 4 * gather.count * gather.width)
         if key not in made:
             made[key] = make_intermediate(f"{thunk.step.name} rows")

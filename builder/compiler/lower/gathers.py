@@ -1,7 +1,7 @@
-"""Rows gathered from constant tables inside XLA's kernels: found, so that a step of our own can unpack them.
+"""Rows gathered from constant tables inside XLA's kernels, found so that a step of coldforge's own can unpack them.
 
-XLA fuses a gather with what follows it. Its kernel stays as it is: it gets the gathered rows in the table's place, and
-0, 1, 2 ... in the place of the indices. Row ``i`` of those rows is what the kernel would have found at index ``i``.
+XLA fuses a gather with the operations after it. Its kernel stays as it is: it gets the gathered rows in place of the
+table, and 0, 1, 2 ... in place of the indices. Row ``i`` of them is what the kernel would read at index ``i``.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.layers import get_op_name
 
 INDEX_TYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
-"""What the runtime reads indices from."""
+"""The dtypes of indices that the runtime reads."""
 
 GATHERS = ("gather", "dynamic-slice")
 """The instructions that may take whole rows."""
 
 _MOST_UNUSED = 16
-"""Of so many indices a kernel uses one at least, or the rows of all of them are not worth making."""
+"""The most indices for each one that a kernel uses: with more, gathering the rows of all is not worth it."""
 
 _MOST_FLOAT = 1 << 24
-"""Whole numbers below it are exact in float32."""
+"""The bound below which whole numbers are exact in float32."""
 
 
 @dataclass(frozen=True)
 class Gather:
     """Rows of argument ``table`` of a kernel, float32 [rows, width], at the ``count`` indices of argument ``indices``.
 
-    ``name``: the op's in the model. ``index``: the dtype of ``indices``. They become int32, or int64 if ``wide``; those
-    below 0 count from the table's end if ``negative``.
-    ``result``: the rows are all that the kernel makes, in this order.
+    ``name``: the op's name in the model. ``index``: the dtype of ``indices``. They become int32, or int64 if ``wide``;
+    those below 0 count from the table's end if ``negative``. ``result``: the kernel returns only these rows, in this
+    order.
     """
 
     name: str
@@ -52,32 +52,32 @@ class Gather:
     result: bool = False
 
     def encode_positions(self) -> bytes:
-        """0, 1, 2 ... as ``index``: what the kernel reads in the place of its indices."""
+        """Encode 0, 1, 2 ... as ``index``: the kernel reads them in place of its indices."""
         numbers: NDArray[Any] = np.arange(self.count).astype(self.index)
         return numbers.tobytes()
 
 
 def find_gathers(index: HloIndex, name: str, arguments: int, constants: Sequence[bool]) -> tuple[Gather, ...]:
-    """The gathers of the kernel ``name`` that can all be made before it.
+    """Find the gathers of the kernel ``name`` that can all be computed before it.
 
-    ``arguments``: how many buffers it reads; ``constants``: which of them are constants.
+    ``arguments``: the number of buffers that it reads. ``constants``: whether each of them is a constant.
     """
     instruction = index.names.get(name)
     if instruction is None or len(instruction.operand_ids) != arguments:
         return ()
     kernel = _GatherKernel(index, instruction)
-    found: list[Gather] = []
+    gathers: list[Gather] = []
     for number in range(arguments):
         if not constants[number]:
-            found += kernel.match_gathers(number, constants)
-    tables = {gather.table for gather in found}
-    used = {gather.table: kernel.find_readers(gather.table) for gather in found}
-    ways = {table: [(g.indices, g.wide, g.negative) for g in found if g.table == table] for table in tables}
-    # A table that the kernel reads otherwise as well stays whole, and with it the indices that another table shares.
+            gathers += kernel.match_gathers(number, constants)
+    tables = {gather.table for gather in gathers}
+    used = {gather.table: kernel.find_readers(gather.table) for gather in gathers}
+    ways = {table: [(g.indices, g.wide, g.negative) for g in gathers if g.table == table] for table in tables}
+    # A table that the kernel also reads otherwise stays whole, as do the indices that it shares with another table.
     whole = {table for table in tables if len(used[table]) != len(ways[table]) or len(set(ways[table])) > 1}
-    spoilt = {gather.indices for gather in found if gather.table in whole}
-    kept = [gather for gather in found if gather.indices not in spoilt]
-    if any(gather.table in {other.table for other in found if other.indices in spoilt} for gather in kept):
+    spoilt = {gather.indices for gather in gathers if gather.table in whole}
+    kept = [gather for gather in gathers if gather.indices not in spoilt]
+    if any(gather.table in {other.table for other in gathers if other.indices in spoilt} for gather in kept):
         return ()
     return tuple(kept)
 
@@ -99,27 +99,27 @@ class _GatherKernel:
         self.numbers = {argument.id: number for number, argument in self.arguments.items()}
 
     def find_readers(self, number: int) -> list[Any]:
-        """The instructions that read an argument."""
+        """Return the instructions that read argument ``number``."""
         return [] if number not in self.arguments else self._find_users(self.arguments[number])
 
     def match_gathers(self, number: int, constants: Sequence[bool]) -> Iterator[Gather]:
-        """The gathers whose indices are argument ``number``, if the kernel does nothing else with it."""
+        """Yield the gathers whose indices are argument ``number``, if the kernel uses it for nothing else."""
         if number not in self.arguments:
             return
         argument = self.arguments[number]
         chains = [c for g in self.instructions if (c := self._trace_indices(g)) is not None and c.argument is argument]
-        inside = {i.id for chain in chains for i in chain.steps}
+        passed = {i.id for chain in chains for i in chain.steps}
         ends = {chain.gather.id for chain in chains}
         for step in (argument, *(i for chain in chains for i in chain.steps)):
-            if any(user.id not in inside | ends for user in self._find_users(step)) or step is self.root:
+            if any(user.id not in passed | ends for user in self._find_users(step)) or step is self.root:
                 return
-        made = [self._match_gather(chain, number, constants) for chain in chains]
-        if all(made):
-            yield from (gather for gather in made if gather is not None)
+        gathers = [self._match_gather(chain, number, constants) for chain in chains]
+        if all(gathers):
+            yield from (gather for gather in gathers if gather is not None)
 
     def _find_users(self, instruction: Any) -> list[Any]:
-        found = [i for i in self.instructions if instruction.id in i.operand_ids]
-        return found if self.fused else [i for i in found if i is self.root]
+        users = [i for i in self.instructions if instruction.id in i.operand_ids]
+        return users if self.fused else [i for i in users if i is self.root]
 
     def _match_gather(self, chain: _IndexChain, number: int, constants: Sequence[bool]) -> Gather | None:
         table, operand = chain.gather, self.index.get_operands(chain.gather)[0]
@@ -155,13 +155,13 @@ class _GatherKernel:
         )
 
     def _skip_bitcasts(self, instruction: Any) -> Any:
-        """What an instruction is, but for bitcasts."""
+        """Return the instruction behind a chain of bitcasts."""
         while instruction.opcode in ("bitcast", "reshape") and hlo_shapes.is_row_major(instruction.shape):
             (instruction,) = self.index.get_operands(instruction)
         return instruction
 
     def _trace_indices(self, gather: Any) -> _IndexChain | None:
-        """How the indices of ``gather`` come of an argument; None for what is no gather of rows, or if they do not."""
+        """Trace the indices of ``gather`` to an argument; return None for other sources and for other gathers."""
         if gather.opcode not in GATHERS:
             return None
         operands = self.index.get_operands(gather)
@@ -189,12 +189,12 @@ class _GatherKernel:
                 case _:
                     return None
         dtypes.insert(0, hlo_shapes.get_dtype(at.shape))
-        # Of the dtypes on the way only the first and the last count, which the runtime converts to as XLA does.
+        # The runtime converts directly from the first dtype to the last, as XLA does where there is no third one.
         exact = len(dict.fromkeys(dtypes)) <= 2 and dtypes[-1] in ("int32", "int64") and dtypes[0] in INDEX_TYPES
         return _IndexChain(gather, at, tuple(steps), tuple(dtypes), rows) if exact else None
 
     def _match_wrapping(self, select: Any) -> tuple[Any, int, list[Any]] | None:
-        """Of ``x < 0 ? x + rows : x``: x, the rows, and what is computed on the way."""
+        """Match ``x < 0 ? x + rows : x``: return x, the rows, and the instructions on the way."""
         less, moved, plain = self.index.get_operands(select)
         if less.opcode != "compare" or less.comparison_direction != "LT" or moved.opcode != "add":
             return None
@@ -206,14 +206,14 @@ class _GatherKernel:
         return plain, rows, [less, moved]
 
     def _is_cast(self, less: Any, whole: Any, least: Any) -> bool:
-        """Return if a select makes integers of floats, as the rewrite of Cast does: x < 2^31 ? whole(x) : -2^31."""
+        """Return whether a select makes integers of floats as the rewrite of Cast does: x < 2^31 ? whole(x) : -2^31."""
         if less.opcode != "compare" or less.comparison_direction != "LT" or whole.opcode != "convert":
             return False
         bound, lowest = self._read_number(self.index.get_operands(less)[1]), self._read_number(least)
         return lowest in (-(2**31), -(2**63)) and bound == -lowest and less.operand_ids[0] == whole.operand_ids[0]
 
     def _read_number(self, instruction: Any) -> int | None:
-        """The one whole number of a constant, repeated or not."""
+        """Return the one whole number of a constant, repeated or not."""
         while instruction.opcode in ("broadcast", "bitcast", "reshape", "convert"):
             (instruction,) = self.index.get_operands(instruction)
         if instruction.opcode != "constant":
@@ -228,9 +228,9 @@ class _GatherKernel:
 
 @dataclass(frozen=True)
 class _IndexChain:
-    """``gather`` takes its indices from ``argument`` by ``steps``, the dtypes of which are ``dtypes``, argument first.
+    """The ``steps`` by which ``gather`` takes its indices from ``argument``, and their ``dtypes``, argument first.
 
-    ``rows``: what is added to those below 0; None where nothing is.
+    ``rows``: the number added to indices below 0; None if nothing is added.
     """
 
     gather: Any
@@ -247,7 +247,7 @@ def _is_table(instruction: Any) -> bool:
 
 
 def _takes_rows(instruction: Any, zeros: Sequence[bool]) -> bool:
-    """Whether a gather or dynamic-slice takes whole rows by their numbers; ``zeros``: operands that are 0."""
+    """Return whether a gather or dynamic-slice takes whole rows by number; ``zeros``: whether each operand is 0."""
     sizes = _slice_sizes(instruction)
     if len(sizes) != 2 or sizes[0] != 1:
         return False
@@ -267,7 +267,7 @@ def _slice_sizes(instruction: Any) -> list[int]:
 
 
 def _has_contiguous_rows(instruction: Any) -> bool:
-    """Whether the rows lie one behind the other in the result, and each is whole."""
+    """Return whether the rows are whole and adjacent in the result."""
     if instruction.opcode == "dynamic-slice":
         return True
     numbers, rank = instruction.gather_dimension_numbers, len(instruction.shape.dimensions)

@@ -1,4 +1,4 @@
-"""A layer's sizes, and all that follows from nothing else: its operations, and which kernels can run it."""
+"""A layer's sizes, and everything that follows from them alone: its operations, and which kernels can run it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Algorithm = Literal["direct", "depthwise", "winograd2", "winograd4", "integer", "integer_winograd4", "thin"]
-"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32. ``integer_winograd4``: the same
-where a processor multiplies bytes; where it multiplies pairs of int16 only, float sums of the same numbers by
-Winograd's algorithm, which saves more. All others sum floats. ``thin``: of few output channels, with pixels in the
-lanes of the vectors."""
+"""``integer``: int8 weights times a layer's input rounded to bytes, summed as int32. ``integer_winograd4``: the same if
+a processor multiplies bytes; if it multiplies only pairs of int16, float sums of the same numbers by Winograd's
+algorithm, which saves more. All others sum floats. ``thin``: for few output channels, with pixels in the lanes of the
+vectors."""
 
 MAX_SUM = (2**31 - 1) // (255 * 127)
 """The most products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
@@ -19,13 +19,13 @@ THIN_CHANNELS = 8
 
 
 def count_flop(outputs: int, k: int) -> int:
-    """Floating-point operations of ``outputs`` sums of ``k`` products each, a multiply-add counted as two."""
+    """Count the floating-point operations of ``outputs`` sums of ``k`` products each; a multiply-add counts as two."""
     return 2 * outputs * k
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A convolution's sizes; a dense layer is a 1x1 convolution on a 1 x rows picture."""
+    """A convolution's sizes; a dense layer is a 1x1 convolution on a 1 x rows image."""
 
     batch: int
     in_channels: int
@@ -38,7 +38,7 @@ class Geometry:
 
     @property
     def k(self) -> int:
-        """The products that each output is the sum of: KH * KW * input channels of a group. K of the matrix product."""
+        """The number of products in each output's sum: KH * KW * input channels of a group. K of the matrix product."""
         return self.kernel_size[0] * self.kernel_size[1] * self.in_channels // self.groups
 
     @property
@@ -48,7 +48,7 @@ class Geometry:
 
     @property
     def weights(self) -> int:
-        """How many weights there are."""
+        """The number of weights."""
         return self.k * self.out_channels
 
     @property
@@ -57,17 +57,17 @@ class Geometry:
         return count_flop(self.batch * self.out_size[0] * self.out_size[1] * self.out_channels, self.k)
 
     def compute_span(self, axis: int, outputs: int) -> int:
-        """How many rows (``axis`` 0) or columns (1) of the input so many rows or columns of the output are made of."""
+        """Count the rows (``axis`` 0) or columns (1) of input that ``outputs`` rows or columns of output need."""
         return (outputs - 1) * self.stride[axis] + (self.kernel_size[axis] - 1) * self.dilation[axis] + 1
 
     @property
     def depthwise(self) -> bool:
-        """One input channel and one output channel in every group, and more than one group."""
+        """Whether every group has one input and one output channel, and there is more than one group."""
         return self.groups == self.in_channels == self.out_channels > 1
 
     @property
     def winograd(self) -> bool:
-        """Whether the Winograd kernels can run it at all."""
+        """Whether the Winograd kernels can run it."""
         unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
         return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
 
@@ -83,7 +83,7 @@ class Geometry:
 
     @property
     def label(self) -> str:
-        """All of it in a few characters, such as ``3x3 14x14x256-512``: the key of a tuning file."""
+        """All sizes in a few characters, such as ``3x3 14x14x256-512``: the key of a tuning file."""
 
         def pair(name: str, values: tuple[int, int]) -> str:
             return "" if values == (1, 1) else f" {name}{values[0]}" + (f"x{values[1]}" * (values[0] != values[1]))

@@ -1,4 +1,4 @@
-"""Values that the graph makes of nothing but constants: what XLA leaves to the kernels, such as a causal mask."""
+"""Values that the graph computes from constants alone and that XLA leaves to its kernels, such as a causal mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from builder.compiler.lower.hlo import Value
 
 _MOST = 1 << 22
-"""Elements."""
+"""The most elements of such a value."""
 
 _BINARY = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or,
@@ -22,7 +22,7 @@ _COMPARISONS = {
 
 
 def evaluate_constant(value: Value) -> NDArray[Any] | None:
-    """The elements, in logical order; None where they depend on an input, or take an operation that is not known."""
+    """Return the elements in logical order, or None if they depend on an input or an unknown operation."""
     if value.elements > _MOST or not value.dtype:
         return None
     if value.op == "constant":

@@ -1,7 +1,7 @@
 """The entry computation as one hash-consed DAG of values, fusions inlined.
 
-XLA copies producers into every fusion that reads them. Here equal expressions are one Value again, so a
-pattern is matched once, whichever kernels its pieces were scattered over.
+XLA copies producers into every fusion that reads them. Here equal expressions are one Value again, so a pattern is
+matched once, whichever kernels its pieces were scattered over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_IDENTITY = (
     "control_predecessor_ids", "frontend_attributes", "sharding", "statistics_viz", "original_value",
 )  # fmt: skip
 _SMALL = 1 << 16
-"""Constants of up to so many elements are compared by content, larger ones by instruction."""
+"""The most elements of constants that are compared by content; larger ones are compared by instruction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +41,11 @@ class Value:
     dtype: str
     row_major: bool
     layout: tuple[int, ...]
-    """Dimensions from the fastest to the slowest."""
+    """The dimensions from the fastest to the slowest."""
     instruction: Any
     """The HloInstructionProto it was first seen as: windows, dimensions and the like."""
     reducer: str = ""
-    """The opcode that a reduce or reduce-window reduces with, where its computation does nothing else; else empty."""
+    """The opcode of a reduce or reduce-window whose computation does nothing else; otherwise empty."""
 
     @property
     def elements(self) -> int:
@@ -70,7 +70,7 @@ class Value:
 
     @property
     def base(self) -> Value:
-        """The value whose bytes these are: bitcasts move nothing."""
+        """The value that owns these bytes: bitcasts move nothing."""
         value = self
         while value.op == "bitcast":
             value = value.operands[0]
@@ -82,7 +82,7 @@ class Value:
 
 @dataclass
 class Dag:
-    """Every value, operands first; ``names`` finds those of the entry computation's instructions."""
+    """Every value, operands first; ``names`` maps the names of the entry computation's instructions to values."""
 
     values: list[Value] = field(default_factory=list)
     names: dict[str, Value] = field(default_factory=dict)
@@ -91,33 +91,33 @@ class Dag:
 
     @functools.cached_property
     def users(self) -> dict[Value, tuple[Value, ...]]:
-        """Who reads a value, among what the outputs need."""
-        found: dict[Value, list[Value]] = {v: [] for v in self.live}
+        """The readers of each value, among those that the outputs need."""
+        readers: dict[Value, list[Value]] = {v: [] for v in self.live}
         for value in self.live:
             for operand in dict.fromkeys(value.operands):
-                found[operand].append(value)
-        return {value: tuple(users) for value, users in found.items()}
+                readers[operand].append(value)
+        return {value: tuple(users) for value, users in readers.items()}
 
     @functools.cached_property
     def live(self) -> list[Value]:
-        """What the outputs need, operands first."""
+        """The values that the outputs need, operands first."""
         needed = find_sources(self.outputs)
         return [v for v in self.values if v in needed]
 
 
 def find_sources(values: Iterable[Value]) -> set[Value]:
-    """Return ``values`` and all that they are made of."""
-    found, pending = set[Value](), [*values]
+    """Return ``values`` and all values that they depend on."""
+    sources, pending = set[Value](), [*values]
     while pending:
         value = pending.pop()
-        if value not in found:
-            found.add(value)
+        if value not in sources:
+            sources.add(value)
             pending += value.operands
-    return found
+    return sources
 
 
 def read_dag(result: Any) -> Dag:
-    """The DAG of a CompilationResultProto's entry computation. Raises LowerError for a dtype without a name."""
+    """Read the DAG of a CompilationResultProto's entry computation. Raises LowerError for a dtype without a name."""
     builder = _DagBuilder(HloIndex(result))
     root = builder.evaluate_computation(builder.index.entry, None)
     builder.dag.outputs = root.operands if root.op == "tuple" else (root,)
@@ -125,7 +125,7 @@ def read_dag(result: Any) -> Dag:
 
 
 def read_computation(index: HloIndex, computation: Any) -> tuple[Dag, Value]:
-    """The values of a computation, and its root; its parameters are values too. Raises LowerError as ``read_dag``."""
+    """Read a computation's values, parameters included, and its root. Raises LowerError as ``read_dag`` does."""
     builder = _DagBuilder(index)
     root = builder.evaluate_computation(computation, None)
     return builder.dag, root
@@ -138,7 +138,7 @@ class _DagBuilder:
         self.known: dict[Any, Value] = {}
 
     def evaluate_computation(self, computation: Any, arguments: Sequence[Value] | None) -> Value:
-        """The root of a computation; ``arguments`` None: it is the entry, whose values get names."""
+        """Return the root of a computation; without ``arguments`` it is the entry, whose values get names."""
         local: dict[int, Value] = {}
         for instruction in computation.instructions:
             operands = tuple(local[i] for i in instruction.operand_ids)
@@ -198,11 +198,11 @@ class _DagBuilder:
             )
             self.dag.values.append(value)
             self.known[key] = value
-        found: Value = self.known[key]
-        return found
+        shared: Value = self.known[key]
+        return shared
 
     def _make_attribute_key(self, op: str, instruction: Any) -> Any:
-        """What tells two instructions of one opcode apart, besides operands and shape."""
+        """Return the attributes that distinguish instructions of one opcode, besides operands and shape."""
         if op in ("bitcast", "tuple"):
             return ()
         if op.startswith(_IMPURE):
@@ -219,7 +219,7 @@ class _DagBuilder:
         return copy.SerializeToString(deterministic=True)
 
     def _identify_reducer(self, computation: Any) -> str | int:
-        """The opcode of a computation that is one binary operation on its two parameters, else its id."""
+        """Return the opcode of a computation that is one binary operation on its two parameters, or its id."""
         root = self.index.get_root(computation)
         binary = [o.opcode for o in self.index.get_operands(root)] == ["parameter"] * 2
         if len(computation.instructions) == 3 and root.opcode in COMMUTATIVE and binary:
@@ -228,7 +228,7 @@ class _DagBuilder:
 
 
 def find_channel_vector(value: Value) -> NDArray[np.float64] | None:
-    """A constant that is the same but for the last dimension: its values there (or one value), else None."""
+    """Return the values along the last dimension (or one value) of a constant that varies only there, or None."""
     if value.dtype != "float32":
         return None
     if value.op == "constant":
@@ -247,7 +247,7 @@ def find_channel_vector(value: Value) -> NDArray[np.float64] | None:
 
 
 def find_split_channel_vector(value: Value, channels: int) -> NDArray[np.float64] | None:
-    """The same of ``channels`` that are several of the last dimensions: a constant of just these, repeated."""
+    """Return the same for ``channels`` split over several last dimensions: a constant of just these, repeated."""
     if value.op != "broadcast" or value.dtype != "float32" or not value.row_major:
         return None
     source = value.operands[0]
@@ -261,18 +261,18 @@ def find_split_channel_vector(value: Value, channels: int) -> NDArray[np.float64
 
 
 def find_scalar(value: Value) -> float | None:
-    """A float32 constant that is one number everywhere, else None."""
+    """Return the number of a float32 constant that is the same everywhere, or None."""
     vector = find_channel_vector(value)
     return float(vector[0]) if vector is not None and (vector == vector[0]).all() else None
 
 
 def make_intermediate(name: str) -> Value:
-    """A value of its own that is not in the graph: what XLA makes on the way to the instruction ``name``."""
+    """Return a new value that is not in the graph: one that XLA computes inside the instruction ``name``."""
     return Value(-1, "intermediate", (), (), "", True, layout=(), instruction=name)
 
 
 def require_entry(dag: Dag, name: str) -> Value:
-    """The value of an instruction of the entry computation. Raises LowerError where there is none."""
+    """Return the value of an instruction of the entry computation. Raises LowerError if there is none."""
     if name not in dag.names:
         raise LowerError(f"{name} is not in the entry computation")
     return dag.names[name]

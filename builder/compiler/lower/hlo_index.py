@@ -6,10 +6,10 @@ from typing import Any
 
 
 class HloIndex:
-    """Finds what the ids in an HloModuleProto refer to. Ids of instructions are unique in a module, as are names."""
+    """An index of an HloModuleProto by id and name. Both are unique among the instructions of a module."""
 
     def __init__(self, result: Any) -> None:
-        """``result``: the CompilationResultProto that holds the module."""
+        """Index the module of ``result``, a CompilationResultProto."""
         module = result.hlo_module.hlo_module
         self.computations: dict[int, Any] = {c.id: c for c in module.computations}
         self.entry: Any = self.computations.get(module.entry_computation_id)
@@ -27,9 +27,9 @@ class HloIndex:
         return [self.instructions[i] for i in instruction.operand_ids]
 
     def get_called(self, instruction: Any) -> list[Any]:
-        """The computations that an instruction calls: a fusion's, a reducer, branches, a loop's condition and body."""
+        """Return the computations an instruction calls: a fusion, a reducer, branches, a loop's condition and body."""
         return [self.computations[i] for i in instruction.called_computation_ids]
 
     def get_root(self, computation: Any) -> Any:
-        """The instruction whose value is the computation's."""
+        """Return the instruction that computes the value of ``computation``."""
         return self.instructions[computation.root_id]

@@ -9,7 +9,7 @@ import numpy as np
 from builder.base.errors import LowerError
 from builder.compiler.lower.hlo_shapes import get_dtype
 
-# LiteralProto keeps these in a repeated field of the wide type named here ...
+# LiteralProto keeps these dtypes in a repeated field of the wide type named here.
 _REPEATED = {
     "bool": ("preds", np.bool_),
     "int32": ("s32s", np.int32),
@@ -21,7 +21,7 @@ _REPEATED = {
     "complex64": ("c64s", np.float32),
     "complex128": ("c128s", np.float64),
 }
-# ... and these as little-endian bytes.
+# LiteralProto keeps these dtypes as little-endian bytes.
 _RAW = {
     "int8": "s8s",
     "uint8": "u8s",
@@ -33,9 +33,9 @@ _RAW = {
 
 
 def encode_literal(literal: Any, size: int, name: str) -> bytes:
-    """Little-endian bytes of a LiteralProto, in its own layout, which is the buffer's.
+    """Encode a LiteralProto as little-endian bytes in its own layout, which is the buffer's.
 
-    Raises LowerError, naming the constant, when they are not the ``size`` bytes its buffer holds.
+    Raises LowerError, naming the constant, if they are not the ``size`` bytes that its buffer holds.
     """
     kind = get_dtype(literal.shape)
     if kind in _RAW:

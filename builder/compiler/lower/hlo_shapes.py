@@ -1,4 +1,4 @@
-"""XLA shapes: dtypes by NumPy's name, sizes and element strides."""
+"""XLA shapes: dtypes by NumPy's names, sizes and element strides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELEMENT_TYPES: dict[int, tuple[str, int]] = {
     16: ("bfloat16", 2),
     18: ("complex128", 16),
 }
-"""xla.PrimitiveType (xla_data.proto) to NumPy's name and bytes per element."""
+"""NumPy's name and bytes per element of each xla.PrimitiveType (xla_data.proto)."""
 
 
 def get_dtype(shape: Any) -> str:
@@ -46,7 +46,7 @@ def _get_element(shape: Any) -> tuple[str, int]:
 
 
 def compute_shape_strides(shape: Any) -> tuple[int, ...]:
-    """Element stride of each logical dimension of a dense XLA shape (``minor_to_major`` layout)."""
+    """Compute the element stride of each logical dimension of a dense XLA shape (``minor_to_major`` layout)."""
     dims = list(shape.dimensions)
     result = [0] * len(dims)
     stride = 1
@@ -57,7 +57,7 @@ def compute_shape_strides(shape: Any) -> tuple[int, ...]:
 
 
 def is_row_major(shape: Any) -> bool:
-    """Whether the dense bytes are in C order; dimensions of size 1 do not count."""
+    """Return whether the dense bytes are in C order; dimensions of size 1 do not count."""
     expected = 1
     for size, stride in reversed(list(zip(shape.dimensions, compute_shape_strides(shape), strict=True))):
         if size > 1 and stride != expected:
@@ -67,9 +67,9 @@ def is_row_major(shape: Any) -> bool:
 
 
 def merge_dimensions(shape: Any, dimensions: list[int], what: str) -> tuple[int, int]:
-    """Several logical dimensions as one: (size, element stride).
+    """Merge several logical dimensions into one; return its size and element stride.
 
-    Raises LowerError, naming ``what``, where they do not lie behind each other in memory.
+    Raises LowerError, naming ``what``, if they are not adjacent in memory.
     """
     sizes, steps = list(shape.dimensions), compute_shape_strides(shape)
     total = math.prod(sizes[d] for d in dimensions)

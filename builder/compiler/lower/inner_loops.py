@@ -1,7 +1,7 @@
-"""Kernels with a loop inside, as XLA makes one of a small loop (the one of ``tf.unique``).
+"""Kernels with a loop inside, which XLA makes of a small loop such as that of ``tf.unique``.
 
 Such a kernel names all the memory of its loop, parts of which share a place. That memory stays as XLA laid it out, as
-scratch of the kernel's own; what goes in and out is copied.
+the kernel's own scratch; its inputs and outputs are copied.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from builder.compiler.lower.steps.kernel_step import KernelStep
 
 @dataclass(frozen=True)
 class InnerLoopStep:
-    """``kernel`` over memory that begins at 0, but for its constants. ``inputs`` and ``outputs`` are places there.
+    """A kernel over memory that begins at 0, except for its constants; ``inputs`` and ``outputs`` are offsets there.
 
-    ``results``: which of the loop's results the outputs are. What it passes on unchanged is none.
+    ``results``: the numbers of the loop's results that are outputs. Values passed on unchanged are not results.
     """
 
     name: str
@@ -42,7 +42,7 @@ class InnerLoopStep:
         return self.scratch.size
 
     def replace_buffers(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> CallStep:
-        """The copies and the kernel. ``reads``: the inputs, then the constants."""
+        """Return the copies and the kernel over other memory; ``reads`` are the inputs, then the constants."""
         assert scratch is not None
 
         def inside(buffer: Buffer) -> Buffer:
@@ -65,21 +65,21 @@ def _make_copy(name: str, source: Buffer, target: Buffer) -> CopyStep:
 
 
 class InnerLoopFinder:
-    """Finds the kernels of a CompilationResultProto that have a loop inside."""
+    """A finder of the kernels of a CompilationResultProto that have a loop inside."""
 
     def __init__(self, result: Any) -> None:
         self.resolver = BufferResolver(result, plan_buffers(result))
 
     def find_inner_loop(self, step: KernelStep) -> tuple[InnerLoopStep, tuple[Buffer, ...], tuple[Buffer, ...]] | None:
-        """The step, what it reads and what it writes in XLA's plan; None for any other kernel.
+        """Return the step, its reads and its writes in XLA's plan; None for any other kernel.
 
-        Raises LowerError where something that goes in or out is not among what the kernel names.
+        Raises LowerError if the kernel does not name one of its inputs or outputs.
         """
         instruction = self.resolver.index.names.get(step.name)
         if instruction is None or instruction.opcode != "call":
             return None
-        given = [b for o in self.resolver.index.get_operands(instruction) for b in self._list_leaves(o)]
-        inputs = tuple(dict.fromkeys(b for b in given if b.space == "arena"))
+        leaves = [b for o in self.resolver.index.get_operands(instruction) for b in self._list_leaves(o)]
+        inputs = tuple(dict.fromkeys(b for b in leaves if b.space == "arena"))
         results = self._list_results(instruction)
         outputs = tuple(b for i, b in enumerate(self._list_leaves(instruction)) if i in results)
         own = pack_buffers([b for b in step.buffers if b.space == "arena"])
@@ -89,11 +89,11 @@ class InnerLoopFinder:
         kernel = move_buffers(step, lambda b, _: own.get(b, b))
         scratch = Buffer("arena", 0, size)
         places = tuple(own[b] for b in inputs), tuple(own[b] for b in outputs)
-        enclosed = InnerLoopStep(step.name, kernel, *places, results, scratch)
-        return enclosed, (*inputs, *enclosed.constants), outputs
+        loop = InnerLoopStep(step.name, kernel, *places, results, scratch)
+        return loop, (*inputs, *loop.constants), outputs
 
     def _list_results(self, instruction: Any) -> tuple[int, ...]:
-        """The results that something reads, in their order; XLA reads what the loop does not change where it was."""
+        """List the results that something reads, in order; XLA reads a value that the loop keeps at its old place."""
         if not instruction.shape.tuple_shapes:
             return (0,)
         others = self.resolver.index.owners[instruction.id].instructions
@@ -107,15 +107,15 @@ class InnerLoopFinder:
 
 
 def pack_buffers(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
-    """The buffers packed from 0 on; those that share memory share it in the same way."""
-    found: dict[Buffer, Buffer] = {}
-    start = end = -1  # of the group, in XLA's plan
+    """Pack the buffers from offset 0 on; those that share memory share it in the same way."""
+    packed: dict[Buffer, Buffer] = {}
+    start = end = -1  # the bounds of a group that shares memory, in XLA's plan
     moved = size = 0
     for buffer in sorted(set(buffers), key=lambda b: (b.offset, b.size)):
         if buffer.offset >= end:
             start = buffer.offset - buffer.offset % ALIGNMENT
             moved, end = align_offset(size), start
-        found[buffer] = replace(buffer, offset=moved + buffer.offset - start)
+        packed[buffer] = replace(buffer, offset=moved + buffer.offset - start)
         end = max(end, buffer.offset + buffer.size)
         size = max(size, moved + end - start)
-    return found
+    return packed

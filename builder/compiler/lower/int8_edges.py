@@ -1,8 +1,8 @@
-"""Which tensors are stored as bytes: inputs of integer sums that a layer of ours makes.
+"""Tensors that are stored as bytes: inputs of integer sums that a layer of coldforge's own computes.
 
-The layer that makes such a tensor rounds each number before it stores it, so that a quarter of the memory is written
-and read, and nothing has to be rounded in a step of its own. The bytes are those that the reader would make of floats.
-A maximum of bytes is the byte of the maximum, since rounding keeps the order of numbers: pooling passes them on.
+The layer that computes such a tensor rounds each number before it stores it, so that a quarter of the memory is written
+and read, and no step is needed for the rounding. The bytes are those that the reader would make of floats. A maximum of
+bytes is the byte of the maximum, since rounding keeps the order of numbers: pooling passes them on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 
 @dataclass(frozen=True)
 class Int8Edge:
-    """A tensor as bytes. ``readers``: who reads them, by the first output; ``alone``: nothing reads floats."""
+    """A tensor as bytes. ``readers``: the first output of each of its readers. ``alone``: nothing reads floats."""
 
     by: Quantisation
     layout: TensorLayout
@@ -43,24 +43,22 @@ def find_int8_edge(
     *,
     fetched: bool,
 ) -> Int8Edge | None:
-    """How the last output of ``task``, which ``tasks`` read, is stored as bytes; None where it is not.
+    """Find out how the last output of ``task``, which ``tasks`` read, is stored as bytes; return None if it is not.
 
-    ``rounding``: how a reader's input is rounded, None where it is read as floats. ``fetched``: the model gives the
-    output as floats.
+    ``rounding``: returns how a reader's input is rounded, or None if it is read as floats. ``fetched``: the model
+    returns the output as floats.
     """
-    value, picture = task.outputs[-1], get_written_image(task)
-    possible = [one for one in tasks if isinstance(one, Layer | Pool) and list_read_images(one)[0][0].base is value]
-    found = [
-        (reader, by) for reader in possible if list_read_images(reader)[0][1] == picture and (by := rounding(reader))
-    ]
-    if not found or picture[3] % QUAD:
+    value, image = task.outputs[-1], get_written_image(task)
+    users = [t for t in tasks if isinstance(t, Layer | Pool) and list_read_images(t)[0][0].base is value]
+    rounded = [(reader, by) for reader in users if list_read_images(reader)[0][1] == image and (by := rounding(reader))]
+    if not rounded or image[3] % QUAD:
         return None
-    by = found[0][1]  # one form: readers that round otherwise read floats
-    readers = [reader for reader, its in found if its == by]
+    by = rounded[0][1]  # there is one form: readers that round otherwise read floats
+    readers = [reader for reader, other in rounded if other == by]
     halo = NO_HALO
     for reader in readers:
         halo = merge_halos(halo, list_read_images(reader)[0][2])
-    layout = TensorLayout(picture, halo, choose_pixel_stride(picture, size=1))
-    times = sum(source.base is value for one in tasks for source in list_inputs(one))
+    layout = TensorLayout(image, halo, choose_pixel_stride(image, size=1))
+    times = sum(source.base is value for t in tasks for source in list_inputs(t))
     values = frozenset(reader.outputs[0] for reader in readers)
     return Int8Edge(by, layout, values, alone=not fetched and times == len(readers))

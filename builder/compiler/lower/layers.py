@@ -34,22 +34,22 @@ class Core:
     padding: tuple[int, int] = (0, 0)
     groups: int = 1
     swapped: bool = False
-    """XLA made the weights the convolution's first operand, as it does where the kernel is larger than the picture."""
+    """XLA made the weights the convolution's first operand, as it does if the kernel is larger than the image."""
     transposed: bool = False
-    """Of a product: the weights are a matrix [outputs, channels]."""
+    """The weights of a product are a matrix [outputs, channels]."""
     absorbed: Value | None = None
     """The zero ``pad`` that became part of ``padding``."""
     factor: Value | None = None
-    """A vector of the input's channels that it is multiplied by, made while the program runs."""
+    """A vector, computed while the program runs, by which the input's channels are multiplied."""
 
     @property
     def name(self) -> str:
-        """The op's name in the model; the instruction's name where XLA was not told that."""
+        """The op's name in the model, or the instruction's name if XLA does not know that."""
         return get_op_name(self.value.instruction)
 
     @property
     def input_halo(self) -> tuple[int, int, int, int]:
-        """(top, left, bottom, right) pixels of padding that the kernel reads around its input."""
+        """The pixels of padding (top, left, bottom, right) that the kernel reads around its input."""
 
         def after(axis: int) -> int:
             last = self.geometry.compute_span(axis, self.out_picture[1 + axis])
@@ -59,7 +59,7 @@ class Core:
 
     @property
     def geometry(self) -> Geometry:
-        """Its sizes, without padding and without where it reads."""
+        """The sizes, without the padding and the place of the input."""
         batch, height, width = self.out_picture
         return Geometry(
             batch,
@@ -73,11 +73,11 @@ class Core:
         )
 
     def arrange_kernel(self) -> NDArray[np.float32]:
-        """The weights as [height, width, in channels / groups, out channels]."""
+        """Return the weights as [height, width, in channels / groups, out channels]."""
         return np.asarray(self.arrange_weights(self.weights.literal), np.float32)
 
     def arrange_weights(self, literal: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The view of an array in the order of the constant that is in the order of ``kernel()``."""
+        """View an array that has the order of the constant in the order of ``arrange_kernel``."""
         if self.swapped:
             numbers = self.value.instruction.convolution_dimension_numbers
             space = list(numbers.input_spatial_dimensions)
@@ -96,12 +96,12 @@ class Core:
 
 
 def get_op_name(instruction: Any) -> str:
-    """What the model calls the op that an HLO instruction was made of; the instruction's name where that is unknown."""
+    """Return the model's name for the op that an HLO instruction was made of, or else the instruction's name."""
     return instruction.metadata.op_name or str(instruction.name)
 
 
 def get_image_shape(dims: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """(batch, height, width, channels) of an array whose last dimension is its channels."""
+    """Return batch, height, width and channels of an array whose last dimension is its channels."""
     match dims:
         case (batch, height, width, channels):
             return batch, height, width, channels
@@ -115,8 +115,8 @@ def get_image_shape(dims: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def find_cores(dag: Dag) -> list[Core]:
-    """Every live convolution and product that a LayerStep can compute, producers first."""
-    found = []
+    """Find every live convolution and product that a LayerStep can compute, producers first."""
+    cores = []
     for value in dag.live:
         core = None
         if value.op == "convolution":
@@ -124,12 +124,12 @@ def find_cores(dag: Dag) -> list[Core]:
         elif value.op == "dot":
             core = _match_dense(value)
         if core is not None and core.geometry.flop:
-            found.append(core)
-    return found
+            cores.append(core)
+    return cores
 
 
 def explain_no_core(value: Value) -> str:
-    """Why a convolution or product is no core, in words; empty for anything else."""
+    """Explain why a convolution or product cannot be a core; return an empty string for anything else."""
     if value.op not in ("convolution", "dot"):
         return ""
     if value.dtype != "float32":
@@ -142,7 +142,7 @@ def explain_no_core(value: Value) -> str:
 
 
 def _is_suitable(value: Value, data: Value, weights: Value) -> bool:
-    """float32 throughout, row-major data, weights known at build time."""
+    """Return whether all is float32, the data is row-major and the weights are known at build time."""
     floats = {value.dtype, data.dtype, weights.dtype} == {"float32"}
     return floats and value.row_major and data.row_major and weights.is_constant
 
@@ -188,10 +188,10 @@ def _match_convolution(value: Value) -> Core | None:
 
 
 def _match_swapped(value: Value) -> Core | None:
-    """A 2-D convolution whose kernel and data XLA exchanged, as the one it was before.
+    """Match a 2-D convolution whose kernel and data XLA exchanged, as it was before.
 
-    With data of size S in the kernel's place, reversed, and padding p, output o meets weight k at pixel
-    o + S - 1 - p - k: a convolution with the weights reversed and a padding of K - S + p.
+    With data of size S in the kernel's place, reversed, and padding p, output o meets weight k at pixel o + S - 1 - p -
+    k: a convolution with the weights reversed and a padding of K - S + p.
     """
     instruction = value.instruction
     numbers, windows = instruction.convolution_dimension_numbers, list(instruction.window.dimensions)
@@ -241,19 +241,19 @@ def _match_dense(value: Value) -> Core | None:
         return None
     if len(numbers.rhs_contracting_dimensions) != 1 or len(repeated.dims) != len(batches) + 2:
         return None
-    found = _find_matrix(repeated, list(numbers.rhs_batch_dimensions), numbers.rhs_contracting_dimensions[0])
-    if found is None or not _is_suitable(value, data, found[0]):
+    matrix = _find_matrix(repeated, list(numbers.rhs_batch_dimensions), numbers.rhs_contracting_dimensions[0])
+    if matrix is None or not _is_suitable(value, data, matrix[0]):
         return None
-    weights, transposed = found
+    weights, transposed = matrix
     channels, outputs = data.dims[-1], value.dims[-1]
-    # As the producer sees its pixels, so that a product can read a picture with a halo.
+    # The pixels are those of the producer, so that a product can read an image with a halo.
     source = data.base
     rows = get_image_shape(source.dims if source.row_major and source.dims[-1:] == (channels,) else data.dims)[:3]
     return Core(value, data, weights, rows, rows, channels, out_channels=outputs, transposed=transposed)
 
 
 def _find_matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value, bool] | None:
-    """The constant matrix that a product's right side is, and whether its rows are outputs; ``inner`` is summed over.
+    """Find the constant matrix on a product's right side, and whether its rows are outputs; ``inner`` is summed over.
 
     It may be repeated for every one of ``batches``, as PyTorch repeats weights for a tensor that isn't dense.
     """

@@ -1,4 +1,4 @@
-"""How each value lies in memory: dense where XLA's kernels touch it, else with the halo its readers want."""
+"""The layout of each value in memory: dense if XLA's kernels use it, else with the halo that its readers need."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Sides = tuple[int, int, int, int]
 NO_HALO: Sides = (0, 0, 0, 0)
 
 _SLOW_STRIDE = 2048
-"""Pixels at multiples of so many bytes share cache sets ..."""
+"""The number of bytes at whose multiples pixels share cache sets."""
 _SKEW = 64
-"""... and so many bytes between them spread them out."""
+"""The number of bytes between such pixels that spreads them over the sets."""
 
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """A picture (batch, height, width, channels) with ``halo`` (top, left, bottom, right) and a pixel stride."""
+    """An image (batch, height, width, channels) with ``halo`` (top, left, bottom, right) and a pixel stride."""
 
     picture: tuple[int, int, int, int]
     halo: Sides
@@ -34,12 +34,12 @@ class TensorLayout:
 
     @property
     def size(self) -> int:
-        """Numbers, those of the halo and between pixels included."""
+        """The count of all numbers, including those of the halo and between pixels."""
         return self.picture[0] * self._image
 
     @property
     def row(self) -> int:
-        """Numbers from one row to the next."""
+        """The count of numbers from one row to the next."""
         return (self.picture[2] + self.halo[1] + self.halo[3]) * self.pixel
 
     @property
@@ -47,14 +47,14 @@ class TensorLayout:
         return (self.picture[1] + self.halo[0] + self.halo[2]) * self.row
 
     def make_view(self, buffer: Buffer, inset: tuple[int, int] = (0, 0)) -> View:
-        """The picture in ``buffer``; ``inset`` (rows, pixels) moves element [0, 0] into the halo."""
+        """Return the view of the image in ``buffer``; ``inset`` (rows, pixels) moves element [0, 0] into the halo."""
         first = (self.halo[0] - inset[0]) * self.row + (self.halo[1] - inset[1]) * self.pixel
         return View(buffer, first, self._image, self.row, self.pixel)
 
 
 @dataclass(frozen=True)
 class TensorLayouts:
-    """``stored``: layouts of values that are not dense. ``repacked``: those of copies with a halo for their readers."""
+    """Layouts of values that are not dense (``stored``), and of copies with a halo for their readers (``repacked``)."""
 
     stored: dict[Value, TensorLayout]
     repacked: dict[Value, TensorLayout]
@@ -62,7 +62,7 @@ class TensorLayouts:
     def get_read_layout(
         self, value: Value, picture: tuple[int, int, int, int], halo: Sides
     ) -> tuple[bool, TensorLayout]:
-        """(whether it is the copy, the layout) in which a reader with this picture and halo finds a value."""
+        """Return whether a reader with this image and halo reads a copy of the value, and the layout it reads."""
         base = value.base
         if base in self.stored:
             return False, self.stored[base]
@@ -75,25 +75,25 @@ class TensorLayouts:
 
 
 def make_dense_layout(picture: tuple[int, int, int, int]) -> TensorLayout:
-    """The layout without a halo or gaps."""
+    """Return the layout without a halo or gaps."""
     return TensorLayout(picture, NO_HALO, picture[3])
 
 
 def list_read_images(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
-    """Everything a task reads as a picture: (value, picture, halo it must have)."""
+    """List everything that a task reads as an image: the value, the image and the halo that it must have."""
     if isinstance(task, Pool):
         return [(task.input, (*task.in_picture, task.channels), task.around)]
     if isinstance(task, Norm):
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
     core = task.core
-    found = [(core.input, (*core.in_picture, core.in_channels), core.input_halo)]
+    images = [(core.input, (*core.in_picture, core.in_channels), core.input_halo)]
     if task.affine.residual is not None:
-        found.append((task.affine.residual, (*core.out_picture, core.out_channels), NO_HALO))
-    return found
+        images.append((task.affine.residual, (*core.out_picture, core.out_channels), NO_HALO))
+    return images
 
 
 def get_written_image(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
-    """The picture that a task stores."""
+    """Return the image that a task stores."""
     if isinstance(task, Pool):
         return (*task.out_picture, task.channels)
     if isinstance(task, Norm):
@@ -102,15 +102,15 @@ def get_written_image(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
 
 
 def _get_rows_image(value: Value, channels: int) -> tuple[int, int, int, int]:
-    """The picture whose pixels the rows of ``value`` are, as the step that makes it sees them where it can."""
+    """Return the image whose pixels are the rows of ``value``, if possible as the step that writes it sees them."""
     base = value.base
     return get_image_shape(base.dims if base.row_major and base.dims[-1:] == (channels,) else value.dims)
 
 
 def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
-    """The layout of everything the tasks store.
+    """Plan the layout of everything the tasks store.
 
-    A value is stored with the halo its readers need, if one of our own kernels makes it and all see the same picture.
+    A value has the halo its readers need if one of coldforge's own kernels computes it and all see the same image.
     """
     makers = find_makers(tasks)
     fixed = {output.base for output in dag.outputs}
@@ -142,7 +142,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
 
 
 def _find_padded_image(value: Value, tasks: Sequence[Task]) -> tuple[int, int, int, int]:
-    """The picture as those see it that need a halo."""
+    """Return the image as the readers that need a halo see it."""
     for task in tasks:
         if not isinstance(task, Thunk | Attention):
             for source, picture, halo in list_read_images(task):
@@ -152,7 +152,7 @@ def _find_padded_image(value: Value, tasks: Sequence[Task]) -> tuple[int, int, i
 
 
 def choose_pixel_stride(picture: tuple[int, int, int, int], size: int = 4) -> int:
-    """How many numbers, of ``size`` bytes each, lie from one pixel of ``picture`` to the next."""
+    """Choose how many numbers, of ``size`` bytes each, lie from one pixel of ``picture`` to the next."""
     channels = picture[3]
     slow = size * channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1
     return channels + _SKEW // size if slow else channels
@@ -163,7 +163,7 @@ def merge_halos(a: Sides, b: Sides) -> Sides:
 
 
 def flatten_pixels(layer: Layer) -> Layer:
-    """A 1x1 layer over dense pictures as one over a single row of all their pixels."""
+    """Return a 1x1 layer over dense images as one over a single row of all their pixels."""
     core = layer.core
     batch, height, width = core.out_picture
     row = (1, 1, batch * height * width)

@@ -1,6 +1,6 @@
-"""Tables that rows are gathered from in a graph that keeps XLA's plan of memory: loops, branches, states.
+"""Tables that rows are gathered from in a graph that keeps XLA's memory plan: one with loops, branches or states.
 
-Each kernel that gathers is exchanged where it stands, as ``products`` does with those that multiply.
+Each kernel that gathers is replaced in place, as ``products`` does with those that multiply.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from builder.compiler.lower.steps.kernel_step import KernelStep
 
 
 def replace_gathers(result: Any, program: Program, compressor: Compressor) -> Program:
-    """``program``, made of ``result`` (a CompilationResultProto), with steps that gather rows of small tables.
+    """Replace the gathers of ``program``, made of ``result`` (a CompilationResultProto), by steps over smaller tables.
 
-    The tables themselves are still among its weights. Without such a table it is ``program`` itself.
+    The original tables stay among its weights. Without such a table, return ``program`` itself.
     """
-    exchange = _GatherReplacer(HloIndex(result), program, compressor)
-    steps = map_steps(program.steps, exchange.replace_step)
-    if not exchange.weights:
+    replacer = _GatherReplacer(HloIndex(result), program, compressor)
+    steps = map_steps(program.steps, replacer.replace_step)
+    if not replacer.weights:
         return program
     return replace(
         program,
         steps=steps,
-        weights=(*program.weights, *exchange.weights),
-        arena_size=exchange.most + SLACK,
-        weights_size=exchange.weights_end,
+        weights=(*program.weights, *replacer.weights),
+        arena_size=replacer.most + SLACK,
+        weights_size=replacer.weights_end,
     )
 
 
 def map_steps(steps: Steps, change: Callable[[Step], list[Step]]) -> Steps:
-    """Every step, those inside calls, branches and loops included, as what ``change`` makes of it."""
+    """Replace every step, also inside calls, branches and loops, by the steps that ``change`` returns for it."""
     return tuple(
-        one
+        new
         for step in steps
-        for one in ([change_bodies(step, lambda body: map_steps(body, change))] if step.bodies else change(step))
+        for new in ([change_bodies(step, lambda body: map_steps(body, change))] if step.bodies else change(step))
     )
 
 
@@ -74,18 +74,18 @@ class _GatherReplacer:
             return [step]
         if gathers[0].result:
             return [self._make_gather(step, gathers[0], step.results[0])]
-        arguments, made = list(step.arguments), dict[int, GatherStep]()
+        arguments, row_steps = list(step.arguments), dict[int, GatherStep]()
         end = self.arena
         for gather in gathers:
             rows = Buffer("arena", end, 4 * gather.count * gather.width)
-            if gather.table not in made:
-                made[gather.table] = self._make_gather(step, gather, rows)
+            if gather.table not in row_steps:
+                row_steps[gather.table] = self._make_gather(step, gather, rows)
                 arguments[gather.table] = rows
                 end = align_offset(end + rows.size)
         for gather in gathers:
             arguments[gather.indices] = self._add_weight(gather.encode_positions())
         self.most = max(self.most, end)
-        return [*made.values(), replace(step, arguments=tuple(arguments))]
+        return [*row_steps.values(), replace(step, arguments=tuple(arguments))]
 
     def _find_gathers(self, step: Step) -> tuple[Gather, ...]:
         if not isinstance(step, KernelStep):
@@ -95,14 +95,14 @@ class _GatherReplacer:
         if (len(step.arguments), len(step.results)) != (arguments, 1):
             return ()
         constants = [buffer.space == "weights" for buffer in step.arguments]
-        found = find_gathers(self.index, step.name, arguments, constants)
-        indices = [step.arguments[gather.indices] for gather in found]
+        gathers = find_gathers(self.index, step.name, arguments, constants)
+        indices = [step.arguments[gather.indices] for gather in gathers]
         if any(buffer.space == "weights" or buffer.overlaps_buffer(step.results[0]) for buffer in indices):
             return ()
-        return found
+        return gathers
 
     def _find_exclusive_tables(self, program: Program) -> dict[Buffer, bool]:
-        """Of each table, whether nothing but gathers of one type reads it."""
+        """Return, for each table, whether only gathers of one type read it."""
         types: dict[Buffer, set[str]] = {}
         others = [port.buffer for port in program.fetches]
         for step in walk_steps(program.steps):

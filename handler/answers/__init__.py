@@ -1,3 +1,4 @@
-"""Kinds of outputs that only some models have. A kind is a module of its name, imported when a model first answers with
-one: ``format_answer`` gives an item's answer, ``compute_min_length`` the characters that it has at least.
+"""The kinds of outputs that only some models have, each a module that is imported when a model first answers with it.
+
+Its ``format_answer`` gives an item's answer, and ``compute_min_length`` the least characters that this has.
 """

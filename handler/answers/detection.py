@@ -1,4 +1,4 @@
-"""Objects with their places in the picture that was sent, whatever ``fit`` made of it."""
+"""Detected objects, with their boxes in the image that was sent, however ``fit`` changed it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 
 
 class DetectedObject(NamedTuple):
-    """An object: row ``number`` of the boxes."""
+    """An object, whose box is the row ``number`` of the boxes."""
 
     score: float
     number: int
@@ -23,34 +23,34 @@ class DetectedObject(NamedTuple):
 
 
 def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
-    """The objects, the best first: label, score and box (left, top, right, bottom) in pixels of the upright picture.
+    """Return label, score and box of each object, best first: left, top, right, bottom in pixels of the upright image.
 
-    Boxes end where the picture does. What lies outside of it, has no area or is undefined is no object.
+    Boxes are clipped to the image. Objects outside of it, without area or with undefined edges are left out.
     """
     assert output.detection is not None  # the description was checked
     boxes, _ = item.get_values(output.fetch)
     place = make_frame(item)
-    told: list[dict[str, Any]] = []
-    for found in sorted(
+    answer: list[dict[str, Any]] = []
+    for detected in sorted(
         _find_objects(output.detection, item, len(boxes) // 4), key=lambda one: (-one.score, one.number)
     ):
-        if len(told) == output.top_k:
+        if len(answer) == output.top_k:
             break
-        box = tuple(boxes[4 * found.number : 4 * found.number + 4])
+        box = tuple(boxes[4 * detected.number : 4 * detected.number + 4])
         left, top, right, bottom = edges = [round(edge, 2) for edge in convert_box(box, output.detection, place)]
         if left < right and top < bottom:  # not where one is NaN
-            score = float(format(found.score, ".9g"))
-            told.append({"label": _label(output, found.category), "score": score, "box": edges})
-    return told
+            score = float(format(detected.score, ".9g"))
+            answer.append({"label": _label(output, detected.category), "score": score, "box": edges})
+    return answer
 
 
 def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``format_answer`` has at least."""
+    """Return the least characters that ``format_answer`` gives."""
     return len("[]")
 
 
 def convert_box(box: tuple[float, ...], detection: Detection, place: Frame) -> Box:
-    """A model's ``box`` as left, top, right, bottom in pixels of the picture, no larger than it."""
+    """Convert a model's ``box`` to left, top, right, bottom in pixels of the image, clipped to it."""
     a, b, c, d = box
     if detection.box_format == "yxyx":
         a, b, c, d = b, a, d, c
@@ -66,7 +66,7 @@ def convert_box(box: tuple[float, ...], detection: Detection, place: Frame) -> B
 
 
 def _find_objects(detection: Detection, item: ItemOutputs, rows: int) -> Iterator[DetectedObject]:
-    """The objects among the ``rows`` whose scores are enough."""
+    """Yield the objects among the first ``rows`` whose scores reach the threshold."""
     scores, _ = item.get_values(detection.scores)
     classes = item.get_values(detection.classes)[0] if detection.classes else None
     each = len(scores) // max(1, rows) if classes is None else 1

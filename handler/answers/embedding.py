@@ -17,10 +17,10 @@ FORMATS = ("float32", "float16", "int8", "base64")
 
 
 def format_answer(output: Output, item: ItemOutputs) -> Any:
-    """The vector in the output's format.
+    """Return the vector in the output's format.
 
-    float32, float16: numbers. int8: whole numbers, of which the largest magnitude is 127: the direction alone. base64:
-    float32, little-endian.
+    float32, float16: numbers. int8: whole numbers scaled to a largest magnitude of 127, which keep the direction alone.
+    base64: float32, little-endian.
     """
     port, _ = item.fetches[output.fetch]
     data, _ = item.get_values(output.fetch)
@@ -35,12 +35,12 @@ def format_answer(output: Output, item: ItemOutputs) -> Any:
 
 
 def encode_base64(values: Any) -> str:
-    """``values`` as float32, little-endian."""
+    """Encode ``values`` as float32, little-endian, in base64."""
     return binascii.b2a_base64(array("f", values).tobytes(), newline=False).decode()
 
 
 def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``format_answer`` has at least."""
+    """Return the least characters that ``format_answer`` gives."""
     count = output.dimensions or ports[output.fetch].shape[-1]
     if output.format == "base64":
         return (4 * count + 2) // 3 * 4
@@ -48,13 +48,13 @@ def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
 
 
 def _shorten_vector(values: memoryview, normalise: bool) -> list[float]:
-    """The first numbers of a vector, of length 1 again where the whole one was."""
+    """Return ``values``, the first numbers of a vector, scaled to length 1 if ``normalise``."""
     length = math.hypot(*values) if normalise else 1.0
     return [value / length for value in values] if math.isfinite(length) and length else list(values)
 
 
 def _round_float16(value: float) -> float | None:
-    """The nearest float16, in the five digits that tell it from others; None beyond its range."""
+    """Round to the nearest float16, in the five digits that identify it; None beyond its range."""
     try:
         (rounded,) = struct.unpack("<e", struct.pack("<e", float(value)))
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Where a model's picture shows the one that was sent."""
+"""The place of the image that was sent in the model's image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..tuples import NamedTuple
 
 
 class Frame(NamedTuple):
-    """``fit``: how a picture of ``size`` became the model's, of ``shown``. Sizes are (width, height) in pixels."""
+    """The ``fit`` of an image of ``size`` to the model's, of ``shown``. Sizes are (width, height) in pixels."""
 
     size: tuple[int, int]
     shown: tuple[int, int]
@@ -16,7 +16,7 @@ class Frame(NamedTuple):
 
 
 def make_frame(item: ItemOutputs) -> Frame:
-    """Of the item's picture; of a tensor the model's own."""
+    """Return the frame of the item's image; for a tensor that of the model's own image."""
     image = item.description.image
     assert image is not None  # the description was checked
     feed = next(port for port in item.description.feeds if port.name == image.feed)

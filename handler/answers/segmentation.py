@@ -1,4 +1,4 @@
-"""The class of each pixel of the picture that was sent, whatever ``fit`` made of it: as a PNG, or in run lengths."""
+"""The class of each pixel of the image that was sent, however ``fit`` changed it: as a PNG, or as run lengths."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "rle")
 UNSEEN = 255
-"""The class of pixels that the model was not shown: what ``cover`` cuts off."""
+"""The class of the pixels that ``cover`` cuts off, which the model does not see."""
 _ROUNDING = 1e-9  # of a pixel
 _MOST_RUNS = ANSWER_LIMIT // len("0, 0, ")
 
 
 def format_answer(output: Output, item: ItemOutputs) -> dict[str, Any]:
-    """The picture's size, and its classes with the share of pixels that each has, the largest first.
+    """Return the image's size, and its classes with each one's share of pixels, the largest first.
 
-    png: the class map, in base64. rle: for each class COCO's run lengths, column by column, first of other classes.
-    Raises AnswerTooLargeError.
+    png: the class map, in base64. rle: COCO's run lengths for each class, column by column, other classes' pixels
+    first. Raises AnswerTooLargeError.
     """
     data, (height, width) = item.get_values(output.fetch)
-    found = restore_class_map(bytes(data), (width, height), make_frame(item))
-    area = found.width * found.height
-    present = sorted(((count, number) for number, count in enumerate(found.histogram()) if count), reverse=True)
+    class_map = restore_class_map(bytes(data), (width, height), make_frame(item))
+    area = class_map.width * class_map.height
+    present = sorted(((count, number) for number, count in enumerate(class_map.histogram()) if count), reverse=True)
     classes: list[dict[str, Any]] = [
         {"class": number, "label": _label(output, number), "share": round(count / area, 6)} for count, number in present
     ]
-    told: dict[str, Any] = {"width": found.width, "height": found.height, "classes": classes}
+    answer: dict[str, Any] = {"width": class_map.width, "height": class_map.height, "classes": classes}
     if output.format == "rle":
-        runs = run_lengths(found)
-        for one in classes:
-            one["rle"] = {"size": [found.height, found.width], "counts": runs[one["class"]]}
-        return told
-    return told | {"png": _encode_png(found)}
+        runs = run_lengths(class_map)
+        for row in classes:
+            row["rle"] = {"size": [class_map.height, class_map.width], "counts": runs[row["class"]]}
+        return answer
+    return answer | {"png": _encode_png(class_map)}
 
 
 def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``format_answer`` has at least."""
+    """Return the least characters that ``format_answer`` gives."""
     return len('{"width": 1, "height": 1, "classes": []}')
 
 
 def restore_class_map(data: bytes, size: tuple[int, int], place: Frame) -> Image:
-    """The class map ``data`` of ``size`` (width, height) as one of the picture, each pixel of the nearest class."""
+    """Resize the class map ``data`` of ``size`` (width, height) to the image, each pixel of the nearest class."""
     from PIL import Image
 
     (left, right, *columns), (top, bottom, *rows) = (_find_seen_range(place, axis, size[axis]) for axis in (0, 1))
@@ -67,15 +67,16 @@ def restore_class_map(data: bytes, size: tuple[int, int], place: Frame) -> Image
 
 
 def _find_seen_range(place: Frame, axis: int, length: int) -> tuple[int, int, float, float]:
-    """Along an axis, the first pixel of the picture whose middle the model was shown and the end of them; and where
-    they begin and end in a map of that ``length``.
+    """Return the first pixel along an axis whose middle the model sees and the end of them, and both edges in a map.
+
+    The edges are positions in a class map of ``length`` along that axis.
     """
     fit = place.fit
     part, begin = fit.find_visible_part(place.shown), fit.box[axis]
     scale = fit.size[axis] / (fit.box[axis + 2] - begin)
     shown = begin + part[axis] / scale, begin + part[axis + 2] / scale
     first, end = math.ceil(shown[0] - 0.5 + _ROUNDING), math.ceil(shown[1] - 0.5 - _ROUNDING)
-    narrow = first >= end  # less than a pixel: the one that it is of
+    narrow = first >= end  # less than a pixel: the pixel that it is part of
     if narrow:
         first = min(int(sum(shown) / 2), place.size[axis] - 1)
         end = first + 1
@@ -85,13 +86,13 @@ def _find_seen_range(place: Frame, axis: int, length: int) -> tuple[int, int, fl
 
 
 def run_lengths(found: Image) -> dict[int, list[int]]:
-    """COCO's counts for each class that is there. Raises AnswerTooLargeError."""
+    """Return COCO's counts for each class that occurs. Raises AnswerTooLargeError."""
     from PIL import Image
 
     data = found.transpose(Image.Transpose.TRANSPOSE).tobytes()  # column by column
     counts: dict[int, list[int]] = {}
     ends: dict[int, int] = {}
-    # A pattern for each class takes a run at a time; one for any of them would take a byte at a time.
+    # A pattern for each class matches a whole run; a pattern for any class would match each byte.
     present = (number for number, count in enumerate(found.histogram()) if count)
     run_of = re.compile(b"|".join(re.escape(bytes([number])) + b"+" for number in present), re.DOTALL)
     for number, run in enumerate(run_of.finditer(data)):
@@ -117,7 +118,7 @@ def _encode_png(found: Image) -> str:
 
 
 def _make_palette() -> bytes:
-    """The colours of PASCAL VOC, in which each class differs from its neighbours."""
+    """Return the colours of PASCAL VOC, which tell each class from its neighbours."""
     colours = bytearray()
     for number in range(256):
         for channel in range(3):

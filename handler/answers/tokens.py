@@ -1,4 +1,4 @@
-"""Labels of the words of a text, or of what several words name, and where they stand in it."""
+"""Labels of the words of a text, or of things that several words name, with their places in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Word(NamedTuple):
 
 
 class TaggedSpan(NamedTuple):
-    """What was found in the characters ``start`` to ``end``, with the sum of the scores of so many ``words``."""
+    """The label of the characters ``start`` to ``end``, with the sum of the scores of its ``words``."""
 
     label: str
     start: int
@@ -32,49 +32,49 @@ class TaggedSpan(NamedTuple):
 
 
 def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
-    """The labels of the words in their order: label, word, start, end and score.
+    """Return label, word, start, end and score of each word in order; for an item of tensors those of each token.
 
-    A word has the label and score of its first piece, and what is joined the mean score of its words. Of an item of
-    tensors: the label and score of each token.
+    A word has the label and score of its first piece; joined words have the mean of their scores. A token has a label
+    and a score alone.
     """
     data, shape = item.get_values(output.fetch)
     classes = shape[-1]
 
-    def best(token: int) -> tuple[str, float]:
+    def classify(token: int) -> tuple[str, float]:
         scores = data[token * classes : (token + 1) * classes].tolist()
         score = max(scores)
         number = scores.index(score)
         return output.labels[number] if number < len(output.labels) else str(number), score
 
     if item.text is None:
-        return [{"label": label, "score": _number(score)} for label, score in map(best, range(shape[0]))]
+        return [{"label": label, "score": _number(score)} for label, score in map(classify, range(shape[0]))]
     text = item.text.text
-    found = []
+    spans = []
     for token, start, end in find_words(item.text):
-        label, score = best(token)
-        found.append(TaggedSpan(label, start, end, score))
+        label, score = classify(token)
+        spans.append(TaggedSpan(label, start, end, score))
     return [
         {
-            "label": one.label,
-            "word": text[one.start : one.end],
-            "start": one.start,
-            "end": one.end,
-            "score": _number(one.score / one.words),
+            "label": span.label,
+            "word": text[span.start : span.end],
+            "start": span.start,
+            "end": span.end,
+            "score": _number(span.score / span.words),
         }
-        for one in (join_words(found) if output.join else found)
-        if one.label not in output.ignore
+        for span in (join_words(spans) if output.join else spans)
+        if span.label not in output.ignore
     ]
 
 
 def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Characters that ``format_answer`` has at least."""
+    """Return the least characters that ``format_answer`` gives."""
     return len("[]")
 
 
 def find_words(located: LocatedText) -> Iterator[Word]:
-    """The words of a text, without the space around them, and with the marks that stand on their last letter.
+    """Yield the words of a text, without the space around them, and with the marks on their last letter.
 
-    A word is what the tokenizer took for one, and ends at a space in any case: some take a whole text for one.
+    A word is one of the tokenizer's, but always ends at a space: for some tokenizers, a whole text is one word.
     """
     text = located.text
     word, last = Word(0, 0, 0), None
@@ -86,14 +86,14 @@ def find_words(located: LocatedText) -> Iterator[Word]:
             end -= 1
         end = _with_marks(text, end) if start < end else end
         same, empty = number is not None and number == last, word.start == word.end
-        # Some tokenizers make a word of its own of a mark: it is the last letter's all the same.
+        # Some tokenizers make a mark a word of its own, though it belongs to the letter before it.
         goes_on = not empty and number is not None and (same or start < word.end)
         if goes_on and not any(map(str.isspace, text[word.end : start])):
             word = word._replace(end=max(word.end, end))
             continue
         if not empty:
             yield word
-        # A space that is a piece of its own stands for the word that begins behind it.
+        # Where a space is a piece of its own, the word behind it has that piece's label.
         first_piece = word.token if same and empty and start == first else token
         word, last = Word(first_piece, start, end if number is not None else start), number
     if word.start < word.end:
@@ -101,30 +101,27 @@ def find_words(located: LocatedText) -> Iterator[Word]:
 
 
 def _with_marks(text: str, end: int) -> int:
-    """``end`` behind the marks that stand there: some tokenizers take accents and vowel signs away."""
+    """Move ``end`` behind the marks at it: some tokenizers remove accents and vowel signs."""
     while end < len(text) and unicodedata.category(text[end]).startswith("M"):
         end += 1
     return end
 
 
 def join_words(found: Sequence[TaggedSpan]) -> Iterator[TaggedSpan]:
-    """Words of one thing together, without the ``B-`` and ``I-`` of their labels.
-
-    That is words in a row whose labels differ in no more than these; a ``B-`` begins another thing.
-    """
-    thing: TaggedSpan | None = None
-    for one in found:
-        name = one.label[2:] if one.label.startswith(("B-", "I-")) else one.label
-        if thing and thing.label == name and not one.label.startswith("B-"):
-            thing = thing._replace(end=one.end, score=thing.score + one.score, words=thing.words + 1)
+    """Join consecutive words with the same label, which loses its ``B-`` or ``I-``; a ``B-`` begins a new span."""
+    joined: TaggedSpan | None = None
+    for span in found:
+        name = span.label[2:] if span.label.startswith(("B-", "I-")) else span.label
+        if joined and joined.label == name and not span.label.startswith("B-"):
+            joined = joined._replace(end=span.end, score=joined.score + span.score, words=joined.words + 1)
             continue
-        if thing:
-            yield thing
-        thing = one._replace(label=name)
-    if thing:
-        yield thing
+        if joined:
+            yield joined
+        joined = span._replace(label=name)
+    if joined:
+        yield joined
 
 
 def _number(score: float) -> float | None:
-    """Nine digits, which are all that float32 has; None for what is no number."""
+    """Round to nine digits, which are all that float32 has; None for infinity and NaN."""
     return float(format(score, ".9g")) if math.isfinite(score) else None

@@ -1,7 +1,6 @@
-"""What is served over HTTP: a protocol is a module whose ``handle_request`` answers its paths, and whose
-``format_refusal`` gives an error its shape.
+"""The protocols over HTTP, each a module: ``handle_request`` answers its paths, ``format_refusal`` formats an error.
 
-A module is imported when its first request comes, so that a protocol nobody uses costs no cold start.
+A module is imported when its first request comes, so that an unused protocol does not slow down the cold start.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ SECURITY = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-"""Headers of every response that does not say otherwise."""
+"""The headers of every response, unless it sets its own."""
 
 RETRY_AFTER = "1"
-"""Seconds until a request that there was no time for, or whose picture S3 did not give, should be sent again."""
+"""Seconds after which to repeat a request for which the time, or an image from S3, was missing."""
 
 _MODULES = {"v1": "tf_serving", "v2": "open_inference", "openapi.json": "openapi", "docs": "openapi"}
-"""By the first segment of the path."""
+"""The protocols by the first segment of the path."""
 
 
 def respond_to_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
-    """Always a response, an error's too."""
+    """Answer ``request``; an error becomes a response, too."""
     cors = importlib.import_module(".cors", __name__) if os.environ.get("COLDFORGE_CORS_ORIGINS") else None
     response: HttpResponse | None = cors.answer_preflight(request) if cors else None
     if response is None:
@@ -45,7 +44,7 @@ def playground_enabled() -> bool:
 
 
 def _find_protocol(request: HttpRequest) -> Any:
-    """The module that serves the path; our own also says that nothing does."""
+    """Return the module that serves the path; for an unknown one it is our own, which refuses it."""
     first = request.path.split("/")[1] if request.path.startswith("/") else ""
     name = _MODULES.get(first, "predict")
     if request.path == "/v1/embeddings":

@@ -1,7 +1,7 @@
 """Cross-origin requests, for the origins of ``COLDFORGE_CORS_ORIGINS``: a list with commas, or ``*`` for any.
 
-Not behind a Function URL. That has a setting of its own, since it answers preflights before anyone is authorised;
-were the function to add its word, the header would stand there twice, which browsers refuse.
+A Function URL has a setting of its own for them, since it answers preflights before it authorises anyone. The function
+adds no headers behind one: browsers refuse a header that comes twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..http import HttpRequest, HttpResponse
 
 PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
-    # What our protocols need, and what signed requests (AWS_IAM) carry.
+    # Our protocols need the first two; signed requests (AWS_IAM) and API keys need the others.
     "access-control-allow-headers": "content-type, inference-header-content-length, authorization, x-api-key, "
     "x-amz-content-sha256, x-amz-date, x-amz-security-token",
     "access-control-max-age": "3600",
@@ -20,7 +20,7 @@ PREFLIGHT = {
 
 
 def make_headers(request: HttpRequest) -> dict[str, str]:
-    """What lets a browser hand this response to the page that asked for it; nothing for other origins."""
+    """Return the headers that let a browser pass the response to the page that sent the request, if it is allowed."""
     if ".lambda-url." in request.headers.get("host", ""):
         return {}
     allowed = [origin.strip().rstrip("/") for origin in os.environ["COLDFORGE_CORS_ORIGINS"].split(",")]
@@ -35,7 +35,7 @@ def make_headers(request: HttpRequest) -> dict[str, str]:
 
 
 def answer_preflight(request: HttpRequest) -> HttpResponse | None:
-    """The answer to a browser's question before the request; None for any other request."""
+    """Answer a browser's preflight request. Returns None for any other request."""
     if request.method != "OPTIONS" or "access-control-request-method" not in request.headers:
         return None
     allowed = "access-control-allow-origin" in make_headers(request)

@@ -1,4 +1,4 @@
-"""``multipart/form-data`` (RFC 7578): what an HTML form sends, and ``curl -F``."""
+"""The parser of ``multipart/form-data`` (RFC 7578), which HTML forms and ``curl -F`` send."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _PARAMETER = re.compile(r""";[ \t]*([^\s=;"]+)[ \t]*=[ \t]*("[^"]*"|[^\s;"]*)"""
 
 @dataclass(frozen=True)
 class FormPart:
-    """One field of the form, file or not."""
+    """A field of the form, which may be a file."""
 
     name: str
     data: bytes
 
 
 def parse_form(content_type: str, body: bytes) -> list[FormPart]:
-    """The parts in their order. Raises WrongTypeError for a body that is none, WrongFieldError for too much of one."""
+    """Return the parts in order. Raises WrongTypeError for a malformed body, WrongFieldError for too large a one."""
     boundary = _parse_parameters(content_type).get("boundary", "")
     if not 1 <= len(boundary) <= 70 or not boundary.isascii():
         raise WrongTypeError("the content type must be multipart/form-data with a boundary of 1 to 70 characters")
-    # A delimiter begins a line, and the line break before it belongs to it. No part holds it, nor a longer
-    # line that begins with it (RFC 2046, 5.1.1): the sender has to choose it so.
+    # The line break before a delimiter belongs to it. No part contains a line that begins with the delimiter: the
+    # sender has to choose it so (RFC 2046, 5.1.1).
     pieces = (b"\r\n" + body).split(b"\r\n--" + boundary.encode(), MAX_PARTS + 2)
-    found: list[FormPart] = []
-    for piece in pieces[1:]:  # before the first delimiter is a preamble
+    parts: list[FormPart] = []
+    for piece in pieces[1:]:  # the piece before the first delimiter is a preamble
         if piece.startswith(b"--"):
-            return found
-        if len(found) == MAX_PARTS:
+            return parts
+        if len(parts) == MAX_PARTS:
             raise WrongFieldError(f"the form has more than {MAX_PARTS} parts")
-        found.append(_parse_part(piece, len(found) + 1))
+        parts.append(_parse_part(piece, len(parts) + 1))
     raise WrongTypeError("the multipart body has no end; it may have been cut off")
 
 

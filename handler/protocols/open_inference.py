@@ -2,9 +2,9 @@
 
 https://github.com/kserve/open-inference-protocol and Triton's ``extension_binary_data``, ``extension_classification``.
 
-The feed that takes pictures also takes BYTES of shape [n]: each element is an image file, in JSON as base64. So
-does the feed of the ids of text, each element a text; then the mask and the types are left out. Inputs of strings take
-BYTES of their own shape. A model of tf.Examples takes them as BYTES under their own name, too, in JSON as base64.
+The feed of images also takes BYTES of shape [n]: each element is an image file, in JSON as base64. So does the feed of
+a text's ids, each element a text; then the mask and the types are left out. Inputs of strings take BYTES of their own
+shape. A model of tf.Examples also takes them as BYTES under their own name, in JSON as base64.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ EXAMPLE = '{"inputs": [{"name": …, "shape": […], "datatype": …, "data": [�
 
 
 def name_datatype(dtype: str) -> str:
-    """BOOL, UINT8 … INT64, FP32, FP64, BYTES."""
+    """Return the protocol's name of a dtype: BOOL, UINT8 … INT64, FP32, FP64, BYTES."""
     return {"float32": "FP32", "float64": "FP64", "string": "BYTES"}.get(dtype, dtype.upper())
 
 
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
-    """Everything under ``/v2``. Raises HandlerError."""
+    """Answer any request under ``/v2``. Raises HandlerError."""
     segments = request.path.strip("/").split("/")[1:]
     path = parse_model_path(segments)
     if (path.rest not in ((), ("ready",), ("infer",))) if path else (segments not in SERVER_PATHS):
@@ -73,17 +73,17 @@ def _server_metadata(server: Server) -> dict[str, Any]:
 
 
 def describe_model(description: Description) -> dict[str, Any]:
-    """A dimension of -1 takes any number of items, or one of several sizes."""
+    """Return the model's metadata. A dimension of -1 takes any number of items, or one of several sizes."""
 
-    def port(port: Port) -> dict[str, Any]:
+    def describe(port: Port) -> dict[str, Any]:
         return {"name": port.name, "datatype": name_datatype(port.dtype), "shape": description.find_open_shape(port)}
 
     return {
         "name": description.name,
         "versions": [description.version],
         "platform": "coldforge_libmodel",
-        "inputs": [port(feed) for feed in description.caller_inputs],
-        "outputs": [port(fetch) for fetch in description.answers],
+        "inputs": [describe(feed) for feed in description.caller_inputs],
+        "outputs": [describe(fetch) for fetch in description.answers],
     }
 
 
@@ -100,10 +100,10 @@ def _answer_inference(request: HttpRequest, description: Description, server: Se
 
     left = server.make_clock(call)
     result = server.run_inference(_parse_request(event, blob, description, server.limits, require_answer, left), call)
-    found = {tensor.name: tensor for tensor in collect_tensors(result.description, result.batches)}
+    tensors = {tensor.name: tensor for tensor in collect_tensors(result.description, result.batches)}
     answers, blobs = [], []
     for name, parameters in wanted:
-        answer, data = _format_output(found[name], parameters, description)
+        answer, data = _format_output(tensors[name], parameters, description)
         answers.append(answer)
         blobs.append(data)
     body: dict[str, Any] = {"model_name": description.name, "model_version": description.version, "outputs": answers}
@@ -117,7 +117,7 @@ def _answer_inference(request: HttpRequest, description: Description, server: Se
 
 
 def _split_body(request: HttpRequest, limits: RequestLimits) -> tuple[dict[str, Any], memoryview]:
-    """The JSON object, and the tensors after it."""
+    """Return the JSON object of the body, and the binary tensors after it."""
     body, length = request.body, request.headers.get(LENGTH)
     end = len(body)
     if length is not None:
@@ -133,7 +133,7 @@ def _split_body(request: HttpRequest, limits: RequestLimits) -> tuple[dict[str, 
 
 
 def _index_objects(event: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    """The objects of a list, by their names."""
+    """Return the objects of the list ``key`` by their names."""
     values = event.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise WrongTypeError(f'"{key}" must be a list of objects')
@@ -158,33 +158,33 @@ def _parse_request(
     require_answer: Callable[[int, Description], None],
     left: Callable[[], float] = no_deadline,
 ) -> Request:
-    given = name_single(_index_objects(event, "inputs"), [feed.name for feed in description.caller_inputs])
-    if (examples := description.examples) and [*given] == [examples.name]:
-        return _parse_examples(given[examples.name], blob, description, limits, require_answer)
+    tensors = name_single(_index_objects(event, "inputs"), [feed.name for feed in description.caller_inputs])
+    if (examples := description.examples) and [*tensors] == [examples.name]:
+        return _parse_examples(tensors[examples.name], blob, description, limits, require_answer)
     kind, media = find_element_kind(description)
-    listed = media if kind and given.get(media, {}).get("datatype") == "BYTES" else ""
+    listed = media if kind and tensors.get(media, {}).get("datatype") == "BYTES" else ""
     implied = kind.list_inputs(description) if kind and listed else ()
     names = [feed.name for feed in description.caller_inputs if feed.name == listed or feed.name not in implied]
-    if set(given) != set(names):
+    if set(tensors) != set(names):
         need = ", ".join(f'"{feed.name}" ({name_datatype(feed.dtype)})' for feed in description.caller_inputs)
         raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
     if not (description.one_size or listed):
-        description = _select_size(given, description)
+        description = _select_size(tensors, description)
     ports = {feed.name: feed for feed in description.feeds}
-    shapes = {name: _read_shape(name, value) for name, value in given.items()}
+    shapes = {name: _read_shape(name, value) for name, value in tensors.items()}
     if kind and listed:
         _require_elements(listed, shapes[listed], kind.most_elements(limits))
-    # Counts before anything is made of them: it is cheap to ask for many.
+    # The counts are checked before the data is read: a small request can ask for many items.
     counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == listed)}
     require_items(counts, description, limits)
     count = max(counts.values(), default=description.batch)
-    require_tensor_memory([name for name in given if name != listed], count, description, limits)
+    require_tensor_memory([name for name in tensors if name != listed], count, description, limits)
     require_answer(count, description)
     fields: dict[str, Any] = {"pictures": ()}
     inputs: dict[str, bytes] = {}
     columns: dict[str, object] = {}
-    words = {one.name: one for one in description.strings}
-    for name, value in given.items():  # in the order of the binary data
+    words = {port.name: port for port in description.strings}
+    for name, value in tensors.items():  # in the order of the binary data
         data, blob = _take_binary(name, value, blob)
         if name in words:
             columns[name] = _read_strings(name, value, data, shapes[name], words[name], limits)
@@ -220,12 +220,12 @@ def _parse_examples(
     data, blob = _take_binary(name, value, blob)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
-    found = _read_elements(name, value, data, shape)
-    return make_request(found, description, limits, lambda count: require_answer(count, description))
+    examples = _read_elements(name, value, data, shape)
+    return make_request(examples, description, limits, lambda count: require_answer(count, description))
 
 
 def _select_size(given: dict[str, dict[str, Any]], description: Description) -> Description:
-    """``description`` in the size that the inputs are of; pictures are resized to the first."""
+    """Return ``description`` in the size of the inputs; images are resized to the first size."""
     from ..sizes import choose_size
 
     tensors = {port.name for port in description.tensor_inputs}  # strings have the same shape in every size
@@ -240,21 +240,19 @@ def _read_padded_tensor(
     description: Description,
     left: Callable[[], float],
 ) -> bytes:
-    """The tensor of the feed ``port``, filled up where it is smaller and the model says with what."""
+    """Read the tensor of the feed ``port``; if it is smaller, and the model has a filler, it is filled up."""
     if port.name not in description.pad:
         return _read_tensor(value, data, reshape_port(port, shape, description))
     from ..sizes import match_port, pad_tensor
 
     if description.batched:
         port = reshape_port(port, (*shape[:1], *port.shape[1:]), description)
-    given = match_port(shape, port, description)
-    return pad_tensor(
-        _read_tensor(value, data, reshape_port(given, shape, description)), given, port, description, left
-    )
+    sent = match_port(shape, port, description)
+    return pad_tensor(_read_tensor(value, data, reshape_port(sent, shape, description)), sent, port, description, left)
 
 
 def _take_binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryview | None, memoryview]:
-    """This input's part of the binary data, if it has one, and the rest."""
+    """Return this input's part of the binary data, or None, and the rest of the data."""
     size = _read_parameters(value).get("binary_data_size")
     if size is None:
         return None, blob
@@ -284,14 +282,14 @@ def _read_tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> 
     if len(data) != port.size:
         raise WrongShapeError(f'"{port.name}" has {len(data)} bytes; its shape and datatype make {port.size}')
     raw = bytes(data)
-    # Compiled code may take any byte but these for both true and false.
+    # Compiled code may treat any other byte as both true and false.
     if port.dtype == "bool" and raw.translate(None, b"\0\1"):
         raise WrongTypeError(f'"{port.name}" must hold bytes of 0 and 1 only')
     return require_finite(raw, port, f'"{port.name}"')
 
 
 def _require_elements(name: str, shape: tuple[int, ...], most: int) -> None:
-    """Raises WrongShapeError, TooManyImagesError."""
+    """Require the shape [n] or [n, 1] with at most ``most`` items. Raises WrongShapeError, TooManyImagesError."""
     if not shape or not shape[0] or shape[1:] not in ((), (1,)):
         raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one picture or text each')
     if shape[0] > most:
@@ -306,7 +304,7 @@ def _read_strings(
     one: StringInput,
     limits: RequestLimits,
 ) -> list[Any]:
-    """The items of an input of strings: BYTES, strings in JSON, UTF-8 in binary data. Raises HandlerError."""
+    """Read an input of strings: BYTES, which are strings in JSON, or UTF-8 in binary data. Raises HandlerError."""
     if value.get("datatype") != "BYTES":
         raise WrongTypeError(f'"{name}" must have the datatype BYTES')
     if not shape or (shape[1:] != one.shape[1:] and (one.each != 1 or shape[1:] not in ((), (1,)))):
@@ -318,18 +316,18 @@ def _read_strings(
         nested = isinstance(flat, list) and bool(flat) and isinstance(flat[0], list)
         if nested or not isinstance(flat, list):
             return flat  # type: ignore[return-value]  # which ``strings_of`` looks at
-        found: list[Any] = flat
+        items: list[Any] = flat
     else:
-        found = [_decode_string(element, name) for element in _split_elements(name, data, shape[0] * one.each)]
-    if len(found) != shape[0] * one.each:
+        items = [_decode_string(element, name) for element in _split_elements(name, data, shape[0] * one.each)]
+    if len(items) != shape[0] * one.each:
         raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many elements')
     for length in reversed(one.shape[1:] if one.each != 1 else ()):
-        found = [found[at : at + length] for at in range(0, len(found), length)]
-    return found
+        items = [items[at : at + length] for at in range(0, len(items), length)]
+    return items
 
 
 def _decode_string(data: bytes, name: str) -> str:
-    """An element of an input of strings, which may be empty. Raises NotTextError."""
+    """Decode an element of an input of strings, which may be empty. Raises NotTextError."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -337,7 +335,7 @@ def _decode_string(data: bytes, name: str) -> str:
 
 
 def _read_elements(name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...]) -> list[Any]:
-    """The elements of BYTES: as JSON has them, or bytes. Raises HandlerError."""
+    """Read the elements of BYTES, as JSON has them or from binary data. Raises HandlerError."""
     if data is not None:
         files: list[Any] = _split_elements(name, data, shape[0])
     else:
@@ -352,7 +350,7 @@ def _read_elements(name: str, value: dict[str, Any], data: memoryview | None, sh
 
 
 def _split_elements(name: str, data: memoryview, count: int) -> list[bytes]:
-    """BYTES in their binary form: each with its length before it, 4 bytes, little-endian. At most ``count`` + 1."""
+    """Split binary BYTES, each after its length (4 bytes, little-endian), into at most ``count`` + 1 elements."""
     elements: list[bytes] = []
     at = 0
     while at < len(data) and len(elements) <= count:
@@ -365,24 +363,24 @@ def _split_elements(name: str, data: memoryview, count: int) -> list[bytes]:
 
 
 def _choose_outputs(event: dict[str, Any], description: Description) -> list[tuple[str, dict[str, Any]]]:
-    """What is asked for, by name; everything, where nothing is."""
+    """Return the requested outputs with their parameters; all outputs if the request names none."""
     default = {"binary_data": _read_parameters(event).get("binary_data_output", False)}
-    asked = _index_objects(event, "outputs")
+    chosen = _index_objects(event, "outputs")
     names = [fetch.name for fetch in description.answers]
-    for parameters in (default, *map(_read_parameters, asked.values())):
+    for parameters in (default, *map(_read_parameters, chosen.values())):
         if not isinstance(parameters.get("binary_data", False), bool):
             raise WrongTypeError('"binary_data" and "binary_data_output" must be true or false')
-    for name, value in asked.items():
+    for name, value in chosen.items():
         count = _read_parameters(value).get("classification", 0)
         if name not in names:
             raise WrongFieldError(f'there is no output "{name[:64]}"; choose from {", ".join(names)}')
         if type(count) is not int or count < 0:
             raise WrongTypeError('"classification" must be a whole number')
-    return [(name, default | _read_parameters(asked.get(name, {}))) for name in asked or names]
+    return [(name, default | _read_parameters(chosen.get(name, {}))) for name in chosen or names]
 
 
 def _compute_min_length(wanted: list[tuple[str, dict[str, Any]]], count: int, description: Description) -> int:
-    """Characters that the outputs ``wanted`` of ``count`` items have at least."""
+    """Return the least characters of the outputs ``wanted`` of ``count`` items."""
     ports = {port.name: port for port in description.fetches}
     total = 0
     for name, parameters in wanted:
@@ -391,8 +389,8 @@ def _compute_min_length(wanted: list[tuple[str, dict[str, Any]]], count: int, de
         least = prod(port.least)
         elements = least * count // description.batch if each else least
         if classes:
-            items_there = count if each else 1
-            total += _SHORTEST_CLASS * min(elements, classes * items_there)
+            items = count if each else 1
+            total += _SHORTEST_CLASS * min(elements, classes * items)
         elif parameters["binary_data"]:
             total += elements * port.size // (port.elements or 1) * 4 // 3  # carried as base64
         else:
@@ -403,7 +401,7 @@ def _compute_min_length(wanted: list[tuple[str, dict[str, Any]]], count: int, de
 def _format_output(
     tensor: OutputTensor, parameters: dict[str, Any], description: Description
 ) -> tuple[dict[str, Any], bytes]:
-    """An output's JSON, and its binary data."""
+    """Return an output's JSON, and its binary data."""
     shape, kind = tensor.shape, name_datatype(tensor.dtype)
     classes = parameters.get("classification", 0)
     texts: list[str] = []
@@ -419,8 +417,7 @@ def _format_output(
 
 
 def _rank_classes(tensor: OutputTensor, count: int, description: Description) -> tuple[tuple[int, ...], list[str]]:
-    """The ``count`` largest of each item as Triton writes them, "value:index:label", and their shape. Where the data
-    decides how many rows there are, those of each row."""
+    """Return the ``count`` largest "value:index:label" of each item, or row of a dynamic output, and their shape."""
     port = next(fetch for fetch in description.fetches if fetch.name == tensor.name)
     labels = next((output.labels for output in description.outputs if output.fetch == port.name), ())
     items = tensor.shape[:1] if port.begins_with_batch(description.batch) else ()

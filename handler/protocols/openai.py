@@ -1,7 +1,7 @@
 """OpenAI's embeddings API: ``POST /v1/embeddings``.
 
-https://platform.openai.com/docs/api-reference/embeddings. ``input`` is a text, a list of texts, or the ids of tokens of
-one text or of several, which are taken as they are. Errors have OpenAI's form.
+https://platform.openai.com/docs/api-reference/embeddings. ``input`` is a text, a list of texts, or the token ids of one
+text or of several, which are used as they are. Errors have OpenAI's form.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ KNOWN = ("input", "model", "dimensions", "encoding_format", "user")
 
 
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
-    """``POST /v1/embeddings``. Raises HandlerError."""
+    """Answer ``POST /v1/embeddings``. Raises HandlerError."""
     if request.method != "POST":
         raise MethodNotAllowedError(request.method, request.path, "POST")
     event = request.parse_json(EXAMPLE, server.limits)
     if not isinstance(event, dict):
         raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
-    asked = _parse_request(event, server)
-    asked = server.prepare_request(asked, call)
-    described = _select_embedding(server.describe_request(asked), asked.options)
-    least = compute_min_predictions_length(described, count_items(asked, described))
+    inference = _parse_request(event, server)
+    inference = server.prepare_request(inference, call)
+    described = _select_embedding(server.describe_request(inference), inference.options)
+    least = compute_min_predictions_length(described, count_items(inference, described))
     require_possible(least, request.answer_limit, server.limits)
-    return HttpResponse.from_json(_format_result(server.run_inference(asked, call), asked.options))
+    return HttpResponse.from_json(_format_result(server.run_inference(inference, call), inference.options))
 
 
 def format_refusal(refusal: Refusal) -> HttpResponse:
-    """An error in OpenAI's form."""
+    """Answer with an error in OpenAI's form."""
     kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
     code = "model_not_found" if refusal.code == "unknown_model" else refusal.code
     error = {"message": refusal.message, "type": kind, "param": None, "code": code}
@@ -68,23 +68,23 @@ def _parse_request(event: dict[str, Any], server: Server) -> Request:
     if not is_embedding_model(description):
         raise WrongFieldError("this model is none of embeddings of texts alone")
     _select_embedding(description, wanted)
-    found = Request((), {}, name, options=wanted)
+    parsed = Request((), {}, name, options=wanted)
     value = event["input"]
     if not isinstance(value, str | list):
         raise WrongTypeError('"input" must be a string, or a list of strings or of tokens')
     if description.text and isinstance(value, list) and value and not isinstance(value[0], str):
-        return _add_token_ids(found, value, description, server)
+        return _add_token_ids(parsed, value, description, server)
     if isinstance(value, str):
-        given: tuple[str, ...] = (check_text(value, '"input"', server.limits),)
+        texts: tuple[str, ...] = (check_text(value, '"input"', server.limits),)
     else:
-        given = require_same_run(check_texts(value, '"input"', server.limits), '"input"', description)
+        texts = require_same_run(check_texts(value, '"input"', server.limits), '"input"', description)
     if taken := description.text_input:
-        return found._replace(strings={taken: tuple(one.encode() for one in given)})
-    return found._replace(texts=given)
+        return parsed._replace(strings={taken: tuple(text.encode() for text in texts)})
+    return parsed._replace(texts=texts)
 
 
 def _add_token_ids(found: Request, value: list[Any], description: Description, server: Server) -> Request:
-    """``found`` with ids of tokens: a list of them, or a list of such lists. Raises HandlerError."""
+    """Add the token ids ``value``, one list or several, to ``found``. Raises HandlerError."""
     from ..text import choose_text_size, find_max_length
 
     rows = value if isinstance(value[0], list) else [value]
@@ -95,29 +95,29 @@ def _add_token_ids(found: Request, value: list[Any], description: Description, s
     port = next(port for port in description.feeds if port.name == description.text.ids)
     largest = 2 ** (8 * port.size // port.elements - port.dtype.startswith("int")) - 1
     most = find_max_length(description)
-    found_ids: list[list[int]] = []
+    id_rows: list[list[int]] = []
     for row in rows:
-        if not isinstance(row, list) or not row or not all(_is_whole(one) and 0 <= one <= largest for one in row):
+        if not isinstance(row, list) or not row or not all(_is_whole(token) and 0 <= token <= largest for token in row):
             raise WrongTypeError(f'"input" must be a list of tokens, 0 to {largest}, or a list of such lists')
         if len(row) > most:
             raise TextTooLongError(f"a text has {len(row)} tokens; the model takes at most {most:,}")
-        found_ids.append([int(one) for one in row])
-    ids = tuple(found_ids)
+        id_rows.append([int(token) for token in row])
+    ids = tuple(id_rows)
     return found._replace(ids=ids, size=0 if description.has_fixed_outputs else choose_text_size(ids, description))
 
 
 def _is_whole(value: object) -> bool:
-    """JSON Schema counts 3.0 among the integers."""
+    """Return whether ``value`` is an integer as JSON Schema defines it, which 3.0 is, too."""
     return type(value) is int or (isinstance(value, float) and value.is_integer())
 
 
 def is_embedding_model(description: Description) -> bool:
-    """Whether the model makes embeddings of texts alone."""
+    """Return whether the model takes texts alone and gives an embedding."""
     return description.text_alone and any(output.kind == "embedding" for output in description.outputs)
 
 
 def _select_embedding(description: Description, wanted: AnswerOptions) -> Description:
-    """``description`` with its first embedding alone, as ``wanted``. Raises WrongFieldError."""
+    """Return ``description`` with its first embedding alone, and the options ``wanted``. Raises WrongFieldError."""
     first = next(output for output in description.outputs if output.kind == "embedding")
     return apply_options(description._replace(outputs=(first,)), wanted)
 
@@ -125,10 +125,10 @@ def _select_embedding(description: Description, wanted: AnswerOptions) -> Descri
 def _format_result(result: Result, wanted: AnswerOptions) -> dict[str, Any]:
     description = _select_embedding(result.description, wanted)
     (output,) = description.outputs
-    found = [item[output.name] for data, count in result.batches for item in make_predictions(description, data, count)]
+    rows = [item[output.name] for data, count in result.batches for item in make_predictions(description, data, count)]
     return {
         "object": "list",
-        "data": [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(found)],
+        "data": [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(rows)],
         "model": description.name,
         "usage": {"prompt_tokens": result.tokens, "total_tokens": result.tokens},
     }

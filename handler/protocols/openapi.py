@@ -1,4 +1,4 @@
-"""``GET /openapi.json`` and ``GET /docs``: what is served, as the build described it (builder/package/openapi.py)."""
+"""``GET /openapi.json`` and ``GET /docs``: the API's description, which builder/package/openapi.py writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADERS = {
         "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     },
 }
-"""By file beside the first model's library."""
+"""The headers of each file, which lies beside the first model's library."""
 
 
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:

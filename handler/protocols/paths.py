@@ -1,4 +1,4 @@
-"""``models/<name>[/versions/<version>]``, which the Open Inference Protocol and TensorFlow Serving have in common."""
+"""Paths of models, common to the Open Inference Protocol and TensorFlow Serving: ``models/NAME[/versions/VERSION]``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..server import Server
 
 @dataclass(frozen=True)
 class ModelPath:
-    """``rest``: the segments after the model and its version."""
+    """A model's name and version in a path, and ``rest``, the segments after them."""
 
     name: str
     version: str | None
     rest: tuple[str, ...]
 
     def find_description(self, server: Server) -> Description:
-        """The description of the model that the path names. Raises UnknownModelError."""
+        """Return the description of the model that the path names. Raises UnknownModelError."""
         description = server.find_description(self.name)
         if self.version not in (None, description.version):
             raise UnknownModelError(f"{description.name} has only the version {description.version}")
@@ -26,7 +26,7 @@ class ModelPath:
 
 
 def parse_model_path(segments: list[str]) -> ModelPath | None:
-    """``segments``: of the path, after the protocol's own. None for another path."""
+    """Parse the ``segments`` after the protocol's own. Returns None for a path of no model."""
     match segments:
         case ["models", name, "versions", version, *rest] if name and version:
             return ModelPath(name, version, tuple(rest))

@@ -1,4 +1,4 @@
-"""``GET /``: a page to try the models on, where ``COLDFORGE_PLAYGROUND`` is on. One file, nothing from elsewhere."""
+"""``GET /``: a page to try the models, if ``COLDFORGE_PLAYGROUND`` is on. It is one file that loads no others."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def _describe_model(description: Description) -> dict[str, Any]:
 
 
 def _hash_element(page: str, tag: str) -> str:
-    """The one inline element of this kind that may work, for the content security policy."""
-    inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-    return f"'sha256-{binascii.b2a_base64(hashlib.sha256(inside.encode()).digest(), newline=False).decode()}'"
+    """Return the hash of the page's inline element ``tag``, for the content security policy."""
+    content = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    return f"'sha256-{binascii.b2a_base64(hashlib.sha256(content.encode()).digest(), newline=False).decode()}'"

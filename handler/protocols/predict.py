@@ -1,30 +1,28 @@
 """Our own protocol. ``POST /predict`` takes JSON
 
-    {"image": "<base64, or a data: URL>"}      one picture
-    {"image": {"s3": "s3://bucket/key"}}       one that is elsewhere, where the function may read it
+    {"image": "<base64, or a data: URL>"}      an image
+    {"image": {"s3": "s3://bucket/key"}}       an image elsewhere, where the function may read it
     {"image": {"url": "https://…"}}
     {"images": ["<base64>", …]}                several; answered in the same order
-    {"audio": "<base64>"}                      a recording, in any of these forms; answered window by window
+    {"audio": "<base64>"}                      a recording, in the same forms; answered window by window
     {"text": "…"}                              a text
     {"texts": ["…", …]}                        several; answered in the same order
-    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no picture; nested, with any number of
+    {"inputs": {"<feed>": [[…], …]}}           tensors, for models that take no image; nested, with any number of
                                                items, or flat
     {"inputs": {"<feed>": {"b64": "…"}}}       the same as raw little-endian bytes
 
-and with any of them ``"model": "<name>"``, one of a bundle of several, and ``"signature": "<name>"``, one of a model's
-several; the first when left out. A single input may be called ``input``, whatever its name. The body may also be the
-file itself, a text (``text/plain``), or a form with one or more pictures (``multipart/form-data``). Where the content
-type is none or curl's own, its first bytes tell a file from JSON. In the query, ``model`` is another way to name the
-model. In the query or in the JSON, ``top_k`` says how many classes are listed; ``options`` has more such keys. It
-answers
+Any of them may have ``"model": "<name>"``, for a bundle of several models, and ``"signature": "<name>"``, for a model
+of several signatures; the default is the first. A single input may be called ``input``, whatever its name. The body may
+also be the file itself, a text (``text/plain``), or a form with images (``multipart/form-data``). If the content type
+is missing or curl's default, the first bytes tell a file from JSON. The query may name the ``model``, too. ``top_k``,
+in the query or in the JSON, is the number of classes that are listed; ``options`` has more such keys. The answer is
 
     {"model": {"name": …, "version": …},
      "predictions": [{"<output>": [{"label": …, "probability": …}, …] or numbers}, …],
      "cold_start": true, "timings_ms": {"decode": …, "infer": …, "total": …}}
 
-of a recording with the ``"start"`` and ``"end"`` of each window, in seconds, before its outputs;
-or ``{"error": {"code": …, "message": …}}``, which also stands in the place of a prediction that there was no
-time for (``out_of_time``).
+or ``{"error": {"code": …, "message": …}}``, which also takes the place of a prediction for which the time ran out
+(``out_of_time``). A recording's predictions begin with the ``"start"`` and ``"end"`` of their window, in seconds.
 """
 
 from __future__ import annotations
@@ -53,15 +51,15 @@ from ..tensors import ALIAS, choose_description, input_bytes, item_count, name_s
 from ..typed import Any
 
 FORM = "application/x-www-form-urlencoded"
-"""The content type that curl gives to any body unless told otherwise."""
+"""The content type that curl sends by default."""
 
 
 def answer_event(
     event: object, server: Server, call: Invocation, *, partial: bool = True, limit: int | None = ANSWER_LIMIT
 ) -> dict[str, Any]:
-    """The answer to ``event``, as above; ``partial``: also where there is time for some of it only.
+    """Answer ``event``, the JSON above; ``partial``: whether items may be left out if the time runs out.
 
-    ``limit``: bytes that are passed on; None where nobody waits for them. Raises HandlerError.
+    ``limit``: the most bytes of an answer; None if nobody waits for it. Raises HandlerError.
     """
     left = server.make_clock(call)
     request = parse_event(event, server.find_description(_read_model_name(event)), server.limits, left)._replace(
@@ -71,7 +69,7 @@ def answer_event(
 
 
 def answer_request(request: Request, server: Server, call: Invocation, limit: int | None) -> dict[str, Any]:
-    """The answer to ``request``. ``limit``: see ``answer_event``. Raises HandlerError."""
+    """Answer ``request``. ``limit``: see ``answer_event``. Raises HandlerError."""
     apply_options(server.describe_request(request), request.options)  # before a recording is decoded
     request = server.prepare_request(request, call)
     _require_possible(request, server, limit)
@@ -79,7 +77,7 @@ def answer_request(request: Request, server: Server, call: Invocation, limit: in
 
 
 def _require_possible(request: Request, server: Server, limit: int | None) -> None:
-    """Raises AnswerTooLargeError, OverBudgetError, before there is anything to answer with."""
+    """Raise AnswerTooLargeError or OverBudgetError if the least possible answer is too large, before inference."""
     description = apply_options(server.describe_request(request), request.options)
     require_possible(
         compute_min_predictions_length(description, count_items(request, description)), limit, server.limits
@@ -87,7 +85,7 @@ def _require_possible(request: Request, server: Server, limit: int | None) -> No
 
 
 def format_result(result: Result, call: Invocation, options: AnswerOptions) -> dict[str, Any]:
-    """``result`` as an answer; items that there was no time for are errors in their places."""
+    """Format ``result`` as an answer, with errors in the places of items for which the time ran out."""
     description = apply_options(result.description, options)
     done: list[Any] = []
     for fetches, count in result.batches:
@@ -108,12 +106,12 @@ def format_result(result: Result, call: Invocation, options: AnswerOptions) -> d
 
 
 def format_error(refusal: Refusal) -> dict[str, Any]:
-    """The answer to a request that was refused."""
+    """Format the answer to a refused request."""
     return {"error": {"code": refusal.code, "message": refusal.message}}
 
 
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
-    """``POST /predict``, or ``/``, where a Function URL has no other path; ``GET /health``. Raises HandlerError."""
+    """Answer ``POST /predict``, the same at ``/``, and ``GET /health``. Raises HandlerError."""
     if request.path not in ("/", "/predict", "/health"):
         raise NotFoundError(request.path, server.models)
     method = "GET" if request.path == "/health" else "POST"
@@ -132,7 +130,7 @@ def format_refusal(refusal: Refusal) -> HttpResponse:
 
 
 def _parse_body(request: HttpRequest, server: Server, left: Callable[[], float]) -> Request:
-    """The body, as its content type says. Raises HandlerError."""
+    """Parse the body by its content type. Raises HandlerError."""
     name = request.query.get("model")
     description, limits = server.find_description(name), server.limits
     content_type = request.headers.get("content-type", "")
@@ -145,8 +143,8 @@ def _parse_body(request: HttpRequest, server: Server, left: Callable[[], float])
         name = _read_model_name(event) or name
         return parse_event(event, server.find_description(name), limits, left)._replace(model=name)
     accepted = kind.list_media_types(description) if kind else ()
-    if not any(media == one or (one.endswith("/") and media.startswith(one)) for one in accepted):
-        listed = ", ".join(["application/json", *(f"{one}*" if one.endswith("/") else one for one in accepted)])
+    if not any(media == mime or (mime.endswith("/") and media.startswith(mime)) for mime in accepted):
+        listed = ", ".join(["application/json", *(f"{mime}*" if mime.endswith("/") else mime for mime in accepted)])
         raise WrongMediaTypeError(
             f"the content type must be one of {listed}; curl takes it as -H 'content-type: TYPE'"
             if kind
@@ -169,7 +167,7 @@ def _recognise_media(body: bytes, kind: InputKind | None) -> str:
 
 
 def make_file_request(files: list[File], description: Description, limits: RequestLimits) -> Request:
-    """A request of ``files`` alone, of the kind that the model takes. Raises HandlerError."""
+    """Make a request of ``files``, of the kind that the model takes. Raises HandlerError."""
     kind = find_file_kind(description)
     assert kind is not None
     return Request(**{"pictures": (), "inputs": {}, **kind.read_files(files, description, limits)})
@@ -178,7 +176,7 @@ def make_file_request(files: list[File], description: Description, limits: Reque
 def parse_event(
     event: object, description: Description, limits: RequestLimits, left: Callable[[], float] = no_deadline
 ) -> Request:
-    """``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
+    """Parse ``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
 
     ``left``: see ``Server.make_clock``. Raises HandlerError.
     """
@@ -191,8 +189,8 @@ def parse_event(
     if unknown or event.keys().isdisjoint((*keys, "inputs")):
         listed = " or ".join(f'"{key}"' for key in keys)
         expected = f"send {listed}" if keys else 'this model takes no image; send "inputs"'
-        found = f"{_list_unknown(unknown)} not known here; " if unknown else "the request is empty; "
-        raise WrongFieldError(found + expected)
+        problem = f"{_list_unknown(unknown)} not known here; " if unknown else "the request is empty; "
+        raise WrongFieldError(problem + expected)
     for kind in taken_kinds:
         if len(both := [f'"{key}"' for key in kind.list_keys(description) if key in event]) > 1:
             raise WrongFieldError(f"{' and '.join(both)} exclude each other; send one of them")
@@ -233,7 +231,7 @@ def _read_model_name(event: object) -> str | None:
 
 
 def _read_name(event: object, key: str) -> str | None:
-    """The name of one of the bundle's models, or of one of a model's signatures."""
+    """Read the name of a model of the bundle, or of a signature of a model. Raises WrongTypeError."""
     name = event.get(key) if isinstance(event, dict) else None
     if name is not None and not isinstance(name, str):
         whose = "bundle's models" if key == "model" else "model's signatures"
@@ -251,8 +249,8 @@ def _match_inputs(value: Any, wanted: list[Port]) -> dict[str, object]:
     if unknown or missing:
         need = ", ".join(f'"{port.name}" ({port.dtype} {list(port.shape)})' for port in wanted) or "nothing"
         need += f', which may be called "{ALIAS}"' if len(names) == 1 else ""
-        found = f"{_list_unknown(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
-        raise WrongFieldError(f'{found} in "inputs"; needed: {need}')
+        problem = f"{_list_unknown(unknown)} not known" if unknown else f'"{missing[0]}" is missing'
+        raise WrongFieldError(f'{problem} in "inputs"; needed: {need}')
     return dict(value)
 
 

@@ -1,9 +1,9 @@
 """TensorFlow Serving's REST API: status, metadata and predict.
 
-https://www.tensorflow.org/tfx/serving/api_rest. The feed that takes pictures also takes ``{"b64": …}``, image files;
-that of the ids of text also takes strings, and then the mask and the types are left out. Strings are strings. A model
-of tf.Examples takes them as ``{"b64": …}``, too, as it did there.
-As there, numbers may be NaN, Infinity and -Infinity, which strict JSON is without.
+https://www.tensorflow.org/tfx/serving/api_rest. The feed of images also takes image files as ``{"b64": …}``; the feed
+of a text's ids also takes strings, and then the mask and the types are left out. Inputs of strings take JSON strings. A
+model of tf.Examples also takes them as ``{"b64": …}``. Numbers may be NaN, Infinity and -Infinity, which strict JSON
+does not have. All this is as in TensorFlow Serving.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXAMPLE = '{"instances": […]} or {"inputs": …}'
 
 
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
-    """Everything under ``/v1``. Raises HandlerError."""
+    """Answer any request under ``/v1``. Raises HandlerError."""
     before, _, verb = request.path.strip("/").partition(":")
     path = parse_model_path(before.split("/")[1:])
     if path is None or path.rest not in ((), ("metadata",)) or (path.rest and verb):
@@ -62,21 +62,21 @@ def _describe_status(description: Description) -> dict[str, Any]:
 
 
 def describe_model(description: Description) -> dict[str, Any]:
-    """The model's signatures; a dimension of -1 takes any number of items, or one of several sizes."""
+    """Describe the model's signatures; a dimension of -1 takes any number of items, or one of several sizes."""
 
-    def info(port: Port, one: Description) -> dict[str, Any]:
+    def describe_port(port: Port, one: Description) -> dict[str, Any]:
         dims = [{"size": str(size), "name": ""} for size in one.find_open_shape(port)]
         dtype = "DT_STRING" if port.name in _find_label_outputs(one) else _name_dtype(port.dtype)
         return {"dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": port.name}
 
-    def signature(one: Description) -> dict[str, Any]:
+    def describe_signature(one: Description) -> dict[str, Any]:
         return {
-            "inputs": {port.name: info(port, one) for port in one.caller_inputs},
-            "outputs": {port.name: info(port, one) for port in one.answers},
+            "inputs": {port.name: describe_port(port, one) for port in one.caller_inputs},
+            "outputs": {port.name: describe_port(port, one) for port in one.answers},
             "method_name": "tensorflow/serving/predict",
         }
 
-    signatures = {one.signature or SIGNATURE: signature(one) for one in (description, *description.others)}
+    signatures = {one.signature or SIGNATURE: describe_signature(one) for one in (description, *description.others)}
     return {
         "model_spec": {"name": description.name, "signature_name": "", "version": description.version},
         "metadata": {"signature_def": {"signature_def": signatures}},
@@ -96,29 +96,29 @@ def _answer_predict(request: HttpRequest, description: Description, server: Serv
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
     if (examples := _find_examples(event, description)) is not None:
-        found_request = _parse_examples(examples, description, server.limits, request.answer_limit)
+        inference = _parse_examples(examples, description, server.limits, request.answer_limit)
     else:
         columns = _read_rows(event["instances"], description) if rows else _read_columns(event["inputs"], description)
         left = server.make_clock(call)
         try:
-            found_request = _parse_request(columns, description, server.limits, request.answer_limit, left)
+            inference = _parse_request(columns, description, server.limits, request.answer_limit, left)
         except HandlerError as error:  # names the input alone, where one is at fault
             if error.status not in (400, 422):
                 raise
             raise type(error)(f'"{"instances" if rows else "inputs"}": {error.message}') from error.__cause__
-    result = server.run_inference(found_request, call)
+    result = server.run_inference(inference, call)
     names = _find_label_outputs(result.description)
-    found = {t.name: _format_values(t, names.get(t.name)) for t in collect_tensors(result.description, result.batches)}
-    if len(found) == 1:
-        return {"predictions" if rows else "outputs": next(iter(found.values()))}
+    named = {t.name: _format_values(t, names.get(t.name)) for t in collect_tensors(result.description, result.batches)}
+    if len(named) == 1:
+        return {"predictions" if rows else "outputs": next(iter(named.values()))}
     if not rows:
-        return {"outputs": found}
+        return {"outputs": named}
     count = sum(count for _, count in result.batches)
-    return {"predictions": [{name: values[index] for name, values in found.items()} for index in range(count)]}
+    return {"predictions": [{name: values[index] for name, values in named.items()} for index in range(count)]}
 
 
 def _select_signature(name: object, description: Description) -> Description:
-    """The signature of that name; the usual one, or else the first, where it is empty. Raises HandlerError."""
+    """Return the signature called ``name``; the default one if that is empty. Raises HandlerError."""
     if not isinstance(name, str):
         raise WrongTypeError('"signature_name" must be a string')
     if not description.others:
@@ -129,17 +129,17 @@ def _select_signature(name: object, description: Description) -> Description:
 
 
 def choose_signature(description: Description) -> str:
-    """The signature of a request that names none: the protocol's own, or else the first."""
+    """Return the default signature: the protocol's own, or else the first."""
     return next((one.signature for one in description.others if one.signature == SIGNATURE), description.signature)
 
 
 def _find_label_outputs(description: Description) -> dict[str, Output]:
-    """The outputs that are answered in words, by the fetch of their numbers."""
+    """Return the outputs whose answers are labels, by the fetch of their numbers."""
     return {output.fetch: output for output in description.outputs if output.kind == "label"}
 
 
 def _format_values(tensor: OutputTensor, output: Output | None) -> Any:
-    """``output``: whose labels the numbers are answered by, as the model itself did it."""
+    """Return the tensor's nested values; with ``output``, labels in place of the numbers, as the model itself did."""
     numbers: list[Any] = tensor.to_numbers(strict=False)
     if output:
         from ..answers.label import find_labels
@@ -149,7 +149,7 @@ def _format_values(tensor: OutputTensor, output: Output | None) -> Any:
 
 
 def _find_examples(event: dict[str, Any], description: Description) -> list[Any] | None:
-    """Serialized tf.Examples, as base64: instances of them, or inputs of their name; None where it has none."""
+    """Return the serialized tf.Examples, in base64, of the instances or the inputs; None if there are none."""
     if description.examples is None or ("instances" in event and not description.batched):
         return None
     name = description.examples.name
@@ -172,13 +172,13 @@ def _parse_examples(examples: list[Any], description: Description, limits: Reque
 
 
 def _require_answer(count: int, description: Description, limits: RequestLimits, answer_limit: int) -> None:
-    """Raises AnswerTooLargeError, OverBudgetError."""
+    """Raise AnswerTooLargeError or OverBudgetError if the least possible answer is too large."""
     least = sum(compute_min_nested_length(port.dtype, port.least) for port in description.answers)
     require_possible(least * count // description.batch, answer_limit, limits)
 
 
 def _read_rows(instances: object, description: Description) -> dict[str, object]:
-    """The row format, turned into columns."""
+    """Convert the row format to columns. Raises HandlerError."""
     if not isinstance(instances, list) or not instances:
         raise WrongTypeError('"instances" must be a list of at least one')
     if not description.batched:
@@ -195,7 +195,7 @@ def _read_rows(instances: object, description: Description) -> dict[str, object]
 
 
 def _list_needed_inputs(given: object, description: Description) -> list[str]:
-    """The inputs that must be ``given``: beside an element of a kind, none that it stands for, but its own."""
+    """Return the names of the inputs that must be ``given``, without those that an image or text replaces."""
     kind, name = find_element_kind(description)
     value = given.get(name, given.get(ALIAS)) if isinstance(given, dict) else given
     implied = kind.list_inputs(description) if kind and kind.is_element(_take_first(value)) else ()
@@ -203,7 +203,7 @@ def _list_needed_inputs(given: object, description: Description) -> list[str]:
 
 
 def _take_first(value: object) -> object:
-    """The first of a list; a string alone, itself."""
+    """Return the first element of a list, or a single string itself."""
     if isinstance(value, list) and value:
         return value[0]
     return value if isinstance(value, str) else None
@@ -249,7 +249,7 @@ def _parse_request(
             if not isinstance(value, list) or not value:
                 raise WrongShapeError(f'"{port.name}" must be a list of items')
             counts[port.name] = len(value)
-    # Before the numbers are looked at: it is cheap to ask for many.
+    # The counts are checked before the numbers are read: a small request can ask for many items.
     ports = set_item_counts(ports, counts, description, limits)
     _require_answer(max(counts.values(), default=description.batch), description, limits, answer_limit)
     for port in ports:
@@ -259,7 +259,7 @@ def _parse_request(
 
 
 def _unwrap_base64(values: list[Any], where: str) -> list[Any]:
-    """Elements without the object that says that they are base64. Raises WrongTypeError where only some have it."""
+    """Return the strings of ``{"b64": …}``, or other values as they are. Raises WrongTypeError for a mixture."""
     if not any(map(_is_binary, values)):
         return values
     if not all(map(_is_binary, values)):

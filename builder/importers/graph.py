@@ -1,4 +1,4 @@
-"""FrozenGraph: what every importer produces and everything after it reads."""
+"""The frozen graph that every importer writes and that all later stages read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from builder.base.tf import tf
 from builder.config.tensor import TensorSpec, integer_limits
 
 MODEL_SCOPE = "model/"
-"""Where the model's own nodes are in graph.pb; ports are under ``feed/`` and ``fetch/``."""
+"""The scope of the model's own nodes in graph.pb; ports are under ``feed/`` and ``fetch/``."""
 
 _PORTS = "ports.json"
 WORDS, EXAMPLES = "model.words", "words.npz"
 _LARGEST_PORTS, _LARGEST_TENSOR = 64 << 20, 1 << 40
-"""Bytes."""
+"""Limits in bytes."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ class GraphPort:
 
 @dataclass(frozen=True)
 class StringPort:
-    """Strings that callers give, and of which the function makes ``feeds``. ``shape``: of one batch. ``tokens``: the
-    feed that has a number for each word of a text, where an answer is of the words.
+    """An input of strings, from which the function computes ``feeds``. ``shape`` is the shape of one batch.
+
+    ``tokens``: the feed with a number for each word of a text, where an output has a row for each word.
     """
 
     name: str
@@ -47,8 +48,9 @@ class StringPort:
 
 @dataclass(frozen=True)
 class FeaturePort:
-    """A feature of a tf.Example, for the input ``name``; ``default`` where it may be missing: strings, or the base64 of
-    numbers' raw little-endian bytes.
+    """A feature of a tf.Example, for the input ``name``.
+
+    ``default``: the value of a missing feature: strings, or the base64 of numbers' raw little-endian bytes.
     """
 
     key: str
@@ -58,7 +60,7 @@ class FeaturePort:
 
 @dataclass(frozen=True)
 class ExamplePort:
-    """Serialized tf.Examples that callers may give in the place of all inputs, called ``name`` by the model."""
+    """The model's input ``name`` of serialized tf.Examples, which callers may give instead of all others."""
 
     name: str
     features: tuple[FeaturePort, ...]
@@ -66,7 +68,7 @@ class ExamplePort:
 
 @dataclass(frozen=True)
 class CallerInputs:
-    """What callers of one signature give in the place of tensors."""
+    """The inputs that callers of one signature give in the place of tensors."""
 
     strings: tuple[StringPort, ...] = ()
     examples: ExamplePort | None = None
@@ -76,9 +78,9 @@ class CallerInputs:
 class FrozenGraph:
     """A GraphDef with static feeds and no variables but those it writes, on disk in ``folder``.
 
-    Files: ``graph.pb`` (binary GraphDef), ``model.words`` (what the function does with strings, where there are such),
-    ``words.npz`` (feeds that it made of some: ``<case>/<feed>``), ``original.pb`` (the GraphDef before ops of it were
-    rewritten, if any were), ``config.pbtxt`` (tf2xla.Config), ``golden.npz`` (``feed/<case>/<name>`` and
+    Files: ``graph.pb`` (binary GraphDef), ``model.words`` (the function's program for strings, if there are any),
+    ``words.npz`` (feeds that it computed from examples: ``<case>/<feed>``), ``original.pb`` (the GraphDef before ops
+    were rewritten, if any were), ``config.pbtxt`` (tf2xla.Config), ``golden.npz`` (``feed/<case>/<name>`` and
     ``fetch/<case>/<name>`` arrays: TensorFlow's own answers).
     """
 
@@ -86,14 +88,14 @@ class FrozenGraph:
     feeds: tuple[GraphPort, ...]
     fetches: tuple[GraphPort, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Constants that were variables of the model: node of graph.pb to the variable's name."""
+    """The variable's name for each node of graph.pb that was a variable of the model."""
     states: tuple[GraphPort, ...] = ()
-    """Variables that the graph writes: ``tensor`` is the node of the handle. Their first values: ``state.npz``."""
+    """Variables that the graph writes; ``tensor`` is the handle's node, and ``state.npz`` has the first values."""
     strings: tuple[StringPort, ...] = ()
     examples: ExamplePort | None = None
     warnings: tuple[str, ...] = ()
-    """As ``ModelPorts`` has them."""
-    origin: str = ""  # of a Keras model: what wrote and what read it
+    """Copied from ``ModelPorts``."""
+    origin: str = ""  # For a Keras model, the versions that wrote and read it.
 
     @property
     def caller_inputs(self) -> CallerInputs:
@@ -105,20 +107,20 @@ class FrozenGraph:
 
     @property
     def original_path(self) -> Path:
-        """Where the GraphDef stands as it was before ops were rewritten. There is no file where none were."""
+        """The path of the GraphDef before ops were rewritten; there is no file if none were."""
         return self.folder / "original.pb"
 
     @property
     def reference_path(self) -> Path:
-        """The GraphDef that TensorFlow answers with: a rewritten one would only agree with itself."""
+        """The path of the GraphDef that TensorFlow runs; a rewritten one would only agree with itself."""
         return self.original_path if self.original_path.exists() else self.graph_path
 
     def read_definition(self) -> Any:
-        """The GraphDef that is compiled, read anew."""
+        """Read the GraphDef that is compiled."""
         return _read_graph_def(self.graph_path)
 
     def read_reference(self) -> Any:
-        """The GraphDef at ``reference_path``, read anew."""
+        """Read the GraphDef at ``reference_path``."""
         return _read_graph_def(self.reference_path)
 
     @property
@@ -134,7 +136,7 @@ class FrozenGraph:
         return self.folder / "state.npz"
 
     def first_state(self) -> dict[str, NDArray[Any]]:
-        """The value of each variable when the model is opened, by the node of its handle."""
+        """Return the value of each variable when the model is opened, by the node of its handle."""
         if not self.states:
             return {}
         with np.load(self.state_path, allow_pickle=False) as values:
@@ -153,21 +155,21 @@ class FrozenGraph:
         return self.folder / _PORTS
 
     def save(self) -> None:
-        """Write the ports beside the files, for ``load``."""
+        """Write the ports to ``ports_path``, from which ``load`` reads them."""
         row = dump_record(self)
         del row["folder"]
         self.ports_path.write_text(json.dumps(row, indent=1))
 
     @classmethod
     def load(cls, folder: Path) -> FrozenGraph:
-        """What ``save`` wrote. Raises SandboxError for anything else.
+        """Read the ports that ``save`` wrote, or raise SandboxError for an invalid file.
 
-        A trusted model's code may have run in the process that wrote it, and what is read here becomes C.
+        A trusted model's code may have run in the process that wrote the file, and its contents become C.
         """
         try:
             with (folder / _PORTS).open("rb") as file:
-                found = json.loads(file.read(_LARGEST_PORTS))
-            graph = read_record(cls, found | {"folder": folder})
+                row = json.loads(file.read(_LARGEST_PORTS))
+            graph = read_record(cls, row | {"folder": folder})
             for port in (*graph.feeds, *graph.fetches, *graph.states):
                 _require_tensor(port.spec)
             _require_shapes(graph.feeds, graph.fetches, graph.states)
@@ -186,7 +188,7 @@ def _read_graph_def(path: Path) -> Any:
 def _require_shapes(
     feeds: tuple[GraphPort, ...], fetches: tuple[GraphPort, ...], states: tuple[GraphPort, ...]
 ) -> None:
-    """The runtime reads how large a fetch is in the one after it. Raises ValueError where that is no shape."""
+    """Raise ValueError unless each dynamic fetch is followed by its shape, which the runtime reads."""
     if any(port.spec.dynamic for port in (*feeds, *states)):
         raise ValueError("dynamic")
     following = [*(port.spec for port in fetches[1:]), None]
@@ -196,14 +198,14 @@ def _require_shapes(
 
 
 def _require_tensor(spec: TensorSpec) -> None:
-    """Raise TypeError, ValueError or LookupError for a tensor that cannot be."""
+    """Raise TypeError, ValueError or LookupError for an impossible tensor."""
     if min(spec.shape, default=0) < 0 or not set(spec.dynamic) <= set(range(len(spec.shape))):
         raise ValueError("shape")
     if spec.size > _LARGEST_TENSOR:
         raise ValueError("size")
     low, high = integer_limits("int64")
-    for one in spec.ranges:
-        if not low <= min(astuple(one)) <= max(astuple(one)) <= high:
+    for span in spec.ranges:
+        if not low <= min(astuple(span)) <= max(astuple(span)) <= high:
             raise ValueError("limits")
-        if not (0 <= one.first < one.first + one.count <= one.period and spec.elements % one.period == 0):
+        if not (0 <= span.first < span.first + span.count <= span.period and spec.elements % span.period == 0):
             raise ValueError("range")

@@ -1,4 +1,4 @@
-"""Read a frozen GraphDef, with feeds and fetches by name from the spec or from a tf2xla.Config text file."""
+"""The importer of frozen GraphDefs, whose ports the spec or a tf2xla.Config text file names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NO_RESULT = {"NoOp", "Assert", "Print", "PrintV2", "SaveV2", "MergeV2Checkpoint
 
 
 def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetches: Sequence[FetchSpec]) -> LoadedModel:
-    """The graph with the named ports; those that are not named anywhere are only guessed for ``describe``.
+    """Read the graph with the named ports; ports that are not named are guessed, but only to describe the model.
 
-    Raises ImportModelError if the file is no GraphDef, still has variables, or lacks a named node.
+    Raises ImportModelError if the file is not a GraphDef, still has variables, or lacks a named node.
     """
     graph_def = _read_graph(path)
     config_feeds, config_fetches = _read_config(source.config) if source.config else ({}, {})
     feed_tensors = {f.name: tensor_name(f.name) for f in feeds} or {n: t for n, (t, _) in config_feeds.items()}
-    for feed in feeds:  # a spec may name the config's feeds instead of nodes, to give a shape
+    for feed in feeds:  # A spec may name feeds of the config, to give a shape.
         if feed.name in config_feeds:
             feed_tensors[feed.name] = config_feeds[feed.name][0]
     if config_feeds and feeds:
@@ -40,14 +40,14 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     shapes = {name: shape for name, (_, shape) in config_feeds.items()}
     _check_nodes(graph_def, path, {"feed": feed_tensors, "fetch": fetch_tensors})
     shown_feeds, shown_fetches = _guess_ports(graph_def, feed_tensors, fetch_tensors)
-    # Training ops, savers and other leftovers need not even be known here.
-    known, inside = graph_def, shown_feeds
+    # TensorFlow need not know training ops, savers and other leftovers.
+    known, kept_feeds = graph_def, shown_feeds
     try:
-        known, inside = admit_graph(graph_def, [*shown_fetches.values()], shown_feeds)
-        infos = _describe_ports(known, path, inside, shown_fetches, shapes)
-        values = propose_values(known, [*shown_fetches.values()], inside)
+        known, kept_feeds = admit_graph(graph_def, [*shown_fetches.values()], shown_feeds)
+        infos = _describe_ports(known, path, kept_feeds, shown_fetches, shapes)
+        values = propose_values(known, [*shown_fetches.values()], kept_feeds)
         infos = replace(infos, feeds=tuple(replace(port, value=values.get(port.name)) for port in infos.feeds))
-    except UnsupportedOpsError:  # which whoever freezes the graph meets again
+    except UnsupportedOpsError:  # Freezing the graph raises it again.
         infos = ModelPorts(
             _read_declared_ports(graph_def, shown_feeds, shapes), _read_declared_ports(graph_def, shown_fetches, {})
         )
@@ -55,7 +55,7 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     def freeze(chosen: Mapping[str, Shape]) -> RawGraph:
         if not feed_tensors or not fetch_tensors:
             raise ImportModelError(_explain_missing_ports(path, infos, bool(feed_tensors), bool(fetch_tensors)))
-        return RawGraph(known, inside, fetch_tensors)
+        return RawGraph(known, kept_feeds, fetch_tensors)
 
     return LoadedModel(infos, freeze)
 
@@ -86,7 +86,7 @@ def _read_graph(path: Path) -> Any:
 
 
 def _read_config(path: Path) -> tuple[dict[str, tuple[str, Shape | None]], dict[str, str]]:
-    """Feeds (tensor and shape) and fetches (tensor) of a tf2xla.Config, by its name or else the node's."""
+    """Read the feeds (tensor and shape) and fetches (tensor) of a tf2xla.Config, by port or node name."""
     import_tensorflow()
     from google.protobuf import text_format
     from tensorflow.compiler.tf2xla import tf2xla_pb2
@@ -129,9 +129,9 @@ def _check_nodes(graph_def: Any, path: Path, ports: Mapping[str, Mapping[str, st
 def _guess_ports(
     graph_def: Any, feeds: Mapping[str, str], fetches: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """``feeds`` and ``fetches``; where there are none, what ``coldforge init`` proposes.
+    """Return ``feeds`` and ``fetches``, or in place of empty ones those that ``coldforge init`` proposes.
 
-    That is every placeholder, and nodes that nothing reads and that can be compiled, if any can.
+    These are all placeholders, and the unread nodes: those that can be compiled, if any can.
     """
     read = {i.lstrip("^").partition(":")[0] for n in graph_def.node for i in n.input}
     feeds = feeds or {n.name: f"{n.name}:0" for n in graph_def.node if n.op == "Placeholder"}
@@ -142,7 +142,7 @@ def _guess_ports(
 
 
 def _may_be_fetch(node: Any) -> bool:
-    return node.op not in _NO_RESULT and not re.search("(^|/)(pred_id|switch_[tf])$", node.name)  # ends of tf.cond
+    return node.op not in _NO_RESULT and not re.search("(^|/)(pred_id|switch_[tf])$", node.name)  # These end a tf.cond.
 
 
 def _describe_ports(
@@ -155,20 +155,20 @@ def _describe_ports(
     with tf.Graph().as_default() as graph:
         try:
             tf.import_graph_def(graph_def, name="")
-        except (ValueError, TypeError, tf.errors.OpError) as error:  # TypeError: a type that it does not know
+        except (ValueError, TypeError, tf.errors.OpError) as error:  # TypeError is raised for unknown types.
             raise ImportModelError(
                 f"{path.name} cannot be read by TensorFlow {tf.__version__}: {describe_error(error)}"
             ) from error
 
         def info(name: str, tensor: str, kind: str) -> PortInfo:
             try:
-                found = graph.get_tensor_by_name(tensor)
+                port = graph.get_tensor_by_name(tensor)
             except (KeyError, ValueError) as error:
                 raise ImportModelError(f"{path.name} has no tensor {tensor} for the {kind} {name!r}.") from error
-            dims = None if found.shape.rank is None else tuple(found.shape.as_list())
-            # tf2xla.Config writes a scalar as it writes no shape at all: the graph knows better.
-            given = shapes.get(name)
-            return PortInfo(name, dtype_name(found.dtype), given if given or dims is None else dims)
+            dims = None if port.shape.rank is None else tuple(port.shape.as_list())
+            # In a tf2xla.Config, a scalar looks like a missing shape, so the graph decides.
+            shape = shapes.get(name)
+            return PortInfo(name, dtype_name(port.dtype), shape if shape or dims is None else dims)
 
         return ModelPorts(
             tuple(info(n, t, "feed") for n, t in feeds.items()),
@@ -179,17 +179,17 @@ def _describe_ports(
 def _read_declared_ports(
     graph_def: Any, ports: Mapping[str, str], shapes: Mapping[str, Shape | None]
 ) -> tuple[PortInfo, ...]:
-    """The ports of a graph that is not to be read by TensorFlow: what their own nodes say."""
+    """Read the ports of a graph that TensorFlow must not load from their nodes alone."""
     nodes = {node.name: node for node in graph_def.node}
-    found = []
+    infos = []
     for name, tensor in ports.items():
         node, number = nodes[node_of(tensor)], int(tensor.rpartition(":")[2])
         shape = node.attr["shape"].shape if "shape" in node.attr else None
         dims: tuple[int | None, ...] | None = shapes.get(name)
         if dims is None and shape is not None and not shape.unknown_rank:
             dims = tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
-        found.append(PortInfo(name, dtype_name(output_type(node, number)), dims))
-    return tuple(found)
+        infos.append(PortInfo(name, dtype_name(output_type(node, number)), dims))
+    return tuple(infos)
 
 
 def _explain_missing_ports(path: Path, infos: ModelPorts, has_feeds: bool, has_fetches: bool) -> str:

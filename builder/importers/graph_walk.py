@@ -1,4 +1,4 @@
-"""Go through every node of a graph, those inside functions included."""
+"""The nodes of a graph, including those inside functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.importers.rewrite import called_by
 
 
 def walk_nodes(definition: Any) -> Iterator[tuple[str, Any]]:
-    """Every node of a GraphDef, with its path in the model.
+    """Yield every node of a GraphDef with its path in the model.
 
     A function's nodes come once, under the node that calls it first.
     """

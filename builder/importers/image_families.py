@@ -1,4 +1,4 @@
-"""Recognise published image networks, which leave the scaling of pixels to their callers, by the names of layers."""
+"""Published image networks, which leave the scaling of pixels to their callers, by the names of their layers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FAMILIES = {
     "keras.applications' NASNet": (r"reduction_bn_1_stem_1", "tf"),
     "TensorFlow-Slim's Inception or MobileNet": (r"InceptionV[1-4]|InceptionResnetV2|MobilenetV[12]", "tf"),
 }
-"""For each family, a pattern for a layer that none before it has, and the mode of its ``preprocess_input``."""
+"""For each family, a pattern for a layer that no earlier family has, and the mode of its ``preprocess_input``."""
 
 
 def find_family(nodes: Iterable[str]) -> str:
-    """Find the family that the names of a graph's ``nodes``, which are paths of layers, belong to; "" for none."""
-    paths = "\n".join(nodes)  # a loaded Keras model numbers its layers: conv_dw_1_1
+    """Find the family to which a graph's ``nodes``, named by paths of layers, belong; return "" for none."""
+    paths = "\n".join(nodes)  # A loaded Keras model numbers its layers, as in conv_dw_1_1.
     has_layer = (
         name for name, (layer, _) in FAMILIES.items() if re.search(rf"(^|/)({layer})(_\d+)?(/|$)", paths, re.M)
     )
@@ -32,7 +32,7 @@ def find_family(nodes: Iterable[str]) -> str:
 
 
 def add_preprocessing(image: ImageSpec, family: str) -> ImageSpec:
-    """Add to ``image`` what ``preprocess_input`` of the ``family`` does."""
+    """Add to ``image`` the steps of the ``preprocess_input`` of the ``family``."""
     mode = FAMILIES[family][1]
     if mode == "tf":
         return replace(image, mean=(127.5,), scale=(1 / 127.5,))

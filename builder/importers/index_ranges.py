@@ -1,8 +1,7 @@
-"""Which elements of a model's inputs are indices, and outside of which range TensorFlow raises.
+"""The elements of a model's inputs that are indices, and the ranges outside of which TensorFlow raises.
 
-XLA clamps an index that is out of range, or drops what belongs to it. Where elements of an input become indices
-without being calculated with, their range is known when the model is built, and the library refuses others. Calculated
-indices stay clamped.
+XLA clamps an index that is out of range, or drops its update. Where elements of an input become indices unchanged,
+their range is known when the model is built, and the library refuses others. Calculated indices stay clamped.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from builder.importers.rewrites.constant_nodes import constant_of
 
 Array = NDArray[np.int64]
 Check = tuple[int, Any, Any]
-"""An op's input that holds indices, by number, and the least and the greatest of them that TensorFlow takes: numbers,
-or one for each index along the last axis."""
+"""The number of an op's input of indices, and their least and greatest valid values: a number, or one for each index
+along the last axis."""
 
 _MOST_ELEMENTS = 1 << 22
 """Larger tensors are not followed."""
@@ -31,7 +30,7 @@ _MOST_RANGES = 1024
 """An input whose elements have more ranges than this is not checked."""
 _LOWEST, _HIGHEST = integer_limits("int64")
 _EXACT = {"bfloat16": 1 << 8, "float16": 1 << 11, "float32": 1 << 24, "float64": 1 << 53}
-"""Up to which whole number a floating-point type has every one."""
+"""The number up to which a floating-point type represents every whole number."""
 
 _UNCHANGED = {"Identity", "PlaceholderWithDefault", "PreventGradient", "Snapshot", "StopGradient"}
 _MOVED = {
@@ -41,13 +40,13 @@ _MOVED = {
 """Ops that move elements and do not change them."""
 _FOLLOWED = _UNCHANGED | _MOVED | {"Cast", "SelectV2"}
 _MOVED_TYPES = {"T", "Tparams"}
-"""Names of the attribute that has the type of the elements that an op moves."""
+"""Names of the attribute with the type of the elements that an op moves."""
 
 
 def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]) -> dict[str, tuple[IndexRange, ...]]:
-    """Find the ranges of the indices in ``feeds``, which are given by the names of their tensors.
+    """Find the ranges of the indices in ``feeds``, by the names of their tensors.
 
-    ``operations`` are of one tf.Graph, and run whatever is fed. A range always includes 0. A feed without indices is
+    ``operations`` belong to one tf.Graph, and run whatever is fed. A range always includes 0. Feeds without indices are
     left out.
     """
     tracer = _Tracer(feeds)
@@ -61,20 +60,20 @@ def find_index_ranges(operations: Iterable[Any], feeds: Mapping[str, TensorSpec]
             if elements and ends:
                 np.maximum.at(low, elements.numbers, np.broadcast_to(ends[0], elements.numbers.shape))
                 np.minimum.at(high, elements.numbers, np.broadcast_to(ends[1], elements.numbers.shape))
-    found = {}
+    joined = {}
     for name, first in tracer.first.items():
         own = slice(first, first + feeds[name].elements)
-        found[name] = tuple(_join_ranges(low[own], high[own], feeds[name]))
-    return {name: ranges for name, ranges in found.items() if 0 < len(ranges) <= _MOST_RANGES}
+        joined[name] = tuple(_join_ranges(low[own], high[own], feeds[name]))
+    return {name: ranges for name, ranges in joined.items() if 0 < len(ranges) <= _MOST_RANGES}
 
 
 @dataclass(frozen=True)
 class _Elements:
     """Elements of feeds that a tensor consists of.
 
-    ``numbers`` counts the elements of all feeds from 1 on, and is 0 for others. ``wrap``: so much was added to negative
-    ones. ``exact``: greater ones may have been rounded, or have become others where an integer cannot hold them; None
-    where neither can be.
+    ``numbers`` has their numbers, from 1 on over all feeds, and 0 for other values. ``wrap`` was added to negative
+    elements. ``exact``: elements above it may have been rounded, or have overflowed an integer; None if neither is
+    possible.
     """
 
     numbers: Array
@@ -83,7 +82,7 @@ class _Elements:
 
 
 def _ends_before(elements: _Elements, least: Array, greatest: Array) -> tuple[Array, Array] | None:
-    """Return the range of a feed's elements for which indices made of them are from ``least`` to ``greatest``."""
+    """Return the range of a feed's elements whose indices are from ``least`` to ``greatest``, or None."""
     if (least > 0).any() or (greatest < 0).any():
         return None
     if elements.exact is not None and ((least == _LOWEST) | (greatest < _HIGHEST) & (greatest >= elements.exact)).any():
@@ -96,7 +95,7 @@ def _ends_before(elements: _Elements, least: Array, greatest: Array) -> tuple[Ar
 
 
 class _Tracer:
-    """Follows elements of ``feeds`` through a graph. ``first``: the number of each feed's first; ``count``: of all."""
+    """A trace of the ``count`` elements of ``feeds`` through a graph; a feed's begin at number ``first[name]``."""
 
     def __init__(self, feeds: Mapping[str, TensorSpec]) -> None:
         self.first: dict[str, int] = {}
@@ -110,16 +109,16 @@ class _Tracer:
                 self.count += spec.elements
 
     def trace_elements(self, tensor: Any) -> _Elements | None:
-        """Find the elements that ``tensor`` consists of; None where there are none that are known."""
-        stack = [(tensor, False)]  # a long chain is too deep for recursion
+        """Find the elements that ``tensor`` consists of, or return None where they are unknown."""
+        stack = [(tensor, False)]  # A long chain is too deep for recursion.
         while stack:
-            one, traced_inputs = stack.pop()
+            current, traced_inputs = stack.pop()
             if traced_inputs:
-                self._traced[one.name] = self._trace_op(one)
-            elif one.name not in self._traced:
-                self._traced[one.name] = None  # a loop leads back here
-                stack.append((one, True))
-                stack += [(source, False) for source in one.op.inputs if one.op.type in _FOLLOWED]
+                self._traced[current.name] = self._trace_op(current)
+            elif current.name not in self._traced:
+                self._traced[current.name] = None  # A loop leads back to this entry.
+                stack.append((current, True))
+                stack += [(source, False) for source in current.op.inputs if current.op.type in _FOLLOWED]
         return self._traced[tensor.name]
 
     def _trace_op(self, tensor: Any) -> _Elements | None:
@@ -135,18 +134,18 @@ class _Tracer:
     def _trace_moved(self, tensor: Any) -> _Elements | None:
         op = tensor.op
         traced = {number: self.trace_elements(op.inputs[number]) for number in _moved_inputs(op)}
-        histories = {(one.wrap, one.exact) for one in traced.values() if one is not None}
+        histories = {(part.wrap, part.exact) for part in traced.values() if part is not None}
         if len(histories) != 1:
             return None
         values: list[Any] = []
-        for number, one in enumerate(op.inputs):
+        for number, source in enumerate(op.inputs):
             if number not in traced:
-                known = op.type in ("BroadcastTo", "Reshape")  # where the shape is calculated, too
-                values.append(tensor.shape.as_list() if known else constant_of(one, {}))
+                known = op.type in ("BroadcastTo", "Reshape")  # This shape may be calculated.
+                values.append(tensor.shape.as_list() if known else constant_of(source, {}))
             elif (elements := traced[number]) is not None:
                 values.append(elements.numbers)
             else:
-                values.append(np.zeros(one.shape, np.int64) if _is_small(one) else None)
+                values.append(np.zeros(source.shape, np.int64) if _is_small(source) else None)
         if any(value is None for value in values):
             return None
         return _Elements(_run_on_numbers(op, values)[tensor.value_index], *histories.pop())
@@ -165,16 +164,15 @@ class _Tracer:
 
 
 def _trace_cast(elements: _Elements | None, source: Any, target: Any) -> _Elements | None:
-    """Return ``elements`` after a cast that keeps whole numbers, but for large ones; None after another.
+    """Return ``elements`` after a cast that keeps all but large whole numbers, or None after another cast.
 
-    The range of an index that is cast to int32 is that of its own type: 2**32 + 3, of which TensorFlow makes 3, is
-    refused.
+    An index that is cast to int32 is checked in its own type: 2**32 + 3, which TensorFlow turns into 3, is refused.
     """
     if elements is None or source == target:
         return elements
     if target.name in _EXACT:
         if source.name in _EXACT and _EXACT[target.name] < _EXACT[source.name]:
-            return None  # 9.9999999 may become 10
+            return None  # 9.9999999 may become 10.
         return replace(elements, exact=min(_EXACT[target.name], elements.exact or _HIGHEST))
     if source.name not in _EXACT and target.name in INTEGERS:
         (low, high), (least, greatest) = integer_limits(target.name), integer_limits(source.name)
@@ -185,7 +183,7 @@ def _trace_cast(elements: _Elements | None, source: Any, target: Any) -> _Elemen
 
 
 def _moved_inputs(op: Any) -> list[int]:
-    """Return the numbers of the inputs whose elements ``op`` moves; the others say where to."""
+    """Return the numbers of the inputs whose elements ``op`` moves; the other inputs control it."""
     types = []
     for argument in op.op_def.input_arg:
         types += [argument.type_attr] * (op.get_attr(argument.number_attr) if argument.number_attr else 1)
@@ -193,7 +191,7 @@ def _moved_inputs(op: Any) -> list[int]:
 
 
 def _run_on_numbers(op: Any, values: Iterable[Any]) -> list[Array]:
-    """Have TensorFlow run ``op`` on int64 in the place of what it moves."""
+    """Have TensorFlow run ``op`` on int64 in the place of the elements that it moves."""
     from tensorflow.python.eager import context, execute
 
     import_tensorflow()
@@ -201,17 +199,17 @@ def _run_on_numbers(op: Any, values: Iterable[Any]) -> list[Array]:
     for attribute in op.op_def.attr:
         value = tf.int64 if attribute.name in _MOVED_TYPES else op.get_attr(attribute.name)
         attributes += [attribute.name, getattr(value, "as_datatype_enum", value)]
-    with context.eager_mode():  # whatever graph is being made
+    with context.eager_mode():  # A graph may be under construction.
         inputs = [
-            tf.constant(value, tf.int64 if number in moved else one.dtype)
-            for number, (one, value) in enumerate(zip(op.inputs, values, strict=True))
+            tf.constant(value, tf.int64 if number in moved else tensor.dtype)
+            for number, (tensor, value) in enumerate(zip(op.inputs, values, strict=True))
         ]
         results = execute.execute(op.type, len(op.outputs), inputs, tuple(attributes), context.context())
     return [result.numpy() for result in results]
 
 
 def _looks_at_indices(op: Any) -> bool:
-    """Tell whether TensorFlow is known to look at the indices of ``op``, as it does not for every empty result."""
+    """Return whether TensorFlow checks the indices of ``op``, which it may not do for an empty result."""
     known = all(tensor.shape.rank is not None for tensor in (*op.inputs, *op.outputs))
     ignores = op.node_def.attr["bad_indices_policy"].s == b"IGNORE"
     return known and not ignores and all(0 not in tensor.shape.as_list() for tensor in op.outputs)
@@ -222,7 +220,7 @@ def _is_small(tensor: Any) -> bool:
 
 
 def _join_ranges(low: Array, high: Array, feed: TensorSpec) -> Iterator[IndexRange]:
-    """Join the ranges of elements that lie side by side and have the same; for those that have one."""
+    """Yield the joined ranges of adjacent elements with the same limits, where these restrict the type's."""
     lowest, highest = integer_limits(feed.dtype if feed.dtype in INTEGERS else "int64")
     low, high = np.maximum(low, lowest), np.minimum(high, highest)
     limits = np.stack([low, high], axis=1)
@@ -237,7 +235,7 @@ def _join_ranges(low: Array, high: Array, feed: TensorSpec) -> Iterator[IndexRan
 
 
 def _read_sizes(tensor: Any) -> Array:
-    """Return the shape of ``tensor``; a size that is not known is no limit."""
+    """Return the shape of ``tensor``, with the highest int64 for unknown sizes."""
     return np.array([_HIGHEST if size is None else size for size in tensor.shape.as_list()], np.int64)
 
 
@@ -247,7 +245,7 @@ def _read_constant(tensor: Any, default: int) -> Array:
 
 
 def _find_last_places(indices: Any, tensor: Any) -> Array:
-    """Return the last place in ``tensor`` that a row of ``indices`` can name."""
+    """Return the last position in ``tensor`` that a row of ``indices`` can refer to."""
     depth = indices.shape[-1]
     return _read_sizes(tensor)[:depth] - 1
 
@@ -308,4 +306,4 @@ _CHECKS: Mapping[str, Callable[[Any], Iterable[Check]]] = {
         lambda op: [(1, _LOWEST, _read_sizes(op.outputs[0])[0] - 1)],
     ),
 }
-"""Checks of the indices that TensorFlow raises on, by op. Other ops take any index (``OneHot``)."""
+"""The checks of indices that TensorFlow makes, by op. Other ops (``OneHot``) accept any index."""

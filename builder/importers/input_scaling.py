@@ -1,7 +1,7 @@
-"""Find how a graph scales the pixels of an image input before its first layer.
+"""The scaling of pixels that a graph applies to an image input before its first layer.
 
-The input is followed through ops that keep each channel an affine map of itself. Images of one colour then tell the
-map, whatever the graph crops, resizes or transposes on the way. Only these ops and constants are run.
+The input is followed through ops that keep each channel an affine map of itself. Images of one colour then reveal the
+map, however the graph crops, resizes or transposes on the way. Only these ops and constants are run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _RESIZES = frozenset({
     "ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor", "ScaleAndTranslate",
 })  # fmt: skip
 _IN_THE_FIRST = _RESIZES | {"Div", "FusedBatchNorm", "FusedBatchNormV3", "GatherV2", "RealDiv"}
-"""Ops that are affine in their first input where the others are constants."""
+"""Ops that are affine in their first input if the others are constants."""
 _OF_SHAPES = frozenset({"Rank", "Shape", "Size"})
 
 _WHITE = 255.0
 _MOST_ELEMENTS = 1 << 25
-"""Elements of the largest batch of images that is followed."""
+"""The most elements of a batch of images that is followed."""
 _NEAR = 1e-4
 _LARGEST_DEVIATION, _LARGEST_MEAN = 5.0, 2.0
 """Pixels of 0..1 have neither a deviation nor a mean beyond these; those of 0..255 have one of them."""
@@ -53,17 +53,17 @@ class InputScaling:
 
     @property
     def scales(self) -> bool:
-        """True where the graph changes the values of pixels."""
+        """True if the graph changes the values of pixels."""
         return not np.allclose([*self.scale, *self.offset], [1] * len(self.scale) + [0] * len(self.offset), atol=1e-3)
 
     @property
     def expects_levels(self) -> bool:
-        """True where the constants are in units of 0..255, not of 0..1, by the deviation or mean they stand for."""
+        """True if the constants, read as deviation and mean, are in units of 0..255, not of 0..1."""
         means, deviations = np.divide(self.offset, self.scale), np.divide(1, self.scale)
         return bool(np.abs(deviations).max() > _LARGEST_DEVIATION or np.abs(means).max() > _LARGEST_MEAN)
 
     def describe_steps(self) -> str:
-        """Say the step in words: "divided by 127.5, minus 1"."""
+        """Describe the step in words, such as "divided by 127.5, minus 1"."""
         steps = ["channels reversed"] if self.reverses else []
         steps += [f"resized to {self.size[0]} × {self.size[1]}"] if self.size else []
         if self.scales:
@@ -77,14 +77,14 @@ class InputScaling:
 
 
 def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None:
-    """Find how ``definition``, a GraphDef of static shapes, scales ``tensor``: its input ``feed``, channels last.
+    """Find the scaling of ``tensor``, the input ``feed`` (channels last) of a GraphDef with static shapes.
 
-    None where no single affine map of each channel leads to the layers behind.
+    Returns None where no single affine map of each channel leads to the layers behind.
     """
     graph = load_graph(definition)
     start = graph.get_tensor_by_name(tensor)
     while (readers := start.consumers()) and not any(op.name.startswith(MODEL_SCOPE) for op in readers):
-        start = readers[0].outputs[0]  # of [image], which stands in front of the model
+        start = readers[0].outputs[0]  # It is after the steps of [image], which precede the model.
     affine, ends = _follow_input(start)
     if not ends or not start.shape.is_fully_defined() or start.shape.num_elements() > _MOST_ELEMENTS:
         return None
@@ -92,7 +92,7 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
     try:
         with reference_session(graph) as session:
             results = [session.run(ends, {start: image}) for image in images]
-    except tf.errors.OpError:  # whoever runs the whole graph says what is wrong with it
+    except tf.errors.OpError:  # A run of the whole graph reports what is wrong with it.
         return None
     maps = {_fit_channels([np.asarray(result[i], np.float64) for result in results]) for i in range(len(ends))}
     if len(maps) != 1 or (only := maps.pop()) is None:
@@ -102,10 +102,10 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
 
 
 def _follow_input(start: Any) -> tuple[list[Any], list[Any]]:
-    """Find the tensors that are affine in ``start``, and those of them that another op reads."""
+    """Find the tensors that are affine in ``start``, and those of them that a non-affine op reads."""
     varying, affine = {start.ref()}, {start.ref(): start}
     ends: dict[Any, Any] = {}
-    for op in start.graph.get_operations():  # each after those that it reads
+    for op in start.graph.get_operations():  # Each is after those that it reads.
         read = [i for i, tensor in enumerate(op.inputs) if tensor.ref() in varying]
         if not read or op.type in _OF_SHAPES or op is start.op or op.name.startswith("fetch/"):
             continue
@@ -120,14 +120,14 @@ def _follow_input(start: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _make_images(shape: list[int], dtype: Any) -> Iterator[Array]:
-    """Make a black image, then one for each channel that is white in it."""
+    """Yield a black image, then for each channel an image in which it alone is white."""
     yield np.zeros(shape, dtype)
     for channel in np.eye(shape[-1]):
         yield np.broadcast_to(_WHITE * channel, shape).astype(dtype)
 
 
 def _fit_channels(results: Sequence[Array]) -> tuple[Values, Values, bool] | None:
-    """Find scale and offset of each channel, and whether channels are reversed; None for any other map."""
+    """Find scale and offset of each channel, and whether channels are reversed, or None for other maps."""
     rows = [row for result in results if (row := _read_channels(result, len(results) - 1)) is not None]
     if len(rows) < len(results):
         return None
@@ -141,7 +141,7 @@ def _fit_channels(results: Sequence[Array]) -> tuple[Values, Values, bool] | Non
 
 
 def _read_channels(result: Array, count: int) -> Array | None:
-    """Read the value of each of ``count`` channels where all pixels are alike, channels last (or flat) or first."""
+    """Read each channel's value if all pixels are equal; channels are last, first, or last in a flat image."""
     item = result[:1]
     if not item.size or item.size % count:
         return None
@@ -150,7 +150,7 @@ def _read_channels(result: Array, count: int) -> Array | None:
 
 
 def _round_values(values: Array) -> Values:
-    """Round off the last digits, which are float32's, and the sign of -0."""
+    """Round off the digits beyond float32's precision and the sign of -0."""
     return tuple(float(f"{value:.6g}") + 0.0 for value in values)
 
 

@@ -1,4 +1,4 @@
-"""Read a Keras model by the Keras that wrote it: ``.keras`` in safe mode, ``.h5`` only where the spec trusts it."""
+"""The importer of Keras models, which reads ``.keras`` in safe mode, and ``.h5`` only if the spec trusts it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRUST = f"If you trust where it comes from, {HOW_TO_TRUST}."
 
 
 def open_keras(source: Source, path: Path) -> LoadedModel:
-    """Load the model; its code (Lambda layers, anything in HDF5 or JSON) runs only if ``source.trust``.
+    """Load the model; run its code (Lambda layers, anything in HDF5 or JSON) only if ``source.trust``.
 
     Raises ImportModelError for a file that is not trusted, cannot be read, or has no fixed inputs and outputs.
     """
@@ -57,7 +57,7 @@ def open_keras(source: Source, path: Path) -> LoadedModel:
 
 
 def _read_model(source: Source, path: Path, version: str | None) -> tuple[Reader, Any]:
-    """Load the model with ``source.keras``, or the Keras that wrote it. Raises ImportModelError."""
+    """Load the model with ``source.keras`` or the Keras that wrote it, or raise ImportModelError."""
     major = source.keras or (version and (2 if version.partition(".")[0] == "2" else 3))
     if major:
         reader = load_reader(major)
@@ -103,7 +103,7 @@ def _load_model(reader: Reader, source: Source, path: Path) -> Any:
 
 
 def _can_change_batch(reader: Reader, model: Any) -> bool:
-    """Try if a model that was saved for batches of one size above 1 runs for others, too."""
+    """Return whether a model that was saved for batches of one size above 1 also runs for others."""
     sizes = {tensor.shape[0] for tensor in model.inputs if len(tensor.shape)}
     if len(sizes) != 1 or sizes.pop() in (None, 1):
         return False
@@ -112,13 +112,13 @@ def _can_change_batch(reader: Reader, model: Any) -> bool:
         concrete = tf.function(lambda *flat: reader.call_model(model, flat), autograph=False).get_concrete_function(
             *specs
         )
-    except Exception:  # whatever it is, the model says which batch it runs for
+    except Exception:  # After any error, the model keeps its own batch.
         return False
     return all(t.shape.rank and t.shape[0] == 1 for t in concrete.outputs)
 
 
 def _layer_name(tensor: Any) -> str:
-    # KerasTensor names are counted per process; the layer's name is in the file.
+    # KerasTensor names are counted per process, while the layer's name is in the file.
     history = tensor._keras_history
     return str(history.operation.name if hasattr(history, "operation") else history.layer.name)
 
@@ -138,11 +138,11 @@ def _describe_port(name: str, tensor: Any, any_batch: bool) -> PortInfo:
 
 
 def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
-    """Trace inference on static shapes, so that shape arithmetic inside layers folds, and inline every call."""
+    """Trace inference on static shapes, so that shape arithmetic inside layers is folded."""
     import_tensorflow()
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-    # What is cut off in front of a graph with strings is tried with several numbers of items.
+    # The steps that are cut off in front of a graph with strings are tried with several batch sizes.
     open_ = any(p.dtype == STRING for p in ports.feeds)
     specs = [
         tf.TensorSpec(p.shape[:1] + shapes[p.name][1:] if open_ and p.shape else shapes[p.name], p.dtype)
@@ -156,37 +156,37 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
         keep_cases_functional(concrete.graph)
         frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
     except Exception as error:
-        given = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise ImportModelError(f"The model cannot be traced with {given}: {clean_reason(error)}") from error
+        described = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+        raise ImportModelError(f"The model cannot be traced with {described}: {clean_reason(error)}") from error
     handles = {node_of(inner.name): outer for outer, inner in concrete.graph.captures}
-    found: dict[str, LookupTable] = {}
+    filled_tables: dict[str, LookupTable] = {}
 
     def table_of(node: str, keys: Any, values: Any) -> LookupTable | None:
         table = _export_table(handles.get(node), keys, values)
         if table is not None and not table.of_numbers:
-            found[node] = table
+            filled_tables[node] = table
         return table
 
     return RawGraph(
         replace_lookups(frozen.graph.as_graph_def(), table_of),
-        {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # tables come after them
+        {p.name: t.name for p, t in zip(ports.feeds, frozen.inputs, strict=False)},  # Tables come after the feeds.
         {p.name: t.name for p, t in zip(ports.fetches, frozen.outputs, strict=True)},
         _name_captures(model, concrete),
-        tables=found,
+        tables=filled_tables,
         asserts=any(operation.type == "Assert" for operation in concrete.graph.get_operations()),
     )
 
 
 def _export_table(handle: Any, keys: Any, values: Any) -> LookupTable | None:
-    """What is in a table that Keras filled when it loaded the model; None where there is none."""
+    """Return the contents of a table that Keras filled when it loaded the model, or None without a handle."""
     if handle is None:
         return None
-    found = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
-    return LookupTable.from_arrays(*(tensor.numpy() for tensor in found))
+    pair = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
+    return LookupTable.from_arrays(*(tensor.numpy() for tensor in pair))
 
 
 def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGraph:
-    """Freeze by way of a SavedModel, whose importer knows what to do with variables that are written."""
+    """Freeze by way of a SavedModel, whose importer can handle variables that the graph writes."""
 
     def signature(*flat: Any) -> dict[str, Any]:
         return {f"fetch_{i}": tensor for i, tensor in enumerate(function(*flat))}
@@ -195,7 +195,7 @@ def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGr
     with tempfile.TemporaryDirectory() as folder:
         exported = tf.function(signature, autograph=False).get_concrete_function(*specs)
         holder = tf.Module()
-        holder.captured = list(exported.variables)  # what is saved has to hang on something
+        holder.captured = list(exported.variables)  # Saved variables must belong to an object.
         tf.saved_model.save(holder, folder, signatures=exported)
         meta = read_meta_graph(Path(folder))
         definition = meta.signature_def["serving_default"]
@@ -205,16 +205,16 @@ def _freeze_with_state(function: Any, concrete: Any, ports: ModelPorts) -> RawGr
 
 
 def _name_captures(model: Any, concrete: Any) -> dict[str, str]:
-    """The constants that the model's variables become, each with the variable's name."""
+    """Return the variable's name for each constant that a variable of the model becomes."""
     names = {id(v.handle): name for name, v in named_variables(model)}
     return {node_of(inner.name): names[id(outer)] for outer, inner in concrete.graph.captures if id(outer) in names}
 
 
 def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
-    """Every variable under the names of the layers that lead to it: ``encoder/dense/kernel``.
+    """Yield every variable with the path of layers that leads to it, such as ``encoder/dense/kernel``.
 
-    A variable's own path will not do: it has the names of models around it or has not, as the model was built or
-    loaded.
+    A variable's own path is unsuitable: it has the names of the models around it only if the model was built in a
+    certain way.
     """
     for layer in model.layers:
         name = f"{scope}{layer.name}/"
@@ -222,7 +222,7 @@ def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
             yield from named_variables(layer, name)
             continue
         for variable in layer.variables:
-            if not hasattr(variable, "handle"):  # a table of Keras 2's
+            if not hasattr(variable, "handle"):  # It is a table of Keras 2.
                 continue
             path = variable.path if hasattr(variable, "path") else variable.name.partition(":")[0]
             _, _, own = f"/{path}".partition(f"/{layer.name}/")

@@ -1,7 +1,7 @@
-"""Have tf-keras read the ``.keras`` archives of every Keras 2, and run nothing that those nobody trusts name.
+"""Patches with which tf-keras reads the ``.keras`` archives of every Keras 2 without running code they name.
 
-Keras 3 looks up only objects of its own for such a file. tf-keras, also in its safe mode, imports any module that a
-configuration names, and calls any public function of TensorFlow, among them those that read and write files.
+Keras 3 looks up only its own objects for such a file. tf-keras, even in its safe mode, imports any module that a
+configuration names, and calls any public function of TensorFlow, including those that read and write files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import h5py
 from builder.base.tf import tf
 
 _LAYERS = "_layer_checkpoint_dependencies"
-"""In the weights of Keras 2.12 and 2.13, the group that is called ``layers`` today."""
+"""The group in the weights of Keras 2.12 and 2.13 that later versions call ``layers``."""
 
 _CLASSES = {
     "constraints", "engine", "initializers", "layers", "losses", "metrics", "mixed_precision", "models", "optimizers",
@@ -34,14 +34,14 @@ _OPERATIONS = {
     "signal.fft_ops", "signal.spectral_ops", "sort_ops", "special_math_ops", "spectral_ops", "string_ops",
     "tensor_getitem_override",
 }  # fmt: skip
-"""Modules of tensorflow.python.ops whose functions compute, and do nothing else."""
+"""Modules of tensorflow.python.ops whose functions only compute."""
 
 
 @contextlib.contextmanager
 def reading_older_archives() -> Iterator[None]:
-    """Have tf-keras know what Keras 2.12 and 2.13 called the modules of models and the places of weights.
+    """Let tf-keras read the module names and weight paths of Keras 2.12 and 2.13 inside the block.
 
-    Its SpectralNormalization asks for ``tf.keras``, by which it means itself, and not Keras 3.
+    Its SpectralNormalization looks up ``tf.keras``, by which it means itself and not Keras 3.
     """
     from tf_keras.src.engine.input_spec import InputSpec
     from tf_keras.src.saving import saving_lib, serialization_lib
@@ -68,9 +68,9 @@ def reading_older_archives() -> Iterator[None]:
 
 
 def _find_older_place(file: Any, path: str) -> str:
-    """Find where Keras 2.12 and 2.13 stored what is at ``path`` today: ``layers/dense_1`` may be their ``dense_2``.
+    """Find the path in Keras 2.12 and 2.13 of today's ``path``: ``layers/dense_1`` may be their ``dense_2``.
 
-    They counted a layer with weights twice. The order is the same.
+    These versions counted a layer with weights twice. The order is the same.
     """
     place = ""
     for part in path.split("/"):
@@ -86,7 +86,7 @@ def _find_older_place(file: Any, path: str) -> str:
 
 
 def _require_own_data(file: Any, place: str) -> None:
-    """Raise ValueError where what leads to ``place``, or an array there, is in another file or in none."""
+    """Raise ValueError if a group on the way to ``place``, or an array in it, is in another file or missing."""
     parts = place.strip("/").split("/")
     ways = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     for way in (*ways, *(f"{place}/{name}" for name in file.get(place, ()))):
@@ -100,7 +100,7 @@ def _require_own_data(file: Any, place: str) -> None:
 
 @contextlib.contextmanager
 def refusing_foreign_objects() -> Iterator[None]:
-    """Have tf-keras refuse, with ValueError, what is neither Keras 2's own nor a function that only computes."""
+    """Let tf-keras raise ValueError for objects that are neither Keras 2's own nor functions that only compute."""
     from tf_keras.src.layers.core import lambda_layer, tf_op_layer
     from tf_keras.src.layers.preprocessing import index_lookup
     from tf_keras.src.saving import serialization_lib
@@ -112,17 +112,17 @@ def refusing_foreign_objects() -> Iterator[None]:
     def retrieve_own(name: str, registered_name: Any, module: Any, *args: Any, **options: Any) -> Any:
         if str(module or "keras").partition(".")[0] not in ("keras", "tf_keras", "builtins"):
             raise TypeError(f"Could not locate class '{name}' of {module}.")
-        found = retrieve(name, registered_name, module, *args, **options)
-        if not _is_model_part(found) or found is lambda_layer.Lambda:
+        retrieved = retrieve(name, registered_name, module, *args, **options)
+        if not _is_model_part(retrieved) or retrieved is lambda_layer.Lambda:
             raise ValueError(f"{module}.{name} is unsafe to load.")
-        return found
+        return retrieved
 
     def find_computing(name: str) -> Any:
-        found = find(name)
-        where = str(getattr(found, "__module__", "")).removeprefix("tensorflow.python.ops.").removeprefix("gen_")
+        retrieved = find(name)
+        where = str(getattr(retrieved, "__module__", "")).removeprefix("tensorflow.python.ops.").removeprefix("gen_")
         if where not in _OPERATIONS:
             raise ValueError(f"tf.{name} is unsafe to load.")
-        return found
+        return retrieved
 
     def set_listed_vocabulary(layer: Any, vocabulary: Any, *args: Any, **options: Any) -> None:
         if isinstance(vocabulary, str):

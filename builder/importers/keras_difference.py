@@ -1,4 +1,4 @@
-"""Compare what Keras 2 and Keras 3 answer with the model of one file, and find the first layer where they differ."""
+"""The first layer at which Keras 2 and Keras 3 give different answers with the model of one file."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from builder.importers.keras_reader import Reader
 from builder.importers.shapes import STRING
 
 _SIDES = (8, 32, 128, 224)
-"""Sizes for dimensions that a model leaves open, of which the first that runs is taken."""
+"""Sizes for dimensions that a model leaves open; the first size that runs is used."""
 
 _SCALES = (1, 16, 256, 0)
-"""Sizes of random numbers: a function that clips may differ only where a model for pixels of 0..255 gets to.
+"""Sizes of random numbers: a clipping function may differ only at the values of a model for pixels of 0..255.
 
 0 stands for zeros and ones, which may be indices.
 """
 
 _ABSOLUTE, _RELATIVE = 1e-4, 1e-3
-"""Differences that rounding can make, with room to spare; another formula makes larger ones.
+"""Generous limits for differences by rounding; those of another formula are larger.
 
-The first is of the largest number of an answer, where that is above 1.
+The first is relative to the largest number of an answer, where that is above 1.
 """
 
 
 def find_difference(models: Sequence[tuple[Reader, Any]]) -> str:
-    """Run both models on random inputs. Return in words at which layer they first differ, and "" where they agree."""
+    """Run both models on random inputs, and describe the first layer where they differ ("" if none does)."""
     for side in _SIDES:
         runs = False
         for scale in _SCALES:
             feeds = [_draw_input(tensor, side, scale) for tensor in models[0][1].inputs]
             try:
                 answers = [reader.call_model(model, feeds) for reader, model in models]
-            except Exception:  # whatever either says: open dimensions of that size don't run, or such indices
+            except Exception:  # Any error means that such sizes or indices do not run.
                 continue
             if not _agree(*answers):
                 return _find_layer(models, feeds)
@@ -47,7 +47,7 @@ def find_difference(models: Sequence[tuple[Reader, Any]]) -> str:
 
 def _find_layer(models: Sequence[tuple[Reader, Any]], feeds: Sequence[Any]) -> str:
     for layer in models[0][1].layers:
-        # A layer that is not in both, or is called more than once, has no one output.
+        # A layer that is not in both, or is called more than once, has no single output.
         with contextlib.suppress(KeyError, AttributeError, ValueError):
             inner = [
                 reader.call_model(reader.package.Model(model.inputs, model.get_layer(layer.name).output), feeds)

@@ -1,4 +1,4 @@
-"""Make what Keras says, where it cannot read a model, fit for a person."""
+"""Readable reasons from the errors that Keras raises when it cannot read a model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def clean_reason(error: Exception) -> str:
 
 
 def is_unsafe(error: Exception) -> bool:
-    """Tell if Keras refused what would run code."""
+    """Return whether Keras refused to run code."""
     return _UNSAFE.search(clean_reason(error)) is not None
 
 
 def find_missing_names(error: Exception) -> list[str]:
-    """Find the full name of the class or function that Keras looked for in vain, if that was the reason."""
+    """Find the full name of the class or function that Keras did not find, if that was the reason."""
     reason = clean_reason(error)
     names = [match[1] for pattern in _MISSING if (match := pattern.search(reason))][:1]
-    if names == ["function"] and (named := _FUNCTION.search(str(error))):  # Keras names the class of a function
+    if names == ["function"] and (named := _FUNCTION.search(str(error))):  # Keras names the class of a function.
         return [named[1]]
     return names

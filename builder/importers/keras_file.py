@@ -1,4 +1,4 @@
-"""Read what a Keras file says of itself: which Keras wrote it, and whether it holds a model."""
+"""The facts that a Keras file states: the version of Keras that wrote it, and whether it holds a model."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from builder.base.errors import ImportModelError
 from builder.config.checkpoints import explain_weights
 
 LARGEST_CONFIG = 100_000_000
-"""Bytes; that of a network of a thousand layers has one million."""
+"""A limit in bytes; the configuration of a network of a thousand layers has one million."""
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _AGAIN = "Copy or download it again."
 
 
 def is_hdf5(path: Path) -> bool:
-    """Tell by its first bytes if a file is HDF5, which Keras before 2.12 wrote for ``.keras``, too."""
+    """Return whether a file begins as HDF5, which Keras before 2.12 wrote also for ``.keras``."""
     with path.open("rb") as file:
         return file.read(len(_HDF5)) == _HDF5
 
 
 def read_version(path: Path) -> str | None:
-    """Read which version of Keras wrote the model at ``path``; None where the file does not say it.
+    """Read the version of Keras that wrote the model at ``path``, or None where the file does not state it.
 
-    Raises ImportModelError for a file that is damaged, is not of Keras, holds weights alone, or is of Keras 1.
+    Raises ImportModelError for a file that is damaged, is not from Keras, holds weights alone, or is from Keras 1.
     """
     if path.suffix == ".json":
         version = _read_json_version(path)
@@ -48,14 +48,14 @@ def read_version(path: Path) -> str | None:
 
 
 def _read_archive_version(path: Path) -> str | None:
-    if not zipfile.is_zipfile(path):  # Keras would say that there is no file
+    if not zipfile.is_zipfile(path):  # Keras would report a missing file.
         raise ImportModelError(
             f"{path.name} is damaged or cut off: a .keras file is a zip archive, and this one has no end. {_AGAIN}"
         )
     with zipfile.ZipFile(path) as archive:
         for name in ("config.json", "metadata.json"):
             size = archive.getinfo(name).file_size if name in archive.namelist() else 0
-            if size > LARGEST_CONFIG:  # an archive of a few kilobytes may unpack to any size
+            if size > LARGEST_CONFIG:  # A small archive may unpack to any size.
                 raise ImportModelError(
                     f"{name} in {path.name} says that it has {size:,} bytes; no description of a model is larger than "
                     f"{LARGEST_CONFIG:,}. Save the model again."
@@ -90,13 +90,13 @@ def _read_json_version(path: Path) -> str | None:
 
 
 def has_in_hdf5(path: Path, *names: str) -> bool:
-    """Tell if an HDF5 file has a group or an attribute with one of ``names``. Raises OSError."""
+    """Return whether an HDF5 file has a group or attribute with one of ``names``, or raise OSError."""
     with h5py.File(path) as file:
         return any(name in file or name in file.attrs for name in names)
 
 
 def read_config(path: Path, name: str = "config.json") -> Any:
-    """Read the configuration of a model, or another JSON file of an archive; None where it cannot be read."""
+    """Read the configuration of a model, or another JSON file of an archive, or None if it is unreadable."""
     with contextlib.suppress(ValueError, KeyError, RecursionError):
         if is_hdf5(path):
             with h5py.File(path) as file:

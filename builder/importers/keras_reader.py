@@ -1,4 +1,4 @@
-"""The two packages that read Keras models: Keras 3, and tf-keras for what Keras 2 wrote."""
+"""The two packages that read Keras models: Keras 3, and tf-keras for the files of Keras 2."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _INTERNAL = {
     "TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty", "CuDNNLSTM", "CuDNNGRU",
     "TensorFlowOpLayer", "ModuleWrapper",
 }  # fmt: skip
-"""Layers that Keras 2 has under no public name."""
+"""Layers without a public name in Keras 2."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """One of the packages. ``major``: the version of Keras whose files it reads."""
+    """A package that reads the files of Keras version ``major``."""
 
     major: int
     package: Any
 
     @property
     def title(self) -> str:
-        """Its name and version."""
+        """The package's name and version."""
         return f"{'tf-keras' if self.major == 2 else 'Keras'} {self.package.__version__}"
 
     @property
     def export_call(self) -> str:
-        """The line that saves a model of it as a SavedModel; Keras 2 has no ``export`` before 2.13."""
+        """The call that saves a model as a SavedModel; Keras 2 has no ``export`` before 2.13."""
         return "model.save(folder)" if self.major == 2 else "model.export(folder)"
 
     def read_model(self, source: Source, path: Path) -> Any:
-        """Load the model at ``path``; its code runs only if ``source.trust``. Raises what the package raises."""
+        """Load the model at ``path``, whose code runs only if ``source.trust``, with the package's own errors."""
         with _copy_files(path, source.weights) as (model, weights), self._patch_package(source.trust):
             classes = self._find_classes(model)
             if weights:
@@ -51,16 +51,16 @@ class Reader:
             return load(model, custom_objects=classes, compile=False, safe_mode=not source.trust)
 
     def find_unknown_layers(self, path: Path) -> list[str]:
-        """Name all layers of the model at ``path`` whose classes the package does not have."""
+        """List the classes of layers in the model at ``path`` that the package does not have."""
         own = _find_operations() if self.major == 3 else _INTERNAL
         known = {"Functional", *vars(self.package), *vars(self.package.layers), *own}
-        layers = (str(one.get("class_name")) for one in _iterate_layers(read_config(path)))
+        layers = (str(layer.get("class_name")) for layer in _iterate_layers(read_config(path)))
         return list(dict.fromkeys(name for name in layers if name not in known))
 
     def call_model(self, model: Any, feeds: Sequence[Any]) -> list[Any]:
-        """Infer with ``feeds``, in the order of the model's inputs; the answers are in the order of its outputs."""
+        """Run inference on ``feeds``, in the order of the model's inputs; return the outputs in their order."""
         tree = tf.nest if self.major == 2 else self.package.tree
-        # Sequential hands its call on to a Functional of its own, whose input structure is what counts.
+        # A Sequential passes its call on to its own Functional, whose input structure decides.
         struct = getattr(model, "_nested_inputs" if self.major == 2 else "_inputs_struct", None)
         packed = tree.pack_sequence_as(struct, list(feeds)) if struct is not None else feeds[0]
         return list(tree.flatten(model(packed, training=False)))
@@ -77,21 +77,21 @@ class Reader:
             yield
 
     def _find_classes(self, model: Path) -> dict[str, Any]:
-        """Find the package's own classes that it does not find itself, where a file names them without their module."""
+        """Return the package's own classes that it does not find when a file names them without their module."""
         if self.major == 2:
             layers = self.package.layers
             return {
-                # Twins for GPUs, which no CPU runs. tf-keras converts their weights where it loads them.
+                # CPUs cannot run these variants for GPUs. tf-keras converts their weights when it loads them.
                 "CuDNNLSTM": _make_class(layers.LSTM.from_config),
                 "CuDNNGRU": _make_class(lambda config: layers.GRU.from_config({**config, "reset_after": True})),
                 "SpectralNormalization": layers.SpectralNormalization,
             }
-        wanted = {one.get("class_name") for one in _iterate_layers(read_config(model))} if is_hdf5(model) else ()
-        return {name: one for name, one in _find_operations().items() if name in wanted}
+        wanted = {layer.get("class_name") for layer in _iterate_layers(read_config(model))} if is_hdf5(model) else ()
+        return {name: operation for name, operation in _find_operations().items() if name in wanted}
 
 
 def load_reader(major: int) -> Reader:
-    """Load the package that reads files of that version. Raises EnvironmentSetupError where tf-keras is missing."""
+    """Load the package for a major version of Keras, or raise EnvironmentSetupError where tf-keras is missing."""
     release = tf.__version__
     if major != 2:
         import keras
@@ -109,7 +109,7 @@ def load_reader(major: int) -> Reader:
 
 @contextlib.contextmanager
 def _copy_files(path: Path, weights: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Copy the files to names that tell Keras how to read them, where tf-keras may open them for writing, as it does.
+    """Copy the files to names by which Keras knows their format, as tf-keras may open them for writing.
 
     Before 2.12, Keras wrote HDF5 under any name.
     """
@@ -119,17 +119,17 @@ def _copy_files(path: Path, weights: Path | None) -> Iterator[tuple[Path, Path |
         if weights is None:
             yield model, None
             return
-        by_name = has_in_hdf5(weights, "layer_names", "model_weights")  # and not by the layers' places in the model
+        by_name = has_in_hdf5(weights, "layer_names", "model_weights")  # Otherwise, layers are found by position.
         copy = Path(folder, "weights.h5" if by_name else "model.weights.h5")
         shutil.copyfile(weights, copy)
         yield model, copy
 
 
 def _iterate_layers(config: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield each layer and operation in a model's configuration, those of models and layers inside it included."""
+    """Yield each layer and operation in a model's configuration, including those of nested models and layers."""
     if isinstance(config, dict):
         within = config.get("layers", config.get("layer"))
-        yield from (one for one in (within if isinstance(within, list) else [within]) if isinstance(one, dict))
+        yield from (entry for entry in (within if isinstance(within, list) else [within]) if isinstance(entry, dict))
         config = list(config.values())
     if isinstance(config, list):
         for value in config:
@@ -137,18 +137,18 @@ def _iterate_layers(config: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _find_operations() -> Mapping[str, Any]:
-    """Find Keras 3's own operations (``x[:, 0]``, ``x / 255``), which its HDF5 files name as if they were layers."""
+    """Find Keras 3's operations (``x[:, 0]``, ``x / 255``), which its HDF5 files name as if they were layers."""
     import keras
     from keras.src import ops
     from keras.src.ops.operation import Operation
 
     modules = (ops.core, ops.image, ops.linalg, ops.math, ops.nn, ops.numpy)
-    found = {n: c for m in modules for n, c in vars(m).items() if isinstance(c, type) and issubclass(c, Operation)}
-    return {name: _choose_by_config(getattr(keras.layers, name, None), one) for name, one in found.items()}
+    operations = {n: c for m in modules for n, c in vars(m).items() if isinstance(c, type) and issubclass(c, Operation)}
+    return {name: _choose_by_config(getattr(keras.layers, name, None), kind) for name, kind in operations.items()}
 
 
 def _choose_by_config(layer: Any, operation: Any) -> Any:
-    """Return ``operation``, or a class that makes it or ``layer``, of the same name, as its configuration fits."""
+    """Return ``operation``, or a class that makes it or its namesake ``layer``, as the configuration decides."""
     if layer is None:
         return operation
     return _make_class(lambda config: (layer if "trainable" in config else operation).from_config(config))

@@ -1,4 +1,4 @@
-"""What an importer hands on: the ports it found, and a GraphDef for the shapes that were chosen."""
+"""The results of an importer: the model's ports, and its GraphDef once shapes are chosen."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from builder.importers.variables_state import Variable
 Shape = tuple[int, ...]
 
 HOW_TO_TRUST = "add `trust = true` under [model] in model.toml (`init` and `inspect` take --trust)"
-"""The rest of a sentence for a model whose code would run."""
+"""The end of a sentence about a model whose code would run."""
 
 
 @dataclass(frozen=True)
 class RawGraph:
-    """A GraphDef without variables. ``feeds`` and ``fetches`` lead from port name to tensor ("node:index").
+    """A GraphDef without variables. ``feeds`` and ``fetches`` map port names to tensors ("node:index").
 
-    ``variables``: constants that were variables, node to the variable's name in the model. ``states``: variables
-    that the graph writes and that are still there, by the node of their handle. ``tables``: what is in tables that
-    strings are looked up in, or that give strings, by the node of the handle.
+    ``variables``: the names in the model of variables that became constants, by node. ``states``: the remaining
+    variables, which the graph writes, by the node of their handle. ``tables``: the contents of tables with strings as
+    keys or values, by the node of the handle.
     """
 
     graph_def: Any
@@ -32,21 +32,21 @@ class RawGraph:
     variables: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, Variable] = field(default_factory=dict)
     tables: Mapping[str, LookupTable] = field(default_factory=dict)
-    asserts: bool = False  # whether it had assertions, which may be gone
+    asserts: bool = False  # True if it had assertions, even if they were removed.
     ranges: Mapping[str, tuple[IndexRange, ...]] = field(default_factory=dict)
-    """Ranges of indices that the graph does not show, by feed."""
+    """Ranges of indices that cannot be read from the graph, by feed."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that was read; ``freeze`` gives its graph once every feed has a static shape."""
+    """A model that was read; ``freeze`` returns its graph for static shapes of all feeds."""
 
     ports: ModelPorts
     freeze: Callable[[Mapping[str, Shape]], RawGraph]
 
 
 def make_names_unique(names: list[str]) -> list[str]:
-    """``names`` with ``_2``, ``_3`` ... added where two would give the same C identifier or macro."""
+    """Add ``_2``, ``_3`` ... to those of ``names`` that would give the same C identifier or macro."""
     seen: set[str] = set()
     result = []
     for name in names:
@@ -60,7 +60,7 @@ def make_names_unique(names: list[str]) -> list[str]:
 
 
 def describe_renames(kind: str, names: Sequence[str], visible: Sequence[str]) -> tuple[str, ...]:
-    """Say which ``names`` of inputs or outputs (the ``kind``) callers know by another name, the ``visible`` one."""
+    """Describe in words which ``names`` of inputs or outputs (the ``kind``) differ from the ``visible`` ones."""
     return tuple(
         f"the {kind} {name!r} is called {other!r}: in C, another {kind} would have the same name"
         for name, other in zip(names, visible, strict=True)
@@ -69,6 +69,6 @@ def describe_renames(kind: str, names: Sequence[str], visible: Sequence[str]) ->
 
 
 def tensor_name(name: str) -> str:
-    """The full name of a tensor: ``node`` means ``node:0``."""
+    """Return the full name of a tensor: ``node`` means ``node:0``."""
     node, colon, index = name.removeprefix("^").rpartition(":")
     return f"{node}:{index}" if colon and index.isdigit() else f"{name}:0"

@@ -1,8 +1,8 @@
-"""Tables that a graph looks whole numbers up in: what is in them becomes constants, and a look-up a binary search.
+"""Look-up tables of whole numbers, whose contents become constants and whose look-ups become binary searches.
 
-TensorFlow fills a table by an op that runs when the model is loaded. Here nothing of the model runs: the op's keys and
-values are read, as data, and so is a file among a SavedModel's assets (table_files.py). Tables that look strings up
-stay as they are, for words.py, and so do those that a graph inserts into, which are refused by name.
+TensorFlow fills a table with an op that runs when the model is loaded. Here nothing of the model runs: the op's keys
+and values are read as data, as is a file among a SavedModel's assets (table_files.py). Tables with strings as keys stay
+as they are, for ``builder.importers.strings``, and so do tables that a graph inserts into, which are refused by name.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from builder.importers.variables_state import handle_of
 from builder.importers.xla_ops import constant_size
 
 TABLES = frozenset({"HashTableV2", "LookupTableFindV2"})
-"""Ops of tables that this module takes away."""
+"""Ops of tables that this module removes."""
 
 _FIND = "LookupTableFindV2"
 _FILL = {"InitializeTableV2", "LookupTableImportV2", FILE_FILL}
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 
 _LARGEST = 100_000_000
-"""Bytes of keys, or of values; a constant may declare any size and hold one value."""
+"""The most bytes of keys or of values, as a constant may declare any size and hold one value."""
 
 
 @dataclass(frozen=True)
 class LookupTable:
-    """``keys``: whole numbers, ascending, or strings; each once. ``values``: numbers or strings, one for each key."""
+    """A table of unique ``keys``, ascending whole numbers or strings, with a number or string each in ``values``."""
 
     keys: NDArray[Any]
     values: NDArray[Any]
 
     @classmethod
     def from_arrays(cls, keys: NDArray[Any], values: NDArray[Any]) -> LookupTable | None:
-        """What was put into a table, or None where it is empty, of something else, or has a key twice."""
+        """Return the table with these arrays, or None if it is empty, has other types, or has a key twice."""
         if (
             keys.ndim != 1
             or keys.shape != values.shape
@@ -65,14 +65,14 @@ class LookupTable:
 
     @property
     def of_numbers(self) -> bool:
-        """Whether it leads from numbers to numbers: then a look-up becomes a search in the graph."""
+        """True for a table from numbers to numbers, whose look-ups become a search in the graph."""
         return "O" not in (self.keys.dtype.kind, self.values.dtype.kind)
 
 
 def find_filled_tables(graph_def: Any, init_ops: Iterable[str], files: Mapping[str, Path]) -> dict[str, LookupTable]:
-    """The tables that ``init_ops`` fill from constants or from files, once each, by the node of the table.
+    """Return the tables that ``init_ops`` fill just once from constants or files, by the node of the table.
 
-    ``files``: by the node that holds the name of each. Runs nothing of the graph.
+    ``files``: the paths, by the node with the name of each file. Runs nothing of the graph.
     """
     nodes = {node.name: node for node in graph_def.node}
     functions = {f.signature.name: f for f in graph_def.library.function}
@@ -85,40 +85,40 @@ def find_filled_tables(graph_def: Any, init_ops: Iterable[str], files: Mapping[s
         body, known = todo.pop()
         own = {node.name: node for node in body}
         for node in body:
-            given = tuple(known.get(source_of(t, own), "") for t in node.input if not t.startswith("^"))
+            sources = tuple(known.get(source_of(t, own), "") for t in node.input if not t.startswith("^"))
             called = next((name for name in called_by(node) if name in functions), None)
             if called is not None and node.op in {*_CALLS, called}:
-                if (called, *given) not in seen:
-                    seen.add((called, *given))
+                if (called, *sources) not in seen:
+                    seen.add((called, *sources))
                     arguments = [a.name for a in functions[called].signature.input_arg]
-                    todo.append((functions[called].node_def, dict(zip(arguments, given, strict=False))))
-            elif node.op != "Identity":  # which source_of follows
-                for table in tables.intersection(given):
-                    fills.setdefault(table, []).append((node, given[1:] if node.op in _FILL else ()))
-    found = {
+                    todo.append((functions[called].node_def, dict(zip(arguments, sources, strict=False))))
+            elif node.op != "Identity":  # The function source_of follows Identity.
+                for table in tables.intersection(sources):
+                    fills.setdefault(table, []).append((node, sources[1:] if node.op in _FILL else ()))
+    contents = {
         table: _read_table(nodes[table], *fill[0], nodes, files) for table, fill in fills.items() if len(fill) == 1
     }
-    return {name: table for name, table in found.items() if table is not None}
+    return {name: table for name, table in contents.items() if table is not None}
 
 
 def _read_table(
     table: Any, fill: Any, given: Sequence[str], nodes: Mapping[str, Any], files: Mapping[str, Path]
 ) -> LookupTable | None:
-    """A table filled with two nodes' values, or with the file that a node names."""
+    """Return the table that the values of two nodes fill, or the file that one node names."""
     if fill.op == FILE_FILL:
         return (
             LookupTable.from_arrays(*pair)
             if len(given) == 1 and (pair := read_table_file(table, fill, files.get(given[0])))
             else None
         )
-    found = [_read_constant(nodes.get(name), nodes) for name in given]
-    if len(found) != 2 or found[0] is None or found[1] is None:
+    arrays = [_read_constant(nodes.get(name), nodes) for name in given]
+    if len(arrays) != 2 or arrays[0] is None or arrays[1] is None:
         return None
-    return LookupTable.from_arrays(found[0], found[1])
+    return LookupTable.from_arrays(arrays[0], arrays[1])
 
 
 def _read_constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArray[Any] | None:
-    """The value of a constant, or of what is counted out from constants, as the keys of a list of labels are."""
+    """Return the value of a constant, or of a range over constants, such as the keys of a list of labels."""
     from tensorflow.python.framework import tensor_util
 
     if node is None or not depth or abs(constant_size(node)) > _LARGEST:
@@ -129,11 +129,11 @@ def _read_constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArr
             return value
         if node.op not in ("Range", "Cast", "Size", "Identity"):
             return None
-        given = [
+        inputs = [
             _read_constant(nodes.get(node_of(tensor)), nodes, depth - 1) for tensor in node.input if tensor[:1] != "^"
         ]
-        arrays = [array for array in given if array is not None]
-        if not arrays or len(arrays) != len(given):
+        arrays = [array for array in inputs if array is not None]
+        if not arrays or len(arrays) != len(inputs):
             return None
         if node.op == "Range":
             start, limit, delta = (int(array) for array in arrays)
@@ -142,17 +142,17 @@ def _read_constant(node: Any, nodes: Mapping[str, Any], depth: int = 5) -> NDArr
             return np.array(arrays[0].size)
         dtype = dtype_of(node.attr["DstT"].type).as_numpy_dtype if node.op == "Cast" else arrays[0].dtype
         return arrays[0].astype(dtype)
-    except (TypeError, ValueError):  # no tensor that TensorFlow knows
+    except (TypeError, ValueError):  # The tensor is invalid.
         return None
 
 
 def replace_lookups(
     graph_def: Any, table_of: Callable[[str, Any, Any], LookupTable | None], *, into_strings: bool = False
 ) -> Any:
-    """``graph_def`` with a search in place of each look-up at its top, as far as the table is known.
+    """Return ``graph_def`` with searches in place of its top-level look-ups in known tables.
 
-    ``table_of``: a table by its node and the DTypes of keys and values. ``into_strings``: of numbers in tables of
-    strings, too, for a graph whose strings are cut off.
+    ``table_of`` returns a table by its node and the DTypes of keys and values. ``into_strings``: replace look-ups from
+    numbers to strings, too, for a graph whose strings are cut off.
     """
     result = copy_message(graph_def)
     nodes = {node.name: node for node in result.node}
@@ -168,10 +168,10 @@ def replace_lookups(
 
 
 def search_table(table: LookupTable, keys: Any, default: Any) -> Any:
-    """The values of ``keys``, a tensor of any shape, and ``default`` for those that the table lacks."""
+    """Return the values of ``keys``, a tensor of any shape, with ``default`` for keys that the table lacks."""
     steps = (len(table.keys) - 1).bit_length()
     padding = (0, 2**steps - len(table.keys))
-    # The last key fills up to a power of two: then no step leaves the table.
+    # The last key pads the table to a power of two, so that no step leaves it.
     sorted_keys, values = (tf.constant(np.pad(a, padding, "edge")) for a in (table.keys, table.values))
     place = tf.zeros_like(keys, tf.int32)
     for step in reversed(range(steps)):

@@ -1,8 +1,8 @@
-"""A loop over encoded pictures that computes with a whole picture (``per_image_standardization``), as two loops.
+"""Loops over encoded images that compute with a whole image (``per_image_standardization``), as two loops.
 
-``tf.map_fn`` decodes, resizes and normalises one picture after the other. What makes a picture of one size is a setting
-of the function; what is behind it has to be compiled. So the first loop ends with pixels of one size, and the second
-begins with them: the graph can be cut between them. A loop that only scales pixels stays one, for that is a setting.
+``tf.map_fn`` decodes, resizes and normalises one image after the other. The function decodes and resizes, and the rest
+has to be compiled. So the first loop ends with pixels of one size, and the second begins with them: the graph can be
+cut between them. A loop that only scales pixels stays one, as the function can do that.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from builder.importers.strings.frontier import PICTURE_OPS, find_inner_frontier
 
 _LOOPS = {"While", "StatelessWhile"}
 _WHOLE = {"Max", "Mean", "Min", "Prod", "Sum"}
-"""Ops that make one number of many."""
+"""Ops that reduce many numbers to one."""
 
 
 @dataclass(frozen=True)
 class _Map:
-    """A loop over strings. ``read`` and ``write``: the nodes of its body that take an item and store a result.
+    """A loop over strings. ``read`` and ``write`` are the nodes of its body that read an item and store a result.
 
-    ``given`` and ``made``: the numbers of the loop's variables that are the lists of both.
+    ``given`` and ``made`` are the numbers of the loop's variables with the lists of items and results.
     """
 
     node: Any
@@ -45,9 +45,9 @@ class _Map:
 
 
 def split_image_loops(graph_def: Any, probes: Sequence[bytes], least: int) -> Any:
-    """``graph_def`` with two loops in the place of each that computes with whole pictures. Leaves its argument alone.
+    """Return a copy of ``graph_def`` with two loops in the place of each that computes with whole images.
 
-    ``probes``: encoded pictures of different sizes; ``least``: numbers of the smallest picture.
+    ``probes``: encoded images of different sizes; ``least``: the count of numbers in the smallest image.
     """
     result = copy_message(graph_def)
     changed = False
@@ -60,7 +60,7 @@ def split_image_loops(graph_def: Any, probes: Sequence[bytes], least: int) -> An
             front = find_inner_frontier(
                 result, _copy_without_controls(loop.body), f"{loop.read.name}:0", loop.write.input[2], probes, least
             )
-        except ImportModelError:  # it does not run alone: what it needs besides may come from outside of the loop
+        except ImportModelError:  # It does not run alone; it may need values from outside the loop.
             continue
         if front is not None and front.behind & _WHOLE:
             _split_loop(result, loop, front.tensor, front.dtype, front.shape)
@@ -69,7 +69,7 @@ def split_image_loops(graph_def: Any, probes: Sequence[bytes], least: int) -> An
 
 
 def _find_map(node: Any, functions: Mapping[str, Any]) -> _Map | None:
-    """The loop of ``node``, where it is a map over strings."""
+    """Return the loop of ``node`` if it is a map over strings."""
     strings = tf.string.as_datatype_enum
     body = functions.get(node.attr["body"].func.name)
     if body is None:
@@ -80,14 +80,14 @@ def _find_map(node: Any, functions: Mapping[str, Any]) -> _Map | None:
         return None
     places = {argument.name: number for number, argument in enumerate(body.signature.input_arg)}
     nodes = {n.name: n for n in body.node_def}
-    given, made = (places.get(source_of(one.input[0], nodes)) for one in (reads[0], writes[0]))
+    given, made = (places.get(source_of(step.input[0], nodes)) for step in (reads[0], writes[0]))
     if given is None or made is None or max(given, made) >= len(node.input):
         return None
     return _Map(node, body, reads[0], writes[0], given, made)
 
 
 def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int, ...]) -> None:
-    """``tensor``: of the body, after which the second loop goes on."""
+    """Split ``loop`` after ``tensor`` of its body, which the second loop reads."""
     scope, old = f"{loop.node.name}/pixels", loop.node
     size = f"{scope}/shape"
     become_constant(graph_def.node.add(name=size), np.array(shape, np.int32))
@@ -120,7 +120,7 @@ def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tupl
     second = _copy_body(graph_def, loop, "second")
     read = next(n for n in second.node_def if n.name == loop.read.name)
     for node in second.node_def:
-        node.input[:] = [f"{read.name}:item:0" if given == tensor else given for given in node.input]
+        node.input[:] = [f"{read.name}:item:0" if source == tensor else source for source in node.input]
     become_constant(second.node_def.add(name=f"{read.name}/shape"), np.array(shape, np.int32))
     read.input[2] = f"{read.name}/shape:output:0"
     read.attr["element_dtype"].type = dtype
@@ -130,7 +130,7 @@ def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tupl
 
 
 def _copy_body(graph_def: Any, loop: _Map, which: str) -> Any:
-    """A copy of the loop's body, in the library."""
+    """Add a copy of the loop's body to the library."""
     function = graph_def.library.function.add()
     function.CopyFrom(_copy_without_controls(loop.body))
     function.signature.name = f"{loop.body.signature.name}_{which}"
@@ -138,12 +138,12 @@ def _copy_body(graph_def: Any, loop: _Map, which: str) -> Any:
 
 
 def _copy_without_controls(function: Any) -> Any:
-    """A copy without what only waits for others, as assertions of what is decoded, and without notes of placing."""
+    """Copy ``function`` without control edges, and so without assertions, and without placement attributes."""
     result = copy_message(function)
     result.control_ret.clear()
     del result.signature.control_output[:]
     for node in result.node_def:
         node.attr.pop("_class", None)
-        node.input[:] = [given for given in node.input if not given.startswith("^")]
+        node.input[:] = [tensor for tensor in node.input if not tensor.startswith("^")]
     prune_function(result)
     return result

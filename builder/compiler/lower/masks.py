@@ -1,4 +1,4 @@
-"""What an attention adds to its scores, or chooses them by: read from the memory of a value that is stored."""
+"""The masks that attentions add to their scores or choose them by, read from the memory of a stored value."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from builder.compiler.lower.steps.attention_step import Mask, MaskKind, MaskType
 from builder.compiler.lower.strided import VIEWS, Part, Strided, apply_view, compute_dense_strides, regroup_index
 
 _LEFT_OUT = -1e9
-"""Exponentials of scores that a mask makes so small are 0."""
+"""A score that a mask makes so small has an exponential of 0."""
 
 _TYPES: dict[str, MaskType] = {"float32": "f32", "int32": "s32", "bool": "u8"}
 
 
 @dataclass(frozen=True)
 class FoundMask:
-    """``mask`` has no place yet: its elements are of ``source``, or of ``constant`` where they are known.
+    """A ``mask`` without a buffer yet: its elements are those of ``source``, or of ``constant`` where they are known.
 
-    ``outer``, ``query`` and ``key``: how they lie there, by what is outside of the queries, by query and by key.
+    ``outer``, ``query`` and ``key``: the strides of the elements there, by outer index, by query and by key.
     """
 
     mask: Mask
@@ -38,14 +38,14 @@ class FoundMask:
 
 @dataclass(frozen=True)
 class _MaskNumbers:
-    """``element * scale + shift``, with the elements of ``place.base`` as numbers of ``type``."""
+    """The numbers ``element * scale + shift``, with the elements of ``place.base`` as numbers of ``type``."""
 
     place: Strided
     type: MaskType
     scale: float = 1.0
     shift: float = 0.0
     hides: bool = False
-    """It is -infinity instead, where the number is 0, and else 0."""
+    """Whether the mask is -infinity where the number is 0, and else 0."""
 
     def multiply_by(self, factor: float) -> _MaskNumbers:
         return replace(self, scale=self.scale * factor, shift=self.shift * factor)
@@ -63,10 +63,10 @@ def find_mask(
     *,
     inverted: bool = False,
 ) -> FoundMask | None:
-    """The mask whose numbers, or for "chosen" truth values, ``value`` has in the order of the scores.
+    """Find the mask with the numbers ("added") or truth values ("chosen") of ``value``, in the order of the scores.
 
-    ``sizes``: how often there are scores, of how many queries and keys. ``inverted``: false chooses the score.
-    None where they cannot be read from memory.
+    ``sizes``: the numbers of outer indices, queries and keys. ``inverted``: whether false chooses the score.
+    Returns None where the mask cannot be read from memory.
     """
     numbers = _read_numbers(value, unstored)
     if numbers is not None and inverted:
@@ -83,17 +83,17 @@ def find_mask(
     outer, query, key = parts[0], *(dim[0][1] if dim else 0 for dim in parts[1:])
     source = numbers.place.base
     mask = Mask(kind, type=numbers.type, scale=numbers.scale, shift=numbers.shift, fill=fill, first=numbers.place.first)
-    found = FoundMask(mask, source, outer=outer, query=query, key=key)
-    known = evaluate_constant(source)
-    return found if known is None else _use_constant(found, known, sizes)
+    result = FoundMask(mask, source, outer=outer, query=query, key=key)
+    constant = evaluate_constant(source)
+    return result if constant is None else _use_constant(result, constant, sizes)
 
 
 def _use_constant(found: FoundMask, elements: NDArray[Any], sizes: tuple[int, int, int]) -> FoundMask:
     assert found.source is not None
     mask = found.mask
     order = list(reversed(found.source.layout))
-    lying = (elements != 0) if mask.type == "set" else elements
-    numbers = lying.transpose(order).astype(np.float64) * mask.scale + mask.shift
+    values = (elements != 0) if mask.type == "set" else elements
+    numbers = values.transpose(order).astype(np.float64) * mask.scale + mask.shift
     constant = np.ascontiguousarray(numbers, np.float32)
     mask = replace(mask, type="f32", scale=1.0, shift=0.0)
     found = replace(found, mask=mask, source=None, constant=constant)
@@ -101,7 +101,7 @@ def _use_constant(found: FoundMask, elements: NDArray[Any], sizes: tuple[int, in
 
 
 def _match_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[int, int, int]) -> FoundMask | None:
-    """The same as "causal", where it lets every query see the keys up to one place, and at least one."""
+    """Return the same mask as "causal", if every query sees at least one key and those up to a diagonal; else None."""
     _, queries, keys = sizes
     if any(stride for _, stride in found.outer) or (found.query, found.key) != (keys, 1) or found.mask.first:
         return None
@@ -119,10 +119,10 @@ def _match_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[
 
 
 def _read_numbers(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
-    """As far back as what is done to the elements is known."""
-    found = _read_computed(value, unstored)
-    if found is not None and math.isfinite(found.scale) and math.isfinite(found.shift):
-        return found
+    """Read the numbers from as far back as the operations on the elements are known."""
+    numbers = _read_computed(value, unstored)
+    if numbers is not None and math.isfinite(numbers.scale) and math.isfinite(numbers.shift):
+        return numbers
     base = value.base
     if value.dtype not in _TYPES or (base in unstored and evaluate_constant(base) is None) or base.dtype != value.dtype:
         return None
@@ -154,7 +154,7 @@ def _read_computed(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers |
 
 
 def _read_selected(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
-    """One of two numbers, by a condition."""
+    """Read a choice between two numbers by a condition."""
     condition, yes, no = value.operands[0], find_scalar(value.operands[1]), find_scalar(value.operands[2])
     inner = None if yes is None or no is None else _read_numbers(condition, unstored)
     if inner is None or yes is None or no is None:
@@ -181,14 +181,14 @@ def _read_with_scalar(value: Value, unstored: AbstractSet[Value]) -> _MaskNumber
 
 
 def _read_compared(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:
-    """``x != 0`` and ``x == 0`` of int32."""
+    """Read ``x != 0`` or ``x == 0`` of int32."""
     source, zero = value.operands
-    known = evaluate_constant(zero) if source.dtype == "int32" else None
+    constant = evaluate_constant(zero) if source.dtype == "int32" else None
     direction = value.instruction.comparison_direction
-    if known is None or known.any() or direction not in ("EQ", "NE"):
+    if constant is None or constant.any() or direction not in ("EQ", "NE"):
         return None
     inner = _read_numbers(source, unstored)
     if inner is None or (inner.type, inner.scale, inner.shift) != ("s32", 1.0, 0.0):
         return None
-    found = replace(inner, type="set")
-    return found if direction == "NE" else found.multiply_by(-1.0).add_term(1.0)
+    numbers = replace(inner, type="set")
+    return numbers if direction == "NE" else numbers.multiply_by(-1.0).add_term(1.0)

@@ -1,7 +1,7 @@
-"""Layer normalisation over the last dimension: what XLA makes four to six steps of, as one.
+"""Layer normalisation over the last dimension as one step, where XLA makes four to six of it.
 
-There are many ways to write it (one pass over the squares or two, gamma on the factor or on the numbers), so it is told
-by its values, as activations are: what depends on nothing but ``x`` is evaluated for a few rows, and must be
+There are many ways to write it (one pass over the squares or two, gamma on the factor or on the numbers), so it is
+recognised by its values, as activations are: values that depend only on ``x`` are evaluated for a few rows, and must be
 ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``, or the same without the mean.
 """
 
@@ -18,10 +18,10 @@ from builder.compiler.lower.hlo import Dag, Value, find_channel_vector
 from builder.compiler.lower.softmax import is_dense_float32, match_reduction
 
 _FEWEST = 8
-"""Channels: with fewer, most lanes of the kernel's vectors would be idle."""
+"""The fewest channels: with fewer, most lanes of the kernel's vectors would be idle."""
 _MOST_VALUES = 60
 _DEEPEST = 8
-"""Steps from what a variance is the sum of back to what is normalised."""
+"""The most steps from the terms of a variance back to the normalised value."""
 _TOLERANCE = 1e-5
 _PEAKS = 8
 
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Norm:
-    """``value``: what it stores; ``input``: what it normalises; ``inside``: values that it computes on the way."""
+    """A layer normalisation of ``input``, which stores ``value``; ``inside``: the values that it computes besides."""
 
     value: Value
     input: Value
@@ -50,15 +50,15 @@ class Norm:
 
 
 def find_norms(dag: Dag) -> list[Norm]:
-    """Every live layer normalisation of float32, also of those whose mean counts as 0."""
-    found = [
+    """Find every live layer normalisation of float32, including those that take the mean as 0."""
+    norms = [
         _match_norm(value, dag) for value in dag.live if value.op in ("rsqrt", "sqrt") and value.dtype == "float32"
     ]
-    return [norm for norm in found if norm is not None]
+    return [norm for norm in norms if norm is not None]
 
 
 def _match_norm(root: Value, dag: Dag) -> Norm | None:
-    """The one whose standard deviation is ``root``, or 1 / ``root``."""
+    """Match the normalisation whose standard deviation is ``root`` or 1 / ``root``."""
     for source in _find_sources(root):
         rows = _SampledRows(source)
         if rows.compute_value(root) is None:
@@ -74,30 +74,30 @@ def _match_norm(root: Value, dag: Dag) -> Norm | None:
 
 
 def _find_sources(root: Value) -> list[Value]:
-    """What may be normalised: what the sums that ``root`` is made of are made of, the furthest first."""
-    found: dict[Value, None] = {}
+    """Find the values that may be normalised: sources of the sums that ``root`` is made of, the furthest first."""
+    sources: dict[Value, None] = {}
     pending = [(root, 0)]
-    while pending and len(found) < _MOST_VALUES:
+    while pending and len(sources) < _MOST_VALUES:
         value, depth = pending.pop()
         for operand in value.operands:
             summed = match_reduction(operand, "add")
             if summed is not None:
-                found[summed[0]] = None
+                sources[summed[0]] = None
                 pending.append((summed[0], 1))
             elif depth == 0 and operand.elements == root.elements:
                 pending.append((operand, 0))
             elif 0 < depth < _DEEPEST and value.elements == operand.elements:
-                found[operand] = None
+                sources[operand] = None
                 pending.append((operand, depth + 1))
     rows = root.elements
     return sorted(
-        (v for v in found if is_dense_float32(v) and v.dims[-1] >= _FEWEST and v.elements == rows * v.dims[-1]),
+        (v for v in sources if is_dense_float32(v) and v.dims[-1] >= _FEWEST and v.elements == rows * v.dims[-1]),
         key=lambda v: v.number,
     )
 
 
 class _SampledRows:
-    """The values that are made of ``source``, of a few rows instead of all: [rows, channels], or [rows, 1] of sums."""
+    """The values made of ``source``, for a few rows instead of all: [rows, channels], or [rows, 1] for sums."""
 
     def __init__(self, source: Value) -> None:
         self.source, self.channels = source, source.dims[-1]
@@ -106,47 +106,47 @@ class _SampledRows:
         random = np.random.default_rng(0).standard_normal((4, self.channels))
         shifts = np.array([[0.0], [3.0], [-0.5], [0.0]])
         scales = np.array([[1e6], [0.5], [20.0], [1e-3]])
-        # One channel far from all others is what a norm makes the most of: beyond it, a limit changes nothing.
+        # A norm is largest for one channel far from all others: a limit beyond that changes nothing.
         peaks = np.zeros((_PEAKS, self.channels))
         peaks[np.arange(_PEAKS), np.arange(_PEAKS) * self.channels // _PEAKS] = 1e6
         self.samples: Array = np.concatenate([first[None], -first[None], shifts + scales * random, peaks, -peaks])
         self.known: dict[Value, Array] = {source: self.samples}
         self.partial: dict[Value, tuple[Value, ...]] = {}
-        """Of a sum: the sums of windows that XLA takes first."""
+        """The sums of windows that XLA computes first, by the whole sum."""
 
     def is_source(self, value: Value) -> bool:
-        """Whether it is the source's bytes, row by row."""
+        """Return whether ``value`` has the source's bytes, row by row."""
         return value.base is self.source.base and is_dense_float32(value) and self._classify_shape(value) == "all"
 
     def is_whole(self, value: Value) -> bool:
-        """Whether it has a number for each channel of each row."""
+        """Return whether ``value`` has a number for each channel of each row."""
         return self._classify_shape(value) == "all"
 
     def list_derived(self) -> set[Value]:
-        """The values that are known and were made of the source."""
+        """List the known values that are made of the source."""
         return {v for v in self.known if not self.is_source(v) and find_channel_vector(v) is None}
 
     def compute_value(self, value: Value) -> Array | None:
-        """None for what is made of anything else, or where there is another operation than is known here."""
+        """Compute ``value`` for the sampled rows; None if it has other sources or an operation that is unknown here."""
         if value in self.known:
             return self.known[value]
         if self.is_source(value):
             return self.samples
         order, pending, seen = list[Value](), [value], {value}
         while pending:
-            at = pending.pop()
-            order.append(at)
+            node = pending.pop()
+            order.append(node)
             if len(order) > _MOST_VALUES:
                 return None
-            for operand in self._list_operands(at):
+            for operand in self._list_operands(node):
                 if operand not in seen and operand not in self.known:
                     seen.add(operand)
                     pending.append(operand)
-        for at in sorted(order, key=lambda v: v.number):
-            numbers = self._evaluate_value(at)
+        for node in sorted(order, key=lambda v: v.number):
+            numbers = self._evaluate_value(node)
             if numbers is None:
                 return None
-            self.known[at] = numbers
+            self.known[node] = numbers
         return self.known[value]
 
     def _list_operands(self, value: Value) -> tuple[Value, ...]:
@@ -167,7 +167,7 @@ class _SampledRows:
         if summed is not None:
             self.partial[value] = tuple(summed[1][1:])
             whole = self.known.get(summed[0])
-            # A sum of what is the same in all channels, or in all rows, is not needed.
+            # Sums of values that are the same in all channels, or in all rows, are not needed.
             return None if whole is None or whole.shape != self.samples.shape else whole.sum(-1, keepdims=True)
         operands = [self.known[operand] for operand in value.operands if operand in self.known]
         if len(operands) != len(value.operands):
@@ -183,13 +183,13 @@ class _SampledRows:
         return None if result is None else np.asarray(result, np.float64)
 
     def _classify_shape(self, value: Value) -> str | None:
-        """Whether it has a number for each channel of each row, or one for each row."""
+        """Return "all" if ``value`` has a number for each channel of each row, "rows" for one a row, or None."""
         if value.elements == self.rows * self.channels and value.dims[-1:] == (self.channels,):
             return "all"
         return "rows" if value.elements == self.rows else None
 
     def _is_along_channels(self, value: Value) -> bool:
-        """Whether it repeats a number of each row for each channel, or is the same bytes."""
+        """Return whether ``value`` repeats a number of each row for each channel, or has the same bytes."""
         source = value.operands[0]
         axes, last = list(value.instruction.dimensions), len(value.dims) - 1
         if self._classify_shape(source) != "rows" or self._classify_shape(value) is None or not source.row_major:
@@ -202,34 +202,34 @@ class _SampledRows:
 
 
 def _find_ends(rows: _SampledRows, root: Value, dag: Dag) -> Iterator[tuple[Value, tuple[Value, ...]]]:
-    """Values that are made of ``root`` and the source alone, each with what is on the way, that nobody else reads."""
-    region, made = rows.list_derived(), {root}
+    """Yield values made only of ``root`` and the source, each with the values on the way, which nothing else reads."""
+    region, ends = rows.list_derived(), {root}
     while len(region) < _MOST_VALUES:
         users = [u for v in region for u in dag.users.get(v, ()) if u not in region]
         latest = next((u for u in sorted(users, key=lambda v: v.number) if rows.compute_value(u) is not None), None)
         if latest is None:
             return
-        # What it is made of besides is on the way as well.
+        # The other values that it is made of are on the way as well.
         region |= rows.list_derived()
-        if any(operand in made for operand in latest.operands):
-            made.add(latest)
+        if any(operand in ends for operand in latest.operands):
+            ends.add(latest)
         inside = region - {latest}
         partial = [part for value in inside for part in rows.partial.get(value, ())]
         whole = {*region, *partial}
         closed = all(user in whole for value in (*inside, *partial) for user in dag.users[value])
-        if latest in made and closed and latest.op != "bitcast" and is_dense_float32(latest) and rows.is_whole(latest):
+        if latest in ends and closed and latest.op != "bitcast" and is_dense_float32(latest) and rows.is_whole(latest):
             yield latest, (*inside, *partial)
 
 
 def _match_affine(rows: _SampledRows, root: Value, end: Value) -> tuple[Array, Array, float, bool] | None:
-    """(gamma, beta, epsilon, centred) if ``end`` is that of the source."""
+    """Return (gamma, beta, epsilon, centred) if ``end`` is a normalisation of the source, else None."""
     x, y = rows.samples, rows.compute_value(end)
     zero = _SampledRows(rows.source)
     zero.known[rows.source] = np.zeros_like(x)
-    within = zero.compute_value(root.operands[0])
-    if y is None or y.shape != x.shape or within is None or not np.isfinite(y).all():
+    shifted = zero.compute_value(root.operands[0])
+    if y is None or y.shape != x.shape or shifted is None or not np.isfinite(y).all():
         return None
-    epsilon = float(np.ravel(within)[0])
+    epsilon = float(np.ravel(shifted)[0])
     if not 0 < epsilon < 1:
         return None
     beta = (y[0] + y[1]) / 2

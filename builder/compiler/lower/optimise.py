@@ -1,7 +1,7 @@
-"""The optimised path: layers with everything after them fused, over memory planned anew.
+"""The optimised path: layers with all that follows them fused, over a new plan of memory.
 
-What is not matched stays one of XLA's own steps; a graph that is not one straight line of steps stays faithful but
-for its products with constant weights. Either way the reasons are kept, for ``coldforge explain``.
+Operations that are not matched stay XLA's own steps. A graph that is not one straight line of steps stays faithful
+except for its products with constant weights. The reasons are kept for ``coldforge explain``.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from builder.importers.graph import GraphPort
 
 @dataclass(frozen=True)
 class OptimisedProgram:
-    """``program`` None: the whole graph stays faithful, for ``reason``; so does its memory wherever that is given."""
+    """The ``program``, or None where the whole graph stays faithful; ``reason``: why the graph or its memory does."""
 
     program: Program | None
     notes: tuple[StepInfo, ...] = ()
     reason: str = ""
     restored: Mapping[str, Array] = field(default_factory=dict)
-    """Constants of the graph as the library has them, where that is rounded; see ``Compressor``."""
+    """The graph's constants that the library has rounded, as rounded; see ``Compressor``."""
     rounded: tuple[RoundedInput, ...] = ()
-    """What happens to the data that such constants are multiplied with."""
+    """The rounding of the data that such constants are multiplied with."""
 
     @property
     def layer_share(self) -> float:
-        """The share of the convolutions' and products' operations that run in steps of our own."""
+        """The share of the convolutions' and products' operations that run in coldforge's steps."""
         total = sum(note.flop for note in self.notes)
         return sum(note.flop for note in self.notes if note.kind != "xla") / total if total else 1.0
 
@@ -52,31 +52,31 @@ def optimise_graph(
     options: LoweringOptions | None = None,
     states: int = 0,
 ) -> OptimisedProgram:
-    """Match what can be matched in a CompilationResultProto; the last feeds and fetches are ``states``.
+    """Optimise the graph of a CompilationResultProto, whose last ``states`` feeds and fetches are state.
 
     Raises LowerError as ``lower_faithfully`` does.
     """
     options = options or LoweringOptions()
     faithful = lower_faithfully(result, feeds, fetches, options.share)
     compressor, reason = Compressor(options.weights), ""
-    made: tuple[Program, tuple[StepInfo, ...]] | None
+    optimised: tuple[Program, tuple[StepInfo, ...]] | None
     try:
         dag = read_dag(result)
         open_sizes = any(port.spec.dynamic for port in fetches)
         thunks = read_thunks(result, dag, faithful, enclose=open_sizes)
         scheduled = schedule_tasks(dag, add_gather_steps(result, thunks, compressor), options.is_product_wanted)
-        made = assemble_program(dag, scheduled, faithful, options, compressor, states)
+        optimised = assemble_program(dag, scheduled, faithful, options, compressor, states)
     except LowerError as error:
         compressor, reason = Compressor(options.weights), str(error)
-        made = replace_products(result, faithful, options, compressor)
-    if made is None:
+        optimised = replace_products(result, faithful, options, compressor)
+    if optimised is None:
         return OptimisedProgram(None, (), reason)
     _require_known(options.weights, compressor)
-    return OptimisedProgram(*made, reason, compressor.restored, tuple(compressor.rounded))
+    return OptimisedProgram(*optimised, reason, compressor.restored, tuple(compressor.rounded))
 
 
 def _require_known(rules: WeightRules, compressor: Compressor) -> None:
-    """Raises SpecError for an exception that is none: its pattern fits no layer."""
+    """Raise SpecError for a pattern in ``rules`` that matches no layer."""
     for pattern, _ in rules.layers:
         if not any(fnmatchcase(name, pattern) for name in compressor.names):
             names = ", ".join(dict.fromkeys(compressor.names)) or "none whose weights could be compressed"

@@ -1,4 +1,4 @@
-"""What may be decided about a program before it is lowered."""
+"""The decisions about a program that are made before it is lowered."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 
 @dataclass(frozen=True)
 class LoweringOptions:
-    """``algorithms``: decisions of a tuner, by ``Geometry.label``; the static rule decides where it says nothing.
+    """The options of lowering. ``algorithms``: a tuner's choices by ``Geometry.label``; a static rule makes the others.
 
-    ``share``: equal weights are kept once. Without, where each lies does not depend on what they are. ``weights``: the
-    type of each layer's. ``quantisations``: of the inputs of layers whose sums are of integers, by ``Core.name``.
-    ``whole``: every value of a layer is in memory, as floats, to be looked at. Otherwise layers store such an input as
-    bytes where another of ours makes it, run in cascades, and multiply weights by factors of channels. Only the last
+    ``share``: whether equal weights are kept once; if not, their offsets do not depend on their values. ``weights``:
+    the type of each layer's weights. ``quantisations``: the rounding of inputs of integer layers, by ``Core.name``.
+    ``whole``: whether every value of a layer is in memory, as floats, for inspection. If not, layers store the inputs
+    of integer layers as bytes, run in cascades, and multiply weights by factors of channels. Only the last of these
     changes any bit of an answer.
     """
 
@@ -30,5 +30,5 @@ class LoweringOptions:
     whole: bool = False
 
     def is_product_wanted(self, core: Core) -> bool:
-        """Whether a layer's input is wanted as it is, also where that is a product with factors of its channels."""
+        """Return whether a layer needs its input itself, even where it is a product with factors of its channels."""
         return self.whole or core.name in self.quantisations

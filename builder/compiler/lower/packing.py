@@ -1,4 +1,4 @@
-"""How a layer's weights are packed into panels, how much scratch its kernel needs, and which algorithm suits it.
+"""The packing of a layer's weights into panels, the scratch that its kernel needs, and the choice of its algorithm.
 
 The layouts are those that builder/runtime/fused/ reads; one layout serves every instruction set.
 
@@ -8,9 +8,9 @@ The layouts are those that builder/runtime/fused/ reads; one layout serves every
   zero-padded in both kinds of channels;
 - thin: float32, tiles of at most 8 output channels of a group, all about equally wide: ``[KH * KW][C / groups][width]``
   for each, nothing padded;
-- winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``. The kernel transforms a block when it needs it.
+- winograd2 and winograd4: not transformed, ``[OC / 16][C][9][16]``; the kernel transforms a block when it needs it.
 
-All but depthwise, thin and those of integers may be of any type; see compress.py.
+Weights of the other algorithms than depthwise, thin and integer may be of any type; see compress.py.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ from builder.config.model_spec import WeightType
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
 INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")
-"""Of layers that round their input to bytes."""
+"""The algorithms of layers that round their input to bytes."""
 TILED: tuple[Algorithm, ...] = (*WINOGRAD, "integer_winograd4")
-"""Those whose kernels transform tiles, a band of them at a time."""
+"""The algorithms whose kernels transform tiles, a band of them at a time."""
 
 PANEL = 16
 """Output channels of a packed panel: a cache line of floats. CF_PANEL in runtime/fused/vector.h."""
 
 QUAD = 4
-"""Input channels of an integer panel that lie side by side: one instruction multiplies and adds up so many bytes.
-CF_QUAD in runtime/fused/integer_dot.h."""
+"""Adjacent input channels that one instruction multiplies and adds up. CF_QUAD in runtime/fused/integer_dot.h."""
 
 MAX_THREADS = 8
-"""Scratch is laid out for so many threads; Lambda has six. CF_MAX_THREADS in runtime/platform/threads.h."""
+"""The number of threads that scratch is for; Lambda has six. CF_MAX_THREADS in runtime/platform/threads.h."""
 
 MAX_TAPS = 1024
 """The largest KH * KW. CF_MAX_TAPS in runtime/fused/fused.h."""
@@ -49,24 +48,23 @@ MAX_NR = 32
 """The largest CF_NR of any instruction set, as in runtime/fused/vector.h: channel vectors are padded for it."""
 
 GEMV_PIXELS = 3
-"""Tiles are for more pixels than these. CF_GEMV_PIXELS in runtime/fused/blocking.h."""
+"""The most pixels that are computed without tiles. CF_GEMV_PIXELS in runtime/fused/blocking.h."""
 
 FEW_TILES = 4
-"""Tiles up to which Winograd's kernel needs no scratch for each thread. CF_FEW_TILES in runtime/fused/winograd.h."""
+"""The most tiles for which Winograd's kernel needs no scratch per thread. CF_FEW_TILES in runtime/fused/winograd.h."""
 
 TILED_QUADS = 12
-"""The fewest quads of K that tiles are for. CF_TILED_QUADS in runtime/fused/integer_tiles.h."""
+"""The fewest quads of K that are computed with tiles. CF_TILED_QUADS in runtime/fused/integer_tiles.h."""
 
 TILE = 16
-"""Quads of a tile's row. CF_TILE in runtime/fused/integer_tiles.h."""
+"""The quads of a tile's row. CF_TILE in runtime/fused/integer_tiles.h."""
 
 TILED_PIXELS = (32, 192)
 """The fewest and the most pixels of a task with tiles. CF_TASK_MR in runtime/fused/integer_tiles.h, CF_MC in
 runtime/fused/blocking.h."""
 
 TILE_ROW_BYTES = 640 << 10
-"""What the rows of a task may take if they are more than the fewest. CF_TILE_ROW_BYTES in
-runtime/fused/integer_tiles.h."""
+"""The most bytes of more than the fewest rows of a task. CF_TILE_ROW_BYTES in runtime/fused/integer_tiles.h."""
 
 WINOGRAD_KC = 128
 """Input channels whose transformed weights are in a thread's scratch. CF_WINOGRAD_KC in runtime/fused/winograd.h."""
@@ -75,22 +73,22 @@ WINOGRAD_MC = 24
 """Tiles whose products are in a thread's scratch. CF_WINOGRAD_MC in runtime/fused/winograd.h."""
 
 THIN_REACH = 128
-"""Floats that a tile may reach past the last position. CF_THIN_REACH in runtime/fused/thin.h."""
+"""The floats that a tile may read past the last position. CF_THIN_REACH in runtime/fused/thin.h."""
 
 _BAND_BYTES = 3 << 20
 _BAND_MIN = 64
-_BLOCK_BYTES = 256 << 10  # of a thin layer's task: they stay in the second-level cache
-_THIN_PIXELS = 16  # with fewer, lanes would be idle again
-_BLOCK_COLUMNS = 64  # narrower blocks copy many columns twice
-_LOAD = 64  # bytes that a vector load may reach past what it needs
+_BLOCK_BYTES = 256 << 10  # The block of a thin layer's task has to stay in the second-level cache.
+_THIN_PIXELS = 16  # With fewer, vector lanes would be idle again.
+_BLOCK_COLUMNS = 64  # Narrower blocks copy many columns twice.
+_LOAD = 64  # A vector load may read so many bytes past those that it needs.
 
 
 def choose_algorithm(
     geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
 ) -> Algorithm:
-    """The algorithm where none was measured, for weights of ``kind``: a static rule, the same on every machine.
+    """Choose the algorithm for weights of ``kind`` by a static rule, the same on every machine.
 
-    ``rounded``: the input is rounded to bytes.
+    ``rounded``: whether the input is rounded to bytes.
     """
     if rounded:
         floats = choose_algorithm(geometry, allow_winograd=allow_winograd, kind=kind)
@@ -105,18 +103,18 @@ def choose_algorithm(
 
 
 def _is_thin_worthwhile(geometry: Geometry) -> bool:
-    """Whether pixels in the lanes save more than it takes to bring them there. Measured on an EPYC (Zen 4)."""
+    """Return whether pixels in vector lanes save more than their copying costs, as measured on an EPYC (Zen 4)."""
     inner, outer = geometry.in_channels // geometry.groups, geometry.out_channels // geometry.groups
     if math.prod(geometry.out_size) < _THIN_PIXELS:
         return False
-    # More planes than that lie on more pages than the processor finds quickly.
+    # More planes than these are on more pages than the processor can look up quickly.
     return inner <= 256 if math.prod(geometry.kernel_size) > 1 else inner <= 64 and outer <= 4
 
 
 def list_algorithms(
     geometry: Geometry, *, allow_winograd: bool = True, kind: WeightType = "float32", rounded: bool = False
 ) -> tuple[Algorithm, ...]:
-    """Every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
+    """List every algorithm that can compute the layer, for a tuner to time; the static choice comes first."""
     winograd = allow_winograd and geometry.winograd
     possible: list[Algorithm] = ["integer" if rounded else "depthwise" if geometry.depthwise else "direct"]
     if winograd:
@@ -135,19 +133,19 @@ def resolve_algorithm(
     kind: WeightType = "float32",
     rounded: bool = False,
 ) -> Algorithm:
-    """The algorithm that ``tuned`` has for this geometry's label, if the layer can have it; else the static rule's."""
-    found = tuned.get(geometry.label)
-    if found in list_algorithms(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded):
-        return found
+    """Return the algorithm in ``tuned`` for this geometry's label, if the layer can have it; else the static choice."""
+    algorithm = tuned.get(geometry.label)
+    if algorithm in list_algorithms(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded):
+        return algorithm
     return choose_algorithm(geometry, allow_winograd=allow_winograd, kind=kind, rounded=rounded)
 
 
 def pack_layer(
     weights: NDArray[np.float32], algorithm: Algorithm, *, groups: int = 1, kind: WeightType = "float32"
 ) -> bytes:
-    """The bytes of ``weights`` [KH, KW, C / groups, OC] as the kernel for ``algorithm`` reads them, each as ``kind``.
+    """Pack ``weights`` [KH, KW, C / groups, OC] as the kernel for ``algorithm`` reads them, each as ``kind``.
 
-    Block g of the output channels sees block g of the input channels. Raises ValueError where the algorithm
+    Block g of the output channels reads block g of the input channels. Raises ValueError where the algorithm
     cannot have such weights.
     """
     height, width, inner, outer = weights.shape
@@ -191,36 +189,33 @@ def pack_layer(
 
 
 def pack_units(weights: NDArray[np.float32]) -> bytes:
-    """Weights [units, gates, units] of a recurrent layer with one row: ``[units/16][units][gates][16]``, zero-padded.
-
-    All gates of 16 units lie together.
-    """
+    """Pack weights [units, gates, units] of a one-row recurrent layer as ``[units/16][units][gates][16]``, padded."""
     units, gates, _ = weights.shape
     return _pad_last_axis(weights).reshape(units, gates, -1, PANEL).transpose(2, 0, 1, 3).astype("<f4").tobytes()
 
 
 def pack_scale(scale: NDArray[np.float32], *, groups: int = 1) -> bytes:
-    """Scales [OC] as the panels of ``pack_layer`` lie: ``[groups * panels][16]``, zeros past the last channel."""
+    """Pack scales [OC] like the panels of ``pack_layer``: ``[groups * panels][16]``, zero-padded."""
     return _pad_last_axis(np.asarray(scale, np.float32).reshape(groups, -1)).tobytes()
 
 
 def pack_sums(numbers: NDArray[np.float32]) -> bytes:
-    """The sum of each output channel of int8 ``numbers`` [KH, KW, C, OC]: int32 ``[panels][16]``, zero-padded.
+    """Pack the sums of the output channels of int8 ``numbers`` [KH, KW, C, OC] as int32 ``[panels][16]``, zero-padded.
 
-    What a zero point of the input adds to a sum is a multiple of these.
+    A zero point of the input adds a multiple of these to a sum.
     """
     sums = np.asarray(numbers, np.float64).sum(axis=(0, 1, 2))
     return np.pad(sums, (0, -sums.size % PANEL)).astype("<i4").tobytes()
 
 
 def pad_channels(vector: NDArray[np.float32]) -> bytes:
-    """A per-channel vector (bias, scale, shift) with zeros up to a multiple of MAX_NR."""
+    """Pad a per-channel vector (bias, scale, shift) with zeros up to a multiple of MAX_NR."""
     flat = np.asarray(vector, np.float32).ravel()
     return np.pad(flat, (0, -flat.size % MAX_NR)).tobytes()
 
 
 def choose_winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
-    """How many tiles are transformed together: as many as stay in the last-level cache."""
+    """Choose how many tiles are transformed together: as many as stay in the last-level cache."""
     size = 2 if algorithm == "winograd2" else 4
     tiles = geometry.batch * -(-geometry.out_size[0] // size) * -(-geometry.out_size[1] // size)
     most = max(_BAND_MIN, _BAND_BYTES // (4 * (size + 2) ** 2 * geometry.in_channels))
@@ -231,15 +226,15 @@ def choose_winograd_band(geometry: Geometry, algorithm: Algorithm) -> int:
 def compute_scratch_size(
     geometry: Geometry, algorithm: Algorithm, threads: int = MAX_THREADS, *, tiles: bool = True
 ) -> int:
-    """Bytes of scratch, aligned to 64, that ``LayerStep.scratch`` must have for up to ``threads`` threads; may be 0.
+    """Compute the bytes of scratch of ``LayerStep.scratch`` for up to ``threads`` threads; aligned to 64, may be 0.
 
-    ``tiles``: also for a processor with AMX.
+    ``tiles``: whether it is also for a processor with AMX.
     """
     if algorithm == "integer":
         quantised = -(-(2 * math.prod(get_quantised_shape(geometry)) + _LOAD) // 64) * 64
         return quantised + (threads * _tile_rows(geometry) if tiles else 0)
-    if algorithm == "integer_winograd4":  # a processor does one or the other
-        return max(compute_scratch_size(geometry, one, threads, tiles=tiles) for one in ("integer", "winograd4"))
+    if algorithm == "integer_winograd4":  # A processor uses one or the other.
+        return max(compute_scratch_size(geometry, a, threads, tiles=tiles) for a in ("integer", "winograd4"))
     if algorithm == "thin":
         return 4 * threads * _thin_floats(geometry, *choose_thin_block(geometry))
     if algorithm not in WINOGRAD:
@@ -254,8 +249,9 @@ def compute_scratch_size(
 
 
 def _tile_rows(geometry: Geometry) -> int:
-    """Bytes of the rows that a thread copies inputs to: the most that plan_tiles in runtime/fused/integer_tiles.h asks
-    for, which may leave half of each tile idle."""
+    """Compute the bytes of the rows that a thread copies inputs to.
+
+    It is the most that plan_tiles in runtime/fused/integer_tiles.h needs, which may leave half of each tile idle."""
     pixels = math.prod(geometry.out_size) * geometry.batch
     quads = math.prod(geometry.kernel_size) * -(-geometry.in_channels // QUAD)
     if pixels <= GEMV_PIXELS or quads < TILED_QUADS:
@@ -266,35 +262,37 @@ def _tile_rows(geometry: Geometry) -> int:
 
 
 def compute_recurrent_scratch(batch: int, units: int, columns: int, rounded: bool = False) -> int:
-    """Bytes of scratch of a recurrent layer: the sums of a step, and behind them, if it is ``rounded``, what integer
-    GEMM needs for each of the tasks that share the rows, as run_rows in runtime/fused/recurrent.h has them."""
+    """Compute the bytes of scratch of a recurrent layer: a step's sums and, if ``rounded``, those of integer GEMM.
+
+    The latter are for each of the tasks that share the rows, as in run_rows of runtime/fused/recurrent.h."""
     tasks = max(1, min(MAX_THREADS, batch // (GEMV_PIXELS + 1))) if rounded else 0
     return 4 * batch * columns + tasks * compute_scratch_size(Geometry(1, units, (1, batch), columns), "integer")
 
 
 def choose_thin_block(geometry: Geometry) -> tuple[int, int]:
-    """Rows and columns of the output that a task of a thin layer computes at most: what fits into a thread's part of
-    the cache, and copies the fewest inputs twice."""
+    """Choose the most output rows and columns that a task of a thin layer computes.
+
+    They fit into a thread's part of the cache, and copy the fewest inputs twice."""
     height, width = geometry.out_size
     reach = [(k - 1) * d for k, d in zip(geometry.kernel_size, geometry.dilation, strict=True)]
-    found: list[tuple[float, int, int]] = []
+    blocks: list[tuple[float, int, int]] = []
     parts = 1
     while parts == 1 or width // parts >= _BLOCK_COLUMNS:
         columns = -(-width // parts)
         rows = height
         while rows > 1 and 4 * _thin_floats(geometry, rows, columns) > _BLOCK_BYTES:
-            rows = min(rows - 1, -(-height // (-(-height // rows) + 1)))  # one more block, all about equally high
+            rows = min(rows - 1, -(-height // (-(-height // rows) + 1)))  # One more block, all equally high.
         fits = 4 * _thin_floats(geometry, rows, columns) <= _BLOCK_BYTES
         copied = (rows * geometry.stride[0] + reach[0]) * (columns * geometry.stride[1] + reach[1]) / (rows * columns)
         idle = (columns * geometry.stride[1] + reach[1]) / (columns * geometry.stride[1])
-        found.append((copied * idle if fits else math.inf, rows, columns))
+        blocks.append((copied * idle if fits else math.inf, rows, columns))
         parts *= 2
-    best = min(found, key=lambda block: block[0])
-    return best[1:] if math.isfinite(best[0]) else found[-1][1:]
+    best = min(blocks, key=lambda block: block[0])
+    return best[1:] if math.isfinite(best[0]) else blocks[-1][1:]
 
 
 def _thin_floats(geometry: Geometry, rows: int, columns: int) -> int:
-    """Floats of one thread's scratch for such a block; see run_thin in runtime/fused/thin.h."""
+    """Compute the floats of a thread's scratch for such a block; see run_thin in runtime/fused/thin.h."""
     sizes = zip(geometry.kernel_size, geometry.dilation, geometry.stride, strict=True)
     reach = [(kernel - 1) * dilation // stride for kernel, dilation, stride in sizes]
     width = columns + reach[1]
@@ -304,14 +302,15 @@ def _thin_floats(geometry: Geometry, rows: int, columns: int) -> int:
 
 
 def get_quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
-    """[batch, rows, columns, channels] of integer GEMM's quantised input: all that the sums read, padding included,
-    with channels up to a multiple of 4. Each value takes one byte or, where the instruction set wants that, two."""
+    """Return [batch, rows, columns, channels] of integer GEMM's quantised input, with all padding that the sums read.
+
+    Channels are a multiple of 4. Each value takes one byte or, for some instruction sets, two."""
     rows, columns = (geometry.compute_span(axis, out) for axis, out in enumerate(geometry.out_size))
     return geometry.batch, rows, columns, -(-geometry.in_channels // QUAD) * QUAD
 
 
 def _pad_plane(floats: int) -> int:
-    """An odd number of cache lines, so that the planes of a transform do not share cache sets."""
+    """Pad to an odd number of cache lines, so that the planes of a transform do not share cache sets."""
     return (-(-floats // 16) | 1) * 16
 
 

@@ -2,7 +2,7 @@
 
 A register tile is 8, 16 or 32 output channels wide, and a layer with fewer leaves the rest of it idle. Two pixels side
 by side have twice as many: their windows overlap, and one window as wide as both has every input of both. Weights that
-one of the pixels does not have are zeros. The sums are the same whole numbers, and lie where they lay.
+one of the pixels does not have are zeros. The sums are the same integers, in the same memory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from builder.compiler.lower.geometry import MAX_SUM, Geometry
 from builder.compiler.lower.packing import MAX_TAPS, PANEL
 
 _WIDTHS = (8, 16)
-"""Output channels of the narrowest register tiles: on most processors, and on those with the widest registers."""
+"""The channels of the narrowest register tiles: on most processors, and on those with the widest registers."""
 
 _NO_SLOWER = 1.1
-"""What joining may cost, as a multiple, where registers are narrow."""
+"""The largest acceptable ratio of work after joining to work before, where registers are narrow."""
 
 
 def choose_joined_pixels(geometry: Geometry) -> int:
-    """How many output pixels side by side make the least work as one, on processors of all widths together."""
+    """Choose how many adjacent output pixels to join for the least work, over all widths of registers together."""
     if geometry.groups != 1 or geometry.dilation[1] != 1:
         return 1
     narrow = _NO_SLOWER * _count_work(geometry, 1, _WIDTHS[0])
@@ -37,13 +37,13 @@ def choose_joined_pixels(geometry: Geometry) -> int:
 
 
 def _count_work(geometry: Geometry, pixels: int, width: int) -> float:
-    """Products of a pixel, those with zeros included."""
+    """Count the products of a pixel, including those with zeros."""
     wide = join_pixels(geometry, pixels)
     return wide.k * -(-wide.out_channels // width) * width / pixels
 
 
 def join_pixels(geometry: Geometry, pixels: int) -> Geometry:
-    """The layer that computes ``pixels`` output pixels side by side as one."""
+    """Return the geometry of the layer that computes ``pixels`` adjacent output pixels as one."""
     (height, width), (rows, columns), (down, across) = geometry.out_size, geometry.kernel_size, geometry.stride
     return replace(
         geometry,
@@ -55,7 +55,7 @@ def join_pixels(geometry: Geometry, pixels: int) -> Geometry:
 
 
 def join_weights(weights: NDArray[np.float32], pixels: int, across: int) -> NDArray[np.float32]:
-    """Weights [KH, KW, C, OC] as [KH, KW + (pixels - 1) * across, C, pixels * OC]; ``across``: the layer's stride."""
+    """Return weights [KH, KW, C, OC] as [KH, KW + (pixels - 1) * across, C, pixels * OC]; ``across``: the stride."""
     height, width, inner, outer = weights.shape
     wide = np.zeros((height, width + (pixels - 1) * across, inner, pixels, outer), weights.dtype)
     for pixel in range(pixels):

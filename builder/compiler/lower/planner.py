@@ -1,4 +1,4 @@
-"""Memory planned anew, instead of XLA's plan: each value has a place for as long as it lives."""
+"""A plan of memory in place of XLA's: each value has a place for as long as it lives."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from builder.compiler.lower.steps.base import Buffer
 
 PAGE = 4096
 ROOM = 1 << 48
-"""From the address of one storage to that of the next before the arena is planned: more than any has bytes."""
+"""The distance between storages' addresses before the arena is planned: more bytes than any of them has."""
 
 
 @dataclass
 class Storage:
     """Bytes in the arena that are in use from step ``first`` to step ``last``, both included.
 
-    ``alone``: how many of them, from the beginning on, a run on one thread touches; all where None. The rest of a
-    layer's scratch is for further threads. ``feed``: the number of the feed that is read where the caller has it.
-    ``number``: its place in the list that ``place_storages`` plans.
+    ``alone``: the number of leading bytes that a run on one thread touches; None for all. The rest of a layer's scratch
+    is for further threads. ``feed``: the number of a feed that is read from the caller's memory. ``number``: the index
+    of the storage in the list that ``place_storages`` plans.
     """
 
     size: int
@@ -34,16 +34,14 @@ class Storage:
 
     @property
     def buffer(self) -> Buffer:
-        """Its bytes; those in the arena are at an address of their own until ``resolve_buffer`` gives them their
-        place.
-        """
+        """The bytes as a buffer; in the arena, at an address of its own until ``resolve_buffer`` gives the offset."""
         if self.feed is not None:
             return Buffer("feed", self.feed, self.size)
         return Buffer("arena", self.number * ROOM, self.size)
 
     @property
     def touched(self) -> int:
-        """Bytes of it that a run on one thread touches."""
+        """The number of bytes that a run on one thread touches."""
         return self.size if self.alone is None else self.alone
 
     def extend_life(self, step: int) -> None:
@@ -56,16 +54,16 @@ _ORDERS: tuple[Callable[[Storage], tuple[float, ...]], ...] = (
     lambda s: (s.touched < s.size, -s.size, s.first, s.last),
     lambda s: (s.first - s.last, -s.touched, s.first),
 )
-"""Largest first; the same with scratch behind all values; longest life first. None is best for every network."""
+"""The largest first; the same with scratch after all values; the longest life first. No order is always best."""
 
 
 def place_storages(storages: list[Storage]) -> tuple[int, int]:
-    """Give every storage an offset so that none overlaps another that lives at the same time.
+    """Give every storage an offset, so that none overlaps another that lives at the same time.
 
-    One after the other, each in the lowest gap that is free for its whole life. Where scratch is for several threads,
-    several orders are tried. Kept is the one by which a run on one thread touches the fewest pages: a function waits
-    for each of them (1.5 to 2 µs), and has them from then on. Returns the arena's size, and how much of its beginning
-    such a run touches without a gap, both in bytes.
+    Each storage in turn gets the lowest gap that is free for its whole life. Where scratch is for several threads,
+    several orders are tried. The best is that by which a run on one thread touches the fewest pages: a function waits
+    1.5 to 2 µs for the first use of each. Returns the arena's size, and the bytes at its beginning that such a run
+    touches without a gap.
     """
     several = any(storage.touched < storage.size for storage in storages)
     orders = _ORDERS if several else _ORDERS[:1]
@@ -77,7 +75,7 @@ def place_storages(storages: list[Storage]) -> tuple[int, int]:
 
 
 def _try_order(storages: list[Storage], order: Callable[[Storage], tuple[float, ...]]) -> tuple[int, int]:
-    """The pages that a run on one thread then touches, and the arena's size in bytes."""
+    """Place the storages; return the number of pages that a run on one thread touches, and the arena's bytes."""
     placed: list[Storage] = []
     for storage in sorted(storages, key=order):
         offset = 0
@@ -92,14 +90,14 @@ def _try_order(storages: list[Storage], order: Callable[[Storage], tuple[float, 
 
 
 def resolve_buffer(storages: Sequence[Storage], buffer: Buffer) -> Buffer:
-    """Return where ``buffer`` lies in the arena, now that every storage has its offset."""
+    """Return ``buffer`` at its final offset in the arena, once every storage has its own."""
     if buffer.space != "arena":
         return buffer
     return replace(buffer, offset=storages[buffer.offset // ROOM].offset + buffer.offset % ROOM)
 
 
 def find_touched_pages(storages: Iterable[Storage]) -> set[int]:
-    """The pages of the arena that a run on one thread touches, by number; an arena may begin inside of one."""
+    """Return the numbers of the arena's pages that a run on one thread touches; the arena may begin inside a page."""
     touched: set[int] = set()
     for storage in storages:
         touched.update(range(storage.offset // PAGE, -(-(storage.offset + storage.touched) // PAGE)))
@@ -108,7 +106,7 @@ def find_touched_pages(storages: Iterable[Storage]) -> set[int]:
 
 @dataclass
 class WeightStore:
-    """Collects constants in the order they are used; equal bytes share one place if ``share``."""
+    """A store of constants in the order of their use; equal bytes share one place if ``share``."""
 
     share: bool = True
     offsets: dict[bytes, int] = field(default_factory=dict)
@@ -116,7 +114,7 @@ class WeightStore:
     size: int = 0
 
     def add_constant(self, data: bytes) -> Buffer:
-        """Add a constant, or find an equal one. Returns its place."""
+        """Add a constant, or find an equal one, and return its buffer."""
         if not (self.share and data in self.offsets):
             self.offsets[data] = self.size
             self.found.append(Weight(self.size, data))

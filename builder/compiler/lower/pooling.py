@@ -1,4 +1,4 @@
-"""Maximum, sum and mean over windows or the whole picture."""
+"""Maximum, sum and mean over windows or the whole image."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from builder.compiler.lower.layers import get_image_shape
 from builder.compiler.lower.padding import match_zero_pad
 
 _KINDS: dict[str, tuple[Literal["max", "sum"], float]] = {"maximum": ("max", -math.inf), "add": ("sum", 0.0)}
-"""Reducing opcode to (kind, the initial value that changes nothing)."""
+"""Kinds of pooling and their initial value, which changes nothing, by the opcode of the reducer."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Pooling of a float32 NHWC picture. ``value``: what it stores; ``inside``: values that it computes on the way."""
+    """Pooling of a float32 NHWC image, which stores ``value``; ``inside``: the values that it computes on the way."""
 
     value: Value
     input: Value
@@ -30,7 +30,7 @@ class Pool:
     scale: float = 1.0
     inside: tuple[Value, ...] = ()
     around: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Zeros (top, left, bottom, right) of an absorbed ``pad``: pixels that do count."""
+    """Zeros (top, left, bottom, right) of an absorbed ``pad``, which count as pixels."""
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -38,8 +38,8 @@ class Pool:
 
 
 def find_pools(dag: Dag) -> list[Pool]:
-    """Every live pooling of a float32 NHWC picture."""
-    found: dict[Value, Pool] = {}
+    """Find every live pooling of a float32 NHWC image."""
+    pools: dict[Value, Pool] = {}
     for value in dag.live:
         pool = (
             _match_window(value)
@@ -49,13 +49,13 @@ def find_pools(dag: Dag) -> list[Pool]:
             else None
         )
         if pool is not None:
-            found[value] = pool
-    partial = {inner for pool in found.values() for inner in pool.inside}
-    return [_absorb_scale(pool, dag) for value, pool in found.items() if value not in partial]
+            pools[value] = pool
+    partial = {inner for pool in pools.values() for inner in pool.inside}
+    return [_absorb_scale(pool, dag) for value, pool in pools.items() if value not in partial]
 
 
 def restore_padding(pool: Pool) -> Pool:
-    """``pool`` with its absorbed padding given back: it reads the padded picture."""
+    """Return ``pool`` without its absorbed padding: it reads the padded image."""
     if pool.around == (0, 0, 0, 0):
         return pool
     padded = pool.inside[0]
@@ -101,7 +101,7 @@ def _match_window(value: Value) -> Pool | None:
     if around is not None and pool.padding == (0, 0):
         inner = source.operands[0]
         pool = replace(pool, input=inner, in_picture=get_image_shape(inner.dims)[:3], inside=(source,), around=around)
-    # A window must reach at least one pixel, or a maximum would have nothing to choose from.
+    # A window must cover at least one pixel, or a maximum would be of nothing.
     for axis in (0, 1):
         last = (pool.out_picture[1 + axis] - 1) * pool.stride[axis] - pool.padding[axis]
         if last >= pool.in_picture[1 + axis] + pool.around[axis] + pool.around[2 + axis]:
@@ -133,7 +133,7 @@ def _match_global(value: Value) -> Pool | None:
 
 
 def _match_tree_reduction(value: Value) -> Value | None:
-    """What a reduce-window splits into windows side by side that leave no pixel out (XLA's tree reduction)."""
+    """Return the source that a reduce-window splits into adjacent windows without a rest (XLA's tree reduction)."""
     if _match_kind(value) is None:
         return None
     source = value.operands[0]
@@ -149,7 +149,7 @@ def _match_tree_reduction(value: Value) -> Value | None:
 
 
 def _absorb_scale(pool: Pool, dag: Dag) -> Pool:
-    """With the factor that makes a mean of a sum, where that is all a single user does."""
+    """Absorb the factor that turns a sum into a mean, where the sum's only user multiplies by it."""
     value = pool.value
     if pool.kind != "sum" or any(value.base is o.base for o in dag.outputs):
         return pool

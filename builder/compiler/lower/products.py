@@ -1,4 +1,4 @@
-"""Products with constant weights: what XLA's kernels inside loops and branches compute, if it is that."""
+"""Products with constant weights that XLA's kernels inside loops and branches compute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builder.compiler.lower.steps.dot_step import DotStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 
 LEAST_ROWS = 4
-"""An array with fewer rows is multiplied row by row in the loop, not before it."""
+"""The fewest rows of an array that is multiplied before the loop, not row by row in it."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Product:
 
 @dataclass(frozen=True)
 class LoopRow:
-    """The kernel ``step`` of a loop's body: one row of ``source``, which the loop leaves as it is, at ``index``."""
+    """The kernel ``step`` of a loop's body, which reads row ``index`` of ``source``, an array that the loop keeps."""
 
     step: int
     name: str
@@ -43,7 +43,7 @@ class LoopRow:
     index: Buffer
     count: int
     needed_once: bool
-    """Whether nothing but the product reads it."""
+    """Whether only the product reads the row."""
 
 
 class FusionIndex(HloIndex):
@@ -55,13 +55,13 @@ class FusionIndex(HloIndex):
         return instruction
 
     def get_inner_root(self, instruction: Any) -> Any:
-        """The root of a fusion, without bitcasts; any other instruction itself."""
+        """Return the root of a fusion, without bitcasts; any other instruction is returned itself."""
         if instruction.opcode != "fusion":
             return instruction
         return self.skip_bitcasts(self.get_root(self.get_called(instruction)[0]))
 
     def find_argument(self, fusion: Any, inner: Any) -> int | None:
-        """Which operand of ``fusion`` the instruction ``inner`` of it is, but for bitcasts."""
+        """Return the number of the operand of ``fusion`` that its instruction ``inner`` is, through bitcasts."""
         inner = self.skip_bitcasts(inner)
         if fusion.opcode != "fusion":
             operands = [self.skip_bitcasts(o).id for o in self.get_operands(fusion)]
@@ -69,7 +69,7 @@ class FusionIndex(HloIndex):
         return int(inner.parameter_number) if inner.opcode == "parameter" else None
 
     def find_users(self, instruction: Any) -> Iterator[Any]:
-        """Instructions of the same computation that read ``instruction``, through bitcasts."""
+        """Yield the instructions of the same computation that read ``instruction``, through bitcasts."""
         for other in self.owners[instruction.id].instructions:
             if instruction.id in other.operand_ids:
                 if other.opcode == "bitcast":
@@ -80,13 +80,13 @@ class FusionIndex(HloIndex):
 
 @dataclass(frozen=True)
 class ProductFinder:
-    """Finds products among the steps of a program, which read ``weights``."""
+    """A finder of products among the steps of a program, which read ``weights``."""
 
     module: FusionIndex
     weights: tuple[Weight, ...]
 
     def match_product(self, step: Step) -> Product | None:
-        """What ``step`` computes, if that is a product with constant weights."""
+        """Return the product with constant weights that ``step`` computes, else None."""
         match step:
             case DotStep():
                 return self._match_dot(step)
@@ -143,7 +143,7 @@ class ProductFinder:
         return Product(step.name, source, output, matrix, rows, other_buffer)
 
     def _read_matrix(self, dot: Any, operand: Any, buffer: Buffer) -> NDArray[np.float32] | None:
-        """The constant right side of a dot as [contracted, other]."""
+        """Read the constant right side of a dot as [contracted, other]."""
         flat = self.get_constant(buffer)
         if flat is None or len(operand.shape.dimensions) != 2 or hlo_shapes.get_dtype(dot.shape) != "float32":
             return None
@@ -157,7 +157,7 @@ class ProductFinder:
         return logical if contracted == [0] else logical.T
 
     def match_row(self, product: Product, steps: Steps, loop: Any) -> LoopRow | None:
-        """The row that ``product`` multiplies, if it may do so before the loop: ``loop`` never changes the array."""
+        """Match the row that ``product`` multiplies, if it may do so before ``loop``, which never changes the array."""
         if product.added is not None and product.added.space == "arena":
             return None
         instruction = self.module.names.get(product.name)
@@ -183,8 +183,9 @@ class ProductFinder:
         return None
 
     def _match_slice(self, outer: Any, piece: Any, loop: Any) -> tuple[int, int, int] | None:
-        """Take a dynamic-slice of one whole row apart: which arguments are the array and the index, and how many rows
-        the array has. None for anything else, or where ``loop`` may change the array."""
+        """Match a dynamic-slice of one whole row; return the argument numbers of the array and the index, and the rows.
+
+        Returns None for anything else, or where ``loop`` may change the array."""
         array, first, *others = self.module.get_operands(piece)
         whole = list(array.shape.dimensions)
         if [1, *whole[1:]] != list(piece.shape.dimensions) or not hlo_shapes.is_row_major(array.shape):
@@ -206,7 +207,7 @@ class ProductFinder:
         return numbers[0], numbers[1], whole[0]
 
     def get_constant(self, buffer: Buffer) -> NDArray[np.float32] | None:
-        """The float32 numbers of ``buffer``, where they are constant."""
+        """Return the float32 numbers of ``buffer`` where they are constant, else None."""
         if buffer.space != "weights" or buffer.size % 4:
             return None
         weight = next((w for w in self.weights if w.offset == buffer.offset), None)
@@ -216,7 +217,7 @@ class ProductFinder:
 
 
 def _is_last_contracted(data: Any, dot: Any) -> bool:
-    """Whether the left side is dense and its last dimension, alone, is summed over."""
+    """Return whether the left side is dense and only its last dimension is summed over."""
     numbers = dot.dot_dimension_numbers
     last = [len(data.shape.dimensions) - 1]
     plain = list(numbers.lhs_contracting_dimensions) == last and not list(numbers.lhs_batch_dimensions)

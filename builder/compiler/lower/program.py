@@ -1,6 +1,6 @@
 """Program: a compiled graph as a typed list of steps over one arena and one block of weights.
 
-Both paths of ``lower`` make one, and ``emit`` prints it as C. Offsets and sizes are bytes, strides are elements.
+Both paths of ``lower`` build one, and ``emit`` prints it as C. Offsets and sizes are in bytes, strides in elements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from builder.config.tensor import TensorSpec
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant's bytes and where they stand in the weights."""
+    """A constant's bytes and their offset in the weights."""
 
     offset: int
     data: bytes
@@ -22,7 +22,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class BoundPort:
-    """A feed or fetch and where ``cf_run`` copies it to or from; a feed in the space "feed" is not copied."""
+    """A feed or fetch and the buffer that ``cf_run`` copies it to or from; one in the space "feed" is not copied."""
 
     spec: TensorSpec
     buffer: Buffer
@@ -30,8 +30,9 @@ class BoundPort:
 
 @dataclass(frozen=True)
 class BoundState:
-    """A variable that lasts from call to call, at ``offset`` in the state: copied to ``read`` before the steps run
-    and from ``write`` after them. ``first``: its value when the model is opened."""
+    """A variable that lasts from call to call, at ``offset`` in the state.
+
+    It is copied to ``read`` before the steps run and from ``write`` after them. ``first``: its initial value."""
 
     spec: TensorSpec
     offset: int
@@ -42,11 +43,11 @@ class BoundState:
 
 @dataclass(frozen=True)
 class Program:
-    """``arena_touched``: how much of the arena's beginning every run touches, in bytes; 0 where that is not known.
+    """A compiled graph. ``arena_touched``: the bytes at the arena's beginning that every run touches; 0 if unknown.
 
-    ``parts``: the steps are for one input of a batch, and run so often; 0: they are for all of it. The specs of feeds
-    and fetches are the batch's, their buffers those of one part. ``dense_end``: the numbers of the first of the layers
-    that such a batch runs for all inputs together, and of the step behind them; None where there are none.
+    ``parts``: how often the steps run, each time for one input of a batch; 0 where they are for the whole batch. The
+    specs of feeds and fetches are the batch's, their buffers those of one part. ``dense_end``: the numbers of the first
+    layer that such a batch runs for all inputs together, and of the step after the last one; None where none is.
     """
 
     steps: Steps
@@ -62,7 +63,7 @@ class Program:
 
     @property
     def state_size(self) -> int:
-        """Bytes of the state, without gaps: variable after variable."""
+        """The bytes of the state, whose variables have no gaps between them."""
         return sum(state.spec.size for state in self.states)
 
     def with_buffers(self, move: Callable[[Buffer], Buffer]) -> Program:

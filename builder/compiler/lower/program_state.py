@@ -15,12 +15,12 @@ from builder.importers.graph import FrozenGraph, GraphPort
 
 
 def list_state_ports(graph: FrozenGraph) -> tuple[tuple[GraphPort, ...], tuple[GraphPort, ...]]:
-    """The feeds and fetches of what XLA compiled: the graph's, then its variables."""
+    """List the feeds and fetches of the compiled graph: its own, and then its variables."""
     return (*graph.feeds, *graph.states), (*graph.fetches, *graph.states)
 
 
 def bind_state(program: Program, states: tuple[GraphPort, ...], first: Mapping[str, NDArray[Any]]) -> Program:
-    """``program`` with its last feeds and fetches as ``states``; ``first``: the values at the start, by node."""
+    """Make the last feeds and fetches of ``program`` its ``states``; ``first``: the initial values, by node."""
     if not states:
         return program
     count, offset, end = len(states), 0, program.weights_size

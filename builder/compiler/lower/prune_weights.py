@@ -1,4 +1,4 @@
-"""Drop the constants that no step reads any more, and close the gaps between the others."""
+"""The removal of constants that no step reads any more, and of the gaps between the others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Buffer
 
 LEAST_SHARED_START = 4096
-"""Bytes of a constant that is kept at the start of a longer one: less would save no page."""
+"""The fewest bytes of a constant that is kept as the start of a longer one: fewer would save no page."""
 
 
 def drop_unused_weights(program: Program, share: bool = True) -> Program:
-    """The same program over only those weights that it uses; equal ones share one place if ``share``.
+    """Return the program with only those weights that it uses; equal ones share one place if ``share``.
 
     Raises LowerError where a step reads no constant.
     """
@@ -26,12 +26,12 @@ def drop_unused_weights(program: Program, share: bool = True) -> Program:
 
 
 def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
-    """The programs over one block of weights, each naming all of it. A constant that several have is kept once, and one
-    that a longer one begins with (a table's first rows, for a shorter text) is kept as its start.
+    """Return the programs with one block of weights, which each of them refers to as a whole.
 
-    Without ``share``, equal weights of one program are kept separately: the first is shared with the first of another
-    program, the second with its second.
-    Raises LowerError where a step reads no constant.
+    A constant that several have is kept once, and one that a longer one begins with (a table's first rows, for a
+    shorter text) is kept as its start. Without ``share``, equal weights of one program are kept apart: the first is
+    shared with the first of another program, the second with its second. Raises LowerError where a step reads no
+    constant.
     """
     homes = _find_shared_starts(programs) if share else {}
     equal: dict[bytes, list[Buffer]] = {}
@@ -54,7 +54,7 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
 
 
 def _find_shared_starts(programs: Sequence[Program]) -> dict[bytes, bytes]:
-    """For each large constant that programs use, one of those that begin with it: itself where no other does."""
+    """Map each large constant of the programs to one that begins with it, or to itself."""
     used: set[bytes] = set()
 
     def note(data: bytes) -> Buffer:
@@ -65,7 +65,7 @@ def _find_shared_starts(programs: Sequence[Program]) -> dict[bytes, bytes]:
         _move_weights(program, note)
     homes: dict[bytes, bytes] = {}
     longer = b""
-    # In this order, one that begins with another stands behind it, and what is between the two begins with it as well.
+    # In this order a constant comes before its own start, and all between the two begin with that start as well.
     for data in sorted((data for data in used if len(data) >= LEAST_SHARED_START), reverse=True):
         longer = longer if longer.startswith(data) else data
         homes[data] = longer
@@ -73,7 +73,7 @@ def _find_shared_starts(programs: Sequence[Program]) -> dict[bytes, bytes]:
 
 
 def _move_weights(program: Program, place: Callable[[bytes], Buffer]) -> Program:
-    """``program`` with each of the weights that it uses where ``place`` puts them; it is asked once for each."""
+    """Move each weight that ``program`` uses to its buffer from ``place``, which is called once for each."""
     old = sorted(program.weights, key=lambda w: w.offset)
     starts = [w.offset for w in old]
     moved: dict[int, Buffer] = {}

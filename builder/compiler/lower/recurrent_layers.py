@@ -1,7 +1,7 @@
-"""Recurrent layers: a loop of XLA's whose body is one step of an LSTM or a GRU, as one step of ours.
+"""Recurrent layers: a loop of XLA's whose body is one step of an LSTM or a GRU, as one step of coldforge.
 
-Of the body's values two are products with constant weights, of a row of the input and of the state. What is made of
-these must be the new state, as the cell computes it. That is told by values, as activations are, and so are the biases.
+Two of the body's values are products with constant weights, of a row of the input and of the state. From these the body
+must compute the new state as the cell does. The cell and its biases are recognised by values, as activations are.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.steps.recurrent_step import Recurrence
 
 _FEWEST = 4
-"""Units: with fewer, most lanes of the kernel's vectors would be idle."""
+"""The fewest units: with fewer, most lanes of the kernel's vectors would be idle."""
 _MOST_STEPS = 1 << 16
 _TOLERANCE = 1e-5
 _SCALES = ((1.0, 1.0), (1.0, 1e4), (1e4, 1e4))
-"""Of products and of states, by draw: in the last ones, a cell that limits what lies beyond common values shows it."""
+"""The scales of products and states by draw: the large ones reveal a cell that clips uncommon values."""
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class RecurrentLayer:
-    """A loop as a recurrent layer, as ``RecurrentStep``; ``output`` None where only the state is wanted.
+    """A loop as a recurrent layer, as ``RecurrentStep``; ``output`` is None where only the state is needed.
 
     ``input``, ``hidden``, ``cell`` and ``output``: parts of the loop's tuple. ``input_weights`` [features, gates *
-    units] and ``input_bias``: what makes the step's input of the rows of ``input`` [steps, batch, features].
-    ``input_name`` and ``state_name``: the products' instructions. ``bounded``: the state begins between -1 and 1.
+    units] and ``input_bias`` turn rows of ``input`` [steps, batch, features] into the step's input. ``input_name`` and
+    ``state_name``: the products' instructions. ``bounded``: whether the state begins between -1 and 1.
     """
 
     kind: Recurrence
@@ -61,23 +61,23 @@ class RecurrentLayer:
 
 
 def find_recurrent(index: HloIndex, loop: Any) -> RecurrentLayer | None:
-    """What the instruction ``loop``, a while, computes; None where that is anything else, or more than that."""
+    """Find the recurrent layer that the while instruction ``loop`` computes; None if it computes anything else."""
     called = index.get_called(loop)
     body = next((c for c in called if index.get_root(c).opcode == "tuple"), None)
     condition = next((c for c in called if c is not body), None)
     if body is None or condition is None:
         return None
     try:
-        found = _LoopBody(index, loop, body, condition)
-    except LowerError:  # it has values of a type that no step of ours has
+        loop_body = _LoopBody(index, loop, body, condition)
+    except LowerError:  # The loop has values of a type that no step has.
         return None
-    products = found.find_products()
-    return None if products is None else found.match_recurrent(*products)
+    products = loop_body.find_products()
+    return None if products is None else loop_body.match_recurrent(*products)
 
 
 @dataclass(frozen=True)
 class _LoopProduct:
-    """``value = data @ weights``, with as many rows as there are states."""
+    """The product ``value = data @ weights``, with as many rows as there are states."""
 
     value: Value
     data: Value
@@ -97,11 +97,11 @@ class _LoopBody:
             self.used.add(-1)
 
     def find_products(self) -> tuple[_LoopProduct, _LoopProduct] | None:
-        """Of the input and of the state."""
-        found = [_match_product(value) for value in _list_sources(self.root) if value.op == "dot"]
-        if len(found) != 2 or None in found:
+        """Find the products of the input and of the state, if the loop has just these two."""
+        products = [_match_product(value) for value in _list_sources(self.root) if value.op == "dot"]
+        if len(products) != 2 or None in products:
             return None
-        first, second = (product for product in found if product is not None)
+        first, second = (product for product in products if product is not None)
         if self._find_state(first.data) is not None:
             first, second = second, first
         return (first, second) if self._find_state(second.data) is not None else None
@@ -152,11 +152,11 @@ class _LoopBody:
         )
 
     def _is_unchanged(self, number: int) -> bool:
-        """Whether the loop leaves a part of its tuple as it was."""
+        """Return whether the loop leaves part ``number`` of its tuple unchanged."""
         return number >= 0 and self._find_state(self.after[number]) == number
 
     def _find_state(self, value: Value) -> int | None:
-        """Which part of the tuple, row-major float32, a value is."""
+        """Return the number of the tuple's part that ``value`` is a row-major copy of, else None."""
         value = _skip_copies(value)
         if value.op != "get-tuple-element" or value.operands[0].op != "parameter":
             return None
@@ -171,10 +171,10 @@ class _LoopBody:
             and not self._is_unchanged(number)
         )
 
-    # The input's rows, and where the states go.
+    # The following methods find the input's rows and the output of the states.
 
     def _match_row(self, value: Value, batch: int) -> tuple[int, int, bool] | None:
-        """(part of the tuple, steps, whether backwards) of the array whose next row each step takes."""
+        """Return (part of the tuple, steps, whether backwards) of the array that each step reads the next row of."""
         piece = _skip_copies(value)
         if piece.op != "dynamic-slice":
             return None
@@ -196,14 +196,14 @@ class _LoopBody:
         return source, steps, places != [*range(steps)]
 
     def _match_output(self, end: Value, hidden: int, steps: int) -> tuple[int | None, int] | None:
-        """(the part of the tuple that gets every state, floats from one to the next); 0 for one place for all."""
-        found: list[tuple[int, int]] = []
+        """Return (part of the tuple for the states, floats from one state to the next or 0 if they share one place)."""
+        outputs: list[tuple[int, int]] = []
         for number, value in enumerate(self.after):
             value = _skip_copies(value)
             if number == hidden:
                 continue
             if value is end:
-                found.append((number, 0))
+                outputs.append((number, 0))
             elif value.op == "dynamic-update-slice":
                 array, update, first, *others = value.operands
                 whole = array.dims == (steps, *update.dims[1:]) and update.dims[:1] == (1,)
@@ -211,13 +211,13 @@ class _LoopBody:
                     return None
                 if any(_read_number(o) != 0 for o in others) or self._trace_positions(first, steps) != [*range(steps)]:
                     return None
-                found.append((number, end.elements))
-        if len(found) > 1:
+                outputs.append((number, end.elements))
+        if len(outputs) > 1:
             return None
-        return found[0] if found else (None, 0)
+        return outputs[0] if outputs else (None, 0)
 
     def _is_bounded(self, hidden: int) -> bool:
-        """Whether the state is known to begin between -1 and 1: as a constant, with zeros for the most part."""
+        """Return whether the state begins as a constant between -1 and 1, which is mostly zeros."""
         (start,) = self.index.get_operands(self.loop)
         if start.opcode != "tuple":
             return False
@@ -238,41 +238,41 @@ class _LoopBody:
         return numbers.size > 0 and bool((np.abs(numbers) <= 1).all())
 
     def _trace_positions(self, place: Value, most: int) -> list[int]:
-        """What ``place`` is in each step; nothing where that isn't known, or there are more than ``most`` steps."""
+        """List the values of ``place`` by step; empty where they are unknown or there are more than ``most`` steps."""
         state = self._read_start()
-        found: list[int] = []
-        while len(found) <= min(most, _MOST_STEPS):
+        positions: list[int] = []
+        while len(positions) <= min(most, _MOST_STEPS):
             known = {number: np.asarray(value) for number, value in state.items()}
             goes_on = _evaluate_whole_number(self.condition, known)
             if goes_on == 0:
-                return found
+                return positions
             at = _evaluate_whole_number(place, known)
             if goes_on is None or at is None:
                 return []
-            found.append(at)
+            positions.append(at)
             after = {number: _evaluate_whole_number(self.after[number], known) for number in state}
             state = {number: value for number, value in after.items() if value is not None}
         return []
 
     def _read_start(self) -> dict[int, int]:
-        """The counters' first values: what is a whole number in the tuple that the loop begins with."""
+        """Read the counters' first values: the integers in the tuple that the loop begins with."""
         (start,) = self.index.get_operands(self.loop)
         if start.opcode != "tuple":
             return {}
-        found = {}
+        counters = {}
         for number, value in enumerate(self.index.get_operands(start)):
             while value.opcode in ("copy", "bitcast"):
                 (value,) = self.index.get_operands(value)
             if value.opcode == "constant" and list(value.literal.s32s) and not list(value.shape.dimensions):
-                found[number] = int(value.literal.s32s[0])
-        return found
+                counters[number] = int(value.literal.s32s[0])
+        return counters
 
-    # The cell.
+    # The following method recognises the cell.
 
     def _find_biases(
         self, of_input: _LoopProduct, of_state: _LoopProduct, hidden: int, cell: int | None, size: tuple[int, int]
     ) -> tuple[Floats, Floats] | None:
-        """What is added to both products, if the values after a step are those of the cell."""
+        """Find the biases of both products, if the values after a step are those of the cell; else None."""
         batch, units = size
         gates = 3 if cell is None else 4
         draws = [
@@ -309,7 +309,7 @@ class _LoopBody:
 
 
 class _RandomDraw:
-    """The body's values for random products and states: [batch, gates, units] and [batch, units]."""
+    """The body's values for random products [batch, gates, units] and random states [batch, units]."""
 
     def __init__(
         self, seed: int, of_input: Value, of_state: Value, shape: tuple[int, int, int], scales: tuple[float, float]
@@ -338,7 +338,7 @@ class _RandomDraw:
 
 
 def _evaluate_value(value: Value, operands: list[Array]) -> Array | None:
-    """The logical elements of ``value``; None for an operation that cells do not have."""
+    """Evaluate the logical elements of ``value``; None for an operation that cells do not have."""
     source = value.operands[0]
     match value.op:
         case "copy":
@@ -360,14 +360,14 @@ def _evaluate_value(value: Value, operands: list[Array]) -> Array | None:
 
 
 def _find_bias(draws: list[_RandomDraw], bases: list[Array]) -> Array | None:
-    """What is added to ``bases`` [batch, units], the same in all draws and every row, in some value of the body."""
+    """Find the vector that some value of the body adds to ``bases`` [batch, units], the same in all draws and rows."""
     for value, numbers in draws[0].known.items():
         values = [draw.known.get(value) for draw in draws]
         if numbers.size != bases[0].size:
             continue
-        found = [n.reshape(base.shape) - base for n, base in zip(values, bases, strict=True) if n is not None]
-        if len(found) == len(draws) and np.ptp(np.concatenate(found), axis=0).max() < 1e-9:
-            return np.asarray(found[0][0])
+        offsets = [n.reshape(base.shape) - base for n, base in zip(values, bases, strict=True) if n is not None]
+        if len(offsets) == len(draws) and np.ptp(np.concatenate(offsets), axis=0).max() < 1e-9:
+            return np.asarray(offsets[0][0])
     return None
 
 
@@ -377,7 +377,7 @@ def _compute_sigmoid(x: Array) -> Array:
 
 
 def _apply_lstm(sums: Array, cell: Array) -> tuple[Array, Array]:
-    """(hidden, cell) after a step."""
+    """Return (hidden, cell) after a step."""
     after = _compute_sigmoid(sums[:, 1]) * cell + _compute_sigmoid(sums[:, 0]) * np.tanh(sums[:, 2])
     return _compute_sigmoid(sums[:, 3]) * np.tanh(after), after
 
@@ -403,14 +403,14 @@ def _match_product(dot: Value) -> _LoopProduct | None:
 
 
 def _skip_copies(value: Value) -> Value:
-    """What ``value`` is a copy of, or the same bytes in other dimensions."""
+    """Return the value that ``value`` copies, or has the bytes of in other dimensions."""
     while value.op == "copy" or (value.op == "bitcast" and value.row_major and value.operands[0].row_major):
         value = value.operands[0]
     return value
 
 
 def _list_sources(root: Value) -> list[Value]:
-    """``root`` and what it is made of, operands first."""
+    """List ``root`` and the values that it is made of, operands first."""
     return sorted(find_sources([root]), key=lambda v: v.number)
 
 
@@ -419,12 +419,12 @@ def _list_parts(output: tuple[int | None, int] | None) -> list[int]:
 
 
 def _read_number(value: Value) -> int | None:
-    """A constant whole number."""
+    """Read a constant integer; None if ``value`` is anything else."""
     return int(value.literal.reshape(-1)[0]) if value.op == "constant" and value.elements == 1 else None
 
 
 def _evaluate_whole_number(value: Value, parts: Mapping[int, Array]) -> int | None:
-    """A whole number that is made of those of the loop's tuple; None where it is made of anything else."""
+    """Evaluate an integer made of ``parts`` of the loop's tuple; None where it is made of anything else."""
     known: dict[Value, Array] = {}
     for at in _list_sources(value):
         if at.op == "constant" and at.elements == 1 and not at.dims:

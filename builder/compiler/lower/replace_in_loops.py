@@ -1,9 +1,9 @@
-"""Products with constant weights inside loops and branches: XLA's kernels, each exchanged where it stands.
+"""Products with constant weights inside loops and branches, which replace XLA's kernels in place.
 
-A graph that is no straight line of steps keeps XLA's plan of memory. But a kernel that multiplies a vector or matrix
-by constant weights, and adds one thing at most, can give way to a layer that reads and writes the same memory. If it
-multiplies one row of an array that its loop never changes (the input of an LSTM), all rows are multiplied before
-the loop, in one layer, and the loop copies a row of the result.
+A graph that is not a straight line of steps keeps XLA's plan of memory. But a kernel that multiplies a vector or matrix
+by constant weights, and adds at most one value, can be replaced by a layer that reads and writes the same memory. If it
+multiplies one row of an array that its loop never changes (the input of an LSTM), one layer multiplies all rows before
+the loop, and the loop copies a row of the result.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.compiler.lower.steps.row_step import RowStep
 
 LEAST_WEIGHTS = 2048
-"""A product with fewer weights is as fast in XLA's kernel."""
+"""The fewest weights of a product that is replaced: one with fewer is as fast in XLA's kernel."""
 
 
 def replace_products(
     result: Any, faithful: Program, options: LoweringOptions | None = None, compressor: Compressor | None = None
 ) -> tuple[Program, tuple[StepInfo, ...]] | None:
-    """``faithful``, made of ``result`` (a CompilationResultProto), with layers in it and a note for each step.
+    """Replace products in ``faithful``, the program of ``result`` (a CompilationResultProto), by layers.
 
-    None where nothing is to be exchanged.
+    Returns the program and a note for each step, or None where nothing is replaced.
     """
     options = options or LoweringOptions()
     share = options.share
@@ -96,8 +96,7 @@ class _ProductReplacer:
         return self.replace_sequence(steps, None)[0]
 
     def replace_sequence(self, steps: Steps, loop: Any | None) -> tuple[Steps, list[Step]]:
-        """What takes the place of ``steps``, and what must run before the loop whose body (an HloComputationProto)
-        they are."""
+        """Return the replacement of ``steps``, and the steps before the loop with body ``loop``, an HloComputationProto."""
         changed: dict[int, list[Step]] = {}
         before: list[Step] = []
         for number, step in enumerate(steps):
@@ -119,7 +118,7 @@ class _ProductReplacer:
         return tuple(step for number in range(len(steps)) for step in changed[number]), before
 
     def _replace_nested(self, step: Step) -> list[Step]:
-        """The step with what is inside it; before a loop, the products that leave it."""
+        """Replace products inside ``step``, and put before a loop the products that leave it."""
         if not isinstance(step, WhileStep):
             return [change_bodies(step, self.replace_steps)]
         if recurrent := self._replace_recurrent(step):
@@ -128,55 +127,55 @@ class _ProductReplacer:
         return [*before, replace(step, condition=self.replace_steps(step.condition), body=body)]
 
     def _replace_recurrent(self, step: WhileStep) -> list[Step] | None:
-        """What takes the place of a loop that is a recurrent layer: the product of its inputs, and all of its steps."""
+        """Replace a loop that is a recurrent layer by the product of its inputs and a step for all of its steps."""
         loop = self.module.names.get(step.name)
-        found = find_recurrent(self.module, loop) if loop is not None and loop.opcode == "while" else None
-        if found is None:
+        layer = find_recurrent(self.module, loop) if loop is not None and loop.opcode == "while" else None
+        if layer is None:
             return None
         parts = [
             None if n is None else self._find_part(loop, n)
-            for n in (found.input, found.hidden, found.cell, found.output)
+            for n in (layer.input, layer.hidden, layer.cell, layer.output)
         ]
-        rows, size = found.steps * found.batch, 4 * found.batch * found.units
+        rows, size = layer.steps * layer.batch, 4 * layer.batch * layer.units
         source, hidden, cell, output = parts
-        if source is None or hidden is None or source.size != 4 * rows * found.features or hidden.size != size:
+        if source is None or hidden is None or source.size != 4 * rows * layer.features or hidden.size != size:
             return None
         if (cell is not None and cell.size != size) or any(p is not None and p.space != "arena" for p in parts):
             return None
-        columns = found.weights.shape[1]
+        columns = layer.weights.shape[1]
         sums = self._reserve_memory(4 * rows * columns)
-        product = Product(found.input_name, source, sums, found.input_weights, rows)
-        inputs = self._make_layer(product, found.input_bias)
-        name = get_op_name(self.module.names[found.state_name])
-        stored = self._store_weights(name, found.weights)
-        wanted = self.quantisations.get(name) if found.bounded else None
-        quantisation = self._find_rounding(name, found.weights, stored, wanted if wanted == STATE_ROUNDING else None)
-        by_units = found.batch == 1 and stored.type == "float32"
+        product = Product(layer.input_name, source, sums, layer.input_weights, rows)
+        inputs = self._make_layer(product, layer.input_bias)
+        name = get_op_name(self.module.names[layer.state_name])
+        stored = self._store_weights(name, layer.weights)
+        wanted = self.quantisations.get(name) if layer.bounded else None
+        quantisation = self._find_rounding(name, layer.weights, stored, wanted if wanted == STATE_ROUNDING else None)
+        by_units = layer.batch == 1 and stored.type == "float32"
         if by_units:
-            weights = pack_units(stored.numbers.reshape(found.units, -1, found.units))
+            weights = pack_units(stored.numbers.reshape(layer.units, -1, layer.units))
         else:
             weights = pack_layer(stored.numbers, "integer" if quantisation else "direct", kind=stored.type)
         return [
             inputs,
             RecurrentStep(
                 step.name,
-                kind=found.kind,
-                steps=found.steps,
-                batch=found.batch,
-                units=found.units,
+                kind=layer.kind,
+                steps=layer.steps,
+                batch=layer.batch,
+                units=layer.units,
                 input=sums,
                 weights=self._add_weight(weights),
-                bias=self._add_weight(pad_channels(found.bias)),
+                bias=self._add_weight(pad_channels(layer.bias)),
                 hidden=hidden,
                 cell=cell,
                 output=output,
-                output_stride=found.output_stride,
-                backwards=found.backwards,
+                output_stride=layer.output_stride,
+                backwards=layer.backwards,
                 scratch=self._reserve_memory(
-                    compute_recurrent_scratch(found.batch, found.units, columns, quantisation is not None)
+                    compute_recurrent_scratch(layer.batch, layer.units, columns, quantisation is not None)
                 ),
                 by_units=by_units,
-                bounded=found.bounded,
+                bounded=layer.bounded,
                 quantisation=quantisation,
                 weight_type=stored.type,
                 weight_scale=None if stored.scale is None else self._add_weight(pack_scale(stored.scale)),
@@ -193,13 +192,13 @@ class _ProductReplacer:
             return None
 
     def _find_body(self, name: str) -> Any | None:
-        """The computation that a while repeats: of its two the one that makes a tuple."""
+        """Find the computation that a while repeats: of its two, the one that makes a tuple."""
         instruction = self.module.names.get(name)
         if instruction is None or instruction.opcode != "while":
             return None
         return next((c for c in self.module.get_called(instruction) if self.module.get_root(c).opcode == "tuple"), None)
 
-    # What takes its place.
+    # The following methods make the layers that replace products.
 
     def _multiply_rows_before(self, product: Product, row: LoopRow) -> LayerStep:
         output = self._reserve_memory(row.count * product.output.size)
@@ -212,7 +211,7 @@ class _ProductReplacer:
     def _find_rounding(
         self, name: str, matrix: NDArray[np.float32], stored: StoredWeights, wanted: Quantisation | None
     ) -> Quantisation | None:
-        """How what is multiplied with ``matrix`` is rounded, as is wanted of the layer ``name``, if it can be."""
+        """Return the rounding ``wanted`` of the data that layer ``name`` multiplies with ``matrix``, if possible."""
         if stored.type != "int8":
             wanted = None
         if stored.type != "float32":
@@ -272,8 +271,8 @@ def _describe_replaced(step: Step) -> StepInfo:
         moved = step.weights.size + step.input.buffer.size + step.stored.buffer.size
         return StepInfo(step.name, "layer", (), step.algorithm, step.flop, moved)
     if isinstance(step, RecurrentStep):
-        what, sums = (step.kind, f"{step.steps} steps"), "integer" if step.quantisation else ""
-        return StepInfo(step.name, "recurrent", what, sums, step.flop, step.weights.size)
+        kind, sums = (step.kind, f"{step.steps} steps"), "integer" if step.quantisation else ""
+        return StepInfo(step.name, "recurrent", kind, sums, step.flop, step.weights.size)
     if isinstance(step, GatherStep):
         return StepInfo(step.name, "gather", (step.weight_type,), "", 0, 0)
     layers = isinstance(step, WhileStep) and any(isinstance(s, LayerStep | RowStep) for s in step.body)

@@ -1,7 +1,7 @@
-"""Which steps make the fetches: matched layers and pools where their inputs are stored, XLA's steps elsewhere.
+"""The choice of steps for the fetches: matched layers and pools where their inputs are stored, else XLA's steps.
 
-Values are demanded from the fetches back. Where one is demanded that a layer computes but does not store, the layer is
-cut there. Where a layer's input is stored nowhere, that match is given up. Then the demands start again.
+Values are demanded from the fetches backwards. Where a layer computes a demanded value but does not store it, the layer
+is cut there. Where a layer's input is stored nowhere, that match is given up. Then the demands start again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Task = Layer | Pool | Norm | Attention | Thunk
 
 @dataclass(frozen=True)
 class Schedule:
-    """Tasks in an order in which they can run, and the reasons for what was not matched, by value."""
+    """Tasks in an order in which they can run, and the reasons why values were not matched."""
 
     tasks: tuple[Task, ...]
     reasons: dict[Value, str]
@@ -35,24 +35,24 @@ class Schedule:
 
 @dataclass
 class _Findings:
-    """What the attempts so far have ruled out."""
+    """The possibilities that the attempts so far have ruled out."""
 
     stops: set[Value] = field(default_factory=set)
     no_second: set[Value] = field(default_factory=set)
     unpadded: set[Value] = field(default_factory=set)
     unscaled: set[Value] = field(default_factory=set)
-    """Cores whose input is stored as the product with factors of its channels alone."""
+    """Cores whose input is stored only as the product with factors of its channels."""
     rejected: dict[Value, str] = field(default_factory=dict)
     unstored: set[Value] = field(default_factory=set)
-    """What an attention would read, and nothing stores."""
+    """Values that an attention would read, but that nothing stores."""
 
     def count_findings(self) -> int:
-        found = (self.stops, self.no_second, self.unpadded, self.unscaled, self.rejected, self.unstored)
-        return sum(map(len, found))
+        sets = (self.stops, self.no_second, self.unpadded, self.unscaled, self.rejected, self.unstored)
+        return sum(map(len, sets))
 
 
 def list_inputs(task: Task) -> Iterator[Value]:
-    """Everything in the arena that a task reads."""
+    """Yield every value in the arena that a task reads."""
     match task:
         case Layer():
             yield task.core.input
@@ -69,12 +69,12 @@ def list_inputs(task: Task) -> Iterator[Value]:
 
 
 def list_outputs(task: Task) -> Iterator[Value]:
-    """The base of everything a task stores."""
+    """Yield the base of every value that a task stores."""
     yield from (output for output in task.outputs if output is not None)
 
 
 def find_makers(tasks: Sequence[Task]) -> dict[Value, Task]:
-    """Which task stores each value: one of our own, where one of XLA's steps stores it as well."""
+    """Map each value to the task that stores it, with coldforge's own tasks before XLA's steps."""
     makers: dict[Value, Task] = {}
     for task in sorted(tasks, key=lambda t: isinstance(t, Thunk)):
         for output in list_outputs(task):
@@ -85,9 +85,9 @@ def find_makers(tasks: Sequence[Task]) -> dict[Value, Task]:
 def schedule_tasks(
     dag: Dag, thunks: list[Thunk], product_wanted: Callable[[Core], bool] = lambda core: False
 ) -> Schedule:
-    """Tasks for all of the graph's outputs. Raises LowerError where one cannot be made.
+    """Schedule tasks for all of the graph's outputs. Raises LowerError where one cannot be made.
 
-    ``product_wanted``: whether a layer needs its input as it is, also where that is a product with factors of channels.
+    ``product_wanted``: whether a layer needs its input itself, even where it is a product with factors of channels.
     """
     cores = find_cores(dag)
     rank = rank_values(dag, cores)
@@ -130,9 +130,9 @@ class _ScheduleAttempt:
             if pool.value not in findings.rejected:
                 self._add_task(chosen, dict.fromkeys(chosen.inside))
         others: list[Norm | Attention] = [*candidates.norms, *find_attentions(dag, findings.unstored)]
-        for found in others:
-            if found.value not in findings.rejected:
-                self._add_task(found, dict.fromkeys(found.inside))
+        for other in others:
+            if other.value not in findings.rejected:
+                self._add_task(other, dict.fromkeys(other.inside))
         limits = FusionLimits(findings.stops, findings.no_second)
         for core in candidates.cores:
             if core.value not in findings.rejected:
@@ -149,8 +149,8 @@ class _ScheduleAttempt:
             self.makers[output] = task
 
     def demand_all(self) -> list[Task]:
-        """The tasks that make what the fetches need. Adds what stands in the way to the findings."""
-        found: dict[int, Task] = {}
+        """Return the tasks that make the fetches, and add all that hinders them to the findings."""
+        demanded: dict[int, Task] = {}
         wanted: set[Value] = set()
         pending: list[tuple[Value, Task | None]] = [(output, None) for output in self.dag.outputs]
         while pending:
@@ -165,13 +165,13 @@ class _ScheduleAttempt:
             task = self.makers.get(base)
             if task is None:
                 self._give_up(value, reader)
-            elif id(task) not in found:
-                found[id(task)] = task
+            elif id(task) not in demanded:
+                demanded[id(task)] = task
                 pending += [(source, task) for source in list_inputs(task)]
-        for task in found.values():
+        for task in demanded.values():
             if isinstance(task, Layer) and task.second is not None and task.second.value.base not in wanted:
                 self.findings.no_second.add(task.end.base)
-        return list(found.values())
+        return list(demanded.values())
 
     def _cut_chain(self, value: Value) -> None:
         task, stop = self.inside[value]
@@ -203,14 +203,14 @@ class _ScheduleAttempt:
 
 
 def _order_tasks(tasks: list[Task], thunks: list[Thunk], dag: Dag) -> list[Task]:
-    """The tasks so that each comes after what it reads, and otherwise in XLA's order."""
+    """Order the tasks so that each comes after those that it reads from, and otherwise as XLA does."""
     at = {output: thunk.number for thunk in thunks for output in list_outputs(thunk)}
 
     def position(task: Task) -> int:
         if isinstance(task, Thunk):
             return task.number
         value = task.core.value if isinstance(task, Layer) else task.value
-        while value.base not in at:  # fused into a kernel: as early as that
+        while value.base not in at:  # It is fused into a kernel, and takes that position.
             users = dag.users[value]
             if not users:
                 return len(thunks)

@@ -1,6 +1,6 @@
-"""Softmax over the last dimension, as XLA spells it: exp(x - max(x)) / sum(exp(x - max(x))).
+"""Softmax over the last dimension, as XLA writes it: exp(x - max(x)) / sum(exp(x - max(x))).
 
-JAX takes the larger of the maximum and -infinity. PyTorch chooses zeros where nothing but -infinity is in a row.
+JAX takes the larger of the maximum and -infinity. PyTorch selects zeros for rows that hold only -infinity.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from builder.compiler.lower.hlo import Value, find_scalar
 
 @dataclass(frozen=True)
 class Softmax:
-    """``source``: what it is of; ``inside``: every value on the way, the result included.
+    """A softmax of ``source``; ``inside``: every value on the way, including the result.
 
-    ``safe``: rows of nothing but -infinity give zeros, and not NaN.
+    ``safe``: whether rows of only -infinity give zeros instead of NaN.
     """
 
     source: Value
@@ -24,19 +24,19 @@ class Softmax:
 
 
 def match_softmax(value: Value) -> Softmax | None:
-    """The softmax whose result is ``value``; None if it is none."""
+    """Match the softmax whose result is ``value``; None if it is anything else."""
     if value.op != "select":
         return _match_plain_softmax(value)
-    some, result, zero = value.operands
-    found = _match_plain_softmax(result) if find_scalar(zero) == 0 else None
-    if found is None or some.op != "broadcast" or not some.row_major:
+    condition, result, zero = value.operands
+    softmax = _match_plain_softmax(result) if find_scalar(zero) == 0 else None
+    if softmax is None or condition.op != "broadcast" or not condition.row_major:
         return None
-    kept = _match_some_kept(some, found.source)
-    return None if kept is None else Softmax(found.source, (value, *kept, *found.inside), safe=True)
+    kept = _match_some_kept(condition, softmax.source)
+    return None if kept is None else Softmax(softmax.source, (value, *kept, *softmax.inside), safe=True)
 
 
 def _match_some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
-    """The values on the way from ``source`` to whether a row has more than -infinity, repeated along the row."""
+    """Return the values from ``source`` to ``value``: whether a row has more than -infinity, repeated along it."""
     last = len(value.dims) - 1
     reduced = value.operands[0].base
     if list(value.instruction.dimensions) != list(range(last)) or reduced.op != "reduce" or reduced.reducer != "or":
@@ -68,12 +68,12 @@ def _match_plain_softmax(value: Value) -> Softmax | None:
 
 
 def is_dense_float32(value: Value) -> bool:
-    """Tell whether it is float32, dense in the order of its dimensions, and no scalar."""
+    """Return whether ``value`` is float32, dense in the order of its dimensions, and not a scalar."""
     return value.dtype == "float32" and value.row_major and len(value.dims) > 0
 
 
 def _match_repeated_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
-    """What ``value`` repeats the sum or maximum of along the last dimension, and the values on the way."""
+    """Return the source whose reduction ``value`` repeats along the last dimension, and the values on the way."""
     if value.op != "broadcast" or not is_dense_float32(value):
         return None
     inside = [value, value.operands[0]]
@@ -86,16 +86,15 @@ def _match_repeated_reduction(value: Value, reducer: str) -> tuple[Value, list[V
         inside.append(reduced)
         left, right = reduced.operands
         reduced = (left if find_scalar(right) == -math.inf else right).base
-    found = match_reduction(reduced, reducer)
-    if found is None or not value.operands[0].row_major:
+    reduction = match_reduction(reduced, reducer)
+    if reduction is None or not value.operands[0].row_major:
         return None
-    source, halves = found
+    source, halves = reduction
     return (source, [*inside, *halves]) if source.dims == value.dims else None
 
 
 def match_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
-    """What ``value`` is the sum ("add") or maximum of along the last dimension, and the values on the way, itself
-    included; None if it is none."""
+    """Return the source and the values, ``value`` included, of an "add" or "maximum" over the last axis, or None."""
     if not _is_whole_reduction(value, reducer):
         return None
     inside, source = [value], value.operands[0]
@@ -115,7 +114,7 @@ def _is_neutral(value: Value) -> bool:
 
 
 def _is_windowed_half(value: Value, reducer: str) -> bool:
-    """Whether a reduce-window is the first half of a reduction of the last dimension (XLA's tree reduction)."""
+    """Return whether a reduce-window is the first half of a reduction of the last dimension (XLA's tree reduction)."""
     if value.reducer != reducer or len(value.operands) != 2 or not _is_neutral(value):
         return False
     *others, last = value.instruction.window.dimensions
@@ -123,5 +122,5 @@ def _is_windowed_half(value: Value, reducer: str) -> bool:
         return False
     dilated = max(1, last.base_dilation) != 1 or max(1, last.window_dilation) != 1
     covered = value.operands[0].dims[-1] + last.padding_low + last.padding_high
-    beside = max(1, last.stride) == last.size and min(last.padding_low, last.padding_high) >= 0
-    return not dilated and beside and covered == value.dims[-1] * last.size
+    adjacent = max(1, last.stride) == last.size and min(last.padding_low, last.padding_high) >= 0
+    return not dilated and adjacent and covered == value.dims[-1] * last.size

@@ -1,8 +1,8 @@
-"""Squeeze-and-excitation: factors of channels that are made while the program runs, taken into the layer behind them.
+"""Squeeze-and-excitation: factors of channels from a running program, absorbed by the layer that follows them.
 
-A network computes a factor for each channel, multiplies a picture by them, and a 1x1 layer reads the product. That
-layer may as well multiply its weights, a block of them at a time in the first-level cache. It has far fewer of them
-than the picture has numbers, and the picture is neither read nor written once more.
+A network computes a factor for each channel, multiplies an image by them, and a 1x1 layer reads the product. That layer
+can multiply its weights instead, a block of them at a time in the first-level cache. It has far fewer weights than the
+image has numbers, and the image is not read and written once more.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from builder.compiler.lower.layers import Core, get_image_shape
 from builder.compiler.lower.packing import GEMV_PIXELS, TILED_PIXELS
 
 BLOCK_BYTES = 160 << 10
-"""CF_L2_INPUT_BYTES in runtime/fused/blocking.h: what a task reads at most, which multiplies its weights anew."""
+"""The most bytes that a task reads; each scales the weights again. CF_L2_INPUT_BYTES in runtime/fused/blocking.h."""
 
 
 def absorb_factor(core: Core, dag: Dag) -> Core:
-    """``core`` reading the picture before it is multiplied; unchanged where nothing is, or where that saves nothing."""
-    found = _match_factor(core.input)
-    if found is None or not _is_worthwhile(core):
+    """Let ``core`` read the image before its multiplication; it is unchanged where this saves nothing."""
+    pair = _match_factor(core.input)
+    if pair is None or not _is_worthwhile(core):
         return core
-    picture, factor = found
+    image, factor = pair
     product = core.input.base
-    if get_image_shape(picture.base.dims) != get_image_shape(product.dims) or not _is_only_reader(product, core, dag):
+    if get_image_shape(image.base.dims) != get_image_shape(product.dims) or not _is_only_reader(product, core, dag):
         return core
-    return replace(core, input=picture, factor=factor)
+    return replace(core, input=image, factor=factor)
 
 
 def _match_factor(value: Value) -> tuple[Value, Value] | None:
-    """The picture and the vector of channels whose product ``value`` is."""
+    """Return the image and the vector of channels whose product ``value`` is, else None."""
     product = value.base
     if product.op != "multiply" or product.dtype != "float32" or not product.row_major:
         return None
-    for picture, factor in (product.operands, product.operands[::-1]):
+    for image, factor in (product.operands, product.operands[::-1]):
         if factor.op != "broadcast" or list(factor.instruction.dimensions) != [len(product.dims) - 1]:
             continue
         (vector,) = factor.operands
-        if not vector.is_constant and picture.op != "broadcast" and picture.row_major:
-            return picture, vector
+        if not vector.is_constant and image.op != "broadcast" and image.row_major:
+            return image, vector
     return None
 
 
 def _is_worthwhile(core: Core) -> bool:
-    """Whether multiplying the weights, once for each task, is less work than multiplying the picture."""
+    """Return whether multiplying the weights, once for each task, is less work than multiplying the image."""
     batch, height, width = core.out_picture
     pixels = height * width
     if batch != 1 or core.kernel_size != (1, 1) or core.stride != (1, 1) or core.groups != 1:

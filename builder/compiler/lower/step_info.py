@@ -1,4 +1,4 @@
-"""What a person is told about a step: what it is, what was fused, and how much it computes and moves."""
+"""The description of a step for a person: its kind, what was fused, and how much it computes and moves."""
 
 from __future__ import annotations
 
@@ -12,33 +12,32 @@ from builder.compiler.lower.steps.base import Step
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What is known of one step: ``kind`` is layer, cascade, pool, norm, recurrent, attention, repack, copy, gather or
-    xla.
+    """The description of one step. ``inside``: the descriptions of a cascade's layers, for one stripe.
 
-    ``inside``: those of the layers of a cascade, for one stripe.
+    ``kind`` is layer, cascade, pool, norm, recurrent, attention, repack, copy, gather or xla.
     """
 
     name: str
     kind: str
     matched: tuple[str, ...] = ()
-    """What was fused, from the first to the last; why it was not, where ``kind`` is xla."""
+    """The operations that were fused, from the first to the last; for the kind xla, why none was."""
     algorithm: str = ""
     flop: int = 0
     """Floating-point operations of a convolution or product, a multiply-add counted as two."""
     bytes: int = 0
-    """Read and written, weights included."""
+    """The bytes that are read and written, weights included."""
     gives: str = ""
-    """The op in the model whose value the step leaves, where that is not the op of its ``name``."""
+    """The op in the model whose value the step writes, where it is not the op of its ``name``."""
     inside: tuple[StepInfo, ...] = ()
 
 
 def describe_step(step: Step) -> StepInfo:
-    """The note of one of XLA's own steps."""
+    """Describe one of XLA's own steps."""
     return StepInfo(step.name, "xla", flop=step.flop, bytes=sum(b.size for b in (*step.reads, *step.writes)))
 
 
 def count_value_flop(value: Value) -> int:
-    """Floating-point operations of a convolution or product of the graph; 0 of any other value."""
+    """Count the floating-point operations of a convolution or product of the graph; 0 for any other value."""
     if value.op == "dot":
         left, numbers = value.operands[0], value.instruction.dot_dimension_numbers
         return count_flop(value.elements, math.prod(left.dims[d] for d in numbers.lhs_contracting_dimensions))

@@ -1,4 +1,4 @@
-"""Where the elements of a value lie in the memory of another: transpositions, copies and slices that move nothing."""
+"""Values as strided views of another's memory: transpositions, copies and slices that move nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ VIEWS = ("bitcast", "copy", "transpose", "slice", "broadcast")
 
 @dataclass(frozen=True)
 class Strided:
-    """A value's elements in the memory of ``base``: from number ``first`` on, ``dims`` for each of its dimensions.
+    """A value's elements in the memory of ``base``, from element ``first`` on, with the parts ``dims`` per dimension.
 
-    They are ``factor`` times what is there.
+    They are ``factor`` times the numbers there.
     """
 
     base: Value
@@ -33,10 +33,10 @@ class Strided:
 
 
 def find_strided_view(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
-    """``value`` in the memory of what it is a view of, as far back as possible; None if all of that is ``unstored``."""
-    found = _view_operand(value, unstored)
-    if found is not None:
-        return found
+    """Find ``value`` in the memory of the furthest value that it is a view of; None if all these are ``unstored``."""
+    view = _view_operand(value, unstored)
+    if view is not None:
+        return view
     base = value.base
     if base in unstored:
         return None
@@ -46,15 +46,15 @@ def find_strided_view(value: Value, unstored: AbstractSet[Value]) -> Strided | N
 
 
 def compute_dense_strides(value: Value) -> tuple[int, ...]:
-    """Of its own dimensions, in elements."""
-    found, step = [0] * len(value.dims), 1
+    """Compute the strides of a dense value's dimensions, in elements."""
+    strides, step = [0] * len(value.dims), 1
     for axis in value.layout:
-        found[axis], step = step, step * value.dims[axis]
-    return tuple(found)
+        strides[axis], step = step, step * value.dims[axis]
+    return tuple(strides)
 
 
 def _view_operand(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
-    """``value`` in the memory of its operand's base, where it is a view of that."""
+    """Return ``value`` in the memory of its operand's base if it is a view of that, else None."""
     if value.op == "multiply" and value.dtype == "float32" and value.row_major:
         left, right = value.operands
         factor = find_scalar(left) if find_scalar(right) is None else find_scalar(right)
@@ -69,7 +69,7 @@ def _view_operand(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
 
 
 def apply_view(value: Value, inner: Strided) -> Strided | None:
-    """``value``, one of ``VIEWS``, where its operand is ``inner``; None where that takes more than strides."""
+    """Apply ``value``, one of ``VIEWS``, to its operand ``inner``; None where that takes more than strides."""
     operand = value.operands[0]
     if operand.dtype != value.dtype:
         return None
@@ -87,11 +87,11 @@ def apply_view(value: Value, inner: Strided) -> Strided | None:
             return replace(inner, dims=tuple(dims))
         case "slice":
             return _apply_slice(value, inner)
-    # The same bytes: dimensions from the slowest to the fastest.
+    # A bitcast has the same bytes, so dimensions are compared from the slowest to the fastest.
     order = list(reversed(value.layout))
     flat = [part for axis in reversed(operand.layout) for part in inner.dims[axis]]
-    found = regroup_index(flat, [value.dims[axis] for axis in order])
-    return None if found is None else replace(inner, dims=tuple(found[order.index(axis)] for axis in range(len(order))))
+    index = regroup_index(flat, [value.dims[axis] for axis in order])
+    return None if index is None else replace(inner, dims=tuple(index[order.index(axis)] for axis in range(len(order))))
 
 
 def _apply_slice(value: Value, inner: Strided) -> Strided | None:
@@ -108,7 +108,7 @@ def _apply_slice(value: Value, inner: Strided) -> Strided | None:
 
 
 def regroup_index(parts: Sequence[Part], sizes: Sequence[int]) -> list[Parts] | None:
-    """An index of ``parts`` as several of ``sizes``; None where one of them would cut a part at an odd place."""
+    """Regroup an index of ``parts`` into several of ``sizes``; None where one of them would not divide a part."""
     rest = [part for part in parts if part[0] != 1]
     if math.prod(size for size, _ in rest) != math.prod(sizes):
         return None
@@ -131,22 +131,22 @@ def regroup_index(parts: Sequence[Part], sizes: Sequence[int]) -> list[Parts] | 
 
 
 def merge_parts(parts: Sequence[Part]) -> Parts:
-    """The same index of as few parts as possible."""
-    found: list[Part] = []
+    """Merge ``parts`` into the same index with as few parts as possible."""
+    merged: list[Part] = []
     for size, stride in parts:
         if size == 1:
             continue
-        if found and found[-1][1] == size * stride:
-            found[-1] = (found[-1][0] * size, stride)
+        if merged and merged[-1][1] == size * stride:
+            merged[-1] = (merged[-1][0] * size, stride)
         else:
-            found.append((size, stride))
-    return tuple(found)
+            merged.append((size, stride))
+    return tuple(merged)
 
 
 def find_common_index(indices: Sequence[Sequence[Part]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
-    """One index over several memories, whose parts differ, as the same sizes with the strides in each memory.
+    """Return one index over several memories, whose parts differ, as common sizes and the strides in each memory.
 
-    None where the parts don't divide each other.
+    Returns None where the parts do not divide each other.
     """
     count = math.prod(size for size, _ in indices[0])
     cuts = {1, count}
@@ -161,19 +161,19 @@ def find_common_index(indices: Sequence[Sequence[Part]]) -> tuple[tuple[int, ...
     sizes = [outer // inner for outer, inner in itertools.pairwise(ordered)]
     strides = []
     for parts in indices:
-        found = regroup_exactly(parts, sizes)
-        if found is None:
+        regrouped = regroup_exactly(parts, sizes)
+        if regrouped is None:
             return None
-        strides.append(found)
+        strides.append(regrouped)
     return _merge_dimensions(sizes, strides)
 
 
 def regroup_exactly(parts: Sequence[Part], sizes: Sequence[int]) -> list[int] | None:
-    """The stride of each of ``sizes``, where none of them is of several parts."""
-    found = regroup_index(parts, sizes)
-    if found is None or any(len(group) > 1 for group in found):
+    """Return the stride of each of ``sizes``; None where one of them consists of several parts."""
+    groups = regroup_index(parts, sizes)
+    if groups is None or any(len(group) > 1 for group in groups):
         return None
-    return [group[0][1] if group else 0 for group in found]
+    return [group[0][1] if group else 0 for group in groups]
 
 
 def _merge_dimensions(sizes: list[int], strides: list[list[int]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:

@@ -1,4 +1,4 @@
-"""XLA's own steps in terms of values: which value each one reads and writes, whatever memory XLA gave it."""
+"""XLA's own steps in terms of the values that each reads and writes, independent of XLA's plan of memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builder.compiler.lower.steps.rng_step import RngStep
 
 @dataclass(frozen=True, eq=False)
 class Thunk:
-    """A step of the faithful program. ``sources``: a Value, the Buffer of a constant, or the bytes of a new one."""
+    """A step of the faithful program. ``sources``: Values, Buffers of constants, or the bytes of new constants."""
 
     number: int
     step: Step | InnerLoopStep
@@ -26,17 +26,18 @@ class Thunk:
     writes: tuple[Buffer, ...]
     sources: tuple[Value | Buffer | bytes, ...]
     outputs: tuple[Value | None, ...]
-    """The value of every write, as ``base``; None for one that nothing names."""
+    """The value of every write, as ``base``; None for a write without a name."""
 
     def list_aliased_reads(self, write: int) -> list[int]:
-        """The reads through whose pointer the kernel stores ``write``."""
+        """List the reads through whose pointer the kernel stores ``write``."""
         return [i for i, buffer in enumerate(self.reads) if buffer == self.writes[write] and buffer.size]
 
 
 def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False) -> list[Thunk]:
-    """The top-level thunks of a CompilationResultProto, in XLA's order; ``enclose``: kernels with a loop inside too.
+    """Read the top-level thunks of a CompilationResultProto, in XLA's order.
 
-    Raises LowerError, saying why, for what is not one straight line of steps over whole values.
+    ``enclose``: whether kernels may have a loop inside. Raises LowerError, with the reason, for a program that is not
+    one straight line of steps over whole values.
     """
     memory = _ArenaContents()
     for number, port in enumerate(faithful.feeds):
@@ -47,9 +48,9 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
     for number, step in enumerate(faithful.steps):
         if isinstance(step, CallStep | ConditionalStep | WhileStep | RngStep):
             raise LowerError(f"{step.name} is a {type(step).__name__.removesuffix('Step').lower()}")
-        made: Step | InnerLoopStep = step
+        converted: Step | InnerLoopStep = step
         if enclosures is not None and isinstance(step, KernelStep) and (enclosed := enclosures.find_inner_loop(step)):
-            made, reads, writes = enclosed
+            converted, reads, writes = enclosed
         else:
             reads, writes = step.reads, step.writes
             if any(write.overlaps_buffer(read) and write != read for write in writes for read in reads):
@@ -57,19 +58,19 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
         sources = tuple(memory.load_value(buffer, step.name) for buffer in reads)
         outputs: tuple[Value | None, ...]
         if last[step.name] == number:
-            results = made.results if isinstance(made, InnerLoopStep) else range(len(writes))
+            results = converted.results if isinstance(converted, InnerLoopStep) else range(len(writes))
             outputs = tuple(_find_output(dag, step.name, i, len(writes)) for i in results)
-        else:  # one of several thunks that make a value together, such as the copy before a sort
+        else:  # Several thunks make a value together, as a copy and a sort do.
             outputs = tuple(make_intermediate(step.name) for _ in writes)
-        if isinstance(made, KernelStep) and len(writes) == 1:
-            broadcast = find_broadcast(made, reads, sources, writes[0], outputs[0])
+        if isinstance(converted, KernelStep) and len(writes) == 1:
+            broadcast = find_broadcast(converted, reads, sources, writes[0], outputs[0])
             if broadcast is not None:
                 known = dict(zip(reads, sources, strict=True))
-                made, reads = broadcast, broadcast.reads
+                converted, reads = broadcast, broadcast.reads
                 sources = tuple(known[buffer] for buffer in reads)
         for buffer, output in zip(writes, outputs, strict=True):
             memory.store_value(buffer, output)
-        thunks.append(Thunk(number, made, reads, writes, sources, outputs))
+        thunks.append(Thunk(number, converted, reads, writes, sources, outputs))
     return thunks
 
 
@@ -86,7 +87,7 @@ def _find_output(dag: Dag, name: str, index: int, count: int) -> Value | None:
 
 
 class _ArenaContents:
-    """What every place of XLA's arena holds at the moment."""
+    """The values that are in XLA's arena at the moment, by buffer."""
 
     def __init__(self) -> None:
         self.written: dict[Buffer, Value | None] = {}
@@ -99,7 +100,7 @@ class _ArenaContents:
     def load_value(self, buffer: Buffer, name: str) -> Value | Buffer:
         if buffer.space == "weights":
             return buffer
-        found = self.written.get(buffer)
-        if found is None:
+        value = self.written.get(buffer)
+        if value is None:
             raise LowerError(f"{name} reads memory that no whole value lies in")
-        return found
+        return value

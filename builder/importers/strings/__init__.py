@@ -1,1 +1,1 @@
-"""Strings in front of a graph: what the function computes itself, so that the library sees numbers alone."""
+"""Graphs that begin with strings: the function computes on the strings, and the library sees only numbers."""

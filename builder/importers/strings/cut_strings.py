@@ -1,11 +1,10 @@
-"""Cut what works on strings off a graph: it becomes steps for the function, and the rest has feeds of numbers.
+"""Cuts a graph that takes strings into steps for the function and a graph that takes numbers.
 
-In front, and so in the function, is every op that strings go into or come out of, what XLA does not compile, and
-whatever comes before these. Where a tensor behind them has another size for other strings, what reads it belongs in
-front as well. So the cut is where numbers begin whose shape is always the same, an item of the batch in each row; or
-where each text becomes a row of its own length, if the spec says which lengths are compiled. Whether that is so is
-tried: TensorFlow runs what stands in front on strings of many kinds. Nothing else of the graph runs here, and no op
-that word_steps.py does not know.
+The front, which becomes steps, holds every op that reads or writes strings, every op that XLA does not compile, and all
+ops before these. If the size of a later tensor depends on the strings, the ops that read it belong to the front too.
+The cut is therefore at numbers whose shape is always the same, with an item of the batch in each row, or at rows of a
+length of their own if the spec says which lengths are compiled. TensorFlow runs the front on strings of many kinds to
+find these shapes. Nothing else of the graph runs here, and no op that string_ops.py does not know.
 """
 
 from __future__ import annotations
@@ -51,18 +50,18 @@ _LIGHT = ALIASES | {
     "AddV2", "Bitcast", "Cast", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot",
     "LogicalOr", "NotEqual", "OnesLike", "SelectV2", "Sub", "ZerosLike",
 }  # fmt: skip
-"""Ops on single numbers, which cost the function little."""
+"""Ops on single numbers, which cost little in the function."""
 
 _SIZES = ("Shape", "Size", "Rank")
 RUNS, ITEMS = 6, 200
-"""Of how many runs examples are at least, and of how many items."""
+"""The least number of runs in the examples, and the least number of items."""
 
 _SHOWN = 16
-"""Of the ops in front, how many a message names."""
+"""The largest number of ops in front that a message names."""
 
 
 def string_feeds(raw: RawGraph) -> list[str]:
-    """The feeds that take strings."""
+    """Return the names of the feeds that take strings."""
     nodes = {node.name: node for node in raw.graph_def.node}
     return [
         name
@@ -72,40 +71,40 @@ def string_feeds(raw: RawGraph) -> list[str]:
 
 
 def lengths_of(feeds: Sequence[FeedSpec], strings: Sequence[str]) -> dict[str, FeedSpec]:
-    """Those of ``feeds`` that say how many numbers a text may become, by name. ``strings``: the model's feeds that take
-    texts.
+    """Return those of ``feeds`` that give lengths for texts, by name.
 
-    Raises ImportModelError for lengths of another feed.
+    ``strings``: the model's feeds that take texts. Raises ImportModelError for lengths of another feed.
     """
-    found = {feed.name: feed for feed in feeds if feed.lengths}
-    if wrong := [name for name in found if name not in strings]:
+    with_lengths = {feed.name: feed for feed in feeds if feed.lengths}
+    if wrong := [name for name in with_lengths if name not in strings]:
         raise ImportModelError(
             f"[[feeds]] gives {wrong[0]!r} lengths, and it does not take strings: delete them, or give it shapes."
         )
-    return found
+    return with_lengths
 
 
 def cut_words(
     raw: RawGraph, shapes: Mapping[str, Shape], fetches: Sequence[str], lengths: Mapping[str, FeedSpec] | None = None
 ) -> WordCut:
-    """``raw`` without strings. ``shapes``: of its feeds; ``fetches``: its tensors that are wanted.
+    """Return ``raw`` cut into steps on strings and a graph of numbers.
 
-    ``lengths``: the feeds that say, with the first of theirs, how many numbers a text becomes here that becomes as many
-    as it has words. Raises ImportModelError, with what stands in front drawn, where that is something that the function
-    does not do.
+    ``shapes``: the shapes of its feeds. ``fetches``: the names of the wanted tensors. ``lengths``: the feeds that give
+    lengths; a text that becomes one number per word is cut for the first of them. Raises ImportModelError, with a
+    drawing of the ops in front, if the function does not support one of them.
     """
-    given = raw.feeds.values()
-    flat = inline_calls(keep_reachable(raw.graph_def, fetches, given), [*fetches, *given])
+    feeds = raw.feeds.values()
+    flat = inline_calls(keep_reachable(raw.graph_def, fetches, feeds), [*fetches, *feeds])
     raw = replace(raw, tables={node: table for node, table in raw.tables.items() if not table.of_numbers})
     closed = raw.asserts or any(node.op == "Assert" for node in all_nodes(flat))
-    flat = fix_table_sizes(keep_reachable(without_side_effects(flat), fetches, given), raw.tables)
+    flat = fix_table_sizes(keep_reachable(without_side_effects(flat), fetches, feeds), raw.tables)
     return _Cutter(replace(raw, graph_def=flat), shapes, fetches, closed, lengths or {}).cut_strings()
 
 
 class _Cutter:
-    """``graph``: the model, whose feeds take any number of items. ``sources``: the tensors of strings, by feed.
+    """The state of cutting ``graph``, a model whose feeds take any number of items.
 
-    ``closed``: whether the model asserts that it knows all words, as StringLookup does without a place for others.
+    ``sources``: the tensors of strings, by feed. ``closed``: whether the model asserts that it knows all words, as
+    StringLookup does if it has no index for unknown ones.
     """
 
     def __init__(
@@ -140,18 +139,18 @@ class _Cutter:
         self.wide &= needed
         self.down &= needed
         needed_names = {op.name for op in needed}
-        self.tables = {name: one for name, one in raw.tables.items() if name in needed_names}
+        self.tables = {name: table for name, table in raw.tables.items() if name in needed_names}
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Of how many items runs are tried: the batch, where the model takes no other number."""
+        """The numbers of items in the trial runs, or always the batch if the model takes no other number."""
         shapes = [self.graph.get_tensor_by_name(source).shape for source in self.sources.values()]
         fixed = any(shape.rank and shape[0] is not None for shape in shapes)
         (batch,) = next(iter(self.batch)) if fixed else (0,)
         return (batch,) * 5 if fixed else (1, 2, 3, 5, 8)
 
     def _fixed_sizes(self) -> dict[Any, Any]:
-        """What ops that ask for a size give, by op, where that is known once the batch is."""
+        """Return the results of the ops that ask for a size, by op, if the batch alone decides them."""
         with tf.Graph().as_default() as pinned:
             inputs = {
                 tensor: tf.compat.v1.placeholder(
@@ -160,111 +159,111 @@ class _Cutter:
                 for name, tensor in self.raw.feeds.items()
             }
             tf.import_graph_def(self.raw.graph_def, name="", input_map=inputs)
-        found = {}
+        sizes = {}
         for op in self.ops:
             if op.type in _SIZES:
                 shape = pinned.get_operation_by_name(op.name).inputs[0].shape
                 if shape.is_fully_defined():
                     value = {"Shape": shape.as_list(), "Size": shape.num_elements(), "Rank": shape.rank}[op.type]
-                    found[op] = np.array(value, op.outputs[0].dtype.as_numpy_dtype)
-        return found
+                    sizes[op] = np.array(value, op.outputs[0].dtype.as_numpy_dtype)
+        return sizes
 
     def cut_strings(self) -> WordCut:
         front = self._add_upstream(op for op in self.down if has_string_tensors(op) or not is_compiled(op.type))
-        grown: Any = None  # the tensor whose size made it necessary
+        grown: Any = None  # the tensor whose size made the front larger
         while True:
             cuts = self._find_edges(front)
             self._require_steps(front, grown)
             runs = [self.make_probes(count, seed) for seed, count in enumerate(self.counts)]
             numbers = [tensor for tensor in cuts if tensor.dtype != tf.variant]
-            whole = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in numbers})
-            shapes = shapes_of(whole, numbers, runs)
+            reference = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in numbers})
+            shapes = shapes_of(reference, numbers, runs)
             varying = [tensor for tensor in cuts if not self._can_be_feed(tensor, shapes)]
             if not varying:
                 break
             grown = varying[0]
-            if late := [tensor for tensor in varying if tensor in self.fetched]:
+            if fetched := [tensor for tensor in varying if tensor in self.fetched]:
                 raise ImportModelError(
-                    f"The answer {escape_invisible(late[0].name)} has another size for each "
+                    f"The answer {escape_invisible(fetched[0].name)} has another size for each "
                     f"text: {self._describe_front(front)}"
                 )
-            front |= self._add_upstream(op for op in self.down - front if any(given in varying for given in op.inputs))
-        if (more := self._absorb_light_ops(front)) != front:
-            front, cuts = more, self._find_edges(more)
-            whole = replace(whole, cuts={t.name: t.name for t in cuts})
-            shapes = shapes_of(whole, cuts, runs)
+            front |= self._add_upstream(op for op in self.down - front if any(read in varying for read in op.inputs))
+        if (larger := self._absorb_light_ops(front)) != front:
+            front, cuts = larger, self._find_edges(larger)
+            reference = replace(reference, cuts={t.name: t.name for t in cuts})
+            shapes = shapes_of(reference, cuts, runs)
         unused = set(self.lengths) - {self._first_source(t) for t in cuts if None in shapes[t.name]}
         if unused:
             raise ImportModelError(
                 f"[[feeds]] gives {min(unused)!r} lengths, but what the model makes of a text there always has the "
                 "same size: delete them."
             )
-        return self._make_cut(front, cuts, shapes, whole)
+        return self._make_cut(front, cuts, shapes, reference)
 
     def _can_be_feed(self, tensor: Any, shapes: Mapping[str, OpenShape]) -> bool:
-        """Whether a feed can have the shape of ``tensor``: the same for all texts, or rows of a length to be given."""
+        """Return whether ``tensor`` has one shape for all texts, or rows for which the spec gives lengths."""
         shape = shapes.get(tensor.name)
         return shape is not None and (None not in shape or self._first_source(tensor) in self.lengths)
 
     def _absorb_light_ops(self, front: set[Any]) -> set[Any]:
-        """``front`` with the ops on single numbers behind it that leave no more tensors to be fed than there were."""
+        """Return ``front`` with the ops on single numbers behind it that do not add tensors to feed."""
         for op in self._order_ops(self.down - front):
-            further = self._add_upstream([op]) - front
-            tensors = [tensor for one in further for tensor in (*one.inputs, *one.outputs)]
-            whole = all(tensor.dtype.is_integer or tensor.dtype.is_bool for tensor in tensors)
-            light = further and whole and all(one.type in _LIGHT for one in further)
-            if light and len(self._find_edges(front | further)) <= len(self._find_edges(front)):
-                front = front | further
+            added = self._add_upstream([op]) - front
+            tensors = [tensor for node in added for tensor in (*node.inputs, *node.outputs)]
+            integral = all(tensor.dtype.is_integer or tensor.dtype.is_bool for tensor in tensors)
+            light = added and integral and all(node.type in _LIGHT for node in added)
+            if light and len(self._find_edges(front | added)) <= len(self._find_edges(front)):
+                front = front | added
         return front
 
     def make_probes(self, count: int, seed: int, *, odd: bool = False) -> dict[str, Strings]:
-        """``count`` items for each tensor of strings; every second time odd ones, where they are wanted."""
+        """Return ``count`` items for each tensor of strings; with ``odd``, every second seed gives unusual ones."""
         result = {}
         for number, (name, tensor) in enumerate(self.sources.items()):
-            known = known_words(self._tables_of(tensor))
-            item, kind = self.items[name], "known" if self.closed and known else self._find_string_kind(tensor)
+            words = known_words(self._tables_of(tensor))
+            item, kind = self.items[name], "known" if self.closed and words else self._find_string_kind(tensor)
             size = int(np.prod(item, dtype=np.int64)) * count
-            strange = [ODD[(seed * size + at) % len(ODD)] for at in range(size)] if odd and seed % 2 else []
+            odd_ones = [ODD[(seed * size + at) % len(ODD)] for at in range(size)] if odd and seed % 2 else []
             result[tensor] = arrange_strings(
-                strange if strange and kind == "text" else strings_like(known, size, kind, 1000 * number + seed), item
+                odd_ones if odd_ones and kind == "text" else strings_like(words, size, kind, 1000 * number + seed), item
             )
         return result
 
     def _tables_of(self, source: str) -> dict[str, LookupTable]:
-        """Those that strings of a feed are looked up in, or what comes of them."""
-        behind = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
-        handles = {handle_of(op.inputs[0].name, self.nodes) for op in behind if op.type == "LookupTableFindV2"}
-        return {name: one for name, one in self.tables.items() if name in handles}
+        """Return the tables in which strings of a feed, or values computed from them, are looked up."""
+        dependents = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
+        handles = {handle_of(op.inputs[0].name, self.nodes) for op in dependents if op.type == "LookupTableFindV2"}
+        return {name: table for name, table in self.tables.items() if name in handles}
 
     def _find_string_kind(self, source: str) -> str:
-        """What strings a feed takes: texts, or written numbers."""
-        behind = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
-        types = {op.outputs[0].dtype.is_integer for op in behind if op.type == "StringToNumber"}
+        """Return the kind of strings that a feed takes: "text", or "whole" or "fraction" for numbers as text."""
+        dependents = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
+        types = {op.outputs[0].dtype.is_integer for op in dependents if op.type == "StringToNumber"}
         return "text" if not types else "whole" if True in types else "fraction"
 
     def _add_upstream(self, ops: Iterable[Any]) -> set[Any]:
-        """``ops``, and what of the strings' ways leads to them."""
+        """Return ``ops`` and the ops between the strings and them."""
         return {op for op in find_upstream([t for op in ops for t in op.outputs], self.wide) if op in self.wide}
 
     def _find_edges(self, front: Collection[Any]) -> list[Any]:
-        """The tensors of numbers that leave the front, in the graph's order."""
-        behind = self.down - set(front)
-        read = {tensor for op in behind for tensor in op.inputs} | set(self.fetched)
+        """Return the tensors of numbers that leave the front, in the graph's order."""
+        later = self.down - set(front)
+        inputs = {tensor for op in later for tensor in op.inputs} | set(self.fetched)
         sources = {self.graph.get_tensor_by_name(name).op for name in self.sources.values()}
-        found = [t for op in self.ops if op in front and op not in sources for t in op.outputs if t in read]
-        if strings := [t for t in found if t.dtype == tf.string]:
+        edges = [t for op in self.ops if op in front and op not in sources for t in op.outputs if t in inputs]
+        if strings := [t for t in edges if t.dtype == tf.string]:
             raise ImportModelError(
                 f"The answer {escape_invisible(strings[0].name)} is strings; leave it out with [[fetches]]."
             )
-        return found
+        return edges
 
     def _require_steps(self, front: Collection[Any], grown: Any) -> None:
-        """Raises ImportModelError for what the function does not do."""
-        known, sources = self._compute_constants(front), set(self.sources.values())
+        """Raise ImportModelError if the function does not support an op of the front."""
+        constants, sources = self._compute_constants(front), set(self.sources.values())
         for op in self._order_ops(front):
             try:
                 if op.type not in ALIASES and not any(t.name in sources for t in op.outputs):
-                    translate_op(op, known.get, self._any_table)
+                    translate_op(op, constants.get, self._any_table)
             except NotAStepError as error:
                 why = f"{escape_invisible(op.type)} ({escape_invisible(op.name)}): {escape_invisible(str(error))}"
                 if grown is not None:
@@ -285,7 +284,7 @@ class _Cutter:
         return [op for op in self.ops if op in front]
 
     def _find_table(self, tensor: Any) -> str:
-        """The node of a table. Raises NotAStepError where nobody knows what is in it."""
+        """Return the node of a table. Raises NotAStepError if its contents are unknown."""
         name = handle_of(tensor.name, self.nodes)
         if name not in self.tables:
             raise NotAStepError(
@@ -294,14 +293,14 @@ class _Cutter:
         return name
 
     def _any_table(self, tensor: Any) -> int:
-        """For a step that is only looked at. Raises NotAStepError."""
+        """Return 0 in place of a table's number, to try a step. Raises NotAStepError as ``_find_table`` does."""
         self._find_table(tensor)
         return 0
 
     def _compute_constants(self, front: Collection[Any]) -> dict[Any, NDArray[Any]]:
-        """The tensors that the front reads, and that no feed decides."""
-        read = {t for op in front for t in op.inputs if t.op not in self.wide and t.dtype != tf.resource}
-        for tensor in read:
+        """Return the values of the tensors that the front reads and that depend on no feed."""
+        inputs = {t for op in front for t in op.inputs if t.op not in self.wide and t.dtype != tf.resource}
+        for tensor in inputs:
             ways = find_upstream([tensor], None)
             if fed := [op.name for op in ways if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable"))]:
                 raise ImportModelError(
@@ -313,7 +312,7 @@ class _Cutter:
                 raise ImportModelError(
                     f"{escape_invisible(bad[0].type)} ({escape_invisible(bad[0].name)}) stands before the strings."
                 )
-        listed = sorted(read, key=lambda tensor: tensor.name)
+        listed = sorted(inputs, key=lambda tensor: tensor.name)
         if not listed:
             return {}
         with reference_session(self.graph) as session:
@@ -325,8 +324,7 @@ class _Cutter:
         (batch,) = self.batch
         shapes = {
             tensor.name: tuple(
-                self.lengths[self._first_source(tensor)].lengths[0] if one is None else one
-                for one in open_[tensor.name]
+                self.lengths[self._first_source(tensor)].lengths[0] if n_ is None else n_ for n_ in open_[tensor.name]
             )
             for tensor in cuts
         }
@@ -343,32 +341,32 @@ class _Cutter:
             if name not in self.sources:
                 feeds[name] = tensor
             feeds |= {
-                one: f"{placeholder_of(one)}:0"
-                for one, cut in named.items()
-                if one not in feeds and self._first_source(cut) == name
+                n_: f"{placeholder_of(n_)}:0"
+                for n_, cut in named.items()
+                if n_ not in feeds and self._first_source(cut) == name
             }
         fetches = {
             name: next(
-                (f"{placeholder_of(one)}:0" for one, cut in named.items() if cut.name == tensor_name(tensor)), tensor
+                (f"{placeholder_of(n_)}:0" for n_, cut in named.items() if cut.name == tensor_name(tensor)), tensor
             )
             for name, tensor in self.raw.fetches.items()
         }
         definition = keep_reachable(definition, fetches.values(), feeds.values())
         raw = replace(self.raw, graph_def=definition, feeds=feeds, fetches=fetches, tables={})
-        found = {n: (*batch, *shapes[t.name]) for n, t in named.items()}
-        found |= {name: shape for name, shape in self.given.items() if name not in self.sources}
+        feed_shapes = {n: (*batch, *shapes[t.name]) for n, t in named.items()}
+        feed_shapes |= {name: shape for name, shape in self.given.items() if name not in self.sources}
         inputs = tuple(
             StringPort(name, self.given[name], tuple(n for n, t in named.items() if name in self._list_sources(t)))
             for name in self.sources
         )
         whole = replace(whole, cuts={n: t.name for n, t in named.items()})
         runs = [self.make_probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
-        cut = WordCut(raw, found, recipe, whole, inputs, tuple(runs), fetches=self.raw.fetches)
+        cut = WordCut(raw, feed_shapes, recipe, whole, inputs, tuple(runs), fetches=self.raw.fetches)
         rows = {n: self.lengths[self._first_source(t)] for n, t in named.items() if None in open_[t.name]}
         return with_pads(cut, [*rows], [name for name, feed in rows.items() if feed.truncate])
 
     def _list_sources(self, tensor: Any) -> list[str]:
-        """The feeds of strings that ``tensor`` depends on."""
+        """Return the feeds of strings that ``tensor`` depends on."""
         ways = find_upstream([tensor], self.wide)
         return [n for n, source in self.sources.items() if self.graph.get_tensor_by_name(source).op in ways]
 
@@ -376,20 +374,20 @@ class _Cutter:
         return self._list_sources(tensor)[0]
 
     def _name_feed(self, tensor: Any) -> str:
-        """A feed of numbers is called like the feeds of strings that it is made of."""
+        """Return a name for a feed of numbers, made of the names of its feeds of strings."""
         return "_x_".join(self._list_sources(tensor))
 
     def _make_recipe(self, front: Collection[Any], cuts: Mapping[str, Any]) -> Recipe:
-        known = self._compute_constants(front)
+        constants = self._compute_constants(front)
         recipe = Recipe([{"name": name, "shape": [1, *self.items[name]]} for name in self.sources])
         numbers: dict[Any, int] = {
             self.graph.get_tensor_by_name(name): at for at, name in enumerate(self.sources.values())
         }
-        for tensor, value in known.items():
+        for tensor, value in constants.items():
             numbers[tensor] = len(numbers)
             recipe.constants.append(encode_constant(value))
         tables = {name: number for number, name in enumerate(self.tables)}
-        recipe.tables += [encode_table(one.keys, one.values) for one in self.tables.values()]
+        recipe.tables += [encode_table(table.keys, table.values) for table in self.tables.values()]
         count = len(numbers)
         for op in self._order_ops(front):
             if op.outputs and op.outputs[0] in numbers:
@@ -397,29 +395,29 @@ class _Cutter:
             if op.type in ALIASES:
                 numbers[op.outputs[0]] = numbers[op.inputs[0]]
                 continue
-            step = translate_op(op, known.get, lambda handle: tables[self._find_table(handle)])
+            step = translate_op(op, constants.get, lambda handle: tables[self._find_table(handle)])
             of = [numbers[op.inputs[at]] for at in step.of]
             recipe.steps.append({"op": step.op, "of": of, **step.attributes})
             for tensor in op.outputs:
                 numbers[tensor] = count
                 count += 1
         recipe.outputs += [{"feed": name, "value": numbers[tensor]} for name, tensor in cuts.items()]
-        recipe.checks += [numbers[tensor] for tensor in self._find_asserted(front, known)]
+        recipe.checks += [numbers[tensor] for tensor in self._find_asserted(front, constants)]
         return recipe
 
     def _find_asserted(self, front: Collection[Any], known: Mapping[Any, NDArray[Any]]) -> list[Any]:
-        """What is looked up, -1 where a word is not known, behind the mask that Keras may lay on it."""
-        found = []
+        """Return the looked-up values, which are -1 for an unknown word, behind the mask that Keras may apply."""
+        indices = []
         for op in self._order_ops(front) if self.closed else ():
             if op.type != "LookupTableFindV2" or known.get(op.inputs[2], np.array(0)).tolist() != -1:
                 continue
             (tensor,) = op.outputs
-            masked = [one for one in tensor.consumers() if one.type == "SelectV2" and one.inputs[2] is tensor]
-            found.append(masked[0].outputs[0] if masked and masked[0] in front else tensor)
-        return found
+            masked = [op_ for op_ in tensor.consumers() if op_.type == "SelectV2" and op_.inputs[2] is tensor]
+            indices.append(masked[0].outputs[0] if masked and masked[0] in front else tensor)
+        return indices
 
     def _describe_front(self, front: Collection[Any], end: Any = None) -> str:
-        """What stands in front, in words."""
+        """Return a description of the ops in front, for a message."""
         ops = [op for op in self._order_ops(front) if not op.type.startswith("Placeholder") and op.type not in ALIASES]
         names = (
             list(dict.fromkeys(op.type for op in ops[: ops.index(end)] if has_string_tensors(op))) if end in ops else []

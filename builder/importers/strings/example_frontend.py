@@ -1,4 +1,4 @@
-"""What the function reads of tf.Examples, held against what TensorFlow reads of them."""
+"""A comparison of the values that the function and TensorFlow read from tf.Examples."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from builder.importers.strings.string_frontend import Front, WordCut
 from builder.importers.strings.tf_examples import Examples, ReadFeature
 
 PROTOS, RUNS = 300, 6
-"""On how many protos the function's reading is tried, and on how many runs the answers."""
+"""The number of protos on which reading is tried, and the number of runs on which the answers are compared."""
 _VALUES = 500_000
-"""Of how many values, about; fewer protos are tried of larger ones."""
+"""The approximate number of values to try in all; fewer protos are tried if each is larger."""
 
 
 def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Sequence[str]) -> None:
-    """Raises ImportModelError where the function reads something else than TensorFlow, or the answers differ.
+    """Raise ImportModelError if the function reads other values than TensorFlow, or the answers differ.
 
-    First of protos of every kind that there is; then the answers to some, and those to what the function reads of
-    them. ``words``: what is done with features that are strings, and which of them are tried. ``fetches``: by name.
+    All kinds of protos are read; then the answers to some and to the values read from them are compared. ``words``: the
+    steps for features that are strings, with the examples to try. ``fetches``: names of outputs.
     """
     from handler.errors import HandlerError
     from handler.examples import parse_example
 
-    features = [one.of_function for one in examples.features]
-    every = [*features, *(one.of_function for one in examples.beside)]
-    whole = Front(examples.whole.graph_def, {}, examples.whole.tables, {})
+    features = [port.of_function for port in examples.features]
+    ports = [*features, *(port.of_function for port in examples.beside)]
+    uncut = Front(examples.whole.graph_def, {}, examples.whole.tables, {})
     batch = max(1, int(np.prod(examples.shape, dtype=np.int64)))
-    most = -(-_VALUES // (batch * sum(one.size for one in every)))
+    most = -(-_VALUES // (batch * sum(port.size for port in ports)))
 
     def read(run: Sequence[bytes]) -> list[NDArray[Any]]:
         try:
@@ -42,31 +42,31 @@ def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Se
         except HandlerError as error:
             raise ImportModelError(f"The function does not read what TensorFlow reads: {error.message}.") from error
         return [
-            _stack_values(one, [row[at] for row in rows], examples.shape) for at, one in enumerate(examples.features)
+            _stack_values(port, [row[at] for row in rows], examples.shape) for at, port in enumerate(examples.features)
         ]
 
     def answers(tensors: Sequence[str], runs: Sequence[Sequence[bytes]]) -> list[list[NDArray[Any]]]:
-        return whole.compute_answers(tensors, [{examples.source: _reshape_protos(run, examples.shape)} for run in runs])
+        return uncut.compute_answers(tensors, [{examples.source: _reshape_protos(run, examples.shape)} for run in runs])
 
-    protos = random_protos(every, min(-(-PROTOS // batch), most) * batch)
+    protos = random_protos(ports, min(-(-PROTOS // batch), most) * batch)
     runs = [protos[at : at + batch] for at in range(0, len(protos), batch)]
-    for run, wanted in zip(runs, answers([one.tensors[0] for one in examples.features], runs), strict=True):
-        for one, ours, theirs in zip(examples.features, read(run), wanted, strict=True):
-            same = np.array_equal(ours, theirs) if one.dtype == "string" else ours.tobytes() == theirs.tobytes()
+    for run, values in zip(runs, answers([port.tensors[0] for port in examples.features], runs), strict=True):
+        for port, ours, theirs in zip(examples.features, read(run), values, strict=True):
+            same = np.array_equal(ours, theirs) if port.dtype == "string" else ours.tobytes() == theirs.tobytes()
             if not same:
                 raise ImportModelError(
-                    f"The function reads something else of the feature {escape_invisible(one.key)!r} than TensorFlow."
+                    f"The function reads something else of the feature {escape_invisible(port.key)!r} than TensorFlow."
                 )
     if examples.whole.states:
-        return  # answers depend on what ran before
+        return  # The answers depend on the runs before.
     runs = [_make_plain_protos(examples, words, number, batch) for number in range(min(RUNS, most))]
     expected = answers([examples.whole.fetches[name] for name in fetches], runs)
     cut = examples.cut
     fed = [
-        {cut.feeds[one.name]: value for one, value in zip(examples.features, read(run), strict=True)} for run in runs
+        {cut.feeds[port.name]: value for port, value in zip(examples.features, read(run), strict=True)} for run in runs
     ]
-    found = Front(cut.graph_def, {}, cut.tables, {}).compute_answers([cut.fetches[name] for name in fetches], fed)
-    for ours_, theirs_ in zip(found, expected, strict=True):
+    actual = Front(cut.graph_def, {}, cut.tables, {}).compute_answers([cut.fetches[name] for name in fetches], fed)
+    for ours_, theirs_ in zip(actual, expected, strict=True):
         for name, a, b in zip(fetches, ours_, theirs_, strict=True):
             alike = np.array_equal(a, b) if a.dtype == object else np.allclose(a, b, 1e-4, 1e-5, equal_nan=True)
             if not alike:
@@ -74,39 +74,37 @@ def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Se
 
 
 def _reshape_protos(protos: Sequence[bytes], shape: Shape) -> NDArray[np.object_]:
-    found = np.empty(len(protos), object)
-    found[:] = list(protos)
-    return found.reshape(shape)
+    array = np.empty(len(protos), object)
+    array[:] = list(protos)
+    return array.reshape(shape)
 
 
 def _stack_values(one: ReadFeature, values: Sequence[Any], lead: Shape) -> NDArray[Any]:
-    """What the function read, as TensorFlow takes it."""
+    """Return the values that the function read as the array that TensorFlow takes."""
     shape = (*lead, *one.shape)
     if one.dtype != "string":
         return np.frombuffer(b"".join(values), one.dtype).reshape(shape)
-    found = np.empty(int(np.prod(shape, dtype=np.int64)), object)
-    found[:] = [text for texts in values for text in texts]
-    return found.reshape(shape)
+    array = np.empty(int(np.prod(shape, dtype=np.int64)), object)
+    array[:] = [text for texts in values for text in texts]
+    return array.reshape(shape)
 
 
 def _make_plain_protos(examples: Examples, words: WordCut | None, number: int, batch: int) -> list[bytes]:
-    """Protos of values that a model can take: words that it knows, as far as any are known, and 0 for numbers that
-    may be places in a table.
-    """
+    """Return protos of values that a model can take: known words, and 0 for integers, which may be indices."""
     random = np.random.Generator(np.random.PCG64([19, number]))
     rows: list[dict[str, Any]] = [{} for _ in range(batch)]
     every = (*examples.features, *examples.beside)
-    for one in every:
-        count = int(np.prod(one.shape, dtype=np.int64))
-        if one.dtype != "string":
+    for feature in every:
+        count = int(np.prod(feature.shape, dtype=np.int64))
+        if feature.dtype != "string":
             values = random.standard_normal((batch, count)).astype(np.float32)
-            column: Any = values if one.dtype == "float32" else np.zeros((batch, count), np.int64)
-        elif words and one.tensors:
-            strings = words.examples[number % len(words.examples)][words.whole.sources[one.name]]
+            column: Any = values if feature.dtype == "float32" else np.zeros((batch, count), np.int64)
+        elif words and feature.tensors:
+            strings = words.examples[number % len(words.examples)][words.whole.sources[feature.name]]
             column = strings.reshape(batch, count)
         else:
             column = np.full((batch, count), b"", object)
         for row, value in zip(rows, column, strict=True):
-            row[one.key] = value.tolist()
-    kinds = {one.key: one.dtype for one in every}
+            row[feature.key] = value.tolist()
+    kinds = {feature.key: feature.dtype for feature in every}
     return [encode_proto([(key, kinds[key], value) for key, value in row.items()]) for row in rows]

@@ -1,4 +1,4 @@
-"""Serialized tf.Examples to try a reader on: the same on every machine."""
+"""Serialized tf.Examples for trying a reader, the same on every machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 _LISTS = {"string": 1, "float32": 2, "int64": 3}
-"""The number of the field of ``Feature`` for each dtype."""
+"""The field number in ``Feature`` for each dtype."""
 _SEED = 20
 
 NUMBERS = (0, 1, -1, 127, 128, -128, 300, 2**31, -(2**31), 2**63 - 1, -(2**63))
@@ -20,7 +20,7 @@ TEXTS = (b"", b"a", b"red wine", "日本 ÄÖ".encode(), b"x" * 200, b"\0")
 def encode_proto(
     features: Sequence[tuple[str, str, Sequence[Any]]], *, packed: bool = True, turned: bool = False
 ) -> bytes:
-    """A tf.Example of features: key, dtype and values; None for no list at all. ``turned``: values before keys."""
+    """Return a tf.Example of features: key, dtype and values (None: no list). ``turned``: values before keys."""
     entries = b""
     for key, dtype, values in features:
         name = _encode_field(1, key.encode())
@@ -32,32 +32,33 @@ def encode_proto(
 
 
 def random_protos(features: Sequence[Any], count: int) -> list[bytes]:
-    """``count`` protos that a reader of ``features`` (handler/examples.py) takes: of every way to write lists, keys
-    that are there twice, others between them, and without what may be missing.
+    """Return ``count`` protos that a reader of ``features`` (handler/inputs/example.py) takes.
+
+    Lists are encoded in all ways, keys repeated, other features added and optional ones left out.
     """
     random = np.random.Generator(np.random.PCG64(_SEED))
     return [_draw_proto(features, random) for _ in range(count)]
 
 
 def _draw_proto(features: Sequence[Any], random: np.random.Generator) -> bytes:
-    found: list[tuple[str, str, Any]] = []
-    for one in features:
-        if one.default is not None and random.random() < 0.3:
+    entries: list[tuple[str, str, Any]] = []
+    for feature in features:
+        if feature.default is not None and random.random() < 0.3:
             if random.random() < 0.3:
-                found.append((one.key, one.dtype, None))
+                entries.append((feature.key, feature.dtype, None))
             continue
         for _ in range(2 if random.random() < 0.2 else 1):
-            found.append((one.key, one.dtype, _draw_values(one.dtype, one.size, random)))
+            entries.append((feature.key, feature.dtype, _draw_values(feature.dtype, feature.size, random)))
         if random.random() < 0.1:
-            found.append((one.key, one.dtype, None))
-    known = {one.key for one in features}
+            entries.append((feature.key, feature.dtype, None))
+    keys = {feature.key for feature in features}
     for key in ("", "other", "日本"):
-        if key not in known and random.random() < 0.3:
+        if key not in keys and random.random() < 0.3:
             kind = list(_LISTS)[int(random.integers(3))]
-            found.append((key, kind, _draw_values(kind, int(random.integers(4)), random)))
-    order = random.permutation(len(found)) if random.random() < 0.5 else range(len(found))
+            entries.append((key, kind, _draw_values(kind, int(random.integers(4)), random)))
+    order = random.permutation(len(entries)) if random.random() < 0.5 else range(len(entries))
     packed, turned = random.random() < 0.6, random.random() < 0.3
-    return encode_proto([found[int(at)] for at in order], packed=packed, turned=turned)
+    return encode_proto([entries[int(at)] for at in order], packed=packed, turned=turned)
 
 
 def _draw_values(dtype: str, count: int, random: np.random.Generator) -> list[Any]:
@@ -76,10 +77,10 @@ def _encode_list(dtype: str, values: Sequence[Any], packed: bool) -> bytes:
     if dtype == "string":
         return b"".join(_encode_field(1, value) for value in values)
     if dtype == "float32":
-        written = [struct.pack("<f", value) for value in values]
-        return _encode_field(1, b"".join(written)) if packed and values else b"".join(b"\x0d" + one for one in written)
+        floats = [struct.pack("<f", value) for value in values]
+        return _encode_field(1, b"".join(floats)) if packed and values else b"".join(b"\x0d" + item for item in floats)
     varints = [_encode_varint(value % 2**64) for value in values]
-    return _encode_field(1, b"".join(varints)) if packed and values else b"".join(b"\x08" + one for one in varints)
+    return _encode_field(1, b"".join(varints)) if packed and values else b"".join(b"\x08" + item for item in varints)
 
 
 def _encode_field(number: int, data: bytes) -> bytes:
@@ -87,8 +88,8 @@ def _encode_field(number: int, data: bytes) -> bytes:
 
 
 def _encode_varint(value: int) -> bytes:
-    found = []
+    digits = []
     while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
+        digits.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*digits, value])

@@ -1,11 +1,11 @@
-"""Where a graph's strings end and its numbers begin, in front and behind.
+"""Finds the tensors where strings become numbers, at the inputs and at the outputs of a graph.
 
-In front, the frontier is the earliest tensor of numbers that every path from a feed of strings passes, whose shape is
-the same whatever the strings are, and after which there is nothing but what XLA compiles. Behind, it is the tensor of
-numbers that a fetch of strings is made of. Shapes are what TensorFlow gives for different strings: its shape inference
-gives up too often. A loop that works on strings (``tf.map_fn``) counts as one op.
+At the inputs, the frontier is the earliest tensor of numbers that every path from a feed of strings passes, whose shape
+does not depend on the strings, and after which XLA compiles every op. At the outputs, it is the tensor of numbers from
+which a fetch of strings is made. Shapes are those that TensorFlow computes for different strings, since its shape
+inference often gives up. A loop that works on strings (``tf.map_fn``) counts as one op.
 
-What runs here is only what stands before a frontier, of ops that have been admitted (``HOST_OPS``).
+Only ops before a frontier run here, and only those that have been admitted (``HOST_OPS``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PICTURE_OPS = frozenset(
         "ExtractJpegShape",
     }
 )
-"""Ops that make pixels of an encoded picture."""
+"""Ops that decode an image into pixels."""
 
 HOST_OPS = PICTURE_OPS | {
     "AsString",
@@ -49,14 +49,14 @@ HOST_OPS = PICTURE_OPS | {
     "Substr",
     "SubstrV2",
 }
-"""Ops on strings that TensorFlow may run to find out what stands before the numbers: each gives the same for the same
-strings, and reaches nothing outside of the graph."""
+"""Ops on strings that TensorFlow may run to find the ops before the numbers: each gives the same result for the same
+strings, and accesses nothing outside of the graph."""
 
 _PASS_ON = {"Identity", "IdentityN"}
 """Ops whose outputs are their inputs."""
 
 _SIZES = {"Shape", "ShapeN", "Size", "Rank"}
-"""Ops that tell of strings only how many there are, which is fixed in a library."""
+"""Ops that depend only on the number of strings, which is fixed in a library."""
 
 _PLUMBING = frozenset(
     {
@@ -65,17 +65,17 @@ _PLUMBING = frozenset(
         "TensorListSetItem", "TensorListStack", "Unpack",
     }
 )  # fmt: skip
-"""Ops that say nothing of what a graph does with its strings."""
+"""Ops that do not show how a graph uses its strings."""
 
 _SHOWN = 12
-"""Of the ops in front of a frontier, how many a message names."""
+"""The largest number of ops in front of a frontier that a message names."""
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """``tensor``: the first of numbers behind the feed ``feed``. ``shape``: of one run.
+    """The first tensor of numbers (``tensor``) behind the feed ``feed``.
 
-    ``ops``: what stands before it, in the order in which it runs, each once.
+    ``shape``: its shape in one run. ``ops``: the kinds of ops before it, in the order in which they run, each once.
     """
 
     feed: str
@@ -87,9 +87,9 @@ class Frontier:
 
 @dataclass(frozen=True)
 class FunctionFrontier:
-    """The frontier within a function: ``tensor``, as the function calls it, its DataType, and the same shape always.
+    """The frontier in a function: ``tensor``, as the function calls it, its DataType and its constant shape.
 
-    ``behind``: the ops that depend on it.
+    ``behind``: the kinds of ops that depend on it.
     """
 
     tensor: str
@@ -100,9 +100,9 @@ class FunctionFrontier:
 
 @dataclass(frozen=True)
 class Tail:
-    """What a fetch of strings is made of: ``tensor``, whole numbers; None where nothing but constants.
+    """The integer tensor that a fetch of strings is made of (``tensor``), or None if it depends on no feed.
 
-    ``passed``: it is made of strings that are fed, as a key that comes back with the answer.
+    ``passed``: whether it is made of strings that are fed, as a key that comes back with the answer.
     """
 
     fetch: str
@@ -114,10 +114,10 @@ class Tail:
 def find_frontier(
     graph_def: Any, feed: str, source: str, fetches: Sequence[str], probes: Sequence[Any], least: int = 1
 ) -> Frontier:
-    """The frontier behind the tensor of strings ``source``, the feed ``feed``; ``fetches``: tensors of numbers.
+    """Return the frontier behind the tensor of strings ``source``, which is the feed ``feed``.
 
-    ``probes``: arrays of strings that the feed takes, as different as its strings may be. ``least``: how many numbers a
-    frontier has at least. Raises ImportModelError, with what stands in front drawn, where there is none.
+    ``fetches``: tensors of numbers. ``probes``: arrays of strings that the feed takes, as different as possible.
+    ``least``: the least size of a frontier. Raises ImportModelError, with the ops in front, if there is none.
     """
     graph = load_graph(graph_def)
     start = graph.get_tensor_by_name(source)
@@ -127,11 +127,11 @@ def find_frontier(
     cuts = [tensor for tensor in _find_cuts(graph, way, start, ends) if _is_of_numbers(tensor)]
     cuts = [t for t in cuts if not any(op.name in words or _has_strings(op) for op in _find_dependents(way, t))]
     shapes = _constant_shapes(graph, source, cuts, probes)
-    chosen = [t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least]
+    candidates = [t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least]
     order = [op for op in way if op.type not in ("Placeholder",)]
-    if not chosen:
+    if not candidates:
         raise ImportModelError(_explain_no_frontier(feed, order, words, cuts, shapes))
-    tensor = chosen[0]
+    tensor = candidates[0]
     before = [op for op in order if op not in _find_dependents(way, tensor)]
     return Frontier(feed, tensor.name, tensor.dtype.name, shapes[tensor.name], _list_op_types(before, graph_def))
 
@@ -139,9 +139,9 @@ def find_frontier(
 def find_inner_frontier(
     graph_def: Any, function: Any, source: str, end: str, probes: Sequence[Any], least: int
 ) -> FunctionFrontier | None:
-    """The frontier between two tensors of ``function``, which belongs to ``graph_def``, ``source`` being one string.
+    """Return the frontier between two tensors of ``function``, or None; ``source`` is one string.
 
-    ``end``: as the function calls it. ``probes``, ``least``: as for ``find_frontier``. None where there is none.
+    ``end``: a tensor as the function calls it. ``probes`` and ``least`` are as for ``find_frontier``.
     """
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
@@ -154,63 +154,63 @@ def find_inner_frontier(
     words = _find_string_nodes(definition)
     way = _find_ops_between(graph, start, [stop])
     cuts = [tensor for tensor in _find_cuts(graph, way, start, [stop]) if _is_of_numbers(tensor)]
-    cuts = [t for t in cuts if not any(one.name in words or _has_strings(one) for one in _find_dependents(way, t))]
+    cuts = [t for t in cuts if not any(node.name in words or _has_strings(node) for node in _find_dependents(way, t))]
     shapes = _constant_shapes(graph, source, cuts, probes)
     tensor = next((t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least), None)
     if tensor is None:
         return None
     name = f"{tensor.op.name}:{output_names(tensor.op)[tensor.value_index]}"
-    behind = frozenset(one.type for one in _find_dependents(way, tensor))
+    behind = frozenset(node.type for node in _find_dependents(way, tensor))
     return FunctionFrontier(name, tensor.dtype.as_datatype_enum, shapes[tensor.name], behind)
 
 
 def find_tail(graph_def: Any, fetch: str, tensor: str) -> Tail:
-    """What the strings of ``tensor``, the fetch ``fetch``, are made of.
+    """Return the tensor from which the strings of ``tensor``, the fetch ``fetch``, are made.
 
-    Raises ImportModelError where that is more than one tensor, or no whole numbers.
+    Raises ImportModelError if they are made from several tensors, or from one that is not of integers.
     """
     graph = load_graph(graph_def)
     words = _find_string_nodes(graph_def)
-    found: dict[str, Any] = {}
+    origins: dict[str, Any] = {}
     ops: dict[str, None] = {}
-    todo, seen = [graph.get_tensor_by_name(tensor)], set[Any]()
+    todo, visited = [graph.get_tensor_by_name(tensor)], set[Any]()
     while todo:
         made_by = (here := todo.pop()).op
-        if here in seen:
+        if here in visited:
             continue
-        seen.add(here)
+        visited.add(here)
         ops[made_by.type] = None
         inputs = made_by.inputs[here.value_index : here.value_index + 1] if made_by.type in _PASS_ON else made_by.inputs
-        for given in inputs:
-            if _has_strings(given.op) or given.op.name in words:
-                todo.append(given)
-            elif given.op.type != "Const" and _depends_on_feeds(given):
-                found[given.name] = given
+        for source in inputs:
+            if _has_strings(source.op) or source.op.name in words:
+                todo.append(source)
+            elif source.op.type != "Const" and _depends_on_feeds(source):
+                origins[source.name] = source
     drawn = " <- ".join(ops)
-    if len(found) > 1:
+    if len(origins) > 1:
         raise ImportModelError(
-            f"The output {escape_invisible(fetch)!r} is strings, made of several tensors: {', '.join(sorted(found))} "
+            f"The output {escape_invisible(fetch)!r} is strings, made of several tensors: {', '.join(sorted(origins))} "
             f"({drawn}). coldforge answers with labels that one number chooses: leave this output out by [[fetches]]."
         )
-    made = next(iter(found.values()), None)
-    if made is not None and not (made.dtype.is_integer or made.dtype.is_bool):
+    origin = next(iter(origins.values()), None)
+    if origin is not None and not (origin.dtype.is_integer or origin.dtype.is_bool):
         raise ImportModelError(
-            f"The output {escape_invisible(fetch)!r} is strings, made of {made.name}, "
-            f"which is {made.dtype.name} ({drawn}). "
+            f"The output {escape_invisible(fetch)!r} is strings, made of {origin.name}, "
+            f"which is {origin.dtype.name} ({drawn}). "
             "coldforge answers with labels that a whole number chooses: leave this output out by [[fetches]]."
         )
     passed = any(op.startswith("Placeholder") for op in ops)
-    if passed and made is not None:
+    if passed and origin is not None:
         raise ImportModelError(
             f"The output {escape_invisible(fetch)!r} is strings, made of strings that "
             f"are fed ({drawn}): leave it out by "
             "[[fetches]]."
         )
-    return Tail(fetch, None if made is None else made.name, tuple(ops), passed)
+    return Tail(fetch, None if origin is None else origin.name, tuple(ops), passed)
 
 
 def is_read(graph_def: Any, source: str, tensors: Sequence[str]) -> bool:
-    """Whether any of ``tensors`` depends on the strings ``source``, beyond how many they are."""
+    """Return whether any of ``tensors`` depends on the contents of the strings ``source``, not only on their number."""
     graph = load_graph(graph_def)
     return bool(
         _find_ops_between(graph, graph.get_tensor_by_name(source), [graph.get_tensor_by_name(t) for t in tensors])
@@ -218,11 +218,11 @@ def is_read(graph_def: Any, source: str, tensors: Sequence[str]) -> bool:
 
 
 def fix_string_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
-    """``graph_def`` with constants in place of what asks for the size of the strings ``source``, which is ``shape``."""
+    """Return ``graph_def`` with constants in place of the sizes of the strings ``source``, whose shape is ``shape``."""
     result = copy_message(graph_def)
     same = {source.removesuffix(":0")}
-    while more := {n.name for n in result.node if n.op == "Identity" and n.input[0].removesuffix(":0") in same} - same:
-        same |= more
+    while new := {n.name for n in result.node if n.op == "Identity" and n.input[0].removesuffix(":0") in same} - same:
+        same |= new
     for node in result.node:
         if node.op not in ("Shape", "Size", "Rank") or node.input[0].removesuffix(":0") not in same:
             continue
@@ -233,7 +233,7 @@ def fix_string_sizes(graph_def: Any, source: str, shape: Sequence[int]) -> Any:
 
 
 def run_graph(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
-    """What TensorFlow gives for ``tensors`` of a tf.Graph; ``feeds``: by tensor. Raises ImportModelError."""
+    """Return the values of ``tensors`` of a tf.Graph; ``feeds`` are by tensor. Raises ImportModelError."""
     with reference_session(graph) as session:
         try:
             return list(session.run(list(tensors), dict(feeds)))
@@ -244,19 +244,19 @@ def run_graph(graph: Any, tensors: Sequence[str], feeds: Mapping[str, Any]) -> l
 
 
 def _find_ops_between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
-    """The ops on the ways from ``start`` to ``ends``, in the order in which they run; its own is not among them."""
+    """Return the ops on the paths from ``start`` to ``ends`` in the order in which they run, excluding ``start.op``."""
     ops = graph.get_operations()
     same, down = {start}, {start.op}
     for op in ops:
         if op.type == "Identity" and op.inputs[0] in same:
             same.add(op.outputs[0])
     changed = True
-    while changed:  # a loop of TensorFlow 1 goes back
+    while changed:  # A loop of TensorFlow 1 goes back.
         changed = False
         for op in ops:
             if op in down or (op.type in _SIZES and not same.isdisjoint(op.inputs)):
                 continue
-            if any(given.op in down and (given.op is not start.op or given is start) for given in op.inputs):
+            if any(read.op in down and (read.op is not start.op or read is start) for read in op.inputs):
                 down.add(op)
                 changed = True
     up = find_upstream(ends, None)
@@ -264,13 +264,13 @@ def _find_ops_between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
 
 
 def _find_cuts(graph: Any, way: Sequence[Any], start: Any, ends: Sequence[Any]) -> Iterator[Any]:
-    """The tensors that every path from ``start`` to ``ends`` passes, the earliest first."""
+    """Yield the tensors that every path from ``start`` to ``ends`` passes, the earliest first."""
     place = {op: number for number, op in enumerate(way)}
     last: dict[Any, int] = {}
     for op in way:
-        for given in op.inputs:
-            if given.op in place or given is start:
-                last[given] = max(last.get(given, -1), place[op])
+        for read in op.inputs:
+            if read.op in place or read is start:
+                last[read] = max(last.get(read, -1), place[op])
     for end in ends:
         last[end] = len(way)
     open_: set[Any] = {start} if start in last else set()
@@ -284,38 +284,38 @@ def _find_cuts(graph: Any, way: Sequence[Any], start: Any, ends: Sequence[Any]) 
 
 
 def _has_path_around(way: Sequence[Any], start: Any, ends: Sequence[Any], without: Any) -> bool:
-    """Whether a path leads from ``start`` to ``ends`` past the tensor ``without``: one of a loop, perhaps."""
-    on_way, todo, seen = set(way), [end for end in ends if end is not without], set[Any]()
+    """Return whether a path, perhaps through a loop, leads from ``start`` to ``ends`` past the tensor ``without``."""
+    on_way, todo, visited = set(way), [end for end in ends if end is not without], set[Any]()
     while todo:
         tensor = todo.pop()
         if tensor is start:
             return True
-        if tensor in seen or tensor.op not in on_way:
+        if tensor in visited or tensor.op not in on_way:
             continue
-        seen.add(tensor)
-        todo += [given for given in tensor.op.inputs if given is not without]
+        visited.add(tensor)
+        todo += [read for read in tensor.op.inputs if read is not without]
     return False
 
 
 def _find_dependents(way: Sequence[Any], tensor: Any) -> set[Any]:
-    """Those ops of ``way`` that depend on ``tensor``."""
-    found: set[Any] = set()
+    """Return the ops of ``way`` that depend on ``tensor``."""
+    dependents: set[Any] = set()
     for op in way:
-        if any(given is tensor or given.op in found for given in op.inputs):
-            found.add(op)
-    return found
+        if any(read is tensor or read.op in dependents for read in op.inputs):
+            dependents.add(op)
+    return dependents
 
 
 def _constant_shapes(
     graph: Any, source: str, tensors: Sequence[Any], probes: Sequence[Any]
 ) -> dict[str, tuple[int, ...]]:
-    """Of those of ``tensors`` that have the same shape for each of ``probes``: that shape."""
+    """Return the shapes of those of ``tensors`` that have the same shape for each of ``probes``."""
     shapes: dict[str, set[tuple[int, ...]]] = {tensor.name: set() for tensor in tensors}
     if tensors:
         for probe in probes:
             for name, value in zip(shapes, run_graph(graph, list(shapes), {source: probe}), strict=True):
                 shapes[name].add(np.shape(value))
-    return {name: next(iter(found)) for name, found in shapes.items() if len(found) == 1}
+    return {name: next(iter(shapes_)) for name, shapes_ in shapes.items() if len(shapes_) == 1}
 
 
 def _is_of_numbers(tensor: Any) -> bool:
@@ -323,26 +323,26 @@ def _is_of_numbers(tensor: Any) -> bool:
 
 
 def _has_strings(op: Any) -> bool:
-    """Whether strings go in or come out of an op."""
+    """Return whether an op reads or gives strings."""
     return any(tensor.dtype == tf.string for tensor in (*op.inputs, *op.outputs))
 
 
 def _depends_on_feeds(tensor: Any) -> bool:
-    """Whether the values of ``tensor``, not only its size, depend on what is fed."""
-    others = {op for op in tensor.graph.get_operations() if op.type not in _SIZES}
-    return any(op.type.startswith("Placeholder") for op in find_upstream([tensor], others))
+    """Return whether the values of ``tensor``, not only its size, depend on a feed."""
+    value_ops = {op for op in tensor.graph.get_operations() if op.type not in _SIZES}
+    return any(op.type.startswith("Placeholder") for op in find_upstream([tensor], value_ops))
 
 
 def _find_string_nodes(graph_def: Any) -> set[str]:
-    """Names of nodes of ops that only TensorFlow itself runs, and of loops and calls that have such inside."""
+    """Return the names of nodes that only TensorFlow itself runs, and of loops and calls that contain such nodes."""
     functions = {f.signature.name: f for f in graph_def.library.function}
-    known: dict[str, bool] = {}
+    kinds: dict[str, bool] = {}
 
     def inside(name: str) -> bool:
-        if name not in known:
-            known[name] = False  # of one that calls itself
-            known[name] = any(tainted(node) for node in functions[name].node_def)
-        return known[name]
+        if name not in kinds:
+            kinds[name] = False  # This ends the recursion of a function that calls itself.
+            kinds[name] = any(tainted(node) for node in functions[name].node_def)
+        return kinds[name]
 
     def tainted(node: Any) -> bool:
         if node.op not in functions and not is_compiled(node.op):
@@ -353,9 +353,9 @@ def _find_string_nodes(graph_def: Any) -> set[str]:
 
 
 def _list_op_types(ops: Iterable[Any], graph_def: Any) -> tuple[str, ...]:
-    """The kinds of ``ops`` in order, those inside of loops in the loop's place."""
+    """Return the kinds of ``ops`` in order, with those inside a loop in the loop's place."""
     functions = {f.signature.name: f for f in graph_def.library.function}
-    found: dict[str, None] = {}
+    found_types: dict[str, None] = {}
 
     def add(op: str, node: Any) -> None:
         called = [name for name in called_by(node) if name in functions]
@@ -363,20 +363,20 @@ def _list_op_types(ops: Iterable[Any], graph_def: Any) -> tuple[str, ...]:
             for inner in functions[name].node_def:
                 add(inner.op, inner)
         if not called and op not in _PLUMBING:
-            found[op] = None
+            found_types[op] = None
 
     for op in ops:
         add(op.type, op.node_def)
-    return tuple(found)
+    return tuple(found_types)
 
 
 def _explain_no_frontier(
     feed: str, order: Sequence[Any], words: set[str], cuts: Sequence[Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> str:
-    """Why there is no frontier, in words, and what stands in front."""
+    """Return a sentence on why there is no frontier, with the ops in front."""
     shown_ops = [op for op in order if op.type not in _PLUMBING]
     names = [f"{op.type}{'*' if op.name in words or _has_strings(op) else ''}" for op in shown_ops]
-    shown = " -> ".join(names[:_SHOWN]) + (f" -> ... ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")
+    chain = " -> ".join(names[:_SHOWN]) + (f" -> ... ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")
     if not order:
         why = "no output depends on it: leave it out of the signature"
     elif not cuts:
@@ -385,5 +385,5 @@ def _explain_no_frontier(
         why = f"the size of {', '.join(t.name for t in cuts[:3])} depends on the data: resize or pad before the model"
     return (
         f"The input {escape_invisible(feed)!r} is strings, and what is done with them cannot be cut off: {why}.\n"
-        f"  {escape_invisible(feed)} -> {shown}"
+        f"  {escape_invisible(feed)} -> {chain}"
     )

@@ -1,8 +1,8 @@
-"""Columns of strings that are crossed and hashed, as Keras' HashedCrossing does it: their fingerprints are, instead.
+"""Columns of strings that are crossed and hashed, as by Keras' HashedCrossing, with fingerprints in place of strings.
 
-``SparseCross`` takes whole numbers as they are, and of strings FarmHash's Fingerprint64. So the function makes that of
-the strings (words.py cuts there), and the rest is compiled as with columns of numbers, which may stand beside them. The
-fingerprints of numbers which ``tf.as_string`` writes are compiled, too.
+``SparseCross`` uses integers as they are, and FarmHash's Fingerprint64 of strings. So the function computes the
+fingerprints of strings (cut_strings.py cuts there), and the rest is compiled as for columns of integers, which may
+occur beside them. The fingerprints of integers that ``tf.as_string`` writes are compiled, too.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from builder.importers.strings.integer_hashing import find_number_writer, finger
 
 
 def replace_crossed_strings(graph_def: Any) -> Any:
-    """``graph_def`` with fingerprints in the place of strings that are crossed. Leaves its argument alone.
+    """Return ``graph_def`` with fingerprints in place of crossed strings. The argument stays as it is.
 
-    The graph may be any: what is not as TensorFlow writes it, stays as it is.
+    The graph may be any: crosses that differ from those that TensorFlow writes stay as they are.
     """
-    found = {node.name for node in graph_def.node if _is_string_cross(node)}
-    if not found:
+    crosses = {node.name for node in graph_def.node if _is_string_cross(node)}
+    if not crosses:
         return graph_def
     result = copy_message(graph_def)
     nodes = {node.name: node for node in graph_def.node}
-    for number, node in enumerate(one for one in result.node if one.name in found):
-        written = [find_number_writer(given, nodes) for given in node.input]
+    for number, node in enumerate(item for item in result.node if item.name in crosses):
+        writers = [find_number_writer(name, nodes) for name in node.input]
         kinds = node.attr["dense_types"].list.type
-        dtypes = [dtype_of(one.attr["T"].type if one else kind) for one, kind in zip(written, kinds, strict=True)]
-        inputs = [one.input[0] if one else given for one, given in zip(written, node.input, strict=True)]
+        dtypes = [dtype_of(item.attr["T"].type if item else kind) for item, kind in zip(writers, kinds, strict=True)]
+        inputs = [item.input[0] if item else name for item, name in zip(writers, node.input, strict=True)]
         function = partial(
-            _cross_columns, node.attr["num_buckets"].i, node.attr["hash_key"].i, list(map(bool, written))
+            _cross_columns, node.attr["num_buckets"].i, node.attr["hash_key"].i, list(map(bool, writers))
         )
         replace_by_function(node, f"crossed_{number}", result.library, function, inputs, dtypes, [tf.int64] * 3)
     return result
 
 
 def _cross_columns(buckets: int, key: int, written: Sequence[bool], *columns: Any) -> Any:
-    """``written``: which of ``columns`` are numbers that would be strings."""
+    """Return the crossed ``columns``. ``written``: whether each is of integers in place of strings."""
     numbers = [
-        _fingerprint_strings(one) if one.dtype == tf.string else fingerprint_numbers(one) if as_string else one
-        for one, as_string in zip(columns, written, strict=True)
+        _fingerprint_strings(x) if x.dtype == tf.string else fingerprint_numbers(x) if as_string else x
+        for x, as_string in zip(columns, written, strict=True)
     ]
-    found = tf.raw_ops.SparseCross(
+    crossed = tf.raw_ops.SparseCross(
         indices=[], values=[], shapes=[], dense_inputs=numbers, hashed_output=True, num_buckets=buckets, hash_key=key,
         out_type=tf.int64, internal_type=tf.int64,
     )  # fmt: skip
-    return tuple(found)
+    return tuple(crossed)
 
 
 def _is_string_cross(node: Any) -> bool:
-    """Whether it hashes dense columns alone, and one of them is of strings."""
+    """Return whether ``node`` hashes dense columns alone, at least one of them of strings."""
     if node.op != "SparseCross" or node.attr["N"].i or not node.attr["hashed_output"].b:
         return False
     kinds, strings = list(node.attr["dense_types"].list.type), tf.string.as_datatype_enum
-    known = strings in kinds and set(kinds) <= {strings, tf.int64.as_datatype_enum}
-    return known and len(node.input) == len(kinds) and not any(given.startswith("^") for given in node.input)
+    supported = strings in kinds and set(kinds) <= {strings, tf.int64.as_datatype_enum}
+    return supported and len(node.input) == len(kinds) and not any(name.startswith("^") for name in node.input)
 
 
 def _fingerprint_strings(column: Any) -> Any:
-    """Of strings of any shape, int64."""
-    found = tf.raw_ops.Fingerprint(data=tf.reshape(column, [-1]), method="farmhash64")
-    return tf.reshape(tf.bitcast(found, tf.int64), tf.shape(column))
+    """Return the fingerprints (int64) of strings of any shape."""
+    fingerprints = tf.raw_ops.Fingerprint(data=tf.reshape(column, [-1]), method="farmhash64")
+    return tf.reshape(tf.bitcast(fingerprints, tf.int64), tf.shape(column))

@@ -1,8 +1,8 @@
-"""Hashes of whole numbers that are written as strings first, as Keras' Hashing does it: arithmetic, without strings.
+"""Hashes of integers that are first written as strings, as by Keras' Hashing: arithmetic without strings.
 
 ``tf.as_string`` and ``tf.strings.to_hash_bucket_fast`` (FarmHash) or ``..._strong`` (SipHash) become one function of
-uint64. A number has 20 letters at most, so a few of the hashes' cases are enough. The same bits:
-handler/text/fingerprint.py has the hashes of any string.
+uint64. A number has at most 20 digits, so a few cases of the hashes are enough. handler/text/fingerprint.py has the
+hashes of any string, with the same bits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from builder.importers.rewrites.hashing import compute_remainder, make_uint64, m
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _SIP = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _DIGITS = 19
-"""Of the largest int64."""
+"""The number of digits of the largest int64."""
 
 
 class _DigitString(NamedTuple):
-    """A whole number in decimal, uint64 each: how many letters; the first 24 of them, eight in each of three, the first
-    in the lowest bits, and 0 behind the last; the last eight, and the eight before, the last in the highest bits.
+    """A decimal integer of ``size`` letters in uint64 words of eight; ``words``: the first 24 letters.
+
+    The first letter is in the lowest bits, and 0 follows the last. ``last`` and ``before`` are the last eight letters
+    and the eight before them, the last letter in the highest bits.
     """
 
     size: Any
@@ -32,24 +34,24 @@ class _DigitString(NamedTuple):
 
 
 def replace_number_hashes(graph_def: Any) -> Any:
-    """``graph_def`` with arithmetic in the place of hashes of written numbers. Leaves its argument alone.
+    """Return ``graph_def`` with arithmetic in place of hashes of written integers. The argument stays as it is.
 
-    The graph may be any: what is not as TensorFlow writes it, stays as it is.
+    The graph may be any: hashes that differ from those that TensorFlow writes stay as they are.
     """
     nodes = {node.name: node for node in graph_def.node}
-    found = {n.name: one for n in graph_def.node if _is_hash(n) and (one := find_number_writer(n.input[0], nodes))}
-    if not found:
+    hashes = {n.name: one for n in graph_def.node if _is_hash(n) and (one := find_number_writer(n.input[0], nodes))}
+    if not hashes:
         return graph_def
     result = copy_message(graph_def)
-    for number, node in enumerate(one for one in result.node if one.name in found):
-        source = found[node.name]
+    for number, node in enumerate(one for one in result.node if one.name in hashes):
+        source = hashes[node.name]
         dtype = dtype_of(source.attr["T"].type)
         hashed = _HASHES[node.op](node)
 
         def function(x: Any, hashed: Callable[[_DigitString], Any] = hashed) -> Any:
             return hashed(_write_digits(tf.cast(x, tf.int64)))
 
-        inputs = [source.input[0], *(given for given in node.input if given.startswith("^"))]
+        inputs = [source.input[0], *(name for name in node.input if name.startswith("^"))]
         replace_by_function(node, f"hashed_{number}", result.library, function, inputs, [dtype], [tf.int64])
     return result
 
@@ -61,30 +63,30 @@ def _is_hash(node: Any) -> bool:
 
 
 def fingerprint_numbers(x: Any) -> Any:
-    """Of whole numbers of any shape: int64, the bits of FarmHash's Fingerprint64 of each as it is written."""
+    """Return FarmHash's Fingerprint64 (the bits as int64) of the decimal form of integers of any shape."""
     return tf.bitcast(_compute_fingerprint(_write_digits(tf.cast(x, tf.int64))), tf.int64)
 
 
 def find_number_writer(tensor: str, nodes: Mapping[str, Any]) -> Any | None:
-    """The node that writes whole numbers as ``tensor``, as they are."""
+    """Return the node that writes integers as ``tensor`` without padding, or None."""
     node = nodes.get(source_of(tensor, nodes))
     if node is None or node.op != "AsString" or not node.input:
         return None
-    whole = {
+    integer_types = {
         dtype.as_datatype_enum for dtype in (tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.uint32, tf.int64)
     }
     width = node.attr["width"].i if "width" in node.attr else -1
-    return node if width == -1 and not node.attr["fill"].s and node.attr["T"].type in whole else None
+    return node if width == -1 and not node.attr["fill"].s and node.attr["T"].type in integer_types else None
 
 
 def _write_digits(x: Any) -> _DigitString:
-    """int64 of any shape."""
+    """Return the decimal form of int64 of any shape."""
     bitwise, zero = tf.bitwise, make_uint64(0)
     negative, bits = x < 0, tf.bitcast(x, tf.uint64)
     rest = tf.where(negative, zero - bits, bits)
     sign = tf.cast(negative, tf.uint64)
     digits, count = [], tf.ones_like(bits)
-    for place in range(_DIGITS):  # from the last one
+    for place in range(_DIGITS):  # The last digit comes first.
         if place:
             count += tf.cast(rest > 0, tf.uint64)
         digits.append(tf.math.floormod(rest, make_uint64(10)) + make_uint64(ord("0")))
@@ -94,7 +96,7 @@ def _write_digits(x: Any) -> _DigitString:
     ends = [tf.zeros_like(bits), tf.zeros_like(bits)]
     for place, digit in enumerate(digits):
         digit = tf.where(count > make_uint64(place), digit, zero)
-        at = size - make_uint64(place + 1)  # from the first letter
+        at = size - make_uint64(place + 1)  # This index counts from the first letter.
         moved = bitwise.left_shift(digit, 8 * bitwise.bitwise_and(at, make_uint64(7)))
         for number in range(3):
             here = tf.equal(bitwise.right_shift(at, make_uint64(3)), make_uint64(number))
@@ -117,7 +119,7 @@ def _make_fast_hash(node: Any) -> Callable[[_DigitString], Any]:
 
 
 def _compute_fingerprint(text: _DigitString) -> Any:
-    """FarmHash's Fingerprint64 of 1 to 20 letters. It turns bits down, by 64 less than here."""
+    """Return FarmHash's Fingerprint64 of 1 to 20 letters."""
     bitwise, size = tf.bitwise, text.size
     times = make_uint64(_K2) + 2 * size
     first, second, _ = text.words
@@ -145,25 +147,25 @@ def _hash_pair(u: Any, v: Any, times: Any) -> Any:
 
 
 def _make_strong_hash(node: Any) -> Callable[[_DigitString], Any]:
-    buckets, key = node.attr["num_buckets"].i, [one % 2**64 for one in node.attr["key"].list.i]
+    buckets, key = node.attr["num_buckets"].i, [word % 2**64 for word in node.attr["key"].list.i]
     return lambda text: compute_remainder(_compute_siphash(text, (key[0], key[1])), buckets)
 
 
 def _compute_siphash(text: _DigitString, key: tuple[int, int]) -> Any:
-    """SipHash-2-4 of at most 23 letters."""
+    """Return SipHash-2-4 of at most 23 letters."""
     bitwise = tf.bitwise
-    state = [tf.zeros_like(text.size) + make_uint64(one ^ key[at % 2]) for at, one in enumerate(_SIP)]
-    whole = bitwise.right_shift(text.size, make_uint64(3))
+    state = [tf.zeros_like(text.size) + make_uint64(word ^ key[at % 2]) for at, word in enumerate(_SIP)]
+    words = bitwise.right_shift(text.size, make_uint64(3))
     for number, letters in enumerate(text.words):
-        last = tf.equal(whole, make_uint64(number))
+        last = tf.equal(words, make_uint64(number))
         block = bitwise.bitwise_or(
             letters, tf.where(last, bitwise.left_shift(text.size, make_uint64(56)), make_uint64(0))
         )
         a, b, c, d = state
-        made = _run_rounds([a, b, c, bitwise.bitwise_xor(d, block)], 2)
-        made[0] = bitwise.bitwise_xor(made[0], block)
-        there = whole >= make_uint64(number)
-        state = [tf.where(there, new, old) for new, old in zip(made, state, strict=True)]
+        mixed = _run_rounds([a, b, c, bitwise.bitwise_xor(d, block)], 2)
+        mixed[0] = bitwise.bitwise_xor(mixed[0], block)
+        present = words >= make_uint64(number)
+        state = [tf.where(present, new, old) for new, old in zip(mixed, state, strict=True)]
     state[2] = bitwise.bitwise_xor(state[2], make_uint64(255))
     a, b, c, d = _run_rounds(state, 4)
     return bitwise.bitwise_xor(bitwise.bitwise_xor(a, b), bitwise.bitwise_xor(c, d))
@@ -187,4 +189,4 @@ _HASHES: Mapping[str, Callable[[Any], Callable[[_DigitString], Any]]] = {
 }
 
 HASHES = frozenset({"AsString", *_HASHES})
-"""Ops that this module takes away. Each gives the same for the same inputs, and reaches nothing outside."""
+"""Ops that this module replaces. Each depends on its inputs alone, and accesses nothing outside."""

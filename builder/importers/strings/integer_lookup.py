@@ -1,4 +1,4 @@
-"""Whole numbers that are written as strings and looked up: they are looked up as the numbers that they are."""
+"""Look-ups of integers that are written as strings, replaced by look-ups of the integers themselves."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOST = 2**63
 
 
 def replace_number_lookups(raw: RawGraph) -> RawGraph:
-    """``raw`` with a search for numbers in place of each look-up of written ones, in tables from strings to numbers."""
+    """Return ``raw`` with searches for integers in place of look-ups of their strings in tables of numbers."""
     nodes = {node.name: node for node in raw.graph_def.node}
-    found = {}
+    lookups = {}
     for node in raw.graph_def.node:
         if (
             node.op == "LookupTableFindV2"
@@ -30,12 +30,12 @@ def replace_number_lookups(raw: RawGraph) -> RawGraph:
         ):
             table = _select_number_keys(raw.tables.get(handle_of(node.input[0], nodes)))
             if table is not None:
-                found[node.name] = (source, table)
-    if not found:
+                lookups[node.name] = (source, table)
+    if not lookups:
         return raw
     result = copy_message(raw.graph_def)
-    for number, node in enumerate(one for one in result.node if one.name in found):
-        source, table = found[node.name]
+    for number, node in enumerate(item for item in result.node if item.name in lookups):
+        source, table = lookups[node.name]
         dtypes = dtype_of(source.attr["T"].type), dtype_of(node.attr["Tout"].type)
         inputs = [source.input[0], node.input[2]]
         replace_by_function(
@@ -49,18 +49,18 @@ def _search_numbers(table: LookupTable, numbers: Any, default: Any) -> Any:
 
 
 def _select_number_keys(table: LookupTable | None) -> LookupTable | None:
-    """Those keys of a table from strings to numbers that ``tf.as_string`` may write."""
+    """Return the part of a table from strings to numbers whose keys ``tf.as_string`` can write, or None."""
     if table is None or table.keys.dtype.kind != "O" or table.values.dtype.kind == "O":
         return None
     keys = [key.encode() if isinstance(key, str) else key for key in table.keys.tolist()]
-    written = [(at, int(key)) for at, key in enumerate(keys) if _is_written(key)]
-    if not written:
+    entries = [(at, int(key)) for at, key in enumerate(keys) if _is_written(key)]
+    if not entries:
         return None
-    places, numbers = zip(*written, strict=True)
+    places, numbers = zip(*entries, strict=True)
     return LookupTable.from_arrays(np.array(numbers, np.int64), table.values[list(places)])
 
 
 def _is_written(key: bytes) -> bool:
-    """Whether it is a whole number of 64 bits, as it is written."""
+    """Return whether ``key`` is a 64-bit integer in its usual decimal form."""
     digits = key.removeprefix(b"-")
     return digits.isdigit() and len(digits) < 20 and str(int(key)).encode() == key and -_MOST <= int(key) < _MOST

@@ -1,4 +1,4 @@
-"""Strings of many kinds, on which is tried what a model does with strings: the same on every machine."""
+"""Strings of many kinds, the same on every machine, for trying how a model works on strings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ODD = (
     "\x1c\x1d\x1e\x1f\x85", "<br />tags <b>bold</b>", "http://example.org/?q=1&r=2", "3.14 1,000 -7", "[UNK]",
     "the " * 200, "x" * 3000, "\ufeffbom", "\U0010ffff", "a" * 16, "b" * 17, "c" * 33, "d" * 65, "ﬁ ﬂ Ǆ ǅ ŉ ǰ",
 )  # fmt: skip
-"""Empty ones, spaces that are none for ASCII, letters whose case is odd, other scripts, and long ones."""
+"""Unusual strings: empty or long, with spaces outside ASCII, letters with unusual case rules, other scripts."""
 
 NUMBERS = ("0", "1", "-7", "42", " 3 ", "100000", "2147483647")
 FRACTIONS = ("0.5", "-1e3", "3.25", ".5", "7.", "1e-5", "123456.75")
@@ -26,7 +26,7 @@ _SEED = 16
 
 
 def strings_like(known: Sequence[str], count: int, kind: str, seed: int) -> list[str]:
-    """``count`` strings. ``kind``: "text", "known", "whole" or "fraction"; ``known``: words of the model."""
+    """Return ``count`` strings of a ``kind``: "text", "known" (words of the model), "whole" or "fraction"."""
     random = np.random.Generator(np.random.PCG64([_SEED, seed]))
     if kind == "known":
         return [known[int(i)] for i in random.integers(len(known), size=count)]
@@ -35,20 +35,20 @@ def strings_like(known: Sequence[str], count: int, kind: str, seed: int) -> list
         return [choices[int(random.integers(len(choices)))] for _ in range(count)]
     words = [*known, *("Unknown", "zebra", "ÄRGER", "İ", "x-y", "a.b", "", "日本", "😀", "THE")]
     spaces = (" ", "  ", "\t", "\n", ", ", ". ", "\u00a0")
-    found = []
+    texts = []
     for number in range(count):
-        length = int(random.integers(0, 40)) if number % 3 else 1  # a single word is what a vocabulary of labels has
-        chosen = [words[int(i)] for i in random.integers(len(words), size=length)]
+        length = int(random.integers(0, 40)) if number % 3 else 1  # A vocabulary of labels has single words.
+        parts = [words[int(i)] for i in random.integers(len(words), size=length)]
         gaps = [spaces[int(i)] for i in random.integers(len(spaces), size=length)]
-        text = chosen[0] if length == 1 else "".join(a + b for a, b in zip(chosen, gaps, strict=True))
-        found.append(text.title() if number % 7 == 6 else text)
-    return found
+        text = parts[0] if length == 1 else "".join(a + b for a, b in zip(parts, gaps, strict=True))
+        texts.append(text.title() if number % 7 == 6 else text)
+    return texts
 
 
 def known_words(tables: Mapping[str, Any], most: int = 400) -> list[str]:
-    """Of the words in ``tables`` (by node, with ``keys``) so many, evenly from all."""
+    """Return at most ``most`` of the words in ``tables`` (by node, with ``keys``), taken evenly from all."""
     words = [
-        key.decode(errors="ignore") for one in tables.values() for key in one.keys.tolist() if isinstance(key, bytes)
+        key.decode(errors="ignore") for item in tables.values() for key in item.keys.tolist() if isinstance(key, bytes)
     ]
     if len(words) <= most:
         return words
@@ -56,7 +56,7 @@ def known_words(tables: Mapping[str, Any], most: int = 400) -> list[str]:
 
 
 def arrange_strings(strings: Sequence[str], item: tuple[int, ...]) -> Strings:
-    """As many items of that shape as the strings fill, as bytes; the last one with strings from the beginning."""
+    """Return the strings as bytes in items of the shape ``item``, the last one filled up from the beginning."""
     size = int(np.prod(item, dtype=np.int64)) or 1
     count = -(-len(strings) // size)
     filled = [strings[at % len(strings)].encode() for at in range(count * size)]

@@ -1,11 +1,11 @@
-"""RE2's regular expressions as Python's, where both provably find the same in text that is valid UTF-8.
+r"""Translates regular expressions of RE2 to Python's if both provably match the same in valid UTF-8 text.
 
-TensorFlow's ops use RE2 with its defaults: code points of UTF-8, leftmost-first like Perl. Python's ``re`` goes by the
-same rule but tries one way after another, which takes a time that grows with a power of the text's length, or worse. So
-only patterns are translated whose time is bounded: what is repeated is one character of a set, or a fixed string of
-such, and where a match may still fail there is at most one repeat without an end. How many characters are compared is
-counted as a polynomial of the text's length (``Growth``). Sets are written out as ranges, since ``\\s``,
-``\\w`` and ``$`` do not mean the same. Syntax: https://github.com/google/re2/wiki/Syntax.
+TensorFlow's ops use RE2 with its defaults: code points of UTF-8, leftmost-first like Perl. Python's ``re`` follows the
+same rule, but by backtracking, whose time grows with a power of the text's length, or worse. So only patterns with a
+bounded time are translated: only one character of a set, or a fixed string of such characters, may be repeated, and at
+most one repeat may be unbounded where a match may still fail. The number of compared characters is a polynomial of the
+text's length (``Growth``). Sets are written as ranges, since ``\s``, ``\w`` and ``$`` differ between both. Syntax:
+https://github.com/google/re2/wiki/Syntax.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 Growth = tuple[int, int, int]
-"""A number that grows with the text's length n: so many, so many times n, and whether more than that."""
+"""A count that grows with the text's length n: the constant part, the part per n, and whether it grows faster."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""First and last code points, ascending and apart."""
+"""First and last code points of ranges, in ascending order, with gaps between them."""
 
 LAST = 0x10FFFF
 MOST_WAYS = 256
-"""In how many ways bounded repeats may match at one place."""
+"""The largest number of ways in which bounded repeats may match at one place."""
 _NOTHING: Growth = (0, 0, 0)
 _ONE: Growth = (1, 0, 0)
 
@@ -50,12 +50,12 @@ _PLACES = {"A": r"\A", "z": r"\Z", "b": r"\b", "B": r"\B"}
 
 
 class NotTranslatedError(Exception):
-    """Why a pattern is not translated, in words."""
+    """The reason why a pattern is not translated."""
 
 
 @dataclass(frozen=True)
 class TranslatedPattern:
-    """``pattern``: for ``re`` with the flag ASCII, over str. ``groups``: how many it captures.
+    """A pattern for ``re`` with the flag ASCII, over str, and the number of its capturing groups.
 
     ``cost`` and ``slope``: a text of n characters takes at most cost·n + slope·n² comparisons of one.
     """
@@ -68,11 +68,11 @@ class TranslatedPattern:
 
 @dataclass(frozen=True)
 class PatternPart:
-    """``plain``: a fixed string of sets, which ``width`` are one after another. ``width`` is the least that matches.
+    """A translated part of a pattern (``text``); ``width`` is its least number of characters.
 
-    ``ways``: in how many it may match at one place; ``cost``: comparisons there, until all of them have failed;
-    ``last``: the same where nothing follows that may fail, so that the first way is taken; ``sure``: it may match
-    nothing.
+    ``plain``: whether it is a fixed string of ``width`` sets. ``ways``: the number of ways to match at one place.
+    ``cost``: the comparisons there until all ways have failed. ``last``: the same if nothing that may fail follows, so
+    that the first way is taken. ``sure``: whether it always matches, perhaps nothing.
     """
 
     text: str
@@ -94,26 +94,26 @@ def _multiply_growth(a: Growth, b: Growth) -> Growth:
 
 
 def translate_pattern(pattern: str, *, whole: bool = False) -> TranslatedPattern:
-    """Raises NotTranslatedError. ``whole``: for a match of the whole text, which may be empty."""
+    """Translate ``pattern``, to match a ``whole`` text (perhaps empty) or to search. Raises NotTranslatedError."""
     parser = RegexParser(pattern)
     part = parser.parse_pattern()
     if part.width == 0 and not whole:
         raise NotTranslatedError("it may match nothing, and Python goes on elsewhere than RE2 after an empty match")
     at_one_place = bound_comparisons(part.cost if whole else part.last)
-    # A whole text is tried at one place, where no way looks at more than all of it.
+    # A whole text is tried at one place only, and no way compares more than the whole text.
     cost, slope = (part.ways[0] + at_one_place[1], 0) if whole else at_one_place
     return TranslatedPattern(part.text, parser.groups, cost, slope)
 
 
 def bound_comparisons(comparisons: Growth) -> tuple[int, int]:
-    """``comparisons`` at one place, without and with each character behind it. Raises NotTranslatedError."""
+    """Return the comparisons at one place, without and per character after it. Raises NotTranslatedError."""
     if comparisons[2]:
         raise NotTranslatedError("two repeats without an end, one after the other")
     return comparisons[:2]
 
 
 def parse_rewrite(rewrite: str, groups: int) -> list[str | int]:
-    r"""RE2's rewrite string as its pieces: text, and groups by number. Raises NotTranslatedError."""
+    """Return the pieces of RE2's rewrite string: texts, and numbers of groups. Raises NotTranslatedError."""
     parts: list[str | int] = []
     for text, backslash, escaped in re.findall(r"([^\\]+)|(\\)(.?)", rewrite, re.DOTALL):
         if text or escaped == "\\":
@@ -126,7 +126,7 @@ def parse_rewrite(rewrite: str, groups: int) -> list[str | int]:
 
 
 class RegexParser:
-    """``parsed`` is all of a pattern, in RE2's syntax, translated. It raises NotTranslatedError."""
+    """A parser that translates a pattern in RE2's syntax. Its methods raise NotTranslatedError."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.groups, self.depth = pattern, 0, 0, 0
@@ -135,9 +135,9 @@ class RegexParser:
         return self.pattern.startswith(text, self.at)
 
     def _take_if_next(self, text: str) -> bool:
-        found = self._is_next(text)
-        self.at += len(text) if found else 0
-        return found
+        matches = self._is_next(text)
+        self.at += len(text) if matches else 0
+        return matches
 
     def _take_character(self) -> str:
         if self.at >= len(self.pattern):
@@ -178,7 +178,7 @@ class RegexParser:
         unsure = max((at for at, part in enumerate(parts, 1) if not part.sure), default=0)
         ways, cost, last = _ONE, _NOTHING, _NOTHING
         for at, part in enumerate(parts, 1):
-            # What stands behind the last one that may fail is looked at once.
+            # A part after the last one that may fail is tried once.
             last = _add_growth(
                 last, part.last if at > unsure else _multiply_growth(ways, part.last if at == unsure else part.cost)
             )
@@ -223,14 +223,14 @@ class RegexParser:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take_if_next(sign):
                 return bounds
-        found = re.compile(r"\{([0-9]{1,4})(,([0-9]{1,4})?)?\}").match(self.pattern, self.at)
-        if found is None:
+        repeat = re.compile(r"\{([0-9]{1,4})(,([0-9]{1,4})?)?\}").match(self.pattern, self.at)
+        if repeat is None:
             return None
-        self.at = found.end()
-        least = int(found[1])
-        most = int(found[3]) if found[3] else None if found[2] else least
+        self.at = repeat.end()
+        least = int(repeat[1])
+        most = int(repeat[3]) if repeat[3] else None if repeat[2] else least
         if least > 1000 or (most is not None and not least <= most <= 1000):
-            raise NotTranslatedError(f"the repeat {found[0]}")
+            raise NotTranslatedError(f"the repeat {repeat[0]}")
         return least, most
 
     def _parse_atom(self) -> PatternPart:
@@ -265,8 +265,8 @@ class RegexParser:
     def _parse_escape(self) -> Ranges:
         character = self._take_character()
         if character.lower() in ("d", "s", "w"):
-            found = _NAMED[character.lower()]
-            return found if character.islower() else _negate_ranges(found)
+            ranges = _NAMED[character.lower()]
+            return ranges if character.islower() else _negate_ranges(ranges)
         if character in _CONTROL:
             return ((_CONTROL[character],) * 2,)
         if character == "x":
@@ -281,7 +281,7 @@ class RegexParser:
 
     def _parse_class(self) -> Ranges:
         negative = self._take_if_next("^")
-        found: list[tuple[int, int]] = []
+        members: list[tuple[int, int]] = []
         first = True
         while first or not self._is_next("]"):
             first = False
@@ -291,8 +291,8 @@ class RegexParser:
                 if name.removeprefix("^") not in _NAMED or len(name) < 2:
                     raise NotTranslatedError("a [: without the name of a class")
                 self.at = end + 2
-                named = _NAMED[name.removeprefix("^")]
-                found += _negate_ranges(named) if name.startswith("^") else named
+                class_ranges = _NAMED[name.removeprefix("^")]
+                members += _negate_ranges(class_ranges) if name.startswith("^") else class_ranges
                 continue
             low = self._parse_member()
             if self._is_next("-") and not self._is_next("-]"):
@@ -301,9 +301,9 @@ class RegexParser:
                 if len(low) > 1 or len(high) > 1 or low[0][0] != low[0][1] or high[0][0] < low[0][0]:
                     raise NotTranslatedError("a range in [] that is none")
                 low = ((low[0][0], high[0][0]),)
-            found += low
+            members += low
         self._take_character()
-        ranges = _join_ranges(found)
+        ranges = _join_ranges(members)
         return _negate_ranges(ranges) if negative else ranges
 
     def _parse_member(self) -> Ranges:

@@ -1,6 +1,6 @@
-"""A graph that begins with strings, as TensorFlow runs it, and the function's own code beside it.
+"""A graph that begins with strings, as TensorFlow runs it, and a comparison with the function's own code.
 
-Nothing runs here but ops that word_steps.py knows, and what they read.
+Nothing runs here but ops that string_ops.py knows, and the ops that they read.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from builder.importers.strings.probe_strings import Strings
 from builder.importers.strings.string_ops import Recipe
 
 CASES = 6
-"""How many runs are golden inputs."""
+"""The number of runs that are golden inputs."""
 
 Run = Mapping[str, Strings]
 """Strings by the tensors that they are fed to."""
 
 OpenShape = tuple[int | None, ...]
-"""Of an item, without the batch; None, which can only stand first, is a length that the text decides."""
+"""The shape of an item, without the batch; None, which can only be first, is a length that the text decides."""
 
 
 @dataclass(frozen=True)
 class Front:
-    """A graph that begins with strings, to be run by TensorFlow. ``tables``: by the node of the handle.
+    """A graph that begins with strings, for TensorFlow. ``tables``: by the node of the handle.
 
-    ``sources``: the tensors that are fed with strings, by feed; ``cuts``: those that become feeds, by their names.
+    ``sources``: the tensors that are fed with strings, by feed. ``cuts``: those that become feeds, by name of the feed.
     """
 
     graph_def: Any
@@ -46,32 +46,32 @@ class Front:
     cuts: Mapping[str, str]
 
     def compute_answers(self, tensors: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[list[NDArray[Any]]]:
-        """What TensorFlow gives for ``tensors``, for each of ``runs`` (values by tensor). Raises ImportModelError."""
+        """Return TensorFlow's values of ``tensors`` for each run (values by tensor). Raises ImportModelError."""
         with tf.Graph().as_default() as graph:
-            handles = {f"{node}:0": _add_table(graph, one) for node, one in self.tables.items()}
+            handles = {f"{node}:0": _add_table(graph, table) for node, table in self.tables.items()}
             inputs = {name: handle for name, (handle, _) in handles.items()}
             tf.import_graph_def(self.graph_def, name="whole", input_map=inputs)
             with reference_session(graph) as session:
                 session.run([fill for _, fill in handles.values()])
-                found = []
+                answers = []
                 for run in runs:
                     feeds = {f"whole/{name}": value for name, value in run.items()}
                     try:
-                        found.append(session.run([f"whole/{name}" for name in tensors], feeds))
+                        answers.append(session.run([f"whole/{name}" for name in tensors], feeds))
                     except tf.errors.OpError as error:
                         raise ImportModelError(
                             f"TensorFlow cannot run the model on strings: {describe_error(error.message)}"
                         ) from error
-        return found
+        return answers
 
 
 @dataclass(frozen=True)
 class WordCut:
-    """``raw``: the graph with feeds of numbers in the place of strings. ``shapes``: of all its feeds.
+    """A model with feeds of numbers in place of strings (``raw``), and the steps from strings to them (``recipe``).
 
-    ``recipe``: what the function does. ``inputs``: the strings that it does that with. ``whole``: the graph as it was.
-    ``examples``: runs of strings of many kinds. ``fetches``: the tensors of the graph as it was, by name. ``pads``: of
-    feeds that are rows of the text's own length, what shorter ones are filled up with.
+    ``shapes``: the shapes of all its feeds. ``whole``: the graph before the cut. ``inputs``: the strings that the steps
+    read. ``examples``: runs of strings of many kinds. ``fetches``: the tensors before the cut, by name. ``pads``: the
+    values that fill up shorter rows, by feed whose rows have the text's own length.
     """
 
     raw: RawGraph
@@ -85,49 +85,47 @@ class WordCut:
 
 
 def shapes_of(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> dict[str, OpenShape]:
-    """Of those of ``tensors`` that have one shape whatever the strings are, but perhaps for the length of rows, behind
-    the number of items: that shape.
-    """
-    found: dict[str, set[Shape | None]] = {tensor.name: set() for tensor in tensors}
-    if not found:
+    """Return the shape of an item for those of ``tensors`` that have one in all runs, with None for a row's length."""
+    by_name: dict[str, set[Shape | None]] = {tensor.name: set() for tensor in tensors}
+    if not by_name:
         return {}
-    for run, values in zip(runs, front.compute_answers(list(found), runs), strict=True):
+    for run, values in zip(runs, front.compute_answers(list(by_name), runs), strict=True):
         (count,) = {len(strings) for strings in run.values()}
-        for name, value in zip(found, values, strict=True):
+        for name, value in zip(by_name, values, strict=True):
             shape = np.shape(value)
-            found[name].add(shape[1:] if shape[:1] == (count,) else None)
-    return {name: one for name, shapes in found.items() if (one := _merge_shapes(shapes)) is not None}
+            by_name[name].add(shape[1:] if shape[:1] == (count,) else None)
+    return {name: merged for name, shapes in by_name.items() if (merged := _merge_shapes(shapes)) is not None}
 
 
 def _merge_shapes(shapes: set[Shape | None]) -> OpenShape | None:
-    """The one of them, or with a length that differs; None where there is no such."""
-    (first, *others) = shapes
-    if first is None or not others:
+    """Return the common shape, with None for a first length that differs, or None if there is none."""
+    (first, *rest) = shapes
+    if first is None or not rest:
         return first
-    alike = first and all(one and one[1:] == first[1:] for one in others)
+    alike = first and all(shape and shape[1:] == first[1:] for shape in rest)
     return (None, *first[1:]) if alike else None
 
 
 def with_pads(cut: WordCut, feeds: Sequence[str], truncated: Sequence[str] = ()) -> WordCut:
-    """``cut`` with what TensorFlow fills shorter rows of ``feeds`` up with, where a longer one is beside them.
+    """Return ``cut`` with the values with which TensorFlow fills up shorter rows of ``feeds``.
 
-    ``truncated``: those of them whose longer rows the function cuts off, and does not refuse. Raises ImportModelError
-    where they are not always filled up with the same.
+    ``truncated``: those of them whose longer rows the function cuts off and does not refuse. Raises ImportModelError if
+    a feed is filled up with several values.
     """
     if not feeds:
         return cut
-    seen: dict[str, set[Any]] = {name: set() for name in feeds}
+    fill_values: dict[str, set[Any]] = {name: set() for name in feeds}
     for items, rows in _run_both(cut, cut.examples):
         for item, row in zip(items, zip(*rows, strict=True), strict=True):
-            for name, wanted in zip(cut.whole.cuts, row, strict=True):
-                if name in seen:
-                    seen[name] |= set(wanted[item[name].shape[1] :].ravel().tolist())
-    if several := [name for name, values in seen.items() if len(values) > 1]:
+            for name, rows_ in zip(cut.whole.cuts, row, strict=True):
+                if name in fill_values:
+                    fill_values[name] |= set(rows_[item[name].shape[1] :].ravel().tolist())
+    if several := [name for name, values in fill_values.items() if len(values) > 1]:
         raise ImportModelError(
             f"Shorter texts are filled up to the length of the longest, and what with is not always the same "
             f"({escape_invisible(several[0])}): give the model a fixed length (output_sequence_length)."
         )
-    pads = {name: next(iter(values), 0) for name, values in seen.items()}
+    pads = {name: next(iter(values), 0) for name, values in fill_values.items()}
     for output in cut.recipe.outputs:
         if output["feed"] in pads:
             output["pad"] = pads[output["feed"]]
@@ -137,14 +135,15 @@ def with_pads(cut: WordCut, feeds: Sequence[str], truncated: Sequence[str] = ())
 
 
 def _run_both(cut: WordCut, runs: Sequence[Run]) -> Iterator[tuple[list[dict[str, Any]], list[NDArray[Any]]]]:
-    """For each of ``runs``: what the function's own code makes of each item, and what TensorFlow makes of all, both for
-    each of the feeds. Raises ImportModelError where the function refuses an item.
+    """Yield, for each run, the feeds of each item as the function computes them, and those of all from TensorFlow.
+
+    Raises ImportModelError if the function refuses an item.
     """
     from handler.errors import HandlerError
     from handler.text.words import parse_program
 
     words = parse_program(cut.recipe.to_bytes())
-    for run, wanted in zip(runs, cut.whole.compute_answers(list(cut.whole.cuts.values()), runs), strict=True):
+    for run, expected in zip(runs, cut.whole.compute_answers(list(cut.whole.cuts.values()), runs), strict=True):
         columns = [run[tensor] for tensor in cut.whole.sources.values()]
         items = []
         for number in range(len(columns[0])):
@@ -153,7 +152,7 @@ def _run_both(cut: WordCut, runs: Sequence[Run]) -> Iterator[tuple[list[dict[str
                 items.append(words.compute_arrays(item))
             except HandlerError as error:
                 raise ImportModelError(f"{_describe_difference(cut, item)}: {error.message}.") from error
-        yield items, wanted
+        yield items, expected
 
 
 def _take_item(columns: Sequence[Strings], number: int) -> list[list[bytes]]:
@@ -161,35 +160,35 @@ def _take_item(columns: Sequence[Strings], number: int) -> list[list[bytes]]:
 
 
 def encode_runs(cut: WordCut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any]]]:
-    """What the function's own code makes of ``runs``: the feeds of numbers of each, by name.
+    """Return the feeds of numbers, by name, that the function's own code computes for each of ``runs``.
 
-    Raises ImportModelError where that is something else than what TensorFlow makes of it.
+    Raises ImportModelError if TensorFlow computes other values.
     """
-    made = []
-    for run, (items, wanted) in zip(runs, _run_both(cut, runs), strict=True):
-        for number, found in enumerate(items):
-            for name, rows in zip(cut.whole.cuts, wanted, strict=True):
-                one, row = found[name], rows[number : number + 1]
+    encoded = []
+    for run, (items, expected) in zip(runs, _run_both(cut, runs), strict=True):
+        for number, arrays in enumerate(items):
+            for name, rows in zip(cut.whole.cuts, expected, strict=True):
+                array, row = arrays[name], rows[number : number + 1]
                 if name in cut.pads:
-                    one = _pad_row(one, row.shape[1], cut.pads[name])
-                if not _has_same_values(one.shape, one.values, row):
+                    array = _pad_row(array, row.shape[1], cut.pads[name])
+                if not _has_same_values(array.shape, array.values, row):
                     columns = [run[tensor] for tensor in cut.whole.sources.values()]
                     raise ImportModelError(f"{_describe_difference(cut, _take_item(columns, number))}.")
-        made.append(dict(zip(cut.whole.cuts, wanted, strict=True)))
-    return made
+        encoded.append(dict(zip(cut.whole.cuts, expected, strict=True)))
+    return encoded
 
 
 def _pad_row(one: Any, length: int, pad: Any) -> Any:
-    """A row of its own length (an Array of the function), filled up."""
+    """Return a row of its own length (an Array of the function) filled up to ``length``."""
     missing = (length - one.shape[1]) * int(np.prod(one.shape[2:], dtype=np.int64))
     return one._replace(shape=(1, length, *one.shape[2:]), values=one.values + [pad] * missing)
 
 
 def keep_fitting_examples(cut: WordCut) -> WordCut:
-    """``cut`` with those examples alone that are no longer than its feeds, each run full again.
+    """Return ``cut`` with only those examples that are no longer than its feeds, in full runs.
 
-    In each run there is a text with a word, if any has one: TensorFlow runs no recurrent layer over nothing. Raises
-    ImportModelError where there are none.
+    Each run has a text with a word, if any text has one, as TensorFlow runs no recurrent layer over empty rows. Raises
+    ImportModelError if no example fits.
     """
     kept: list[tuple[Run, int, bool]] = []
     for run, (items, _) in zip(cut.examples, _run_both(cut, cut.examples), strict=True):
@@ -204,63 +203,63 @@ def keep_fitting_examples(cut: WordCut) -> WordCut:
     said = [one for one in kept if one[2]]
     runs = []
     for at in range(0, len(kept), batch):
-        chosen = [kept[number % len(kept)] for number in range(at, at + batch)]
-        if said and not any(has_words for _, _, has_words in chosen):
-            chosen[0] = said[at % len(said)]
-        runs.append({tensor: np.stack([run[tensor][n] for run, n, _ in chosen]) for tensor in cut.examples[0]})
+        batch_rows = [kept[number % len(kept)] for number in range(at, at + batch)]
+        if said and not any(has_words for _, _, has_words in batch_rows):
+            batch_rows[0] = said[at % len(said)]
+        runs.append({tensor: np.stack([run[tensor][n] for run, n, _ in batch_rows]) for tensor in cut.examples[0]})
     return replace(cut, examples=tuple(runs))
 
 
 def write_words(cut: WordCut, fetches: Sequence[str], folder: Path, of_words: Collection[str] = ()) -> None:
     """Write ``model.words`` and ``words.npz`` into ``folder``; ``cut.raw`` has been admitted.
 
-    Before that, TensorFlow's answers to the examples (``fetches``, by name) are compared with its answers to what the
-    function's own code makes of them. ``of_words``: those of them that have a row for each word. Raises
-    ImportModelError where they differ.
+    Before that, TensorFlow's answers to the examples (``fetches``, by name) are compared with its answers to the
+    numbers that the function computes of them. ``of_words``: those of them that have a row for each word. Raises
+    ImportModelError if they differ.
     """
-    made = encode_runs(cut, cut.examples)
+    encoded = encode_runs(cut, cut.examples)
     if cut.pads:
         cut = keep_fitting_examples(cut)
-        made = [
+        encoded = [
             {name: _pad_rows(rows, cut.shapes[name], cut.pads.get(name)) for name, rows in run.items()}
             for run in encode_runs(cut, cut.examples)
         ]
     if not cut.raw.states:
-        _require_answers(cut, fetches, made, of_words)
+        _require_answers(cut, fetches, encoded, of_words)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / WORDS).write_bytes(cut.recipe.to_bytes())
     save_arrays(
         folder / EXAMPLES,
-        {f"{at}/{name}": value for at, one in enumerate(made[:CASES]) for name, value in one.items()},
+        {f"{at}/{name}": value for at, run_ in enumerate(encoded[:CASES]) for name, value in run_.items()},
     )
 
 
 def _pad_rows(rows: NDArray[Any], shape: Shape, pad: Any) -> NDArray[Any]:
-    """``rows`` with ``pad`` behind each, where they are shorter than ``shape`` has it."""
-    sides = [(0, wanted - size) for size, wanted in zip(rows.shape, shape, strict=True)]
+    """Return ``rows`` filled up with ``pad`` to ``shape``."""
+    sides = [(0, length - size) for size, length in zip(rows.shape, shape, strict=True)]
     return np.pad(rows, sides, constant_values=pad) if any(after for _, after in sides) else rows
 
 
 def _require_answers(
     cut: WordCut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]], of_words: Collection[str]
 ) -> None:
-    others = {name: tensor for name, tensor in cut.raw.feeds.items() if name not in cut.whole.cuts}
+    unfed = {name: tensor for name, tensor in cut.raw.feeds.items() if name not in cut.whole.cuts}
     random = np.random.Generator(np.random.PCG64(1))
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(cut.raw.graph_def, name="")
-        beside = {}
-        for name, tensor in others.items():
+        other_feeds = {}
+        for name, tensor in unfed.items():
             dtype = graph.get_tensor_by_name(tensor).dtype.as_numpy_dtype
             values = random.standard_normal(cut.shapes[name]) if np.issubdtype(dtype, np.floating) else 1
-            beside[tensor] = np.broadcast_to(np.asarray(values, dtype), cut.shapes[name])
-        wanted = cut.whole.compute_answers(
-            [cut.fetches[name] for name in fetches], [{**run, **beside} for run in cut.examples]
+            other_feeds[tensor] = np.broadcast_to(np.asarray(values, dtype), cut.shapes[name])
+        expected = cut.whole.compute_answers(
+            [cut.fetches[name] for name in fetches], [{**run, **other_feeds} for run in cut.examples]
         )
         with reference_session(graph) as session:
-            for answers, feeds in zip(wanted, made, strict=True):
-                given = {cut.raw.feeds[name]: value for name, value in feeds.items()}
-                found = session.run([cut.raw.fetches[name] for name in fetches], {**given, **beside})
-                for name, one, answer in zip(fetches, found, answers, strict=True):
+            for answers, feeds in zip(expected, made, strict=True):
+                by_tensor = {cut.raw.feeds[name]: value for name, value in feeds.items()}
+                results = session.run([cut.raw.fetches[name] for name in fetches], {**by_tensor, **other_feeds})
+                for name, one, answer in zip(fetches, results, answers, strict=True):
                     if name in of_words and answer.ndim > 1:
                         one = one[:, : answer.shape[1]]
                     if one.shape != answer.shape:
@@ -291,15 +290,15 @@ def _has_same_values(shape: Shape, values: Sequence[Any], wanted: NDArray[Any]) 
 
 
 def _describe_difference(cut: WordCut, item: Sequence[Sequence[bytes]]) -> str:
-    shown = ", ".join(repr(text[:60].decode(errors="replace")) for column in item for text in column[:3])
+    texts = ", ".join(repr(text[:60].decode(errors="replace")) for column in item for text in column[:3])
     return (
-        f"What the function makes of {shown} alone is not what the model makes of it among others "
+        f"What the function makes of {texts} alone is not what the model makes of it among others "
         f"({', '.join(step['op'] for step in cut.recipe.steps[:16])})"
     )
 
 
 def _add_table(graph: Any, one: LookupTable) -> tuple[Any, Any]:
-    """A table with these keys and values in ``graph``: its handle, and the op that fills it."""
+    """Add a table with these keys and values to ``graph``, and return its handle and the op that fills it."""
     keys, values = (tf.constant(array.tolist(), _dtype(array)) for array in (one.keys, one.values))
     handle = tf.raw_ops.HashTableV2(key_dtype=keys.dtype, value_dtype=values.dtype)
     return handle, tf.raw_ops.LookupTableImportV2(table_handle=handle, keys=keys, values=values)

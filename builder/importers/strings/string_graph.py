@@ -1,4 +1,4 @@
-"""Ways through a graph that begins with strings, and the graph without them."""
+"""Paths through a graph that begins with strings, and the replacement of its tensors."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from builder.importers.variables_state import handle_of
 
 
 def has_string_tensors(op: Any) -> bool:
-    """Whether strings, or the handle of a table, go in or come out."""
+    """Return whether an op reads or gives strings, or the handle of a table."""
     return any(tensor.dtype in (tf.string, tf.resource) for tensor in (*op.inputs, *op.outputs))
 
 
 def find_downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any]) -> set[Any]:
-    """``starts``, and what depends on them, but for the ops ``past`` and what only depends on these."""
-    found = set(starts)
-    for op in ops:  # after those that they read
-        if op not in past and any(tensor.op in found for tensor in op.inputs):
-            found.add(op)
-    return found
+    """Return ``starts`` and the ops that depend on them other than through the ops ``past``."""
+    dependents = set(starts)
+    for op in ops:  # An op stands after the ops that it reads.
+        if op not in past and any(tensor.op in dependents for tensor in op.inputs):
+            dependents.add(op)
+    return dependents
 
 
 def find_upstream(tensors: Iterable[Any], within: Collection[Any] | None) -> set[Any]:
-    """The ops that ``tensors`` are made by, as far as they are ``within``."""
-    found, todo = set[Any](), [tensor.op for tensor in tensors]
+    """Return the ops in ``within`` (None: all) that ``tensors`` depend on through such ops."""
+    ancestors, todo = set[Any](), [tensor.op for tensor in tensors]
     while todo:
         op = todo.pop()
-        if op not in found and (within is None or op in within):
-            found.add(op)
+        if op not in ancestors and (within is None or op in within):
+            ancestors.add(op)
             todo += [tensor.op for tensor in op.inputs]
-    return found
+    return ancestors
 
 
 def fix_table_sizes(graph_def: Any, tables: Mapping[str, LookupTable]) -> Any:
-    """``graph_def`` with the number of a table's keys where it asks for that."""
+    """Return ``graph_def`` with constants for the numbers of keys in the tables."""
     nodes = {node.name: node for node in graph_def.node}
     for node in graph_def.node:
         if node.op == "LookupTableSizeV2" and (handle := handle_of(node.input[0], nodes)) in tables:
@@ -55,7 +55,7 @@ def placeholder_of(feed: str) -> str:
 
 
 def replace_tensors(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes: Mapping[Any, NDArray[Any]]) -> Any:
-    """``graph_def`` with a placeholder in the place of each tensor of ``cuts``, and constants in that of ``sizes``."""
+    """Return ``graph_def`` with placeholders in place of the tensors ``cuts``, and constants in place of ``sizes``."""
     result, graph = copy_message(graph_def), load_graph(graph_def)
     moved = {}
     for tensor, (feed, shape) in cuts.items():

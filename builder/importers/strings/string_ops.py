@@ -1,7 +1,7 @@
-"""Ops on strings, and what stands between them and numbers, as steps that the function runs: handler/text/words.py.
+"""Steps that the function runs (handler/text/words.py) in place of ops on strings and between strings and numbers.
 
-Every op is translated alone, as it stands in the graph, with its attributes; one that is not known here, or not with
-these attributes, is refused by name.
+Each op is translated alone, with its attributes. An op that is not known here, or not with these attributes, is refused
+by name.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Values = np.ndarray[Any, Any]
 Attributes = dict[str, Any]
 
 ALIASES = frozenset({"EnsureShape", "Identity", "PreventGradient", "Snapshot", "StopGradient"})
-"""Ops that give what they get."""
+"""Ops that return their input."""
 
 
 class NotAStepError(Exception):
-    """Why the function cannot run an op, in words."""
+    """The reason why the function cannot run an op."""
 
 
 @dataclass
 class Recipe:
-    """What becomes the file ``model.words``. Inputs, constants and what each step gives are values, numbered so."""
+    """The contents of the file ``model.words``; inputs, constants and results of steps are numbered in this order."""
 
     inputs: list[Attributes]
     constants: list[Attributes] = field(default_factory=list)
@@ -41,37 +41,37 @@ class Recipe:
     tokens: Attributes | None = None
 
     def to_bytes(self) -> bytes:
-        """The file: the same bytes for the same recipe."""
+        """Return the file, with the same bytes for the same recipe."""
         head = json.dumps({"kind": KIND})
-        said = {key: value for key, value in vars(self).items() if value is not None}
-        return f"{head}\n{json.dumps(said, separators=(',', ':'))}\n".encode("ascii")
+        fields = {key: value for key, value in vars(self).items() if value is not None}
+        return f"{head}\n{json.dumps(fields, separators=(',', ':'))}\n".encode("ascii")
 
 
 def join_recipes(files: Mapping[str, bytes]) -> bytes:
-    """The file of a model with several signatures, by the name of each that takes strings: a line for each."""
+    """Return the file of a model with several signatures, a line for each; ``files``: by name of the signature."""
     head = json.dumps({"kind": KIND, "signatures": list(files)}).encode("ascii")
-    return b"\n".join([head, *(one.partition(b"\n")[2].rstrip(b"\n") for one in files.values()), b""])
+    return b"\n".join([head, *(data.partition(b"\n")[2].rstrip(b"\n") for data in files.values()), b""])
 
 
 def encode_constant(value: Any) -> Attributes:
-    """A tensor that steps read."""
+    """Return the entry of a tensor that steps read."""
     array = np.asarray(value)
     if array.dtype.kind in "OSU":
-        return {"shape": list(array.shape), "strings": [_decode_text(one) for one in array.ravel().tolist()]}
+        return {"shape": list(array.shape), "strings": [_decode_text(text) for text in array.ravel().tolist()]}
     return {"shape": list(array.shape), "numbers": array.ravel().tolist()}
 
 
 def encode_table(keys: Values, values: Values) -> Attributes:
-    """A table to look words, or numbers, up in. Raises NotAStepError where a key is there twice."""
-    listed, found = keys.tolist(), values.tolist()
-    if len(set(listed)) != len(listed):
+    """Return the entry of a table of words or numbers. Raises NotAStepError if it has a key twice."""
+    key_list, entries = keys.tolist(), values.tolist()
+    if len(set(key_list)) != len(key_list):
         raise NotAStepError("its table has a key twice")
     strings, string_values = keys.dtype.kind in "OS", values.dtype.kind in "OS"
-    result: Attributes = {"strings": strings, "keys": [*map(_decode_text, listed)] if strings else listed}
-    if not string_values and found and found == list(range(found[0], found[0] + len(found))):
-        return result | {"first": found[0]}
+    result: Attributes = {"strings": strings, "keys": [*map(_decode_text, key_list)] if strings else key_list}
+    if not string_values and entries and entries == list(range(entries[0], entries[0] + len(entries))):
+        return result | {"first": entries[0]}
     return result | {
-        "string_values": string_values, "values": [*map(_decode_text, found)] if string_values else found,
+        "string_values": string_values, "values": [*map(_decode_text, entries)] if string_values else entries,
     }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def _decode_text(value: bytes | str) -> str:
 
 @dataclass(frozen=True)
 class StringStep:
-    """``of``: those of the op's inputs that the step reads, by number."""
+    """A step of the function; ``of``: the numbers of the op's inputs that the step reads."""
 
     op: str
     of: tuple[int, ...]
@@ -89,13 +89,13 @@ class StringStep:
 
 
 Known = Callable[[Any], Any]
-"""The value of a tensor that is constant; None of another."""
+"""A function from a tensor to its value if it is constant, else to None."""
 
 
 def translate_op(op: Any, known: Known, table_of: Callable[[Any], int]) -> StringStep:
-    """What the function does in the place of the tf.Operation ``op``.
+    """Return the step in place of the tf.Operation ``op``.
 
-    ``table_of``: the number of the table behind a handle's tensor. Raises NotAStepError.
+    ``table_of``: a function from the tensor of a handle to its table's number. Raises NotAStepError.
     """
     if op.type == "LookupTableFindV2":
         if op.inputs[2].shape.rank not in (0, None):
@@ -116,11 +116,11 @@ _ARITHMETIC = frozenset({
     "AddV2", "Bincount", "Cumsum", "DenseBincount", "FloorDiv", "FloorMod", "Max", "Maximum", "Min", "Minimum", "Mul",
     "Neg", "Prod", "RaggedBincount", "RaggedRange", "Range", "Sub", "Sum",
 })  # fmt: skip
-"""Whole numbers alone: floats would be rounded otherwise than TensorFlow does it."""
+"""Ops on integers alone, because floats would be rounded in another way than in TensorFlow."""
 
 
 def _translate_regex_op(op: Any, known: Known) -> StringStep:
-    """Raises NotAStepError."""
+    """Return the step of an op with a regular expression. Raises NotAStepError."""
     static, replaces = op.type.startswith("Static"), op.type.endswith("Replace")
 
     def text(attribute: str, number: int) -> str:
@@ -131,10 +131,10 @@ def _translate_regex_op(op: Any, known: Known) -> StringStep:
 
     pattern = text("pattern", 1)
     try:
-        found = translate_pattern(pattern, whole=not replaces)
-        attributes: Attributes = {"pattern": found.pattern, "cost": found.cost, "slope": found.slope}
+        translated = translate_pattern(pattern, whole=not replaces)
+        attributes: Attributes = {"pattern": translated.pattern, "cost": translated.cost, "slope": translated.slope}
         if replaces:
-            attributes["rewrite"] = parse_rewrite(text("rewrite", 2), found.groups)
+            attributes["rewrite"] = parse_rewrite(text("rewrite", 2), translated.groups)
             attributes["everywhere"] = bool(op.get_attr("replace_global"))
     except UnicodeDecodeError as error:
         raise NotAStepError("its pattern is not UTF-8") from error
@@ -153,7 +153,7 @@ def _require(holds: bool, why: str) -> None:
 
 
 def _copy_attributes(*names: str) -> Callable[[Any, Known], Attributes]:
-    """Attributes under their own names: numbers, bools, and strings."""
+    """Return a function that copies attributes (numbers, bools and strings) under their own names."""
 
     def attributes(op: Any, known: Known) -> Attributes:
         return {name: _simplify_value(op.get_attr(name)) for name in names}
@@ -164,7 +164,7 @@ def _copy_attributes(*names: str) -> Callable[[Any, Known], Attributes]:
 def _simplify_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return _decode_text(value)
-    return [_simplify_value(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_simplify_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _translate_cast(op: Any, known: Known) -> Attributes:
@@ -208,7 +208,7 @@ def _translate_split(op: Any, known: Known) -> Attributes:
 
 
 def _require_utf8(text: bytes, what: str) -> None:
-    """What is cut or put together at such strings stays UTF-8."""
+    """Raise NotAStepError if a text that is cut or joined at ``text`` might not stay UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -316,22 +316,22 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
 }  # fmt: skip
 
 STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupTableFindV2"}
-"""Ops that the function knows: each gives the same for the same strings, and reaches nothing outside of the graph."""
+"""Ops that the function supports; each depends on its inputs alone, and accesses nothing outside of the graph."""
 
 _SAID = ("String", "Fingerprint", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr", "Lookup")
 
 
 def ops_of(prepared: bytes) -> list[str]:
-    """The ops on strings that the file ``model.words`` has steps for, in their order; of tables, how many keys."""
+    """Return the ops on strings in the file ``model.words``, in order; those of tables with the number of keys."""
     recipe = json.loads(prepared.partition(b"\n")[2])
     return [
-        f"{one['op']} of {len(recipe['tables'][one['table']]['keys']):,}" if "table" in one else one["op"]
-        for one in recipe["steps"]
-        if one["op"].startswith(_SAID)
+        f"{step['op']} of {len(recipe['tables'][step['table']]['keys']):,}" if "table" in step else step["op"]
+        for step in recipe["steps"]
+        if step["op"].startswith(_SAID)
     ]
 
 
 STRING_STEPS = frozenset(
     op for op in STEPS if op.startswith(("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr"))
 ) | {"Fingerprint", "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount"}
-"""Those that only a graph with strings may have, and its tables."""
+"""Ops that only a graph with strings may have, and those of its tables."""

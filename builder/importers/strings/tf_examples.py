@@ -1,8 +1,8 @@
-"""Serialized tf.Examples in front of a graph: each feature becomes an input of its own.
+"""Serialized tf.Examples at the beginning of a graph: each feature becomes an input of its own.
 
-``tf.io.parse_example`` is cut off; what was read of its fixed-length features are placeholders then, and what stands
-behind them is a graph like any other, whose strings words.py cuts off. The function reads the protos
-(handler/examples.py); example_front.py holds that against TensorFlow.
+``tf.io.parse_example`` is cut off. Placeholders replace its fixed-length features, and the rest is a graph like any
+other, whose strings cut_strings.py cuts off. The function reads the protos (handler/inputs/example.py);
+example_frontend.py compares that with TensorFlow.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from builder.importers.strings.string_graph import find_upstream
 from builder.importers.xla_ops import is_compiled
 
 PARSE_OPS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
-"""Ops that read serialized tf.Examples; each gives the same for the same bytes, and reaches nothing outside."""
+"""Ops that read serialized tf.Examples; each depends on its inputs alone, and accesses nothing outside."""
 
 
 @dataclass(frozen=True)
 class ReadFeature:
-    """A fixed-length feature that a graph reads. ``shape``: of one example; ``tensors``: where the values are.
+    """A fixed-length feature that a graph reads.
 
-    ``name``: of the input that it becomes.
+    ``shape``: of one example. ``tensors``: the tensors of its values. ``name``: the name of the input that it becomes.
     """
 
     key: str
@@ -49,7 +49,7 @@ class ReadFeature:
 
     @property
     def for_callers(self) -> FeaturePort:
-        """Numbers are raw little-endian bytes as base64: exact, and NaN too."""
+        """The feature in the description; default numbers are little-endian bytes as base64, which is exact."""
         if self.default is None:
             return FeaturePort(self.key, self.name, None)
         if self.dtype == "string":
@@ -59,7 +59,7 @@ class ReadFeature:
 
     @property
     def of_function(self) -> Any:
-        """The same as the function has it."""
+        """The feature in the function's own type."""
         from handler.examples import Feature
 
         default: Any = None
@@ -70,10 +70,10 @@ class ReadFeature:
 
 @dataclass(frozen=True)
 class Examples:
-    """A graph that begins with serialized tf.Examples. ``whole``: as it was, with the tensor ``source`` fed; ``cut``:
-    with a feed for each of ``features``.
+    """A graph that begins with serialized tf.Examples, before (``whole``) and after the cut (``cut``).
 
-    ``shape``: of what is fed, [] or [batch]. ``beside``: features that no answer depends on, and TensorFlow asks for.
+    ``source``: the feed of ``whole``, with the ``shape`` [] or [batch]. ``features``: each is a feed of ``cut``.
+    ``beside``: features that TensorFlow requires and no answer depends on.
     """
 
     name: str
@@ -85,28 +85,28 @@ class Examples:
     beside: tuple[ReadFeature, ...] = ()
 
     def make_input(self, names: Collection[str]) -> ExamplePort:
-        """What the function has to know, for a model that takes inputs of these ``names``."""
-        return ExamplePort(self.name, tuple(one.for_callers for one in self.features if one.name in names))
+        """Return the description of the tf.Examples for a model that takes inputs of these ``names``."""
+        return ExamplePort(self.name, tuple(feature.for_callers for feature in self.features if feature.name in names))
 
     def describe_features(self) -> str:
-        """What was found, for a person."""
-        shown = ", ".join(
-            f"{escape_invisible(one.name)} {one.dtype} "
-            f"{list(one.shape)}{'' if one.default is None else ', may be missing'}"
-            for one in self.features[:20]
+        """Return a description of the features for a person."""
+        first = ", ".join(
+            f"{escape_invisible(port.name)} {port.dtype} "
+            f"{list(port.shape)}{'' if port.default is None else ', may be missing'}"
+            for port in self.features[:20]
         )
-        more = f"; {len(self.features) - 20} more" if len(self.features) > 20 else ""
-        return f"tf.Examples in {self.name!r}, an input for each feature: {shown}{more}"
+        rest = f"; {len(self.features) - 20} more" if len(self.features) > 20 else ""
+        return f"tf.Examples in {self.name!r}, an input for each feature: {first}{rest}"
 
 
 def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel, Examples | None]:
-    """``loaded`` with an input for each feature of the tf.Examples that its fetches depend on, if it takes such.
+    """Return ``loaded`` with an input for each feature of tf.Examples that its fetches depend on, if any.
 
-    Raises ImportModelError, with the name of the feature, for what the function does not read.
+    Raises ImportModelError, with the name of the feature, if the function cannot read one.
     """
     if spec.source.format != "saved_model" or not loaded.ports.have_strings:
         return loaded, None
-    frozen = loaded.freeze({})  # a SavedModel's has the shapes that it has
+    frozen = loaded.freeze({})  # The shapes of a SavedModel are fixed.
     same, raw = replace(loaded, freeze=lambda _: frozen), remove_identity_nodes(frozen)
     names = [fetch.name for fetch in spec.fetches if fetch.name in raw.fetches] or list(raw.fetches)
     wanted = [raw.fetches[name] for name in names]
@@ -120,14 +120,14 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     if spec.image or spec.audio or spec.text:
         raise ImportModelError("The model takes tf.Examples: delete [image], [audio] and [text] from model.toml.")
     port = _find_input(ops, raw, loaded.ports)
-    if others := [one.name for one in loaded.ports.feeds if one.name != port.name]:
+    if other_names := [item.name for item in loaded.ports.feeds if item.name != port.name]:
         raise ImportModelError(
-            f"The model takes {', '.join(map(repr, others))} beside the tf.Examples of {port.name!r}: export a "
+            f"The model takes {', '.join(map(repr, other_names))} beside the tf.Examples of {port.name!r}: export a "
             "signature of one of both."
         )
     source = tensor_name(raw.feeds[port.name])
-    found = _read_features(graph, ops, wanted)
-    features = _name_features([one for one in found if one.tensors], [p.name for p in loaded.ports.feeds])
+    read = _read_features(graph, ops, wanted)
+    features = _name_features([item for item in read if item.tensors], [p.name for p in loaded.ports.feeds])
     scalar = ops[0].type == "ParseSingleExample" or port.shape == ()
     if scalar and spec.batch != 1:
         raise ImportModelError(f"The input {port.name!r} takes one tf.Example at a time: set batch = 1 under [model].")
@@ -139,20 +139,20 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     if is_read(cut.graph_def, source, [cut.fetches[name] for name in names if name not in strings]):
         raise ImportModelError(f"The model does something else with {port.name!r} than reading tf.Examples.")
     lead = () if scalar else ((port.shape or (None,))[0],)
-    inputs = tuple(PortInfo(one.name, one.dtype, (*lead, *one.shape)) for one in features)
+    inputs = tuple(PortInfo(item.name, item.dtype, (*lead, *item.shape)) for item in features)
     parsed = LoadedModel(replace(loaded.ports, feeds=inputs), lambda _: cut)
     nodes = {node.name for node in definition.node}
     tables = {name: table for name, table in raw.tables.items() if name in nodes}
-    whole = replace(raw, graph_def=definition, tables=tables)
-    beside = tuple(one for one in found if not one.tensors)
-    return parsed, Examples(port.name, whole, replace(cut, tables=tables), source, shape, features, beside=beside)
+    uncut = replace(raw, graph_def=definition, tables=tables)
+    unused = tuple(item for item in read if not item.tensors)
+    return parsed, Examples(port.name, uncut, replace(cut, tables=tables), source, shape, features, beside=unused)
 
 
 def _require_outside_of_functions(graph_def: Any) -> None:
-    inside = [node for function in graph_def.library.function for node in function.node_def if node.op in PARSE_OPS]
-    if inside:
+    nodes = [node for function in graph_def.library.function for node in function.node_def if node.op in PARSE_OPS]
+    if nodes:
         raise ImportModelError(
-            f"{escape_invisible(inside[0].op)} ({escape_invisible(inside[0].name)}) stands "
+            f"{escape_invisible(nodes[0].op)} ({escape_invisible(nodes[0].name)}) stands "
             f"inside of a loop or a branch (tf.map_fn): "
             "give tf.io.parse_example the whole batch."
         )
@@ -163,9 +163,9 @@ def _is_read(tensor: Any, wanted: Sequence[str]) -> bool:
 
 
 def _find_input(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInfo:
-    """The input that all ``ops`` read."""
+    """Return the input that all ``ops`` read."""
     names = {tensor_name(tensor): name for name, tensor in raw.feeds.items()}
-    found = set()
+    inputs = set()
     for op in ops:
         tensor = op.inputs[0]
         while tensor.op.type == "Identity" and tensor.name not in names:
@@ -176,23 +176,23 @@ def _find_input(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInf
                 f"which is no input of the "
                 "model: feed the serialized tf.Examples to it as they are."
             )
-        found.add(names[tensor.name])
-    if len(found) > 1:
-        raise ImportModelError(f"The inputs {', '.join(map(repr, sorted(found)))} are tf.Examples; one is taken.")
-    return next(port for port in ports.feeds if port.name in found)
+        inputs.add(names[tensor.name])
+    if len(inputs) > 1:
+        raise ImportModelError(f"The inputs {', '.join(map(repr, sorted(inputs)))} are tf.Examples; one is taken.")
+    return next(port for port in ports.feeds if port.name in inputs)
 
 
 def _read_features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> list[ReadFeature]:
-    """Each once; without tensors where it is not read."""
-    found: dict[str, ReadFeature] = {}
+    """Return each feature once, without tensors if it is not read."""
+    features: dict[str, ReadFeature] = {}
     for op in ops:
         own = [*op.outputs]
         first, keys, shapes, defaults = _read_dense_features(graph, op)
-        others = [tensor for tensor in (*own[:first], *own[first + len(keys) :]) if _is_read(tensor, wanted)]
-        if others:
-            named = _other_key(graph, op, own.index(others[0]), first, len(keys))
+        variable = [tensor for tensor in (*own[:first], *own[first + len(keys) :]) if _is_read(tensor, wanted)]
+        if variable:
+            key_text = _other_key(graph, op, own.index(variable[0]), first, len(keys))
             raise ImportModelError(
-                f"The feature {named} of the tf.Examples is of any length (VarLenFeature, RaggedFeature or "
+                f"The feature {key_text} of the tf.Examples is of any length (VarLenFeature, RaggedFeature or "
                 "SparseFeature): coldforge takes FixedLenFeature."
             )
         for key, shape, default, tensor in zip(keys, shapes, defaults, own[first:], strict=False):
@@ -200,16 +200,16 @@ def _read_features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> lis
                 if shape.num_elements():
                     name = key.decode(errors="replace")
                     unread = ReadFeature(name, name, tensor.dtype.name, tuple(shape.as_list()), None, ())
-                    found.setdefault(name, unread)
+                    features.setdefault(name, unread)
                 continue
-            one = _read_feature(key, shape, default, tensor)
-            other = found.get(one.key)
-            if other is not None and other.tensors and other.for_callers != one.for_callers:
+            feature = _read_feature(key, shape, default, tensor)
+            other = features.get(feature.key)
+            if other is not None and other.tensors and other.for_callers != feature.for_callers:
                 raise ImportModelError(
-                    f"The feature {escape_invisible(one.key)!r} of the tf.Examples is read in two ways."
+                    f"The feature {escape_invisible(feature.key)!r} of the tf.Examples is read in two ways."
                 )
-            found[one.key] = replace(one, tensors=(*(other.tensors if other else ()), *one.tensors))
-    return list(found.values())
+            features[feature.key] = replace(feature, tensors=(*(other.tensors if other else ()), *feature.tensors))
+    return list(features.values())
 
 
 def _read_feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) -> ReadFeature:
@@ -224,17 +224,17 @@ def _read_feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) ->
         )
     if not shape.num_elements():
         raise ImportModelError(f"{where} has no values: its shape is {shape.as_list()}.")
-    given = default if default.size else None
-    if given is not None and tensor.dtype == tf.string:
+    value = default if default.size else None
+    if value is not None and tensor.dtype == tf.string:
         try:
-            [one.decode() for one in given.ravel().tolist()]
+            [text_.decode() for text_ in value.ravel().tolist()]
         except UnicodeDecodeError as error:
             raise ImportModelError(f"{where} has a default that is not UTF-8.") from error
-    return ReadFeature(text, text, tensor.dtype.name, tuple(shape.as_list()), given, (tensor.name,))
+    return ReadFeature(text, text, tensor.dtype.name, tuple(shape.as_list()), value, (tensor.name,))
 
 
 def _read_dense_features(graph: Any, op: Any) -> tuple[int, list[bytes], list[Any], list[NDArray[Any]]]:
-    """Of the fixed-length features: the number of the first output, and the key, shape and default of each."""
+    """Return the number of the first output of a fixed-length feature, and the key, shape and default of each."""
     shapes = [tf.TensorShape(shape) for shape in op.get_attr("dense_shapes")]
     count, inputs = len(shapes), list(op.inputs)
     defaults = _compute_constants(graph, inputs[len(inputs) - count :])
@@ -253,7 +253,7 @@ def _read_dense_features(graph: Any, op: Any) -> tuple[int, list[bytes], list[An
 
 
 def _other_key(graph: Any, op: Any, number: int, first: int, dense: int) -> str:
-    """The key of the feature that the output ``number`` is of, which is no fixed-length one."""
+    """Return the key of the output ``number``, which is not of a fixed-length feature."""
     if op.type == "ParseExampleV2":
         sparse, ragged = _compute_constants(graph, [op.inputs[2], op.inputs[4]])
         keys = [*sparse.tolist()] if number < first else [*ragged.tolist()]
@@ -266,7 +266,7 @@ def _other_key(graph: Any, op: Any, number: int, first: int, dense: int) -> str:
 
 
 def _compute_constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]:
-    """The values of tensors that no feed decides. Raises ImportModelError for others."""
+    """Return the values of tensors that depend on no feed. Raises ImportModelError for others."""
     for tensor in tensors:
         for op in find_upstream([tensor], None):
             if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable")) or not is_compiled(op.type):
@@ -280,21 +280,21 @@ def _compute_constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]
 
 
 def _name_features(features: Sequence[ReadFeature], taken: Sequence[str]) -> tuple[ReadFeature, ...]:
-    """``features`` with names of their own, and none of those that are ``taken``."""
-    names = make_names_unique([*taken, *(one.key or "feature" for one in features)])[len(taken) :]
-    return tuple(replace(one, name=name) for one, name in zip(features, names, strict=True))
+    """Return ``features`` with unique names that are not in ``taken``."""
+    names = make_names_unique([*taken, *(feature.key or "feature" for feature in features)])[len(taken) :]
+    return tuple(replace(feature, name=name) for feature, name in zip(features, names, strict=True))
 
 
 def _insert_placeholders(raw: RawGraph, features: Sequence[ReadFeature], lead: tuple[None, ...]) -> RawGraph:
-    """``raw`` with a placeholder for each of ``features``."""
+    """Return ``raw`` with a placeholder for each of ``features``."""
     result = copy_message(raw.graph_def)
     moved, feeds = dict[str, str](), dict[str, str]()
-    for one in features:
-        placeholder = result.node.add(name=f"example/{c_identifier(one.name)}", op="Placeholder")
-        placeholder.attr["dtype"].type = tf.dtypes.as_dtype(one.dtype).as_datatype_enum
-        placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape((*lead, *one.shape)).as_proto())
-        feeds[one.name] = f"{placeholder.name}:0"
-        moved |= dict.fromkeys(one.tensors, feeds[one.name])
+    for feature in features:
+        placeholder = result.node.add(name=f"example/{c_identifier(feature.name)}", op="Placeholder")
+        placeholder.attr["dtype"].type = tf.dtypes.as_dtype(feature.dtype).as_datatype_enum
+        placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape((*lead, *feature.shape)).as_proto())
+        feeds[feature.name] = f"{placeholder.name}:0"
+        moved |= dict.fromkeys(feature.tensors, feeds[feature.name])
     for node in result.node:
         node.input[:] = [t if t.startswith("^") else moved.get(tensor_name(t), t) for t in node.input]
     fetches = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in raw.fetches.items()}

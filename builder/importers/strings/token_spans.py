@@ -1,8 +1,8 @@
-"""Where the words of a text stand that a graph makes numbers of, for answers that are of the words.
+"""Positions of the words in a text that a graph turns into numbers, for answers that label each word.
 
-The recipe is followed from a feed back to the op that splits the text, and from there to the strings: only ops that
-handler/text/traced.py knows may stand there. That the words are found is tried: each of them alone has to become the
-number that it has in its text.
+The recipe is followed from a feed back to the op that splits the text, and from there to the strings. Only ops that
+handler/text/traced.py knows may occur on this way. Each word of the examples alone must become the number that it has
+in its text.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from builder.importers.strings.string_frontend import WordCut
 from builder.importers.strings.string_ops import Attributes, Recipe
 
 _SAME = frozenset({"EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze"})
-"""What leaves one string as it is."""
+"""Ops that do not change a single string."""
 
 
 class _UntoldError(Exception):
-    """Why nothing tells where the words stand, in words."""
+    """The reason why the positions of the words are unknown."""
 
 
 def with_tokens(cut: WordCut) -> WordCut:
-    """``cut`` whose function finds the words of a text again. Raises ImportModelError where nothing tells where."""
+    """Return ``cut`` with the positions of words. Raises ImportModelError if they cannot be known."""
     reasons = []
     for output in cut.recipe.outputs:
         feed = output["feed"]
@@ -39,7 +39,7 @@ def with_tokens(cut: WordCut) -> WordCut:
             continue
         assert recipe.tokens is not None
         source = recipe.tokens["source"]
-        inputs = tuple(replace(one, tokens=feed) if one.name == source else one for one in cut.inputs)
+        inputs = tuple(replace(port, tokens=feed) if port.name == source else port for port in cut.inputs)
         return replace(cut, recipe=recipe, inputs=inputs)
     raise ImportModelError(
         'kind = "tokens" answers where each word stands in the text. That is known where a text is split at white '
@@ -49,24 +49,24 @@ def with_tokens(cut: WordCut) -> WordCut:
 
 
 def _trace_tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
-    """What traced.py reads, for the ``feed`` that gets ``value``. Raises _UntoldError."""
+    """Return the entry that traced.py reads for the ``feed`` of the value ``value``. Raises _UntoldError."""
     from handler.text.traced import SPLITS, STEPS
 
-    made = _StepIndex.from_recipe(recipe)
-    found = [step for step in made.list_steps_before(value) if step["op"] in SPLITS]
-    if len(found) != 1:
+    index = _StepIndex.from_recipe(recipe)
+    splits = [step for step in index.list_steps_before(value) if step["op"] in SPLITS]
+    if len(splits) != 1:
         raise _UntoldError("it is not made by splitting a text once")
-    (split,) = found
-    if split["op"] == "StringSplitV2" and (made.constants[split["of"][1]] != [""] or split["maxsplit"] != -1):
+    (split,) = splits
+    if split["op"] == "StringSplitV2" and (index.constants[split["of"][1]] != [""] or split["maxsplit"] != -1):
         raise _UntoldError("the text is not split at white space")
     steps: list[Attributes] = []
     at = split["of"][0]
     while at >= len(recipe.inputs):
-        step = made.by_value.get(at)
+        step = index.by_value.get(at)
         if step is None or step["op"] not in STEPS | _SAME:
             raise _UntoldError(f"{step['op'] if step else 'a constant'} stands before the splitting")
         if step["op"] in STEPS:
-            steps.insert(0, {key: one for key, one in step.items() if key != "of"})
+            steps.insert(0, {key: item for key, item in step.items() if key != "of"})
         at = step["of"][0]
     source = recipe.inputs[at]
     if any(size != 1 for size in source["shape"]):
@@ -76,7 +76,7 @@ def _trace_tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
 
 @dataclass(frozen=True)
 class _StepIndex:
-    """``by_value``: the step that gives each value. ``constants``: strings, by value."""
+    """An index of a recipe's steps by value (``by_value``), and its constant strings by value (``constants``)."""
 
     by_value: Mapping[int, Attributes]
     constants: Mapping[int, list[str]]
@@ -86,7 +86,7 @@ class _StepIndex:
         from tensorflow.python.framework import op_def_registry
 
         first = len(recipe.inputs)
-        constants = {at: one.get("strings", []) for at, one in enumerate(recipe.constants, first)}
+        constants = {at: constant.get("strings", []) for at, constant in enumerate(recipe.constants, first)}
         number, by_value = first + len(recipe.constants), {}
         for step in recipe.steps:
             for _ in op_def_registry.get(step["op"]).output_arg:
@@ -95,29 +95,29 @@ class _StepIndex:
         return cls(by_value, constants)
 
     def list_steps_before(self, value: int) -> Iterator[Attributes]:
-        """The steps that ``value`` is made by."""
-        seen: list[Attributes] = []
+        """Yield the steps that ``value`` depends on."""
+        visited: list[Attributes] = []
         todo = [value]
         while todo:
             step = self.by_value.get(todo.pop())
-            if step is not None and not any(step is one for one in seen):
-                seen.append(step)
+            if step is not None and not any(step is other for other in visited):
+                visited.append(step)
                 todo += step["of"]
-        yield from seen
+        yield from visited
 
 
 def _require_found(cut: WordCut, recipe: Recipe, feed: str) -> None:
-    """Raises _UntoldError unless each word, where it stands in an example, alone becomes its number."""
+    """Raise _UntoldError unless each word of the examples alone becomes the number that it has in its text."""
     from handler.errors import HandlerError
     from handler.text.words import parse_program
 
     words = parse_program(recipe.to_bytes())
     tokens = words.tokens
     assert tokens is not None
-    sources = [one["name"] for one in recipe.inputs]
+    sources = [port["name"] for port in recipe.inputs]
     at = sources.index(tokens.source)
-    known: dict[str, Any] = {}
-    behind: set[Any] = set()
+    by_word: dict[str, Any] = {}
+    fill_values: set[Any] = set()
 
     def numbers(item: list[list[bytes]]) -> list[Any]:
         return list(words.compute_arrays(item)[feed].values)
@@ -130,16 +130,16 @@ def _require_found(cut: WordCut, recipe: Recipe, feed: str) -> None:
             row, places = numbers(item), tokens.find_places(text, len(text) + 1)
             if len(places) != len(row) and feed in cut.pads:
                 raise _UntoldError(f"a text of {len(places)} words becomes {len(row)} numbers")
-            behind |= set(row[len(places) :])
-            if len(behind) > 1:
+            fill_values |= set(row[len(places) :])
+            if len(fill_values) > 1:
                 raise _UntoldError("it has other numbers behind those of the words")
             for place, own in zip(places, row, strict=False):
                 word = text[place.start : place.end]
-                if word not in known:
+                if word not in by_word:
                     alone = [*item[:at], [word.encode()], *item[at + 1 :]]
                     try:
-                        known[word] = next(iter(numbers(alone)), None)
+                        by_word[word] = next(iter(numbers(alone)), None)
                     except HandlerError:
-                        known[word] = None
-                if known[word] != own:
+                        by_word[word] = None
+                if by_word[word] != own:
                     raise _UntoldError(f"{word[:40]!r} alone becomes another number than in a text")

@@ -1,1 +1,1 @@
-"""What stands before a model's first number and after its last, as settings that the function works by."""
+"""Images before a model's first number and labels after its last, as settings for the function."""

@@ -1,4 +1,4 @@
-"""A spec completed by what a graph says of its strings: settings of pictures, and labels."""
+"""Completes a spec from a graph that takes or returns strings: image settings, and labels."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from builder.importers.strings.frontier import fix_string_sizes, run_graph
 from builder.importers.strings.tf_examples import without_examples
 
 SHARE = 0.05
-"""Of the largest number in an answer: what the function's own pixels may change in it at most."""
+"""The largest allowed effect of the function's own pixels on an answer, as a share of its largest number."""
 
 
 @dataclass(frozen=True)
 class CompletedSpec:
-    """``spec`` has no open question about strings. ``lines``: what was found, for a person."""
+    """A ``spec`` without open questions about strings, and ``lines`` about the results for a person."""
 
     spec: ModelSpec
     lines: tuple[str, ...]
 
 
 def complete_spec(loaded: LoadedModel, spec: ModelSpec) -> CompletedSpec:
-    """``spec`` with settings for what stands before the numbers of ``loaded`` and after them, as far as it has none.
+    """Return ``spec`` with the settings that it lacks for the strings before and after the numbers of ``loaded``.
 
-    Raises ImportModelError where the function cannot do what the graph does, with what stands there or with how far
-    it is off.
+    Raises ImportModelError, with the ops of the graph or with the deviation, if the function cannot do the same.
     """
     loaded, examples = without_examples(loaded, spec)
     lines, image = [examples.describe_features()] if examples else [], spec.image
@@ -49,8 +48,8 @@ def complete_spec(loaded: LoadedModel, spec: ModelSpec) -> CompletedSpec:
         )
     if cut.pictures:
         host = image_settings.GraphDecoder(cut.raw, cut.pictures)
-        given = image and replace(image, feed=cut.pictures.frontier.feed)
-        fitted = image_settings.fit_image_settings(host, given)
+        settings = image and replace(image, feed=cut.pictures.frontier.feed)
+        fitted = image_settings.fit_image_settings(host, settings)
         image = fitted.image
         off = _measure_deviation(
             cut, host, image, [f.name for f in spec.fetches] or [p.name for p in loaded.ports.fetches]
@@ -75,25 +74,25 @@ def complete_spec(loaded: LoadedModel, spec: ModelSpec) -> CompletedSpec:
 def _label_outputs(
     cut: StringCut, ports: ModelPorts, spec: ModelSpec, lines: list[str]
 ) -> tuple[tuple[FetchSpec, ...], tuple[OutputSpec, ...]]:
-    """The fetches without those of fixed strings, and an output for each, with the labels found."""
+    """Return the fetches without those of fixed strings, and an output for each, with its labels."""
     if not cut.tails:
         return spec.fetches, spec.outputs
     graph = load_graph(cut.raw.graph_def)
     fetches = spec.fetches or tuple(FetchSpec(port.name) for port in ports.fetches)
-    chosen: dict[str, tuple[str, ...]] = {}
+    by_fetch: dict[str, tuple[str, ...]] = {}
     scored: dict[str, tuple[str, ...]] = {}
     gone = set()
     for tail in cut.tails:
         if tail.tensor is not None:
-            found = labels.read_label_table(cut, tail)
-            chosen[tail.fetch] = found.labels
+            found_ = labels.read_label_table(cut, tail)
+            by_fetch[tail.fetch] = found_.labels
             lines.append(
-                f"labels of {tail.fetch!r}: {len(found.labels)} ({_preview_labels(found.labels)}), by {tail.tensor}"
+                f"labels of {tail.fetch!r}: {len(found_.labels)} ({_preview_labels(found_.labels)}), by {tail.tensor}"
             )
             scored |= {
-                f.name: found.labels
+                f.name: found_.labels
                 for f in fetches
-                if _is_made_of_scores(graph, cut.raw.fetches[f.name], found.scores)
+                if _is_made_of_scores(graph, cut.raw.fetches[f.name], found_.scores)
             }
             continue
         gone.add(tail.fetch)
@@ -101,8 +100,8 @@ def _label_outputs(
             lines.append(f"the output {tail.fetch!r} is left out: it is what is fed")
             continue
         fixed = labels.read_fixed_labels(cut, tail, _make_sample_feeds(cut))
-        left = [fetch.name for fetch in fetches if fetch.name not in gone]
-        names = [name for name in left if _count_classes(graph, cut.raw.fetches[name]) == len(fixed)]
+        candidates = [fetch.name for fetch in fetches if fetch.name not in gone]
+        names = [name for name in candidates if _count_classes(graph, cut.raw.fetches[name]) == len(fixed)]
         scored |= dict.fromkeys(names, fixed)
         lines.append(
             f"labels of {', '.join(map(repr, names)) or 'nothing'}: {len(fixed)} "
@@ -112,7 +111,7 @@ def _label_outputs(
     fetches = tuple(fetch for fetch in fetches if fetch.name not in gone)
     if not fetches:
         raise ImportModelError("The model gives the same strings whatever it is fed: there is nothing to compile.")
-    return fetches, tuple(_add_missing_labels(fetches, spec, chosen, scored))
+    return fetches, tuple(_add_missing_labels(fetches, spec, by_fetch, scored))
 
 
 def _add_missing_labels(
@@ -121,63 +120,63 @@ def _add_missing_labels(
     chosen: Mapping[str, tuple[str, ...]],
     scored: Mapping[str, tuple[str, ...]],
 ) -> list[OutputSpec]:
-    """What the spec says, with labels where it has none; without any, an output for each fetch."""
+    """Return the spec's outputs, or one for each fetch if it has none, with labels where they have none."""
     names = {fetch.visible: fetch.name for fetch in fetches}
-    given = spec.outputs or tuple(OutputSpec(visible, visible) for visible in names)
-    found = []
-    for output in given:
+    outputs = spec.outputs or tuple(OutputSpec(visible, visible) for visible in names)
+    labelled = []
+    for output in outputs:
         name = names.get(output.fetch or next(iter(names)))
         if name and name in chosen:
-            found.append(replace(output, kind="label", labels=output.labels or chosen[name]))
+            labelled.append(replace(output, kind="label", labels=output.labels or chosen[name]))
         elif name and name in scored and not output.labels and (not spec.outputs or output.kind == "classification"):
-            found.append(replace(output, kind="classification", labels=scored[name]))
+            labelled.append(replace(output, kind="classification", labels=scored[name]))
         elif output.fetch is None or name is not None:
-            found.append(output)
-    return found
+            labelled.append(output)
+    return labelled
 
 
 def _measure_deviation(
     cut: StringCut, host: image_settings.GraphDecoder, image: ImageSpec, wanted: Sequence[str]
 ) -> tuple[float, float] | None:
-    """How far answers to the function's own pixels are off those to the files, as a share of the largest number.
+    """Return how far answers to the function's own pixels are off, as shares of the largest number.
 
-    TensorFlow gives both; first where it decodes the files accurately, then as the graph does. None where no answer is
-    of floats.
+    The first is from TensorFlow's answers with accurate decoding, the second from those with the graph's own. None if
+    no answer is of floats.
     """
     from builder.importers.samples.image_samples import decode_image
 
     assert cut.pictures is not None
     frontier = cut.pictures.frontier
     rest = load_graph(fix_string_sizes(cut.raw.graph_def, host.source, cut.pictures.strings))
-    found = [rest.get_tensor_by_name(cut.raw.fetches[name]) for name in wanted]
-    tensors = [tensor.name for tensor in found if tensor.dtype.is_floating]
-    others = {t: v for t, v in _make_sample_feeds(cut).items() if t != host.source}
+    fetched = [rest.get_tensor_by_name(cut.raw.fetches[name]) for name in wanted]
+    tensors = [tensor.name for tensor in fetched if tensor.dtype.is_floating]
+    other_feeds = {t: v for t, v in _make_sample_feeds(cut).items() if t != host.source}
     most, largest = [0.0, 0.0], 0.0
     for data in image_settings.load_photographs() if tensors else ():
         own = decode_image(data, image)[..., :: -1 if image.channel_order == "bgr" else 1].astype(np.float64)
         own = (own - np.array(image.mean)) * np.array(image.scale)
         count = int(np.prod(cut.pictures.strings, dtype=np.int64))
         fed = np.broadcast_to(own, (count, *own.shape)).reshape(frontier.shape).astype(frontier.dtype)
-        ours = run_graph(rest, tensors, {frontier.tensor: fed} | others)
+        ours = run_graph(rest, tensors, {frontier.tensor: fed} | other_feeds)
         for at, graph in enumerate((host.accurate, host.graph)):
-            for a, b in zip(run_graph(graph, tensors, host.make_feeds(data) | others), ours, strict=True):
+            for a, b in zip(run_graph(graph, tensors, host.make_feeds(data) | other_feeds), ours, strict=True):
                 most[at] = max(most[at], float(np.abs(a.astype(np.float64) - b).max(initial=0)))
                 largest = max(largest, float(np.abs(a).max(initial=0)))
     return (most[0] / (largest or 1), most[1] / (largest or 1)) if tensors else None
 
 
 def _make_sample_feeds(cut: StringCut) -> dict[str, Any]:
-    """Something to feed, by tensor: a photograph, and zeros."""
+    """Return a feed for each input, by tensor: a photograph, and zeros."""
     graph = load_graph(cut.raw.graph_def)
     feeds: dict[str, Any] = {}
     for name, tensor in cut.raw.feeds.items():
         if cut.pictures and name == cut.pictures.frontier.feed:
             feeds |= image_settings.GraphDecoder(cut.raw, cut.pictures).make_feeds(image_settings.load_photographs()[0])
             continue
-        known = graph.get_tensor_by_name(tensor)
-        shape = [size or 1 for size in known.shape.as_list()] if known.shape.rank is not None else [1]
-        strings = known.dtype.name == "string"
-        feeds[tensor] = np.full(shape, b"", object) if strings else np.zeros(shape, known.dtype.as_numpy_dtype)
+        placeholder = graph.get_tensor_by_name(tensor)
+        shape = [size or 1 for size in placeholder.shape.as_list()] if placeholder.shape.rank is not None else [1]
+        strings = placeholder.dtype.name == "string"
+        feeds[tensor] = np.full(shape, b"", object) if strings else np.zeros(shape, placeholder.dtype.as_numpy_dtype)
     return feeds
 
 
@@ -187,7 +186,7 @@ def _count_classes(graph: Any, name: str) -> int | None:
 
 
 def _is_made_of_scores(graph: Any, fetch: str, scores: str | None) -> bool:
-    """Whether a fetch is the tensor ``scores``, or an activation of it, or what it is an activation of."""
+    """Return whether a fetch is the tensor ``scores``, an activation of it, or the input of that activation."""
     if scores is None:
         return False
     through = {"Identity", "Softmax", "Sigmoid", "LogSoftmax"}
@@ -200,10 +199,10 @@ def _is_made_of_scores(graph: Any, fetch: str, scores: str | None) -> bool:
             names.add(tensor.name)
         return names
 
-    one, other = made_of(fetch), made_of(scores)
-    return bool(one & other)
+    sources, other = made_of(fetch), made_of(scores)
+    return bool(sources & other)
 
 
 def _preview_labels(labels: Sequence[str]) -> str:
-    shown = ", ".join(label[:30] for label in labels[:3])
-    return f"{shown}{', ...' if len(labels) > 3 else ''}"
+    first = ", ".join(label[:30] for label in labels[:3])
+    return f"{first}{', ...' if len(labels) > 3 else ''}"

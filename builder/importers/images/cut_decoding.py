@@ -1,7 +1,7 @@
-"""Cut what works on strings off a model: pixels take the place of encoded pictures, numbers that of labels.
+"""Replaces a model's encoded images by pixels, and its labels by numbers.
 
-What stands before and behind becomes settings of a spec (``builder.importers.images``); the function does it. Words
-that are no pictures stay: words.py cuts them off.
+The ops before and after become settings of a spec (``builder.importers.images``), which the function carries out.
+Strings that are not images stay: cut_strings.py cuts them off.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from builder.importers.strings.frontier import (
 )
 
 PROBES = ((400, 300), (210, 350), (333, 333), (640, 200))
-"""Widths and heights of the pictures that tell which tensors have the same shape for all."""
+"""Widths and heights of the images that show which tensors have the same shape for all."""
 
 _LEAST = 64
-"""Numbers of the smallest picture."""
+"""The least number of values in an image."""
 
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """A feed of encoded pictures: ``strings`` is the shape it takes of them, [] or with the batch first.
+    """A feed of encoded images: ``strings`` is its shape, [] or with the batch first.
 
-    ``size``: height, width and channels of what the model makes of each.
+    ``size``: height, width and channels of each image as the model decodes it.
     """
 
     frontier: Frontier
@@ -52,7 +52,7 @@ class EncodedImages:
 
 @dataclass(frozen=True)
 class StringCut:
-    """A model's graph with the strings in it (``raw``), and where they end.
+    """A model's graph with strings (``raw``), and the tensors where they end.
 
     ``unread``: feeds of strings that no number depends on.
     """
@@ -64,13 +64,13 @@ class StringCut:
 
 
 def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
-    """Where the strings of ``loaded`` end, as far as the fetches of ``spec`` need them.
+    """Return the tensors where the strings of ``loaded`` end, for the fetches of ``spec``.
 
-    Raises ImportModelError, with what stands before the numbers, where they cannot be cut off;
-    UnsupportedOpsError for ops that are neither compiled nor known on strings.
+    Raises ImportModelError, with the ops before the numbers, if they cannot be cut off, and UnsupportedOpsError for ops
+    that are neither compiled nor known on strings.
     """
     ports = loaded.ports
-    wanted = [fetch.name for fetch in spec.fetches] or [port.name for port in ports.fetches]
+    names = [fetch.name for fetch in spec.fetches] or [port.name for port in ports.fetches]
     kinds = {port.name: port.dtype for port in ports.fetches}
     numbers = tuple(port for port in ports.feeds if port.dtype != "string")
     texts = {port.name: _choose_shape(port, spec) for port in ports.feeds if port.dtype == "string"}
@@ -79,30 +79,30 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
     raw = remove_identity_nodes(_replace_label_lookups(loaded.freeze(shapes | texts)))
     if _list_ops(raw.graph_def) & PICTURE_OPS:
         raw = replace(raw, graph_def=split_image_loops(raw.graph_def, _make_probes(raw.graph_def), _LEAST))
-    tails = tuple(find_tail(raw.graph_def, name, raw.fetches[name]) for name in wanted if kinds.get(name) == "string")
-    tensors = {name: raw.fetches[name] for name in wanted if kinds.get(name, "string") != "string"}
+    tails = tuple(find_tail(raw.graph_def, name, raw.fetches[name]) for name in names if kinds.get(name) == "string")
+    tensors = {name: raw.fetches[name] for name in names if kinds.get(name, "string") != "string"}
     ends = [*tensors.values(), *(tail.tensor for tail in tails if tail.tensor)]
     graph_def = keep_reachable(raw.graph_def, ends, raw.feeds.values())
     unread = tuple(name for name in texts if not is_read(graph_def, raw.feeds[name], ends))
-    read = [name for name in texts if name not in unread]
-    if not _list_ops(graph_def) & PICTURE_OPS:  # words, perhaps, which words.py cuts off
+    relevant = [name for name in texts if name not in unread]
+    if not _list_ops(graph_def) & PICTURE_OPS:  # These may be texts, which cut_strings.py cuts off.
         return StringCut(raw, None, tails, unread)
-    if len(read) > 1:
+    if len(relevant) > 1:
         raise ImportModelError(
-            f"The inputs {', '.join(map(repr, read))} are strings; coldforge takes pictures in one input."
+            f"The inputs {', '.join(map(repr, relevant))} are strings; coldforge takes pictures in one input."
         )
     pictures = None
-    if read:
-        shape = strings_shape(next(port for port in ports.feeds if port.name == read[0]), spec.batch)
-        pictures = _find_images(graph_def, read[0], raw.feeds[read[0]], ends, shape)
+    if relevant:
+        shape = strings_shape(next(port for port in ports.feeds if port.name == relevant[0]), spec.batch)
+        pictures = _find_images(graph_def, relevant[0], raw.feeds[relevant[0]], ends, shape)
     return StringCut(raw, pictures, tails, unread)
 
 
 def _choose_shape(port: PortInfo, spec: ModelSpec) -> Shape:
-    """What the spec says of a feed of strings, or else the model's own shape, with one string where that is open."""
-    given = next((feed.shape for feed in spec.feeds if feed.name == port.name), None)
-    if given is not None or port.shape is None:
-        return given or (spec.batch,)
+    """Return the spec's shape of a feed of strings, or else the model's, with one string for an open size."""
+    configured = next((feed.shape for feed in spec.feeds if feed.name == port.name), None)
+    if configured is not None or port.shape is None:
+        return configured or (spec.batch,)
     return tuple(size or (1 if at else spec.batch) for at, size in enumerate(port.shape))
 
 
@@ -111,13 +111,14 @@ def _list_ops(graph_def: Any) -> set[str]:
 
 
 def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
-    """``loaded`` with pixels [batch, height, width, channels] in the place of its feed of encoded pictures, and whole
-    numbers in that of labels. Raises as ``find_cut`` does, and where a fetch is strings without any number in them.
+    """Return ``loaded`` with pixels [batch, height, width, channels] for images, and integers for labels.
+
+    Raises as ``find_cut`` does, and if a fetch of strings depends on no number.
     """
     cut = find_cut(loaded, spec)
     definition, feeds = cut.raw.graph_def, dict(cut.raw.feeds)
     fetches = dict(cut.raw.fetches)
-    found: dict[str, PortInfo] = {}
+    fixed_ports: dict[str, PortInfo] = {}
     graph = load_graph(definition)
     for tail in cut.tails:
         if tail.tensor is None:
@@ -126,32 +127,32 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
             )
         tensor = graph.get_tensor_by_name(tail.tensor)
         shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-        fetches[tail.fetch], found[tail.fetch] = tensor.name, PortInfo(tail.fetch, tensor.dtype.name, shape)
+        fetches[tail.fetch], fixed_ports[tail.fetch] = tensor.name, PortInfo(tail.fetch, tensor.dtype.name, shape)
     if (pictures := cut.pictures) is not None:
         name, (height, width, channels) = pictures.frontier.feed, pictures.size
         count = int(np.prod(pictures.strings, dtype=np.int64))
         definition = fix_string_sizes(definition, feeds[name], pictures.strings)
         shape = (count, height, width, channels)
         feeds[name], definition = _insert_placeholder(definition, pictures, shape)
-        found[name] = PortInfo(name, pictures.frontier.dtype, shape)
+        fixed_ports[name] = PortInfo(name, pictures.frontier.dtype, shape)
     feeds = {name: tensor for name, tensor in feeds.items() if name not in cut.unread}
     ports = replace(
         loaded.ports,
-        feeds=tuple(found.get(port.name, port) for port in loaded.ports.feeds if port.name in feeds),
-        fetches=tuple(found.get(port.name, port) for port in loaded.ports.fetches),
+        feeds=tuple(fixed_ports.get(port.name, port) for port in loaded.ports.feeds if port.name in feeds),
+        fetches=tuple(fixed_ports.get(port.name, port) for port in loaded.ports.fetches),
     )
     raw = replace(cut.raw, graph_def=definition, feeds=feeds, fetches=fetches)
     return LoadedModel(ports, lambda _: raw)
 
 
 def _replace_label_lookups(raw: RawGraph) -> RawGraph:
-    """``raw`` with searches in place of look-ups of numbers in tables of strings."""
-    found = replace_lookups(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
-    return replace(raw, graph_def=found)
+    """Return ``raw`` with searches in place of look-ups of numbers in tables of strings."""
+    searched = replace_lookups(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
+    return replace(raw, graph_def=searched)
 
 
 def remove_identity_nodes(raw: RawGraph) -> RawGraph:
-    """``raw`` without nodes IdentityN at its top, which make all outputs one op's, and without notes of placing."""
+    """Return ``raw`` without IdentityN at its top, which joins all outputs in one op, and without device placement."""
     result = copy_message(raw.graph_def)
     nodes = {node.name: node for node in result.node if node.op == "IdentityN"}
 
@@ -162,13 +163,13 @@ def remove_identity_nodes(raw: RawGraph) -> RawGraph:
 
     for node in result.node:
         node.attr.pop("_class", None)
-        node.input[:] = [past(given) for given in node.input]
+        node.input[:] = [past(name_) for name_ in node.input]
     fetches = {name: past(tensor_name(tensor)) for name, tensor in raw.fetches.items()}
     return replace(raw, graph_def=result, fetches=fetches)
 
 
 def strings_shape(port: PortInfo, batch: int) -> Shape:
-    """The shape of a feed of strings, in a library of that batch: a scalar is one. Raises ImportModelError."""
+    """Return the shape of a feed of strings in a library with that batch. Raises ImportModelError."""
     if port.shape is None:
         return (batch,)
     shape = tuple(size or (1 if at else batch) for at, size in enumerate(port.shape))
@@ -200,17 +201,17 @@ def _make_probes(graph_def: Any) -> list[bytes]:
 
 
 def make_probe_image(width: int, height: int) -> Any:
-    """Some picture of that size: uint8 [height, width, 3]."""
+    """Return an image of that size: uint8 [height, width, 3]."""
     rows, columns = np.mgrid[0:height, 0:width]
     return np.stack([rows % 256, columns % 256, (rows + columns) % 256], -1).astype(np.uint8)
 
 
 def encode_jpeg(pixels: Any, base64: bool = False) -> bytes:
-    """A JPEG of uint8 [height, width, 3], or its web-safe base64, as ``tf.io.decode_base64`` takes it."""
+    """Return a JPEG of uint8 [height, width, 3], or its web-safe base64, which ``tf.io.decode_base64`` reads."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         data = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False)
-        made: bytes = session.run(tf.io.encode_base64(data) if base64 else data)
-        return made
+        encoded: bytes = session.run(tf.io.encode_base64(data) if base64 else data)
+        return encoded
 
 
 def _find_image_size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | None:
@@ -227,7 +228,7 @@ def _find_image_size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, in
 
 
 def _insert_placeholder(graph_def: Any, pictures: EncodedImages, shape: Shape) -> tuple[str, Any]:
-    """A placeholder of ``shape``, and the graph in which it takes the frontier's place."""
+    """Return a placeholder of ``shape``, and the graph with it in place of the frontier."""
     frontier = pictures.frontier
     dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum
     result = copy_message(graph_def)
@@ -237,7 +238,7 @@ def _insert_placeholder(graph_def: Any, pictures: EncodedImages, shape: Shape) -
         scope += "_"
     old = {frontier.tensor, frontier.tensor.removesuffix(":0")}
     for node in result.node:
-        node.input[:] = [f"{scope}/shaped" if given in old else given for given in node.input]
+        node.input[:] = [f"{scope}/shaped" if name_ in old else name_ for name_ in node.input]
     placeholder = result.node.add(name=f"{scope}/pixels", op="Placeholder")
     placeholder.attr["dtype"].type = dtype
     placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())

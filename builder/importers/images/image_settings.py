@@ -1,8 +1,8 @@
-"""The ``[image]`` settings that do what a graph does with encoded pictures, found by trying.
+"""Finds the ``[image]`` settings that match a graph's processing of encoded images, by trial.
 
-Pictures of one colour tell scale and mean, exactly: whatever a graph cuts and resizes, they stay as they are. Then the
-function's own code decodes photographs in every way that the graph's ops leave open, and the nearest to TensorFlow's
-pixels is taken. How far off it is, is in grey levels, of 0 to 255.
+Images of one colour give scale and mean exactly, since cropping and resizing do not change them. Then the function's
+own code decodes photographs in every way that the graph's ops permit, and the settings nearest to TensorFlow's pixels
+are chosen. The difference is in grey levels, of 0 to 255.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from builder.importers.samples.image_samples import decode_image
 from builder.importers.strings.frontier import run_graph
 
 LARGEST, MEAN = 2.0, 0.75
-"""Grey levels by which the function's pixels may be off TensorFlow's at most, and in the mean over a photograph. To
-round them takes up to 0.5; a graph that cuts fractions off, up to 1."""
+"""The largest allowed difference from TensorFlow's pixels in grey levels, and the largest mean over a photograph.
+Rounding causes up to 0.5, and a graph that truncates up to 1."""
 
 _FITS: tuple[Fit, ...] = ("stretch", "contain", "cover", "square")
 _OLD = ("ResizeBilinear", "ResizeNearestNeighbor")
@@ -42,21 +42,21 @@ _METHODS: dict[str, tuple[tuple[Resize, bool], ...]] = {
     "ResizeNearestNeighbor": (("nearest", False),),
     "ScaleAndTranslate": (("bilinear", True), ("bicubic", True), ("lanczos", True), ("lanczos", False)),
 }
-"""What a graph's op may be in ``resize`` and ``antialias``."""
+"""The settings ``resize`` and ``antialias`` that a graph's op may correspond to."""
 
 _UINT8, _NUMBERS = 4, (1, 2, 3, 9)
-"""TensorFlow's numbers of types: the second are float32, float64, int32 and int64."""
+"""TensorFlow's enum values of uint8, and of float32, float64, int32 and int64."""
 _MOST_FRACTIONS = 6
-"""That are tried, and as many lengths."""
+"""The largest number of fractions to try, and of lengths."""
 
 _NEAR = 1e-5
-"""The share by which a scale may be off a number that a person would write; the graph's is float32."""
+"""The relative difference up to which a scale, float32 in the graph, is taken for a round number."""
 _PLAIN = (1.0, 1 / 255, 1 / 127.5, 1 / 128, 1 / 256)
 
 
 @dataclass(frozen=True)
 class PixelDifference:
-    """Grey levels between the function's pixels and TensorFlow's: the most, and the mean of the worst photograph."""
+    """The largest difference from TensorFlow's pixels in grey levels, and the mean of the worst photograph."""
 
     most: float
     mean: float
@@ -68,9 +68,9 @@ class PixelDifference:
 
 @dataclass(frozen=True)
 class FittedImage:
-    """``image``: what the function does in the place of the graph's ``ops``.
+    """The settings (``image``) that replace the graph's ``ops``.
 
-    ``off``: with files decoded accurately; ``as_saved``: as the graph decodes them.
+    ``off``: the difference with files decoded accurately. ``as_saved``: the same with the graph's own decoding.
     """
 
     image: ImageSpec
@@ -80,7 +80,7 @@ class FittedImage:
 
 
 class GraphDecoder:
-    """What stands before the frontier, run by TensorFlow."""
+    """The graph up to the frontier, as TensorFlow runs it."""
 
     def __init__(self, raw: RawGraph, pictures: EncodedImages) -> None:
         self.graph, self.accurate = load_graph(raw.graph_def), load_graph(_use_accurate_decoding(raw.graph_def))
@@ -90,27 +90,27 @@ class GraphDecoder:
         self.base64 = "DecodeBase64" in pictures.frontier.ops
 
     def make_feeds(self, data: bytes) -> dict[str, Any]:
-        """By tensor: the JPEG ``data`` in every place."""
+        """Return the JPEG ``data`` for every string, by tensor."""
         import base64
 
         text = base64.urlsafe_b64encode(data).rstrip(b"=") if self.base64 else data
         return {self.source: np.full(self.pictures.strings, text, object)}
 
     def decode_pixels(self, data: bytes, *, as_saved: bool = False) -> Array:
-        """What the JPEG ``data`` becomes: float64 [height, width, channels]. Raises ImportModelError.
+        """Return the pixels of the JPEG ``data``: float64 [height, width, channels]. Raises ImportModelError.
 
-        By the accurate way of libjpeg, to the bit as Pillow decodes, unless ``as_saved``.
+        Decoding is libjpeg's accurate one, equal to Pillow's to the bit, unless ``as_saved``.
         """
-        (found,) = run_graph(
+        (decoded,) = run_graph(
             self.graph if as_saved else self.accurate, [self.pictures.frontier.tensor], self.make_feeds(data)
         )
         count = int(np.prod(self.pictures.strings, dtype=np.int64))
-        pixels: Array = np.asarray(found, np.float64).reshape(count, *self.pictures.size)[0]
+        pixels: Array = np.asarray(decoded, np.float64).reshape(count, *self.pictures.size)[0]
         return pixels
 
 
 def _use_accurate_decoding(graph_def: Any) -> Any:
-    """``graph_def`` with JPEG files decoded accurately, whatever op decodes them."""
+    """Return ``graph_def`` with JPEG files decoded accurately by all ops."""
     result = copy_message(graph_def)
     for node in all_nodes(result):
         if node.op in ("DecodeImage", "DecodePng", "DecodeBmp", "DecodeGif") and node.attr["dtype"].type in (0, _UINT8):
@@ -125,9 +125,9 @@ def _use_accurate_decoding(graph_def: Any) -> Any:
 
 
 def fit_image_settings(host: GraphDecoder, given: ImageSpec | None) -> FittedImage:
-    """The settings for what ``host`` does; ``given``: what model.toml says, to be taken as it is.
+    """Return the settings that match ``host``; ``given``: settings from model.toml, which are kept.
 
-    Raises ImportModelError, with the number of grey levels that they are off by, where none come near.
+    Raises ImportModelError, with the difference in grey levels, if none are near enough.
     """
     frontier, (height, width, channels) = host.pictures.frontier, host.pictures.size
     scale, offset, reverse = _measure_scale(host)
@@ -148,10 +148,10 @@ def fit_image_settings(host: GraphDecoder, given: ImageSpec | None) -> FittedIma
     files = load_photographs()
 
     def grey_levels(data: bytes, *, as_saved: bool = False) -> Array:
-        found = (host.decode_pixels(data, as_saved=as_saved) - offset) / scale
-        return np.clip(found[..., ::-1] if reverse else found, 0, 255)
+        fitted = (host.decode_pixels(data, as_saved=as_saved) - offset) / scale
+        return np.clip(fitted[..., ::-1] if reverse else fitted, 0, 255)
 
-    wanted = [grey_levels(data) for data in files]
+    targets = [grey_levels(data) for data in files]
     if given and (given.height, given.width, given.channels) != (height, width, channels):
         raise ImportModelError(
             f"[image] says {given.width} x {given.height} pixels in {given.mode}; the graph makes {width} x {height} "
@@ -159,17 +159,17 @@ def fit_image_settings(host: GraphDecoder, given: ImageSpec | None) -> FittedIma
         )
     tried = [given] if given else list(_iterate_candidates(base, host))
     edge = int("DecodeAndCropJpeg" in frontier.ops)
-    first = {image: _measure_difference(image, files[:2], wanted[:2], edge).mean for image in tried}
+    first = {image: _measure_difference(image, files[:2], targets[:2], edge).mean for image in tried}
     image = min(tried, key=lambda one: first[one])
     as_saved = _measure_difference(image, files, [grey_levels(data, as_saved=True) for data in files], edge)
-    found = FittedImage(image, frontier.ops, _measure_difference(image, files, wanted, edge), as_saved)
-    if not found.off.fits:
-        raise ImportModelError(_describe_misfit(found, host.old_grids))
-    return found
+    fitted = FittedImage(image, frontier.ops, _measure_difference(image, files, targets, edge), as_saved)
+    if not fitted.off.fits:
+        raise ImportModelError(_describe_misfit(fitted, host.old_grids))
+    return fitted
 
 
 def load_photographs() -> list[bytes]:
-    """JPEG files of several sizes and shapes: the photographs as they are, and parts of them."""
+    """Return JPEG files of several sizes and shapes: whole photographs and parts of them."""
     from PIL import Image
 
     paths = sorted(PHOTOGRAPHS.glob("*.jpg"))
@@ -184,7 +184,7 @@ def load_photographs() -> list[bytes]:
 
 
 def describe_fit(found: FittedImage) -> str:
-    """What was found, for a person: the ops, and the settings that they become."""
+    """Return a description for a person of the ops and the settings that replace them."""
     image, ops = found.image, [op for op in found.ops if op in _TOLD]
     scale, mean = (", ".join(f"{v:.6g}" for v in values) for values in (image.scale, image.mean))
     grid = f", grid {image.grid}" if image.grid != "half_pixel" else ""
@@ -202,11 +202,11 @@ _TOLD = {
     "CropAndResize", "DecodeAndCropJpeg", "DecodeBase64", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg",
     "DecodePng", "DecodeWebP", *_METHODS,
 }  # fmt: skip
-"""Ops that a person knows by name."""
+"""Ops that a description names."""
 
 
 def _measure_scale(host: GraphDecoder) -> tuple[Array, Array, bool]:
-    """Scale and offset per channel, and whether red comes last. Raises ImportModelError."""
+    """Return scale and offset per channel, and whether red comes last. Raises ImportModelError."""
     height, width, channels = host.pictures.size
 
     def of(*colour: int) -> Array:
@@ -234,13 +234,13 @@ def _measure_scale(host: GraphDecoder) -> tuple[Array, Array, bool]:
 def _iterate_candidates(base: ImageSpec, host: GraphDecoder) -> Iterator[ImageSpec]:
     ops = host.pictures.frontier.ops
     methods = [method for op, methods in _METHODS.items() if op in ops for method in methods]
-    # Of the numbers in the graph, one may be the part of a picture that is cut out, and one the length of a short side.
+    # One number in the graph may be the share of an image that is cropped, and another the length of a short side.
     short = min(base.width, base.height)
     fractions = [number for number in host.numbers if 0.05 < number < 1][:_MOST_FRACTIONS]
     sides = [number for number in host.numbers if short <= number <= 2 * short and number.is_integer()]
     ways = [*itertools.product((1.0, *fractions), _FITS)]
     ways += [(short / side, fit) for side in sides[:_MOST_FRACTIONS] for fit in _SHORT]
-    kinds: list[tuple[Resize, bool, Grid]] = [(*one, "half_pixel") for one in methods or [_USUAL]]
+    kinds: list[tuple[Resize, bool, Grid]] = [(*kind, "half_pixel") for kind in methods or [_USUAL]]
     kinds += [
         ("bilinear" if op == "ResizeBilinear" else "nearest", False, grid) for op, grid in host.old_grids if op in _OLD
     ]
@@ -249,22 +249,23 @@ def _iterate_candidates(base: ImageSpec, host: GraphDecoder) -> Iterator[ImageSp
 
 
 def _collect_numbers(graph_def: Any) -> tuple[float, ...]:
-    """The numbers in a graph, without those in lists."""
+    """Return the numbers in a graph, without those in lists."""
     from tensorflow.python.framework import tensor_util
 
-    found: dict[float, None] = {}
+    numbers: dict[float, None] = {}
     for node in all_nodes(graph_def):
         value = node.attr["value"].tensor if node.op == "Const" else None
         if value is not None and value.dtype in _NUMBERS and not value.tensor_shape.dim:
-            found[round(float(tensor_util.MakeNdarray(value)), 6)] = None
-    return tuple(found)
+            numbers[round(float(tensor_util.MakeNdarray(value)), 6)] = None
+    return tuple(numbers)
 
 
 def _measure_difference(
     image: ImageSpec, files: Sequence[bytes], wanted: Sequence[Array], edge: int
 ) -> PixelDifference:
-    """``edge``: pixels at each edge that are not looked at. Where libjpeg itself cuts, it interpolates colours from
-    fewer pixels: before the resizing, that is up to 13 grey levels in one column.
+    """Return the difference without ``edge`` pixels at each edge.
+
+    If libjpeg crops, it interpolates colours from fewer pixels: up to 13 grey levels in a column before resizing.
     """
     differences = []
     for data, pixels in zip(files, wanted, strict=True):
@@ -287,7 +288,7 @@ def _describe_misfit(found: FittedImage, grids: Sequence[tuple[str, Grid]]) -> s
 
 
 def _suggest_remedy(grids: Sequence[tuple[str, Grid]]) -> str:
-    """What to do, where ``grids`` are ops that place pixels as TensorFlow 1 did."""
+    """Return advice if ``grids`` are ops that place pixels as TensorFlow 1 did."""
     if unknown := [f"{op} with a grid {grid}" for op, grid in grids if op not in _OLD]:
         return (
             f"{' and '.join(unknown)}: of these, [image] knows nearest and bilinear alone. Resize with "
@@ -300,16 +301,16 @@ def _suggest_remedy(grids: Sequence[tuple[str, Grid]]) -> str:
 
 
 def _find_old_grids(graph_def: Any) -> tuple[tuple[str, Grid], ...]:
-    """The ops of a graph that place pixels as TensorFlow 1 did, and how."""
-    found: dict[tuple[str, Grid], None] = {}
+    """Return the ops of a graph that place pixels as TensorFlow 1 did, with the kind of their grids."""
+    grids: dict[tuple[str, Grid], None] = {}
     for node in all_nodes(graph_def):
         if node.op in _METHODS and "half_pixel_centers" in node.attr and not node.attr["half_pixel_centers"].b:
-            found[node.op, "align_corners" if node.attr["align_corners"].b else "asymmetric"] = None
-    return tuple(found)
+            grids[node.op, "align_corners" if node.attr["align_corners"].b else "asymmetric"] = None
+    return tuple(grids)
 
 
 def _round_scale(value: float) -> float:
-    """The number that a person would have written, where there is one."""
+    """Return the nearest number that a person would write, if it is near enough."""
     return next((plain for plain in _PLAIN if abs(value / plain - 1) < _NEAR), value)
 
 

@@ -1,8 +1,7 @@
-"""The labels in a graph: what strings a fetch is made of, asked of TensorFlow number by number.
+"""Reads the labels in a graph: TensorFlow gives the strings of a fetch number by number.
 
-A fetch of strings that a number chooses becomes that number, and its output has the labels. One that is the same
-strings whatever is fed (the ``classes`` of a classify signature) is left out, and the scores of as many classes have
-the labels.
+A fetch of strings that a number selects becomes that number, and its output has the labels. A fetch of constant strings
+(the ``classes`` of a classify signature) is left out, and the scores of as many classes have the labels.
 """
 
 from __future__ import annotations
@@ -20,42 +19,42 @@ from builder.importers.images.cut_decoding import StringCut
 from builder.importers.strings.frontier import Tail, run_graph
 
 MOST = 1 << 17
-"""Labels that a table may have."""
+"""The largest number of labels in a table."""
 
 _LONGEST = 1_000_000
-"""Characters of all labels together."""
+"""The largest number of characters of all labels together."""
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """``labels`` by number. ``scores``: the tensor of as many scores that the numbers are places in, where known."""
+    """The ``labels`` by number, and the tensor of as many scores (``scores``) that the numbers index, if known."""
 
     labels: tuple[str, ...]
     scores: str | None = None
 
 
 def read_label_table(cut: StringCut, tail: Tail) -> LabelTable:
-    """The labels that the numbers of ``tail`` choose. Raises ImportModelError where they cannot be told."""
+    """Return the labels that the numbers of ``tail`` select. Raises ImportModelError if they cannot be read."""
     assert tail.tensor is not None
     graph = load_graph(cut.raw.graph_def)
-    chosen = graph.get_tensor_by_name(tail.tensor)
-    scores = _find_scores(chosen)
+    index = graph.get_tensor_by_name(tail.tensor)
+    scores = _find_scores(index)
     size = None if scores is None or scores.shape.rank is None else scores.shape[-1]
     strings = cut.raw.fetches[tail.fetch]
-    shape = [1] if chosen.shape.rank is None else [length or 1 for length in chosen.shape.as_list()]
+    shape = [1] if index.shape.rank is None else [length or 1 for length in index.shape.as_list()]
     labels: list[str] = []
     with reference_session(graph) as session:
         for number in range(MOST if size is None else size):
-            value = np.full(shape, number, chosen.dtype.as_numpy_dtype)
+            value = np.full(shape, number, index.dtype.as_numpy_dtype)
             try:
-                found = np.ravel(session.run(strings, {chosen.name: value}))
-            except tf.errors.OpError:  # beyond the last one
+                texts = np.ravel(session.run(strings, {index.name: value}))
+            except tf.errors.OpError:  # The number is beyond the last label.
                 break
-            if found.size != value.size or len(set(found)) > 1:
+            if texts.size != value.size or len(set(texts)) > 1:
                 raise ImportModelError(
-                    f"The output {tail.fetch!r} has {found.size} strings for {value.size} numbers: leave it out."
+                    f"The output {tail.fetch!r} has {texts.size} strings for {value.size} numbers: leave it out."
                 )
-            labels.append(_decode_label(found[0], tail.fetch))
+            labels.append(_decode_label(texts[0], tail.fetch))
         else:
             if size is None:
                 raise ImportModelError(
@@ -69,10 +68,10 @@ def read_label_table(cut: StringCut, tail: Tail) -> LabelTable:
 
 
 def read_fixed_labels(cut: StringCut, tail: Tail, feeds: Mapping[str, Any]) -> tuple[str, ...]:
-    """The strings that a fetch always has, of the first item; ``feeds``: some input, by tensor."""
+    """Return the strings that a fetch has for the first item of any input; ``feeds``: an input, by tensor."""
     graph = load_graph(cut.raw.graph_def)
-    (found,) = run_graph(graph, [cut.raw.fetches[tail.fetch]], feeds)
-    rows = np.asarray(found, object)
+    (values,) = run_graph(graph, [cut.raw.fetches[tail.fetch]], feeds)
+    rows = np.asarray(values, object)
     labels = [_decode_label(value, tail.fetch) for value in np.ravel(rows[0] if rows.ndim > 1 else rows)]
     _require_size(labels, tail.fetch)
     return _make_labels_unique(labels)
@@ -82,7 +81,7 @@ _THROUGH = {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "StopGradien
 
 
 def _find_scores(chosen: Any) -> Any | None:
-    """The tensor in whose last dimension ``chosen`` is a place, where ArgMax or TopK says so."""
+    """Return the tensor whose last dimension ``chosen`` indexes, if ArgMax or TopK gives it."""
     tensor = chosen
     while tensor.op.type in _THROUGH:
         tensor = tensor.op.inputs[0]
@@ -98,7 +97,7 @@ def _find_scores(chosen: Any) -> Any | None:
 
 
 def _decode_label(value: Any, fetch: str) -> str:
-    """A label, on one line."""
+    """Return a label on one line."""
     try:
         return " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", bytes(value).decode()).split())
     except UnicodeDecodeError:
@@ -106,14 +105,14 @@ def _decode_label(value: Any, fetch: str) -> str:
 
 
 def _make_labels_unique(texts: list[str]) -> tuple[str, ...]:
-    """``texts`` with the class's number behind one that is there twice, and alone for an empty one."""
-    found: dict[str, int] = {}
+    """Return ``texts`` with the class's number behind a repeated label, and in place of an empty one."""
+    numbers: dict[str, int] = {}
     for number, text in enumerate(texts):
         label = text or str(number)
-        while label in found:
+        while label in numbers:
             label = f"{label} ({number})"
-        found[label] = number
-    return tuple(found)
+        numbers[label] = number
+    return tuple(numbers)
 
 
 def _require_size(labels: list[str], fetch: str) -> None:

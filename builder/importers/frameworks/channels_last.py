@@ -1,11 +1,10 @@
-"""A JAX function of pictures with channels first, as one whose convolutions have channels last.
+"""Rewrites a JAX function of images with channels first so that its convolutions have channels last.
 
 PyTorch's networks are channels first, and kernels for a CPU are channels last. This is an interpreter of the function's
-jaxpr that gives the same values. The result of a convolution is kept as it comes, channels last, together with the
-permutation that would put it right. What works on each element, on windows or along one dimension takes it as it is; a
-transposition only changes the permutation; any other operation gets it put right. So pictures are transposed where
-they enter and, at most, where they leave. What depends on weights alone is calculated here, their transposition
-included.
+jaxpr that gives the same values. The result of a convolution stays channels last, together with the permutation that
+restores its order. Operations on elements, on windows or along one dimension use it as it is; a transposition only
+changes the permutation; for any other operation the order is restored. So images are transposed at the beginning and,
+at most, at the end. Values that depend on weights alone, with their transpositions, are calculated here.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from jax import lax
 from jax.extend import core
 
 Order = tuple[int, ...]
-"""For each dimension of an array, which dimension of the value it is."""
+"""The dimension of the value for each dimension of an array."""
 
 NHWC: Order = (0, 2, 3, 1)
 """The order of an array [n, h, w, c] whose value is [n, c, h, w]."""
 
 _LAST = ("NHWC", "HWIO", "NHWC")
 _SMALL = 4096
-"""Elements that a constant may be larger than what it is made of."""
+"""The number of elements by which a constant may be larger than its inputs."""
 
 _ELEMENTWISE = frozenset(
     {"abs", "add", "add_any", "and", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "cos", "div", "eq", "erf"}
@@ -49,19 +48,19 @@ class ReorderedArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the value."""
+        """The shape of the value."""
         return tuple(self.array.shape[self.order.index(dim)] for dim in range(len(self.order)))
 
 
 Value = Any
-"""An array, or a Stored one."""
+"""An array, or a ReorderedArray."""
 
 Rule = Callable[[Any, list[Value]], list[Value] | None]
-"""What an equation gives for values of which one is Stored; None where it wants them put right."""
+"""A function to the results of an equation if a value is a ReorderedArray, or None if their order must be restored."""
 
 
 def make_channels_last(function: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
-    """``function`` of arrays, with its 2-D convolutions channels last; it takes and gives what ``function`` does."""
+    """Return ``function`` of arrays with its 2-D convolutions channels last, and the same arguments and results."""
 
     def rewritten(*feeds: Any) -> list[Any]:
         closed = jax.make_jaxpr(function)(*feeds)
@@ -71,15 +70,15 @@ def make_channels_last(function: Callable[..., Sequence[Any]]) -> Callable[..., 
 
 
 def _evaluate_jaxpr(jaxpr: Any, constants: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
-    known: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
-    known |= dict(zip(jaxpr.invars, arguments, strict=True))
+    k_values: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
+    k_values |= dict(zip(jaxpr.invars, arguments, strict=True))
 
     def read(variable: Any) -> Value:
-        return variable.val if isinstance(variable, core.Literal) else known[variable]
+        return variable.val if isinstance(variable, core.Literal) else k_values[variable]
 
     for equation in jaxpr.eqns:
         results = _apply_equation(equation, [read(variable) for variable in equation.invars])
-        known |= dict(zip(equation.outvars, results, strict=True))
+        k_values |= dict(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
@@ -97,18 +96,18 @@ def _apply_equation(equation: Any, inputs: list[Value]) -> list[Value]:
         return [_transpose_value(inputs[0], equation.params["permutation"])]
     if any(isinstance(value, ReorderedArray) for value in inputs):
         rule = _apply_elementwise if name in _ELEMENTWISE else _RULES.get(name)
-        if rule and (found := rule(equation, inputs)) is not None:
-            return found
+        if rule and (results := rule(equation, inputs)) is not None:
+            return results
     return _bind_primitive(equation, [_restore_order(value) for value in inputs])
 
 
 def _bind_primitive(equation: Any, inputs: Sequence[Any], **changed: Any) -> list[Any]:
-    found = equation.primitive.bind(*inputs, **{**equation.params, **changed})
-    return list(found) if equation.primitive.multiple_results else [found]
+    results = equation.primitive.bind(*inputs, **{**equation.params, **changed})
+    return list(results) if equation.primitive.multiple_results else [results]
 
 
 def _is_constant(equation: Any, inputs: Sequence[Value]) -> bool:
-    """Whether it depends on weights alone, and gives no more than these: no mask or table is blown up."""
+    """Return whether it depends on weights alone, and its result is not larger: no mask or table is expanded."""
     if not inputs or any(isinstance(value, (ReorderedArray, jax.core.Tracer)) for value in inputs):
         return False
     size = sum(math.prod(variable.aval.shape) for variable in equation.outvars)
@@ -122,7 +121,7 @@ def _restore_order(value: Value) -> Any:
 
 
 def _reorder_array(value: Value, order: Order) -> Any:
-    """The array of ``value`` in ``order``."""
+    """Return the array of ``value`` in ``order``."""
     if isinstance(value, ReorderedArray) and value.order == order:
         return value.array
     plain = _restore_order(value)
@@ -137,13 +136,13 @@ def _wrap_array(array: Any, order: Sequence[int]) -> Value:
 
 
 def _transpose_value(value: Value, permutation: Sequence[int]) -> Value:
-    """Nothing is moved: dimension ``i`` of the result is dimension ``permutation[i]`` of the value."""
+    """Transpose without moving data: dimension ``i`` of the result is dimension ``permutation[i]`` of the value."""
     array, order = (value.array, value.order) if isinstance(value, ReorderedArray) else (value, range(len(permutation)))
     return _wrap_array(array, [list(permutation).index(dim) for dim in order])
 
 
 def _is_image_convolution(equation: Any) -> bool:
-    """Channels first, and two dimensions; the kernel's own order is what it is."""
+    """Return whether it is a convolution with channels first and two dimensions, in any order of the kernel."""
     numbers = equation.params["dimension_numbers"]
     specs = (tuple(numbers.lhs_spec), tuple(numbers.out_spec))
     return bool(specs == ((0, 1, 2, 3), (0, 1, 2, 3)) and equation.params["batch_group_count"] == 1)
@@ -151,7 +150,7 @@ def _is_image_convolution(equation: Any) -> bool:
 
 def _apply_convolution(inputs: Sequence[Value], parameters: Mapping[str, Any]) -> ReorderedArray:
     out, into, height, width = parameters["dimension_numbers"].rhs_spec
-    found = lax.conv_general_dilated(
+    image = lax.conv_general_dilated(
         _reorder_array(inputs[0], NHWC),
         _reorder_array(inputs[1], (height, width, into, out)),
         parameters["window_strides"],
@@ -163,11 +162,11 @@ def _apply_convolution(inputs: Sequence[Value], parameters: Mapping[str, Any]) -
         precision=parameters["precision"],
         preferred_element_type=parameters["preferred_element_type"],
     )
-    return ReorderedArray(found, NHWC)
+    return ReorderedArray(image, NHWC)
 
 
 def _apply_elementwise(equation: Any, inputs: list[Value]) -> list[Value]:
-    """Operands have one number of dimensions, or none."""
+    """Apply an equation whose operands have the same number of dimensions, or none."""
     order = next(value.order for value in inputs if isinstance(value, ReorderedArray))
     arrays = [
         _reorder_array(value, order) if isinstance(value, ReorderedArray) or jnp.ndim(value) else value
@@ -191,8 +190,8 @@ def _apply_reduction(equation: Any, inputs: list[Value]) -> list[Value] | None:
     (value,) = inputs
     axes = equation.params["axes"]
     array = _bind_primitive(equation, [value.array], axes=tuple(sorted(value.order.index(axis) for axis in axes)))[0]
-    left = [dim for dim in value.order if dim not in axes]
-    return [_wrap_array(array, [sorted(left).index(dim) for dim in left])]
+    rest = [dim for dim in value.order if dim not in axes]
+    return [_wrap_array(array, [sorted(rest).index(dim) for dim in rest])]
 
 
 def _apply_pad(equation: Any, inputs: list[Value]) -> list[Value] | None:
@@ -214,8 +213,8 @@ def _apply_concatenate(equation: Any, inputs: list[Value]) -> list[Value]:
 
 def _apply_split(equation: Any, inputs: list[Value]) -> list[Value]:
     (value,) = inputs
-    found = _bind_primitive(equation, [value.array], axis=value.order.index(equation.params["axis"]))
-    return [ReorderedArray(array, value.order) for array in found]
+    parts = _bind_primitive(equation, [value.array], axis=value.order.index(equation.params["axis"]))
+    return [ReorderedArray(array, value.order) for array in parts]
 
 
 def _apply_slice(equation: Any, inputs: list[Value]) -> list[Value]:
@@ -226,7 +225,7 @@ def _apply_slice(equation: Any, inputs: list[Value]) -> list[Value]:
 
 
 def _apply_broadcast(equation: Any, inputs: list[Value]) -> list[Value] | None:
-    """To as many dimensions, some of which were 1."""
+    """Broadcast to as many dimensions, some of which were 1."""
     value, *rest = inputs
     shape, dimensions = equation.params["shape"], tuple(equation.params["broadcast_dimensions"])
     if rest or dimensions != tuple(range(len(shape))) or len(value.order) != len(shape):
@@ -236,7 +235,7 @@ def _apply_broadcast(equation: Any, inputs: list[Value]) -> list[Value] | None:
 
 
 def _apply_reshape(equation: Any, inputs: list[Value]) -> list[Value] | None:
-    """Where each new dimension is made of old ones that stand beside each other in the array as in the value."""
+    """Reshape if the old dimensions of each new one are neighbours in the array as in the value, else return None."""
     value, *rest = inputs
     shape = equation.outvars[0].aval.shape
     groups = None if rest or 0 in shape else _group_dimensions(value.shape, shape)
@@ -256,18 +255,18 @@ def _apply_reshape(equation: Any, inputs: list[Value]) -> list[Value] | None:
 
 
 def _group_dimensions(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
-    """The smallest runs of dimensions of ``old`` and ``new`` of as many elements; dimensions of size 1 are in none."""
+    """Return the smallest runs of dimensions of ``old`` and ``new`` with as many elements, without those of size 1."""
     groups: list[tuple[list[int], list[int]]] = []
-    left = [[dim for dim, size in enumerate(shape) if size != 1] for shape in (old, new)]
-    while left[0] and left[1]:
-        a, b = [left[0].pop(0)], [left[1].pop(0)]
+    rest = [[dim for dim, size in enumerate(shape) if size != 1] for shape in (old, new)]
+    while rest[0] and rest[1]:
+        a, b = [rest[0].pop(0)], [rest[1].pop(0)]
         while (sizes := (math.prod(old[dim] for dim in a), math.prod(new[dim] for dim in b)))[0] != sizes[1]:
-            mine, theirs = (a, left[0]) if sizes[0] < sizes[1] else (b, left[1])
+            mine, theirs = (a, rest[0]) if sizes[0] < sizes[1] else (b, rest[1])
             if not theirs:
                 return None
             mine.append(theirs.pop(0))
         groups.append((a, b))
-    return None if left[0] or left[1] else groups
+    return None if rest[0] or rest[1] else groups
 
 
 _RULES: Mapping[str, Rule] = {

@@ -1,4 +1,4 @@
-"""The files by which a framework's process is asked for its answers to the golden inputs, and gives them.
+"""The files of golden inputs that a framework's process answers, and of its answers.
 
 ``ASKED`` has the inputs of every case, ``ANSWERED`` the answers, both under ``<case>/<number>``.
 """

@@ -1,7 +1,7 @@
-"""The environments that models of other frameworks are read in: made when first needed, of locked packages.
+"""Environments of locked packages for the models of other frameworks, made when first needed.
 
-Each has a folder of its own in the cache that all projects share, named by its lock and its Python. A build never
-loads such a framework itself.
+Each has a folder of its own in the cache that all projects share, named by its lock and its Python. A build never loads
+such a framework itself.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from builder.config import Format
 _JOBS = "builder.importers.frameworks.framework_jobs"
 _VARIABLES = (
     ("JAX_PLATFORMS", "cpu"),
-    ("JAX_ENABLE_X64", "1"),  # else integers and doubles of 64 bits are cut to 32
-    ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),  # sums in one order, whatever the number of processors
+    ("JAX_ENABLE_X64", "1"),  # Otherwise 64-bit integers and doubles are cut to 32 bits.
+    ("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false"),  # The order of sums must not depend on the processors.
     ("OMP_NUM_THREADS", "1"),
-    ("PYTHONWARNINGS", "ignore"),  # of what the frameworks' own code will do without one day
+    ("PYTHONWARNINGS", "ignore"),  # The frameworks' own code causes deprecation warnings.
 )
 
 
 @dataclass(frozen=True)
 class Framework:
-    """``lock``: of its packages, in requirements/; ``size``: of what is fetched. ``preloaded``: what its processes load
-    once. ``links``: a page with further wheels.
+    """The ``lock`` of a framework's packages, in requirements/, and the ``size`` of their download.
+
+    ``preloaded``: modules that its processes load once. ``links``: a page with further wheels.
     """
 
     name: str
@@ -64,9 +65,9 @@ FRAMEWORKS: Mapping[Format, Framework] = {
 
 
 def framework_sandbox(sandbox: Sandbox, form: Format, say: Callable[[str], None]) -> Sandbox:
-    """``sandbox`` for processes of the framework that reads ``form``, whose environment is made if it is not there.
+    """Return ``sandbox`` for processes of the framework that reads ``form``; its environment is made if it is missing.
 
-    ``say`` hears of that. Raises EnvironmentSetupError where it cannot be made.
+    ``say`` is called with the progress. Raises EnvironmentSetupError if it cannot be made.
     """
     framework = FRAMEWORKS[form]
     folder = ensure_environment(framework, say)
@@ -76,7 +77,7 @@ def framework_sandbox(sandbox: Sandbox, form: Format, say: Callable[[str], None]
 
 
 def ensure_environment(framework: Framework, say: Callable[[str], None]) -> Path:
-    """The folder of the framework's virtual environment, which is made if it is not there: see above."""
+    """Return the folder of the framework's virtual environment, which is made if it is missing."""
     lock = HOME / "requirements" / framework.lock
     key = compute_digest(str(Path(sys.executable).resolve()), ".".join(map(str, sys.version_info[:2])), lock)
     folder = cache_folder() / "frameworks" / f"{framework.name.lower()}-{key[:12]}"
@@ -94,7 +95,7 @@ def _make_environment(framework: Framework, lock: Path, say: Callable[[str], Non
 
 
 def _run_command(framework: Framework, command: list[str], say: Callable[[str], None]) -> None:
-    """Run ``command``; ``say`` hears what pip fetches, with its size, and when it installs that."""
+    """Run ``command``; ``say`` is called with each download of pip and its size, and with the installation."""
     with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as running:
             assert running.stdout

@@ -1,4 +1,4 @@
-"""What a process of another framework does in the sandbox: describe a model, convert it, answer for it."""
+"""Jobs of another framework's process in the sandbox: describe a model, convert it, and answer for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from builder.importers.shapes import pin_shapes
 
 
 def describe_ports(source: Source, path: Path) -> dict[str, Any]:
-    """The ports of the model at ``path``, as JSON has them. Raises ImportModelError."""
+    """Return the ports of the model at ``path`` as JSON values. Raises ImportModelError."""
     return asdict(_open_model(source, path).ports)
 
 
@@ -40,20 +40,20 @@ def answer_cases(source: Source, path: Path) -> None:
     """Answer the file ASKED of the current folder in a file ANSWERED. A case that the framework refuses is left out."""
     model = _open_model(source, path)
     cases: dict[str, list[Array]] = {}
-    with np.load(ASKED, allow_pickle=False) as asked:
-        for key in asked.files:
-            cases.setdefault(read_case_name(key), []).append(asked[key])
+    with np.load(ASKED, allow_pickle=False) as inputs:
+        for key in inputs.files:
+            cases.setdefault(read_case_name(key), []).append(inputs[key])
     answers: dict[str, Array] = {}
     for case, feeds in cases.items():
-        found = _answer_or_skip(model, feeds, case)
-        answers |= {make_case_key(case, number): value for number, value in enumerate(found)}
+        answer = _answer_or_skip(model, feeds, case)
+        answers |= {make_case_key(case, number): value for number, value in enumerate(answer)}
     save_arrays(Path(ANSWERED), answers)
 
 
 def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:
     try:
         return model.answer(feeds)
-    except Exception as error:  # an index out of range, say: the caller knows which cases may have no answer
+    except Exception as error:  # The caller knows which cases may have no answer, e.g. for an index out of range.
         print(f"no answer to {case}: {describe_error(error)}")
         return ()
 

@@ -1,4 +1,4 @@
-"""What is known of a model of another framework, in a process of its own framework."""
+"""A model of another framework, in a process of its own framework."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from builder.importers.ports import ModelPorts
 
 @dataclass(frozen=True)
 class FrameworkModel:
-    """``function`` gives, for the shapes of the feeds, a JAX function of the feeds in the order of ``ports``, which
-    gives the fetches in their order. ``answer`` does the same with arrays, and is the framework's own run.
+    """A model; ``function`` returns, for the shapes of the feeds, a JAX function of the feeds that returns the fetches.
+
+    Both are in the order of ``ports``. ``answer`` does the same with arrays, run by the framework itself.
     """
 
     ports: ModelPorts

@@ -1,4 +1,4 @@
-"""Names of feeds and fetches, from where they stand in a function's arguments and results."""
+"""Names of feeds and fetches from their positions in a function's arguments and results."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from builder.importers.loaded import make_names_unique
 
 
 def distinct_names(paths: Sequence[Sequence[Any]], kind: str) -> list[str]:
-    """One name for each path, all different once written in C: its keys, and ``kind`` where there are only numbers.
+    """Return a name for each path, made of its keys, with ``kind`` ("input", "output") if they are only numbers.
 
-    ``kind`` alone for the only one: "input", "output". A key that is no text is a position.
+    All names differ as C identifiers. A single one is ``kind`` alone. A key that is not text is a position.
     """
     if len(paths) == 1 and not any(isinstance(key, str) for key in paths[0]):
         return [kind]
@@ -24,6 +24,6 @@ def distinct_names(paths: Sequence[Sequence[Any]], kind: str) -> list[str]:
 
 
 def _read_position(key: Any, default: int) -> int:
-    """The position that a key of a sequence stands for."""
-    found = getattr(key, "idx", key)
-    return found if isinstance(found, int) else default
+    """Return the position that a key of a sequence stands for."""
+    position = getattr(key, "idx", key)
+    return position if isinstance(position, int) else default

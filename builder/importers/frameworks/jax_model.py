@@ -1,4 +1,4 @@
-"""Read what ``jax.export`` serialised: StableHLO, types and shapes, and no code of Python's."""
+"""Reads functions that ``jax.export`` serialised: StableHLO, types and shapes, without Python code."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PLATFORM = "cpu"
 
 
 def open_jax(path: Path) -> FrameworkModel:
-    """The function in ``path``. Feeds and fetches have the names that the function's arguments and results have.
+    """Open the function in ``path``. Feeds and fetches are named after the function's arguments and results.
 
-    Raises ImportModelError for a file that is none of jax.export's, or that no single CPU can run.
+    Raises ImportModelError for a file that is not from jax.export, or that a single CPU cannot run.
     """
     try:
         exported = export.deserialize(bytearray(path.read_bytes()))
-    except Exception as error:  # a flatbuffer that is none fails in many ways
+    except Exception as error:  # A file that is not a flatbuffer fails in many ways.
         raise ImportModelError(
             f"{path.name} is not what jax.export's `serialize()` gives: {describe_error(error)}"
         ) from error
@@ -63,13 +63,13 @@ def _require_runs_here(exported: Any, name: str) -> None:
 
 
 def _list_paths(tree: Any, skip: int = 0) -> list[tuple[Any, ...]]:
-    """The path of each leaf; without its first ``skip`` keys, which say positional or by keyword."""
+    """Return the path of each leaf without its first ``skip`` keys, which say positional or by keyword."""
     numbered = tree_util.tree_unflatten(tree, range(tree.num_leaves))
     return [path[skip:] for path, _ in tree_util.tree_flatten_with_path(numbered)[0]]
 
 
 def _make_ports(paths: Sequence[tuple[Any, ...]], kind: str, avals: Sequence[Any]) -> tuple[PortInfo, ...]:
-    """Open dimensions are JAX's symbolic ones."""
+    """Return the ports; open dimensions are JAX's symbolic ones."""
     names = distinct_names([[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths], kind)
     return tuple(
         PortInfo(name, str(aval.dtype), tuple(d if isinstance(d, int) else None for d in aval.shape))

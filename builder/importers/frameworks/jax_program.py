@@ -27,7 +27,7 @@ from builder.importers.stablehlo import STABLEHLO
 from builder.importers.stablehlo_program import StableHloProgram
 
 SMALLEST = 16
-"""Elements of a constant that is taken for a weight; smaller ones are rather thresholds and paddings."""
+"""The least number of elements of a weight; smaller constants are mostly thresholds and paddings."""
 
 _DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i32": np.int32, "i64": np.int64}
 _CONSTANT = "stablehlo.constant"
@@ -36,24 +36,24 @@ _CONSTANT = "stablehlo.constant"
 def make_program(
     function: Callable[..., Sequence[Any]], ports: ModelPorts, shapes: Mapping[str, Shape]
 ) -> StableHloProgram:
-    """The program of ``function``, which takes and gives ``ports``, for feeds of ``shapes``.
+    """Return the program of ``function``, which has the ``ports``, for feeds of ``shapes``.
 
-    Raises ImportModelError where the function does not take them.
+    Raises ImportModelError if the function does not accept them.
     """
     feeds = [jax.ShapeDtypeStruct(shapes[port.name], port.dtype) for port in ports.feeds]
     try:
         exported = export.export(jax.jit(function, keep_unused=True), platforms=["cpu"])(*feeds)
         with make_ir_context():
-            module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # which also inlines all calls
+            module = refine_polymorphic_shapes(exported.mlir_module(serialized=False))  # This also inlines all calls.
         replace_lapack(module)
         weights = hoist_weights(module)
-        written = serialize_portable_artifact(module, STABLEHLO)
+        serialized = serialize_portable_artifact(module, STABLEHLO)
     except Exception as error:
         raise ImportModelError(
             f"The model cannot be written as a program for {dict(shapes)}: {describe_error(error)}"
         ) from error
     return StableHloProgram(
-        written,
+        serialized,
         exported.calling_convention_version,
         {f"weight_{i}": value for i, value in enumerate(weights)},
         ports,
@@ -63,24 +63,24 @@ def make_program(
 
 
 def hoist_weights(module: Any) -> list[Array]:
-    """Make the weights of ``module`` the last arguments of its ``main``, in place; returns them in that order.
+    """Make the weights of ``module`` the last arguments of its ``main``, in place, and return them in that order.
 
-    A weight is a constant of numbers that differ, of at least SMALLEST elements.
+    A weight is a constant of at least SMALLEST elements that are not all equal.
     """
     (main,) = (op for op in module.body.operations if op.attributes["sym_name"].value == "main")
     block = main.regions[0].blocks[0]
     with module.context, ir.Location.unknown(module.context) as nowhere:
-        found = [(op, value) for op in list(block.operations) if (value := _read_weight(op.operation)) is not None]
-        for op, _ in found:
+        weights = [(op, value) for op in list(block.operations) if (value := _read_weight(op.operation)) is not None]
+        for op, _ in weights:
             result = op.operation.results[0]
             result.replace_all_uses_with(block.add_argument(result.type, nowhere))
             op.operation.erase()
         arguments = [argument.type for argument in block.arguments]
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, main.type.results))
         if "arg_attrs" in main.attributes:
-            del main.attributes["arg_attrs"]  # of arguments by number, and JAX's own alone
+            del main.attributes["arg_attrs"]  # The attributes are by argument number, and only JAX uses them.
         module.operation.verify()
-    return [value for _, value in found]
+    return [value for _, value in weights]
 
 
 def _read_weight(op: Any) -> Array | None:
@@ -88,7 +88,7 @@ def _read_weight(op: Any) -> Array | None:
         return None
     kind = ir.ShapedType(op.results[0].type)
     dtype = _DTYPES.get(str(kind.element_type))
-    if dtype is None:  # the binding cannot even name an attribute of complex numbers
+    if dtype is None:  # The binding has no name for complex attributes.
         return None
     dense = op.attributes["value"]
     if not isinstance(dense, ir.DenseElementsAttr) or dense.is_splat or len(dense) < SMALLEST:

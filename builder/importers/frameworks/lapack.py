@@ -1,4 +1,4 @@
-"""LAPACK's functions as what XLA has in their place: JAX calls them on a CPU, and they are in its process alone."""
+"""Replacements for calls of LAPACK's functions, which exist in JAX's process alone, by operations of XLA."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src.lax.linalg import _lu_unblocked  # JAX's own way where there is no LAPACK, and no public name has it
+from jax._src.lax.linalg import _lu_unblocked  # JAX uses it without LAPACK; it is not public.
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 from jaxlib.mlir.dialects import stablehlo as hlo
@@ -59,9 +59,9 @@ def _replace_cholesky(_: Any, call: Any) -> Sequence[Any]:
 
 def _replace_triangular_solve(_: Any, call: Any) -> Sequence[Any]:
     settings = zip(("side", "uplo", "diag"), "LLU", strict=True)
-    left, lower, unit = (ir.BoolAttr.get(_read_letter(call, name) == letter) for name, letter in settings)
+    left_side, lower, unit = (ir.BoolAttr.get(_read_letter(call, name) == letter) for name, letter in settings)
     transposed = hlo.TransposeAttr.get("NO_TRANSPOSE" if _read_letter(call, "trans_x") == "N" else "TRANSPOSE")
-    return [hlo.triangular_solve(*call.operands, left, lower, unit, transposed)]
+    return [hlo.triangular_solve(*call.operands, left_side, lower, unit, transposed)]
 
 
 def _replace_lu(module: Any, call: Any) -> Sequence[Any]:
@@ -90,4 +90,4 @@ _REPLACEMENTS: Mapping[str, Callable[[Any, Any], Sequence[Any]]] = {
     "potrf": _replace_cholesky,
     "trsm": _replace_triangular_solve,
 }
-"""By the function's name without the letter of its type. Each takes the module and the call, and gives its results."""
+"""Functions of the module and the call to its results, by LAPACK's name without the letter of the type."""

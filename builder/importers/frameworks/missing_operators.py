@@ -1,4 +1,4 @@
-"""Operators of PyTorch that torchax lacks, or has only in part."""
+"""Operators of PyTorch that torchax lacks, or supports only in part."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def search_sorted(
     sequence: Array, values: Array, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Array = None,
 ) -> Array:  # fmt: skip
-    """Return the place of each value in its row of ``sequence``, or in all of it where it has one dimension."""
+    """Return the index of each value in its row of ``sequence``, or in all of it if it has one dimension."""
     sequence = sequence if sorter is None else jnp.take_along_axis(sequence, sorter, -1)
     side = "right" if right or side == "right" else "left"
-    find = functools.partial(jnp.searchsorted, side=side, method="scan_unrolled")  # no program with a loop is fused
+    find = functools.partial(jnp.searchsorted, side=side, method="scan_unrolled")  # Programs with loops are not fused.
     if sequence.ndim == 1:
         return find(sequence, values)
     rows = (array.reshape(-1, array.shape[-1]) for array in (sequence, values))
@@ -50,7 +50,7 @@ def search_sorted(
 
 
 def adaptive_max_pool(x: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
-    """Return the maxima of windows that cover the last dimensions, and where each is in these, as one number."""
+    """Return the maxima of windows that cover the last dimensions, and their flat indices in these."""
     inner = x.shape[x.ndim - len(sizes) :]
     maxima, places = x, np.arange(math.prod(inner)).reshape(inner)
     for axis, (size, out) in enumerate(zip(inner, sizes, strict=True)):
@@ -60,13 +60,13 @@ def adaptive_max_pool(x: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
         places = np.take(places, windows, axis=2 * axis)
     order = [*range(0, 2 * len(sizes), 2), *range(1, 2 * len(sizes), 2)]
     places = places.transpose(order).reshape(*sizes, -1)
-    found = jnp.take(x.reshape(*x.shape[: -len(sizes)], -1), places, axis=-1)  # left out where nobody asks for places
-    chosen = found.argmax(-1, keepdims=True)
-    return maxima, jnp.take_along_axis(jnp.broadcast_to(places, found.shape), chosen, -1)[..., 0]
+    covered = jnp.take(x.reshape(*x.shape[: -len(sizes)], -1), places, axis=-1)  # XLA drops unused indices.
+    largest = covered.argmax(-1, keepdims=True)
+    return maxima, jnp.take_along_axis(jnp.broadcast_to(places, covered.shape), largest, -1)[..., 0]
 
 
 def _find_windows(size: int, out: int) -> NDArray[Any]:
-    """Return the places in each of ``out`` windows, as rows of one length: the last place is repeated."""
+    """Return the indices in each of ``out`` windows as rows of one length; the last index is repeated."""
     starts = np.arange(out) * size // out
     ends = -(-(np.arange(out) + 1) * size // out)
     return np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
@@ -84,9 +84,9 @@ def smooth_resize(kernel: Kernel, support: float) -> Callable[..., Array]:
     """Make a resizing of the last two dimensions, whose ``kernel`` widens where a side shrinks."""
 
     def resize(x: Array, sizes: Sequence[int], align_corners: bool, *scales: float | None) -> Array:
-        given = [*scales, None, None][:2]
+        factors = [*scales, None, None][:2]
         steps = [
-            _measure_step(n, out, align_corners, by) for n, out, by in zip(x.shape[-2:], sizes, given, strict=True)
+            _measure_step(n, out, align_corners, by) for n, out, by in zip(x.shape[-2:], sizes, factors, strict=True)
         ]
         rows, columns = (_compute_shares(x.shape[i], sizes[i], steps[i], kernel, support) for i in (-2, -1))
         return jnp.einsum("...hw,oh,pw->...op", x, rows.astype(x.dtype), columns.astype(x.dtype))
@@ -108,8 +108,8 @@ def _compute_shares(size: int, out: int, step: float, kernel: Kernel, support: f
     pixels = np.arange(size)
     first, end = (np.trunc(centers + sign * support * wide + 0.5) for sign in (-1, 1))
     shares = np.where((pixels >= first) & (pixels < end), kernel(np.abs(pixels - centers + 0.5) / wide), 0)
-    found: NDArray[Any] = shares / shares.sum(-1, keepdims=True)
-    return found
+    normalized: NDArray[Any] = shares / shares.sum(-1, keepdims=True)
+    return normalized
 
 
 def _evaluate_linear(x: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Read what ``torch.export`` saved, and write it as a JAX function with torchax."""
+"""Reads programs that ``torch.export`` saved, and writes them as JAX functions with torchax."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _INDEX_TYPES = (torch.int32, torch.int64)
 
 
 def open_torch(path: Path) -> FrameworkModel:
-    """The program in ``path``. Code in it may run. Feeds have the names of the arguments of ``forward``.
+    """Open the program in ``path``, whose code may run. Feeds are named after the arguments of ``forward``.
 
-    Raises ImportModelError for a file that is none of torch.export's, and for a model that trains.
+    Raises ImportModelError for a file that is not from torch.export, and for a model in training mode.
     """
     try:
         program = torch.export.load(path)
-    except Exception as error:  # a zip that is none, an unknown operator, another version
+    except Exception as error:  # The file may be no zip, have an unknown operator, or be of another version.
         raise ImportModelError(f"{path.name} is not what torch.export.save writes: {describe_error(error)}") from error
     signature = program.graph_signature
-    if written := list(signature.buffers_to_mutate.values()):
+    if buffers := list(signature.buffers_to_mutate.values()):
         raise ImportModelError(
-            f"{path.name} writes its own buffers ({', '.join(written[:3])}): call model.eval() before torch.export."
+            f"{path.name} writes its own buffers ({', '.join(buffers[:3])}): call model.eval() before torch.export."
         )
     ports = ModelPorts(_list_feeds(program, path.name), _list_fetches(program, path.name))
 
@@ -57,8 +57,8 @@ def open_torch(path: Path) -> FrameworkModel:
         tensors = [torch.from_numpy(value.copy()) for value in feeds]
         args, kwargs = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
         with torch.no_grad():
-            found = pytree.tree_leaves(module(*args, **kwargs))
-        return [value.numpy() for value in found]
+            outputs = pytree.tree_leaves(module(*args, **kwargs))
+        return [value.numpy() for value in outputs]
 
     return FrameworkModel(ports, function, answer)
 
@@ -68,8 +68,8 @@ def _list_feeds(program: Any, file: str) -> tuple[PortInfo, ...]:
     names = list(program.graph_signature.user_inputs)
     visible, rows = make_names_unique([str(name) for name in names]), _count_rows(program)
     ports = [
-        _make_port(shown, nodes[name].meta["val"] if name in nodes else name, file)
-        for shown, name in zip(visible, names, strict=True)
+        _make_port(visible_name, nodes[name].meta["val"] if name in nodes else name, file)
+        for visible_name, name in zip(visible, names, strict=True)
     ]
     return tuple(replace(port, rows=rows.get(name)) for port, name in zip(ports, names, strict=True))
 
@@ -107,7 +107,7 @@ def _find_mutated(program: Any) -> set[Any]:
             source = node
             while isinstance(source, torch.fx.Node) and source.args:
                 source = source.args[0]
-            if isinstance(source, torch.fx.Node):  # and not a list of what was joined
+            if isinstance(source, torch.fx.Node):  # A join has a list instead.
                 mutated.add(source)
     return mutated
 
@@ -118,18 +118,18 @@ def _type_of(node: Any) -> Any:
 
 def _list_fetches(program: Any, file: str) -> tuple[PortInfo, ...]:
     nodes = {node.name: node for node in program.graph.nodes}
-    found = list(program.graph_signature.user_outputs)
-    numbered = pytree.tree_unflatten(list(range(len(found))), program.call_spec.out_spec)
+    names = list(program.graph_signature.user_outputs)
+    numbered = pytree.tree_unflatten(list(range(len(names))), program.call_spec.out_spec)
     paths = [path for path, _ in pytree.tree_flatten_with_path(numbered)[0]]
     keys = [[getattr(key, "key", getattr(key, "name", key)) for key in path] for path in paths]
     return tuple(
-        _make_port(shown, nodes[name].meta["val"] if name in nodes else name, file)
-        for shown, name in zip(distinct_names(keys, "output"), found, strict=True)
+        _make_port(visible_name, nodes[name].meta["val"] if name in nodes else name, file)
+        for visible_name, name in zip(distinct_names(keys, "output"), names, strict=True)
     )
 
 
 def _make_port(name: str, value: Any, file: str) -> PortInfo:
-    """Open dimensions are PyTorch's symbolic ones."""
+    """Return a port; open dimensions are PyTorch's symbolic ones."""
     if not isinstance(value, torch.Tensor):
         raise ImportModelError(
             f"{file}: {name} is {type(value).__name__}, not a tensor. Export a module that takes and gives tensors."

@@ -1,4 +1,4 @@
-"""Operators that PyTorch or torchax would write as slower programs than they are."""
+"""Replacements for operators that PyTorch or torchax would write as needlessly slow programs."""
 
 from __future__ import annotations
 
@@ -24,20 +24,18 @@ _LOOPS = {
 
 
 def make_decompositions() -> dict[Any, Any]:
-    """PyTorch's table of operators as other operators, without those that ``improve_operators`` has, and with our
-    own.
-    """
+    """Return PyTorch's decompositions with our own, without the operators that ``improve_operators`` has."""
     table: dict[Any, Any] = torch.export.default_decompositions()
     for operator in _LOOPS:
         del table[operator]
     table[torch.ops.aten.hardswish.default] = _hard_swish
-    for operator, function in missing_operators.unchecked_decompositions().items():  # `|` would give a plain dict
+    for operator, function in missing_operators.unchecked_decompositions().items():  # `|` would return a plain dict.
         table[operator] = function
     return table
 
 
 def improve_operators(operators: MutableMapping[Any, Any], make: Callable[..., Any]) -> None:
-    """Replace such operators in torchax's table, in place, and add loops and what it lacks.
+    """Replace such operators in torchax's table, in place, and add loops and missing operators.
 
     ``make`` is torchax's ``Operator``. With 64-bit types in JAX, torchax takes the maximum of float32 in float64.
     """
@@ -50,23 +48,23 @@ def improve_operators(operators: MutableMapping[Any, Any], make: Callable[..., A
 
 
 def _hard_swish(x: torch.Tensor) -> torch.Tensor:
-    """x · (relu6(x + 3) / 6).
+    """Return x · (relu6(x + 3) / 6).
 
-    PyTorch divides the product. XLA then moves the division past a gate that follows, and what is left is no
-    activation that a layer could end with.
+    PyTorch divides the product. XLA then moves the division past a gate that follows, and the rest is not an activation
+    that a layer could end with.
     """
     return x * (torch.clamp(x + 3, 0, 6) / 6)
 
 
 def _keep_type(pool: Callable[..., Any]) -> Callable[..., Any]:
-    """``pool``, which gives values and indices, with values of float32 never wider."""
+    """Return ``pool``, which returns values and indices, without widening values of float32."""
 
     @functools.wraps(pool)
     def narrow(values: Any, *arguments: Any, **options: Any) -> Any:
         if values.dtype != jnp.float32:
             return pool(values, *arguments, **options)
         with jax.enable_x64(False):
-            found, indices = pool(values, *arguments, **options)
-        return found, indices.astype(jnp.int64)
+            pooled, indices = pool(values, *arguments, **options)
+        return pooled, indices.astype(jnp.int64)
 
     return narrow

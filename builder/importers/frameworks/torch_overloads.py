@@ -1,6 +1,6 @@
-"""Import torchax beside a PyTorch that lacks some of the overloads of operators that torchax names.
+"""Imports torchax if PyTorch lacks some of the overloads of operators that torchax names.
 
-torchax makes its table of operators as it is imported, and its last release (0.0.13) names overloads that PyTorch has
+torchax makes its table of operators when it is imported, and its last release (0.0.13) names overloads that PyTorch has
 dropped since, all of named tensors. A program that was exported by this PyTorch cannot have one of those.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Absent:
-    """Stands for an operator that this PyTorch does not have: it can be named, and not called."""
+    """A placeholder for an operator that this PyTorch does not have: it can be named, but not called."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,7 +28,7 @@ class Absent:
 
 
 def import_torchax() -> Any:
-    """The module ``torchax.export``."""
+    """Import and return the module ``torchax.export``."""
     from torch import _ops
 
     with absent_for(_ops.OpOverloadPacket), absent_for(_ops._OpNamespace):
@@ -37,7 +37,7 @@ def import_torchax() -> Any:
 
 @contextmanager
 def absent_for(kind: Any) -> Iterator[None]:
-    """Meanwhile, names that a ``kind`` does not have give an ``Absent`` instead of an AttributeError."""
+    """Return an ``Absent`` in place of an AttributeError for missing names of a ``kind``, inside this context."""
     own: Callable[[Any, str], Any] = kind.__getattr__
 
     def lenient(self: Any, name: str) -> Any:

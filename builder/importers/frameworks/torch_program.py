@@ -1,4 +1,4 @@
-"""A program of torch.export as a JAX function: torchax's operators, and ours where these are missing or slower."""
+"""Converts a program of torch.export to a JAX function, with torchax's operators and our own."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STATES = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 def convert_to_jax(program: Any) -> Callable[..., list[Any]]:
-    """The function of its feeds that gives its fetches; weights are constants in it."""
+    """Return the function from the program's feeds to its fetches, with weights as constants."""
     torchax = import_torchax()
     program = program.run_decompositions(make_decompositions())
     program = program.run_decompositions(torchax.decompositions.DECOMPOSITIONS)
-    environment = torchax.torchax.default_env()  # which also fills the table of operators
+    environment = torchax.torchax.default_env()  # This also fills the table of operators.
     improve_operators(torchax.ops_registry.all_aten_ops, torchax.ops_registry.Operator)
     states = environment.t2j_copy(_list_states(program))
 
@@ -35,15 +35,15 @@ def convert_to_jax(program: Any) -> Callable[..., list[Any]]:
 
 
 def _in_declared_type(value: Any, declared: Any) -> Any:
-    """``value`` of a node in the type that PyTorch has for it, where JAX's rules of promotion gave another."""
+    """Return ``value`` of a node in PyTorch's type if JAX's rules of promotion gave another one."""
     if isinstance(declared, (tuple, list)) and isinstance(value, (tuple, list)):
-        return [_in_declared_type(one, other) for one, other in zip(value, declared, strict=False)]
+        return [_in_declared_type(item, other) for item, other in zip(value, declared, strict=False)]
     if isinstance(declared, torch.Tensor) and isinstance(value, jax.Array):
         return value.astype(str(declared.dtype).removeprefix("torch."))
     return value
 
 
 def _list_states(program: Any) -> Sequence[Any]:
-    """Parameters, buffers and constants, in the order in which the graph takes them, before its feeds."""
-    held = {**program.state_dict, **program.constants}
-    return [held[spec.target] for spec in program.graph_signature.input_specs if spec.kind in _STATES]
+    """Return parameters, buffers and constants in the order of the graph's inputs, which are before its feeds."""
+    states = {**program.state_dict, **program.constants}
+    return [states[spec.target] for spec in program.graph_signature.input_specs if spec.kind in _STATES]

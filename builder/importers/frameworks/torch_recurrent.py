@@ -17,36 +17,36 @@ from builder.base.errors import ImportModelError
 
 Array = Any
 State = tuple[Array, ...]
-"""Each [batch, size]; the first is what a step gives."""
+"""Arrays [batch, size]; the first is the output of a step."""
 
 Cell = Callable[[State, Array, Array], State]
-"""The next state, from the last one, the input's part of the gates, and the last state's."""
+"""A function of the last state, the input's part of the gates, and the last state's part, to the next state."""
 
 
 def apply_lstm(x: Array, states: Sequence[Array], weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """``aten.lstm.input``: outputs, last hidden states, last cells. Options as of ``_apply_layers``."""
+    """Return outputs, last hidden states and last cells of ``aten.lstm.input``; for options see ``_apply_layers``."""
     return _apply_layers(_lstm_cell, x, states, weights, *options)
 
 
 def apply_gru(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """``aten.gru.input``: outputs and last states."""
+    """Return outputs and last states of ``aten.gru.input``."""
     return _apply_layers(_gru_cell, x, [state], weights, *options)
 
 
 def apply_rnn_tanh(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """``aten.rnn_tanh.input``: outputs and last states."""
+    """Return outputs and last states of ``aten.rnn_tanh.input``."""
     return _apply_layers(lambda _, given, back: (jnp.tanh(given + back),), x, [state], weights, *options)
 
 
 def apply_rnn_relu(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """``aten.rnn_relu.input``: outputs and last states."""
+    """Return outputs and last states of ``aten.rnn_relu.input``."""
     return _apply_layers(lambda _, given, back: (jax.nn.relu(given + back),), x, [state], weights, *options)
 
 
 def _lstm_cell(state: State, given: Array, back: Array) -> State:
     into, forget, cell, out = jnp.split(given + back, 4, -1)
-    kept = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(into) * jnp.tanh(cell)
-    return jax.nn.sigmoid(out) * jnp.tanh(kept), kept
+    cell_state = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(into) * jnp.tanh(cell)
+    return jax.nn.sigmoid(out) * jnp.tanh(cell_state), cell_state
 
 
 def _gru_cell(state: State, given: Array, back: Array) -> State:
@@ -68,9 +68,9 @@ def _apply_layers(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Array, ...]:
-    """``x``: [time, batch, features], or [batch, time, features]; ``first``: each [layers · directions, batch, size].
+    """Return outputs and last states of ``x``: [time, batch, features], or [batch, time, features].
 
-    ``weights``: those of each layer's directions one after another, as PyTorch keeps them.
+    ``first``: each [layers · directions, batch, size]. ``weights``: each layer's directions in turn, as in PyTorch.
     """
     if train and dropout:
         raise ImportModelError("A recurrent layer drops values at random: call model.eval() before torch.export.")
@@ -79,14 +79,14 @@ def _apply_layers(
     each = len(weights) // (layers * directions)
     lasts = []
     for layer in range(layers):
-        found = []
+        all_outputs = []
         for number in range(layer * directions, (layer + 1) * directions):
             state = tuple(part[number] for part in first)
             mine = weights[number * each : (number + 1) * each]
             last, outputs = _apply_direction(cell, x, state, mine, biases, reverse=number % directions == 1)
-            found.append(outputs)
+            all_outputs.append(outputs)
             lasts.append(last)
-        x = jnp.concatenate(found, -1)
+        x = jnp.concatenate(all_outputs, -1)
     x = x.swapaxes(0, 1) if batch_first else x
     return (x, *(jnp.stack(part) for part in zip(*lasts, strict=True)))
 
@@ -94,21 +94,21 @@ def _apply_layers(
 def _apply_direction(
     cell: Cell, x: Array, first: State, weights: Sequence[Array], biases: bool, *, reverse: bool
 ) -> tuple[State, Array]:
-    """The last state, and what each step gives."""
+    """Return the last state and the output of each step."""
     into, back, *rest = (jnp.swapaxes(w, 0, 1) if w.ndim == 2 else w for w in weights)
     bias, bias_back = rest[:2] if biases else (0, 0)
-    project = rest[2 if biases else 0 :]  # of an LSTM with proj_size
+    project = rest[2 if biases else 0 :]  # Only an LSTM with proj_size has it.
     if cell is not _gru_cell:
-        bias, bias_back = bias + bias_back, 0  # the two are only added, so once for all steps
+        bias, bias_back = bias + bias_back, 0  # Both are only added, which is done once for all steps.
 
     def step(carried: tuple[State, Array], following: Array) -> tuple[tuple[State, Array], Array]:
-        state, given = carried
-        hidden, *others = cell(state, given, state[0] @ back + bias_back)
+        state, gates = carried
+        hidden, *rest_ = cell(state, gates, state[0] @ back + bias_back)
         hidden = hidden @ project[0] if project else hidden
-        return ((hidden, *others), following), hidden
+        return ((hidden, *rest_), following), hidden
 
-    # Each step gets the input of the one after it, and keeps it till then. XLA would else read the input's row inside
-    # of the cell's kernels, where its own index keeps them from using vectors.
+    # Each step reads the input of the next step and passes it on. Otherwise XLA would read the input's row inside the
+    # cell's kernels, where its index prevents vectorisation.
     rows = x @ into + bias
     (last, _), outputs = lax.scan(
         step, (first, rows[-1 if reverse else 0]), jnp.roll(rows, 1 if reverse else -1, 0), reverse=reverse

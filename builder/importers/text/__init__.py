@@ -1,4 +1,4 @@
-"""Tokenizers: what a model was trained with becomes ``model.text``, the file that the function reads (handler/text)."""
+"""Tokenizers: the files of a model's tokenizer become ``model.text``, which the function reads (handler/text)."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 
 def prepare_tokenizer(text: TextSpec) -> bytes:
-    """The content of ``model.text``: a line of JSON, and what its kind of encoder knows.
+    """Return the content of ``model.text``: a line of JSON, and the data of its kind of encoder.
 
-    Raises ImportModelError for a file that is not there, cannot be read, or of which the function has no encoder.
+    Raises ImportModelError for a file that is missing or cannot be read, or for which the function has no encoder.
     """
-    found = _read_tokenizer(text)
-    return json.dumps(_make_options(text, found), ensure_ascii=False).encode() + b"\n" + found.data
+    tokenizer = _read_tokenizer(text)
+    return json.dumps(_make_options(text, tokenizer), ensure_ascii=False).encode() + b"\n" + tokenizer.data
 
 
 def make_encoder(text: TextSpec, longest: int) -> TextTokenizer:
-    """The function's own encoder, which takes at most ``longest`` tokens of a text.
+    """Return the function's own encoder, which takes at most ``longest`` tokens of a text.
 
     Raises as ``prepare_tokenizer`` does.
     """
     from handler.text import load_tokenizer
 
-    found = _read_tokenizer(text)
+    tokenizer = _read_tokenizer(text)
     try:
-        return load_tokenizer(_make_options(text, found), found.data, longest, str(text.package or ""))
+        return load_tokenizer(_make_options(text, tokenizer), tokenizer.data, longest, str(text.package or ""))
     except (OSError, ValueError) as error:
         raise ImportModelError(f"The tokenizer {text.file} cannot be used: {error}.") from error
 
 
 def needs_package(text: TextSpec | None) -> bool:
-    """Whether the function needs the ``tokenizers`` package for it. Raises as ``prepare_tokenizer`` does."""
+    """Return whether the function needs the ``tokenizers`` package. Raises as ``prepare_tokenizer`` does."""
     return text is not None and _read_tokenizer(text).kind == subwords.KIND
 
 

@@ -1,7 +1,7 @@
-"""Bound the time of a tokenizer's regular expressions: Oniguruma tries one way after another, as ``re`` does.
+"""Bounds the time of a tokenizer's regular expressions, since Oniguruma backtracks as ``re`` does.
 
-Nothing stops a search in the function, and where it takes ten million steps at one place, the package panics. So they
-are judged like those of a model's graph. Syntax: https://github.com/kkos/oniguruma/blob/master/doc/RE
+Nothing stops a search in the function, and the package panics after ten million steps at one place. So they are judged
+like those of a model's graph. Syntax: https://github.com/kkos/oniguruma/blob/master/doc/RE
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _GROUP = re.compile(
     r"(?P<look>\?<?[=!])|\?[im]*(?:-[im]+)?(?P<rest>\))|\?(?:[im]*(?:-[im]+)?:|>|<[A-Za-z_]\w*>)|(?!\?)"
 )
 _LONGEST_FORM = 18
-"""Characters that one may become where Unicode is normalised: U+FDFA does."""
+"""The largest number of characters that one (U+FDFA) becomes when Unicode is normalised."""
 _SPACES = re.compile(r"(?:\\s\*\[\\r\\n\]\+?\|)?\\s\+\(\?!\\S\)\|\\s\+$")
-"""The end of the patterns of GPT-2 and its successors: the next alternative takes what one has looked at in vain."""
+"""The end of the patterns of GPT-2 and its successors, where each alternative matches what the one before compared."""
 
 
 def measure_limits(normalizer: Any, pre_tokenizer: Any) -> dict[str, Any]:
-    """Measure what these parts of a tokenizer.json do to a text's length and time, for handler/text/subwords.py.
+    """Measure the effect of these parts of a tokenizer.json on a text's length and time, for handler/text/subwords.py.
 
-    Raises ValueError where the time has no bound.
+    Raises ValueError if the time is unbounded.
     """
     growth = prod(max(1, len(step["content"])) for step in _iterate_steps(normalizer) if "content" in step)
     composes = any(step["type"] in ("NFKC", "NFKD", "Precompiled") for step in _iterate_steps(normalizer))
@@ -37,7 +37,7 @@ def measure_limits(normalizer: Any, pre_tokenizer: Any) -> dict[str, Any]:
     patterns = [
         step["pattern"] for part in (normalizer, pre_tokenizer) for step in _iterate_steps(part) if "pattern" in step
     ]
-    costs = {one["Regex"]: search_cost(one["Regex"]) for one in patterns if "Regex" in one}
+    costs = {regex["Regex"]: search_cost(regex["Regex"]) for regex in patterns if "Regex" in regex}
     return {
         "growth": growth,
         "cost": longest * sum(cost for cost, _ in costs.values()),
@@ -47,17 +47,17 @@ def measure_limits(normalizer: Any, pre_tokenizer: Any) -> dict[str, Any]:
 
 
 def _iterate_steps(part: Any) -> Iterator[dict[str, Any]]:
-    """``part``, which may be none, or all in a sequence of them."""
+    """Yield ``part``, which may be None, or all parts in a sequence of them."""
     inner = part and (part.get("normalizers") or part.get("pretokenizers"))
     if inner:
-        for one in inner:
-            yield from _iterate_steps(one)
+        for step in inner:
+            yield from _iterate_steps(step)
     elif part:
         yield part
 
 
 def search_cost(pattern: str) -> tuple[int, int]:
-    """The cost and slope of ``pattern``, as in ``Translated``. Raises ValueError where its time has no such bound."""
+    """Return the cost and slope of ``pattern``, as in ``TranslatedPattern``. Raises ValueError if it is unbounded."""
     try:
         return bound_comparisons(_Oniguruma(_SPACES.sub(r"\\s+", pattern)).parse_pattern().last)
     except NotTranslatedError as error:
@@ -68,12 +68,12 @@ def search_cost(pattern: str) -> tuple[int, int]:
 
 
 class _Oniguruma(RegexParser):
-    """Parts have no ``text``: nothing is translated."""
+    """A parser of Oniguruma's patterns that only bounds the time: its parts have no ``text``."""
 
     def _match_next(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        found = expression.match(self.pattern, self.at)
-        self.at = found.end() if found else self.at
-        return found
+        match = expression.match(self.pattern, self.at)
+        self.at = match.end() if match else self.at
+        return match
 
     def _parse_repeat(self) -> PatternPart:
         part = super()._parse_repeat()
@@ -84,7 +84,7 @@ class _Oniguruma(RegexParser):
     def _parse_bounds(self) -> tuple[int, int | None] | None:
         bounds = super()._parse_bounds()
         if bounds and self.pattern[self.at - 1] in "*+?":
-            self._take_if_next("+")  # it never gives back what it has: there are fewer ways
+            self._take_if_next("+")  # A possessive repeat never backtracks, so it has fewer ways.
         return bounds
 
     def _parse_atom(self) -> PatternPart:
@@ -111,7 +111,7 @@ class _Oniguruma(RegexParser):
         return PatternPart("", 0, cost=inner.last, last=inner.last) if start["look"] else replace(inner, text="")
 
     def _skip_set(self) -> None:
-        """Go behind a set, in which there may be others. A ] that comes first is one of its characters."""
+        """Skip a set, which may contain other sets; a ] at its beginning is one of its characters."""
         self._take_if_next("^")
         self._take_if_next("]")
         depth = 1

@@ -1,4 +1,4 @@
-"""What ``model.text`` holds, before it is written."""
+"""The contents of ``model.text`` before it is written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PreparedTokenizer:
-    """``kind``: the module of handler/text that reads it, with ``options`` and ``data``. ``pad``: the id behind the end
-    of a text; ``added``: how many special tokens are put around each.
+    """Data of a tokenizer for the module ``kind`` of handler/text; ``pad``: the id that fills up texts.
+
+    ``added``: the number of special tokens around each text.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A tokenizer that the ``tokenizers`` package itself runs in the function: see handler/text/subwords.py."""
+"""Tokenizers that the ``tokenizers`` package runs in the function: see handler/text/subwords.py."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ KIND = "subwords"
 
 
 def prepare_subwords(data: Mapping[str, Any], pad: int) -> PreparedTokenizer:
-    """``data``: of a tokenizer.json; how far texts are cut and filled up, the function knows."""
-    kept = {**data, "truncation": None, "padding": None}
-    text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+    """Return the data of a tokenizer.json without truncation and padding, which the function does itself."""
+    unpadded = {**data, "truncation": None, "padding": None}
+    text = json.dumps(unpadded, ensure_ascii=False, separators=(",", ":"))
     limits = measure_limits(data.get("normalizer"), data.get("pre_tokenizer"))
     return PreparedTokenizer(KIND, limits, text.encode(), pad, _count_special_tokens(data.get("post_processor")))
 
 
 def _count_special_tokens(processor: Any) -> int:
-    """How many special tokens are put around a text."""
+    """Return the number of special tokens that are added to a text."""
     if not processor:
         return 0
     if processor["type"] == "Sequence":

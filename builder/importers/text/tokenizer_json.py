@@ -1,4 +1,4 @@
-"""tokenizer.json: a tokenizer as Hugging Face's ``tokenizers`` saves it.
+"""tokenizer.json: the file in which Hugging Face's ``tokenizers`` saves a tokenizer.
 
 https://huggingface.co/docs/tokenizers: normalizer, pre_tokenizer, model, post_processor, added_tokens, padding.
 """
@@ -17,34 +17,34 @@ _PADS = ("[PAD]", "<pad>", "<|pad|>")
 
 
 def read_tokenizer_json(content: str) -> PreparedTokenizer:
-    """As the function's own WordPiece where that does what the tokenizer does, and else for the package itself.
+    """Return the tokenizer for the function's own WordPiece if that is equivalent, else for the package itself.
 
-    Raises ValueError for what is no such file, or fills texts up at the left; other errors of looking things up for a
-    file that is damaged.
+    Raises ValueError if the file is of another kind or pads texts at the left, and other lookup errors if it is
+    damaged.
     """
     data = parse_json(content)
     special = {token["content"]: token["id"] for token in data.get("added_tokens") or ()}
-    found = _make_wordpiece(data) if _is_plain(data) else None
-    if found is not None:
-        return found.prepare_file()
-    vocabulary = data["model"]["vocab"]  # of Unigram a list, whose places are the ids
+    wordpiece = _make_wordpiece(data) if _is_plain(data) else None
+    if wordpiece is not None:
+        return wordpiece.prepare_file()
+    vocabulary = data["model"]["vocab"]  # Unigram has a list, whose indices are the ids.
     pieces = vocabulary if isinstance(vocabulary, dict) else {piece: at for at, (piece, _) in enumerate(vocabulary)}
     return subwords.prepare_subwords(data, _find_pad_id(data.get("padding"), pieces | special))
 
 
 def _is_plain(data: Mapping[str, Any]) -> bool:
-    """Whether it is a WordPiece that cuts texts into words as BERT does, with few tokens of its own."""
+    """Return whether it is a WordPiece that splits texts as BERT does, with few tokens of its own."""
     model, tokens = data["model"], data.get("added_tokens") or ()
     kind = model.get("type", "WordPiece" if "max_input_chars_per_word" in model else "")
     normalizer = _type_of(_unwrap_sequence(data.get("normalizer"), "normalizers"))
     words = _type_of(_unwrap_sequence(data.get("pre_tokenizer"), "pretokenizers"))
-    # Only outside of words could it tell whether such a token is normalised first, or stands alone.
+    # The function's WordPiece cannot tell whether such a token is normalised first, or stands alone.
     plain = len(tokens) <= MOST_SPECIAL and not any(t.get("normalized") or t.get("single_word") for t in tokens)
     return (kind, words) == ("WordPiece", "BertPreTokenizer") and normalizer in ("", "BertNormalizer") and plain
 
 
 def _make_wordpiece(data: Mapping[str, Any]) -> WordPieceSpec | None:
-    """None for a template of several parts."""
+    """Return the WordPiece, or None if its template has several parts."""
     model = data["model"]
     normalizer = _unwrap_sequence(data.get("normalizer"), "normalizers")
     lowercase = bool(normalizer and normalizer["lowercase"])
@@ -73,7 +73,7 @@ def _make_wordpiece(data: Mapping[str, Any]) -> WordPieceSpec | None:
 
 
 def _unwrap_sequence(value: Any, key: str) -> Any:
-    """``value``, or what a sequence of one has in it."""
+    """Return the only element if ``value`` is a sequence of one, else ``value``."""
     if value and value["type"] == "Sequence" and len(value[key]) == 1:
         return value[key][0]
     return value
@@ -84,7 +84,7 @@ def _type_of(value: Any) -> str:
 
 
 def _find_surrounding_ids(processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The ids that stand before and after every text; None where it is not that simple."""
+    """Return the ids before and after every text, or None if they are not constant."""
     if processor is None:
         return (), ()
     if processor["type"] == "BertProcessing":
@@ -97,7 +97,7 @@ def _find_surrounding_ids(processor: Any) -> tuple[tuple[int, ...], tuple[int, .
         return None
     ids = [special[part["SpecialToken"]["id"]]["ids"] if "SpecialToken" in part else [] for part in template]
     before, after = ids[: places[0]], ids[places[0] + 1 :]
-    return tuple(number for one in before for number in one), tuple(number for one in after for number in one)
+    return tuple(number for group in before for number in group), tuple(number for group in after for number in group)
 
 
 def _find_pad_id(padding: Any, pieces: Mapping[str, int]) -> int:

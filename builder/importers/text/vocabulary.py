@@ -1,4 +1,4 @@
-"""vocab.txt: a vocabulary of BERT, with a piece of a word in each line."""
+"""vocab.txt: a vocabulary of BERT, with a piece of a word on each line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SPECIAL = (_UNKNOWN, _FIRST, _LAST, _PAD, "[MASK]")
 
 
 def read_vocabulary(content: str, *, lowercase: bool) -> PreparedTokenizer:
-    """``content`` as BERT's own tokenizer reads it. Raises ValueError where a token of BERT's is missing."""
+    """Read ``content`` as BERT's own tokenizer does. Raises ValueError if one of BERT's tokens is missing."""
     pieces = {line.rstrip("\r"): number for number, line in enumerate(content.rstrip("\n").split("\n"))}
     if missing := [token for token in _SPECIAL[:4] if token not in pieces]:
         raise ValueError(f"it has no {' and no '.join(missing)}, so it is not a vocabulary of BERT")

@@ -1,4 +1,4 @@
-"""The golden inputs: what every library is run on, the same on every machine."""
+"""Golden inputs, on which every library is run, the same on every machine."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from builder.importers.graph import FrozenGraph
 RANDOM_CASES = 3
 
 DRAWS = 8
-"""How many more random cases may take the places of those that decide nothing."""
+"""The largest number of further random cases, in place of cases that decide nothing."""
 
 PHOTOGRAPHS = Path(__file__).parent / "photographs"
 """A face, a person and a cup: public domain, see the README beside them."""
 
 
 TEXTS = Path(__file__).parent / "texts.txt"
-"""Sentences in several languages, of this project's own."""
+"""This project's own sentences in several languages."""
 
 TEXT_CASES = 6
 _TEXT = "text-"
@@ -32,26 +32,26 @@ _PHOTO = "photo-"
 NOT_FINITE = MISSING, INFINITE = ("missing", "infinite")
 """Cases with NaN and with infinities, in inputs that take them."""
 ENDS = "ends"
-"""A case with the ends of wide integers."""
+"""A case with the smallest and largest values of wide integers."""
 
 PROBES = {"extremes", "wide", *NOT_FINITE, ENDS}
-"""Cases that a valid model may have no answer to."""
+"""Cases to which a valid model may have no answer."""
 
 EDGES = {"zeros", *PROBES}
-"""Cases that are no usual input: what divides by what they add up to, or compares with it, has no sure answer."""
+"""Cases unlike usual inputs: models that divide by their sum, or compare with it, have no certain answer."""
 
 _SCALE = 50.0
-"""Random floats times and by this are far on either side of a threshold."""
+"""A factor and divisor that moves random floats far to either side of a threshold."""
 
 _WIDE = 100
-"""Integers below this are tried too, for the models that take tokens or amounts."""
+"""A bound on integers in further cases, for models that take tokens or amounts."""
 
 _FAR = (1 << 31) - 1
-"""An end of a range of indices that is no end of a table."""
+"""The end of a range of indices that no table limits."""
 
 
 def make_cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
-    """Every case's name and its arrays by feed; seeded by the feeds' names, so the same on every machine."""
+    """Yield every case's name and its arrays by feed, seeded by the feeds' names and so the same on every machine."""
     if spec.text:
         yield from make_text_cases(spec.text, feeds, spec.batch)
         return
@@ -75,15 +75,15 @@ def make_cases(spec: ModelSpec, feeds: list[TensorSpec]) -> Iterator[tuple[str, 
     pictures = [read_photograph(path, spec.image) for path in paths]
     for i, path in enumerate(paths):
         batch = np.stack([pictures[(i + item) % len(pictures)] for item in range(spec.batch)])
-        others = {f.name: make_random_values(f, RANDOM_CASES + i) for f in feeds}
-        yield f"{_PHOTO}{path.stem}", {**others, feed: batch}
+        arrays = {f.name: make_random_values(f, RANDOM_CASES + i) for f in feeds}
+        yield f"{_PHOTO}{path.stem}", {**arrays, feed: batch}
 
 
 def make_text_cases(text: TextSpec, feeds: list[TensorSpec], batch: int) -> Iterator[tuple[str, dict[str, Array]]]:
-    """Cases of text in several languages, of all lengths: ids that the function makes of it, and random other feeds."""
+    """Yield cases of text in several languages, of all lengths: the function's ids, and random other feeds."""
     for number in range(TEXT_CASES):
-        others = {feed.name: make_random_values(feed, number) for feed in feeds}
-        yield f"{_TEXT}{number}", others | make_text_feeds(_choose_passages(number, batch), text, feeds)
+        random_feeds = {feed.name: make_random_values(feed, number) for feed in feeds}
+        yield f"{_TEXT}{number}", random_feeds | make_text_feeds(_choose_passages(number, batch), text, feeds)
 
 
 def is_photograph(case: str) -> bool:
@@ -92,12 +92,12 @@ def is_photograph(case: str) -> bool:
 
 
 def is_text(case: str) -> bool:
-    """Whether a golden case is one of ``make_text_cases``, which every right tokenizer's model has an answer to."""
+    """Return whether a case is from ``make_text_cases``, to which every correct tokenizer's model has an answer."""
     return case.startswith(_TEXT)
 
 
 def _choose_passages(number: int, count: int) -> list[str]:
-    """Every second case has beginnings of sentences, of 2 to 128 characters; the others go on from one to the next."""
+    """Return ``count`` passages: beginnings of sentences (2 to 128 characters), or for an odd ``number`` running text."""
     lines = TEXTS.read_text(encoding="utf-8").splitlines()
     if number % 2:
         return [" ".join(lines[(number + item + at) % len(lines)] for at in range(len(lines))) for item in range(count)]
@@ -105,7 +105,7 @@ def _choose_passages(number: int, count: int) -> list[str]:
 
 
 def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
-    """The feeds of ``texts``, by name, as the function makes them: cut off where they are too long."""
+    """Return the feeds of ``texts``, by name, as the function makes them, truncated if they are too long."""
     from builder.importers.text import make_encoder
 
     named = text.with_feed_names([feed.name for feed in feeds])
@@ -126,7 +126,7 @@ def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[Tensor
 
 
 def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
-    """Cases of strings, of a graph that begins with them: what the function made of them, and random other feeds."""
+    """Yield cases of strings for a graph that begins with them: the function's arrays, and random other feeds."""
     if not graph.strings:
         return
     with np.load(graph.examples_path, allow_pickle=False) as arrays:
@@ -145,20 +145,20 @@ def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
 
 
 def make_further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
-    """``DRAWS`` more cases of random values."""
+    """Yield ``DRAWS`` more cases of random values."""
     for i in range(RANDOM_CASES, RANDOM_CASES + DRAWS):
         yield f"random-{i}", {f.name: make_random_values(f, i) for f in feeds}
 
 
 def make_scaled_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
-    """Further inputs, of which some give none and some give all of what the data decides to give."""
+    """Yield cases in which models with results of a size that the data decides give none or all of them."""
     for name, factor in (("faint", 1 / _SCALE), ("strong", _SCALE), ("lowest", -_SCALE), ("highest", _SCALE)):
         plain = name in ("lowest", "highest")
         yield name, {f.name: _make_scaled_values(f, factor, plain) for f in feeds}
 
 
 def _make_scaled_values(feed: TensorSpec, factor: float, plain: bool) -> Array:
-    """Random floats times ``factor``, or where ``plain`` the factor itself; of other types the nearest they have."""
+    """Return random floats times ``factor``, or the ``plain`` factor; for other types the nearest values."""
     if feed.dtype.startswith("float"):
         values = np.ones(feed.shape) if plain else make_random_values(feed, RANDOM_CASES)
         return _insert_indices((values * factor).astype(feed.dtype), feed)
@@ -168,13 +168,14 @@ def _make_scaled_values(feed: TensorSpec, factor: float, plain: bool) -> Array:
 
 
 def _find_ends(feed: TensorSpec) -> tuple[int, int]:
-    """All of 8 bits; 0 and 1 of other integers, which may be indices."""
+    """Return the smallest and largest value of 8-bit types, and 0 and 1 for other integers, which may be indices."""
     return {"uint8": (0, 255), "int8": (-128, 127)}.get(feed.dtype, (0, 1))
 
 
 def make_extremes(feed: TensorSpec) -> Array:
-    """Both ends of a sensible range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for integers; of indices
-    the ends of their own range.
+    """Return both ends of a range, alternating: all of 8 bits, -1 and 1 for floats, 0 and 1 for integers.
+
+    Indices have the ends of their own range.
     """
     low, high = _find_ends(feed)
     if feed.dtype.startswith("float"):
@@ -186,13 +187,13 @@ def make_extremes(feed: TensorSpec) -> Array:
 
 
 def _find_indices(values: Array, feed: TensorSpec) -> Iterator[tuple[IndexRange, Array]]:
-    """Yield the ranges of indices in ``feed``, each with the elements of its ``values`` that it is of."""
+    """Yield the ranges of indices in ``feed``, each with its elements of ``values``."""
     for one in feed.ranges:
         yield one, values.reshape(-1, one.period)[:, one.first : one.first + one.count]
 
 
 def _insert_indices(values: Array, feed: TensorSpec) -> Array:
-    """Replace indices in ``values`` that are out of range, or no whole numbers, by others."""
+    """Replace indices in ``values`` that are out of range, or not integers, by others."""
     for one, indices in _find_indices(values, feed):
         numbers, size = np.rint(indices).astype(np.int64), one.maximum - one.minimum + 1
         far = size > _FAR
@@ -201,9 +202,9 @@ def _insert_indices(values: Array, feed: TensorSpec) -> Array:
 
 
 def make_random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
-    """Normal floats, any uint8 or int8, and integers below ``end`` for wider ones: they may be indices.
+    """Return normal floats, any uint8 or int8, and integers below ``end`` for wider types, which may be indices.
 
-    Those that are indices are in their range.
+    Values that are indices are in their range.
     """
     random = np.random.Generator(np.random.PCG64([seed, zlib.crc32(feed.name.encode())]))
     if feed.dtype.startswith("float"):
@@ -217,12 +218,12 @@ def make_random_values(feed: TensorSpec, seed: int, end: int = 2) -> Array:
 
 
 def _insert_zeros(values: Array, feed: TensorSpec) -> Array:
-    """Return ``values`` with zeros of both signs, which are ties, in a third of the places; of one float as it is."""
+    """Return ``values`` with zeros of both signs, which are ties, in every third place; one float stays as it is."""
     return _sprinkle_numbers(values, (-0.0, 0.0), feed) if values.dtype.kind == "f" and values.size > 1 else values
 
 
 def _insert_ends(feed: TensorSpec) -> Array:
-    """Return random values, of a wide integer with the ends of its type in a third of the places."""
+    """Return random values; a wide integer has the ends of its type in a third of the places."""
     values = make_random_values(feed, RANDOM_CASES)
     if not _may_be_index(feed):
         return values
@@ -231,9 +232,7 @@ def _insert_ends(feed: TensorSpec) -> Array:
 
 
 def _sprinkle_numbers(values: Array, numbers: Sequence[float], feed: TensorSpec) -> Array:
-    """Return ``values`` of ``feed`` with ``numbers``, in turn, in every third place from the second on, but for
-    indices.
-    """
+    """Return ``values`` with ``numbers``, in turn, in every third place from the second, except at indices."""
     flat = values.flatten()
     places = slice(min(1, flat.size - 1), None, 3)
     flat[places] = np.resize(np.array(numbers, values.dtype), flat[places].size)
@@ -247,7 +246,7 @@ def _may_be_index(feed: TensorSpec) -> bool:
 
 
 def read_photograph(path: Path, image: ImageSpec) -> Array:
-    """A picture as uint8 [height, width, channels], as the spec's image input takes it."""
+    """Return an image as uint8 [height, width, channels], as the spec's image input takes it."""
     from PIL import Image
 
     with Image.open(path) as opened:

@@ -1,4 +1,4 @@
-"""A folder of files, or one of folders of files whose names are labels."""
+"""A folder of files, or a folder of folders of files whose names are labels."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from builder.config import ModelSpec, OutputSpec
 def list_labelled_files(
     folder: Path, spec: ModelSpec, suffixes: Collection[str], what: str
 ) -> tuple[list[Path], NDArray[np.int64] | None, str]:
-    """Files in a folder and no labels, or in its folders and the classes that their names stand for.
+    """Return the files in a folder, without labels, or in its folders, with the classes of the folders' names.
 
-    The last is the name of the output that has these labels. ``suffixes``: of the files, in lower case; ``what`` names
-    them. Raises UsageError where there are none, and where a folder's name is no label.
+    The last value is the name of the output with these labels. ``suffixes``: of the files, in lower case. ``what``
+    names them. Raises UsageError if there are no files, or if a folder's name is not a label.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder.")
     if loose := _list_folder(folder, suffixes):
         return loose, None, ""
-    inside = [inner for inner in sorted(folder.iterdir()) if inner.is_dir()]
-    found = [(file, inner.name) for inner in inside for file in _list_folder(inner, suffixes)]
-    if not found:
+    folders = [inner for inner in sorted(folder.iterdir()) if inner.is_dir()]
+    labelled = [(file, inner.name) for inner in folders for file in _list_folder(inner, suffixes)]
+    if not labelled:
         raise UsageError(f"{folder} has no {what} ({', '.join(sorted(suffixes))}), and neither have its folders.")
-    output = find_labelled_output(spec, {name for _, name in found})
-    classes = [_find_class(name, output, folder) for _, name in found]
-    return [file for file, _ in found], np.array(classes, np.int64), output.name
+    output = find_labelled_output(spec, {name for _, name in labelled})
+    classes = [_find_class(name, output, folder) for _, name in labelled]
+    return [file for file, _ in labelled], np.array(classes, np.int64), output.name
 
 
 def _list_folder(folder: Path, suffixes: Collection[str]) -> list[Path]:
@@ -38,7 +38,7 @@ def _list_folder(folder: Path, suffixes: Collection[str]) -> list[Path]:
 
 
 def find_labelled_output(spec: ModelSpec, names: set[str] | None = None) -> OutputSpec:
-    """The classification that labels are of: of several the first that knows them."""
+    """Return the classification with the labels; if there are several, the first that has all ``names``."""
     outputs = [output for output in spec.outputs if output.kind == "classification"]
     if not outputs:
         raise UsageError(
@@ -53,5 +53,5 @@ def _find_class(name: str, output: OutputSpec, folder: Path) -> int:
         return output.labels.index(name)
     if not output.labels and name.isdecimal():
         return int(name)
-    known = ", ".join(output.labels) or "the numbers of its classes"
-    raise UsageError(f"{folder / name} is not a label of the output {output.name}; its labels are {known}.")
+    labels = ", ".join(output.labels) or "the numbers of its classes"
+    raise UsageError(f"{folder / name} is not a label of the output {output.name}; its labels are {labels}.")

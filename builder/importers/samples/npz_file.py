@@ -1,4 +1,4 @@
-"""An ``.npz`` file that anyone may have written: no pickles, and no more memory than the file declares to have."""
+"""Reads ``.npz`` files from anyone: without pickles, and with no more memory than the file declares."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from builder.base.errors import UsageError
 from builder.base.escape import describe_error
 
 LARGEST = 4_000_000_000
-"""Bytes of all arrays, unpacked."""
+"""The largest size of all arrays in bytes, unpacked."""
 MOST = 1000
-"""Arrays in a file."""
+"""The largest number of arrays in a file."""
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of numbers at ``path``, by name. Raises UsageError for what is no such file, or too large."""
+    """Return the arrays of numbers at ``path``, by name. Raises UsageError if the file is invalid or too large."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -36,7 +36,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Raises ValueError."""
+    """Return the array of a member. Raises ValueError."""
     with archive.open(member) as file:
         shape, dtype = _read_header(file)
     if any(type(size) is not int or size < 0 for size in shape):
@@ -56,6 +56,6 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise ValueError(f"its format {version} is not known")
     try:
         shape, _, dtype = readers[version](file)
-    except Exception as error:  # NumPy parses Python, and lets through whatever that raises
+    except Exception as error:  # NumPy parses Python, and passes on all its errors.
         raise ValueError(f"its header is damaged: {error}") from error
     return shape, dtype

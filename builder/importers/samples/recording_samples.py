@@ -15,26 +15,26 @@ from builder.importers.samples.labelled_folder import list_labelled_files
 SUFFIXES = {".wav"}
 
 _TYPES = {0: "u1", 1: "<i2", 3: "<i4", 4: "<f4", 5: "<f8"}
-"""NumPy's names of ``cf_pcm`` in runtime/audio/audio.h, but for 24 bits, of which it has none."""
+"""NumPy's names of ``cf_pcm`` in runtime/audio/audio.h, except for 24 bits, for which it has no name."""
 _S24 = 2
 
 
 def read_labelled_recordings(folder: Path, spec: ModelSpec) -> tuple[Array, NDArray[np.int64] | None, str]:
-    """The windows of the WAV files in ``folder``, or in its folders, whose names are labels: float32 [n, length].
+    """Return the windows of the WAV files in ``folder``, or in its folders, named by label: float32 [n, length].
 
-    With the class of each and the output that has these labels, where there are such. The files have the model's own
-    rate: what resamples is in the library, which is not made yet. Raises UsageError for what else they are, where there
-    are none, and where a folder's name is no label.
+    The classes and the name of the output with these labels follow, if there are labels. The files must have the
+    model's rate, since the library, which resamples, is not built yet. Raises UsageError for other files, if there are
+    none, and if a folder's name is not a label.
     """
     assert spec.audio is not None
     files, classes, output = list_labelled_files(folder, spec, SUFFIXES, "WAV files")
-    found = [_read_windows(file, spec.audio) for file in files]
-    labels = None if classes is None else np.repeat(classes, [len(windows) for windows in found])
-    return np.concatenate(found), labels, output
+    recordings = [_read_windows(file, spec.audio) for file in files]
+    labels = None if classes is None else np.repeat(classes, [len(windows) for windows in recordings])
+    return np.concatenate(recordings), labels, output
 
 
 def _read_windows(path: Path, audio: AudioSpec) -> Array:
-    """float32 [count, length]; the last one filled up with zeros."""
+    """Return the windows, float32 [count, length]; the last one is filled up with zeros."""
     from handler.audio import count_windows
     from handler.description import AudioInput as Target
 
@@ -46,27 +46,27 @@ def _read_windows(path: Path, audio: AudioSpec) -> Array:
 
 
 def _read_mono(path: Path, rate: int) -> NDArray[np.float32]:
-    """The mean of all channels, -1 to 1."""
+    """Return the mean of all channels, -1 to 1."""
     from handler.errors import HandlerError
     from handler.recording import read_audio_header
 
     try:
-        found = read_audio_header(path.read_bytes())
+        header = read_audio_header(path.read_bytes())
     except HandlerError as error:
         raise UsageError(f"{path} {error.message}.") from error
-    if found.kind is None or found.rate != rate or not found.frames:
+    if header.kind is None or header.rate != rate or not header.frames:
         raise UsageError(
-            f"{path} is a {found.format} file of {found.frames:,} samples at {found.rate:,} Hz; samples must be WAV "
+            f"{path} is a {header.format} file of {header.frames:,} samples at {header.rate:,} Hz; samples must be WAV "
             f"files at the model's own rate, {rate:,} Hz: convert it, as with `ffmpeg -i IN -ar {rate} OUT.wav`."
         )
-    if found.kind == _S24:
-        wide = np.zeros((found.frames * found.channels, 4), np.uint8)
-        wide[:, 1:] = np.frombuffer(found.samples, np.uint8).reshape(-1, 3)
+    if header.kind == _S24:
+        wide = np.zeros((header.frames * header.channels, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(header.samples, np.uint8).reshape(-1, 3)
         values = wide.view("<i4") / 2.0**31
     else:
-        values = np.frombuffer(found.samples, _TYPES[found.kind])
+        values = np.frombuffer(header.samples, _TYPES[header.kind])
         if values.dtype.kind == "u":
             values = values.astype(np.float64) / 128 - 1
         elif values.dtype.kind == "i":
             values = values / 2.0 ** (8 * values.dtype.itemsize - 1)
-    return np.asarray(values.reshape(-1, found.channels).mean(axis=1, dtype=np.float64).astype(np.float32))
+    return np.asarray(values.reshape(-1, header.channels).mean(axis=1, dtype=np.float64).astype(np.float32))

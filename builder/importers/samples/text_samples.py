@@ -21,10 +21,10 @@ SUFFIX = ".txt"
 def read_labelled_texts(
     path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec]
 ) -> tuple[dict[str, Array], NDArray[np.int64] | None, str]:
-    """The lines of a file, or the files in a folder or in its folders, whose names are labels: each is a text.
+    """Return the feeds of texts by name, [n, length]; a text is a line of a file, or a file in a folder or its folders.
 
-    The feeds of text by name, [n, length]; with the class of each and the output that has these labels, where there
-    are such. Raises UsageError where there are none, for what is not UTF-8, and where a folder's name is no label.
+    Names of folders in it are labels. The classes and the name of the output with these labels follow, if there are
+    labels. Raises UsageError if there are no texts, if one is not UTF-8, and if a folder's name is not a label.
     """
     assert spec.text is not None
     classes, output = None, ""

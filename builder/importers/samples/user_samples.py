@@ -1,4 +1,4 @@
-"""Inputs that a user gives: an ``.npz`` file of arrays, or what the function makes tensors of."""
+"""Inputs from a user: an ``.npz`` file of arrays, or files that the function decodes to tensors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _IMAGES, _LABELS, _CASE = "images", "labels", "sample-"
 
 @dataclass(frozen=True)
 class Inputs:
-    """``runs``: the feeds of each run, by name; ``items`` of theirs together count, the rest fills the last batch.
+    """The feeds of each run, by name (``runs``); the first ``items`` count, and the rest fills the last batch.
 
-    ``labels``: the class of every item, where it is known; ``output``: the name of the output they are labels of.
+    ``labels``: the class of every item, if known. ``output``: the name of the output with these labels.
     """
 
     source: str
@@ -40,13 +40,12 @@ class Inputs:
 
 
 def read_samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most: int | None = None) -> Inputs:
-    """What is at ``path``: an ``.npz`` file, a folder of pictures, recordings or texts, or one of such folders, one for
-    each label; or a file with a text in each line.
+    """Read an ``.npz`` file, a file of texts, or a folder of images, recordings or texts, perhaps in folders by label.
 
-    The file has an array for each of ``feeds``, by name: [n, ...] items, of which each run takes a batch, or whole
-    inputs, [n, *the feed's shape]. The input of pictures, uint8 [n, height, width, channels], may be called
-    ``images``; other inputs beside it may be left out and are random then. ``labels``, integers [n], are the classes
-    of items. ``most``: how many runs at most, evenly from all. Raises UsageError for what does not fit the model.
+    The ``.npz`` file has an array for each of ``feeds``, by name: [n, ...] items, of which each run takes a batch, or
+    whole inputs, [n, *the feed's shape]. The input of images, uint8 [n, height, width, channels], may be called
+    ``images``; other inputs may then be left out and are random. ``labels``, integers [n], are the classes of items.
+    ``most``: the largest number of runs, evenly from all. Raises UsageError if the values do not fit the model.
     """
     labels: Array | None
     if path.suffix == ".npz":
@@ -70,25 +69,25 @@ def read_samples(path: Path, spec: ModelSpec, feeds: Sequence[TensorSpec], most:
     runs, items = _split_runs(path, arrays, spec.batch, feeds)
     classes = None if labels is None else _check_classes(path, labels, items)
     if most is not None and len(runs) > most:
-        chosen = tuple(runs[int(i)] for i in np.linspace(0, len(runs) - 1, most))
-        return Inputs(f"{most} of {path.name}", chosen, most * spec.batch)
+        selected = tuple(runs[int(i)] for i in np.linspace(0, len(runs) - 1, most))
+        return Inputs(f"{most} of {path.name}", selected, most * spec.batch)
     return Inputs(f"{items:,} {kind} of {path.name}", runs, items, classes, output)
 
 
 def _name_images(arrays: Mapping[str, Array], spec: ModelSpec, feeds: Sequence[TensorSpec]) -> dict[str, Array]:
-    """``arrays`` with the pictures under their input's name, and random numbers for inputs that are not there."""
+    """Return ``arrays`` with the images under their input's name, and random numbers for missing inputs."""
     assert spec.image is not None
     feed = spec.image.feed or feeds[0].name
-    named = {feed if name == _IMAGES else name: array for name, array in arrays.items()}
-    runs = -(-sum(named[feed].shape[:1]) // spec.batch)
-    missing = (one for one in feeds if one.name not in named)
-    return named | {one.name: np.repeat(make_random_values(one, 0)[None], runs, axis=0) for one in missing}
+    renamed = {feed if name == _IMAGES else name: array for name, array in arrays.items()}
+    runs = -(-sum(renamed[feed].shape[:1]) // spec.batch)
+    missing = (port for port in feeds if port.name not in renamed)
+    return renamed | {port.name: np.repeat(make_random_values(port, 0)[None], runs, axis=0) for port in missing}
 
 
 def _split_runs(
     path: Path, arrays: Mapping[str, Array], batch: int, feeds: Sequence[TensorSpec]
 ) -> tuple[tuple[Feeds, ...], int]:
-    """The feeds of each run, and how many items they are."""
+    """Return the feeds of each run, and the number of items."""
     takes = "; the model takes " + ", ".join(f"{f.name}: {f.dtype}{list(f.shape)}" for f in feeds)
     if odd := sorted(arrays.keys() - {f.name for f in feeds}):
         raise UsageError(f"{path}: {', '.join(odd)} is no input{takes}.")
@@ -98,8 +97,8 @@ def _split_runs(
     for feed in feeds:
         array = _convert_dtype(arrays[feed.name], feed.dtype)
         if array is None or not (array.ndim and len(array)):
-            given = arrays[feed.name]
-            raise UsageError(f"{path}: {feed.name} is {given.dtype}{list(given.shape)}{takes}, any number of them.")
+            values_ = arrays[feed.name]
+            raise UsageError(f"{path}: {feed.name} is {values_.dtype}{list(values_.shape)}{takes}, any number of them.")
         if array.shape[1:] == feed.shape:
             calls[feed.name] = array
         elif feed.shape[:1] == (batch,) and array.shape[1:] == feed.shape[1:]:
@@ -117,12 +116,12 @@ def _split_runs(
 
 
 def _fill_batch(array: Array, batch: int) -> Array:
-    """``array`` with its last item again and again until it fills a batch."""
+    """Return ``array`` with its last item repeated until it fills a batch."""
     return np.concatenate([array, np.repeat(array[-1:], -len(array) % batch, axis=0)])
 
 
 def _convert_dtype(array: Array, dtype: str) -> Array | None:
-    """``array`` as ``dtype``; None where that would change more than how finely a fraction is told."""
+    """Return ``array`` as ``dtype``, or None if that would change more than the precision of fractions."""
     if array.dtype.name == dtype:
         return array
     if array.dtype.kind not in "iuf" or not dtype.startswith(("int", "uint", "float")):
@@ -131,8 +130,8 @@ def _convert_dtype(array: Array, dtype: str) -> Array | None:
         with np.errstate(over="ignore"):
             return array.astype(dtype)
     ends = np.iinfo(dtype)
-    whole = array.dtype.kind in "iu" and array.size and ends.min <= int(array.min()) and int(array.max()) <= ends.max
-    return array.astype(dtype) if whole else None
+    fits = array.dtype.kind in "iu" and array.size and ends.min <= int(array.min()) and int(array.max()) <= ends.max
+    return array.astype(dtype) if fits else None
 
 
 def _check_classes(path: Path, labels: Array, items: int) -> NDArray[np.int64]:
@@ -143,12 +142,12 @@ def _check_classes(path: Path, labels: Array, items: int) -> NDArray[np.int64]:
 
 
 def read_golden_samples(spec: ModelSpec, feeds: Sequence[TensorSpec], most: int) -> Iterator[tuple[str, Feeds]]:
-    """At most so many runs of ``[golden] samples``, as golden cases. Raises UsageError as ``read_samples`` does."""
+    """Yield at most ``most`` runs of ``[golden] samples`` as cases. Raises UsageError as ``read_samples`` does."""
     if spec.samples is not None:
         for number, run in enumerate(read_samples(spec.samples, spec, feeds, most).runs):
             yield f"{_CASE}{number}", run
 
 
 def is_sample(case: str) -> bool:
-    """Whether a golden case is one of ``read_golden_samples``."""
+    """Return whether a golden case is from ``read_golden_samples``."""
     return case.startswith(_CASE)

@@ -2,17 +2,16 @@
 
 In the order the data flows:
 
-import_model     the trained model's file becomes a frozen graph, with TensorFlow's own answers; the preflight is part
-of it compile_graph    XLA makes kernels for the target
-resolve_options  what only measuring can answer is measured (``choose_weights``, ``build_candidate``,
-``time_candidates``,
-                 ``calibrate_layers``), and ``read_tuning`` adds what an earlier measurement found
+import_model     the trained model's file becomes a frozen graph, with TensorFlow's own answers, after the preflight
+compile_graph    XLA makes kernels for the target
+resolve_options  measurements resolve open options (``choose_weights``, ``build_candidate``, ``time_candidates``,
+                 ``calibrate_layers``), and ``read_tuning`` adds the results of an earlier measurement
 lower_program    XLA's thunks become steps, memory and C
 link_library     the C becomes the library, or the archive for static linking
 verify_library   the library's answers are compared with TensorFlow's
 fallbacks        lowering, linking and verifying are repeated with less optimisation until a library agrees
 pack_bundle      the library becomes the bundle
 
-``build_bundle`` takes a bundle through all of them, ``builder.release.wasm.build_module`` a WebAssembly module. Other
-commands take those they need: ``tune``, ``explain``, ``accuracy``, ``export``, ``weights``, ``selftest``.
+``build_bundle`` runs all of them for a bundle, ``builder.release.wasm.build_module`` for a WebAssembly module. Other
+commands run those they need: ``tune``, ``explain``, ``accuracy``, ``export``, ``weights``, ``selftest``.
 """

@@ -1,8 +1,8 @@
-"""The way of a bundle: a model.toml's spec in, ``dist/<model>/`` out. Each stage is in ``builder.pipeline``.
+"""The build of a bundle: from a model.toml's spec to ``dist/<model>/``. Each stage is in ``builder.pipeline``.
 
 Every stage reads the folder before it and writes its own, ``build/<model>/<stage>/``. The key that decides whether a
-stage runs again is made of the content it reads, so a change travels only as far as it makes a difference. TensorFlow
-is imported only by the stages that need it, when they run.
+stage runs again is a digest of the content it reads, so a change reruns only the stages that it affects. TensorFlow is
+imported only by the stages that need it, when they run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from builder.verify.quantise.choice import PrecisionChoice
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A finished bundle, and its library with all that was found out about it on the way."""
+    """A finished bundle, and its library with the results of all stages."""
 
     bundle: Bundle
     library: VerifiedLibrary
@@ -41,7 +41,7 @@ class BuildResult:
 def build_bundle(ws: Workspace, recorded: PrecisionChoice | None = None) -> BuildResult:
     """Run every stage for the workspace's spec and target, or take its output from an earlier run.
 
-    ``recorded``: what "auto" chose in an earlier build, whose times are taken instead of measuring. Raises the
+    ``recorded``: the choice that "auto" made in an earlier build, whose times replace a measurement. Raises the
     ColdforgeError of the stage that fails; the last good bundle stays in place.
     """
     ws = complete_workspace(ws)
@@ -65,7 +65,7 @@ def build_bundle(ws: Workspace, recorded: PrecisionChoice | None = None) -> Buil
 
 
 def build_archive(ws: Workspace, library: VerifiedLibrary) -> Path:
-    """``libmodel.a`` of what ``library`` was linked from, verified as it was. Raises LinkError or VerifyError."""
+    """Link ``libmodel.a`` from the sources of ``library``, and verify it likewise. Raises LinkError or VerifyError."""
     folder = link_static(ws, library.emitted)
     with ws.progress.show_stage("verify", f"{ARCHIVE} against TensorFlow's answers"):
         require_passed(verify_variants(ws, library.compiled, folder / TRIAL, library.roundings))

@@ -1,4 +1,4 @@
-"""A library of a model for each kind of numbers, for this machine: what is compared and chosen from."""
+"""Libraries of a model for this machine, one for each precision, which are compared and chosen from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from builder.verify.quantise.number_types import Precision, apply_precision
 
 @dataclass(frozen=True)
 class Candidate:
-    """The library of ``kind``, but for the spec's exceptions, and what it was lowered by."""
+    """The library of a precision ``kind``, except for the spec's exceptions, and the options it was lowered with."""
 
     kind: Precision
     library: Path
@@ -31,9 +31,9 @@ class Candidate:
 
 
 def compile_here(ws: Workspace) -> CompiledVariant:
-    """The model compiled for this machine, whatever its targets are; of several variants the first.
+    """Compile the model for this machine, whatever its targets are; of several variants the first.
 
-    Raises VerifyError where libraries for this machine are not made, UsageError for a model with state.
+    Raises VerifyError if this machine has no target, UsageError for a model with state.
     """
     compiled = compile_first(ws.for_target(host_target()))
     if compiled.graph.states:
@@ -44,9 +44,9 @@ def compile_here(ws: Workspace) -> CompiledVariant:
 
 
 def make_candidate(ws: Workspace, compiled: CompiledVariant, kind: Precision) -> Candidate:
-    """Built unless it is there, for what ``compiled`` is for. What it answers is not verified here.
+    """Build a library for the target of ``compiled``, unless it exists. Its answers are not verified here.
 
-    ``compiled``: by ``compile_here``, if the library is to run here. Ranges of activations are measured on
+    ``compiled``: from ``compile_here``, if the library is to run here. Ranges of activations are measured on
     [activations].images, or those of [weights].
     """
     settled = resolve_for_kind(ws, kind)
@@ -63,7 +63,7 @@ def make_candidate(ws: Workspace, compiled: CompiledVariant, kind: Precision) ->
 
 
 def resolve_for_kind(ws: Workspace, kind: Precision) -> ResolvedOptions:
-    """What a candidate of ``kind`` is lowered by: the static rule alone, as tuning comes after the choice."""
+    """Return the options of a candidate of ``kind``: by the static rule alone, since tuning comes after the choice."""
     return calibrate_model(ws.for_spec(replace(apply_precision(ws.spec, kind), weights=Weights(kind.weights))))
 
 

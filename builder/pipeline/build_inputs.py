@@ -1,4 +1,4 @@
-"""What a build reads: the files that model.toml is and names, coldforge's own code, the locked packages."""
+"""The inputs of a build: model.toml and the files it names, coldforge's own code, the locked packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.pipeline.read_tuning import tuning_path
 
 
 def list_named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
-    """model.toml and what it names besides the trained model, each after what it is; names are those that it gives."""
+    """Yield model.toml and the files it names, except the trained model, each after a description with its name."""
     yield spec.path.name, spec.path
     for labels in dict.fromkeys(_list_label_files(spec.path)):
         yield f"labels {labels.name}", labels
@@ -31,7 +31,7 @@ def list_named_files(spec: ModelSpec) -> Iterator[tuple[str, Path]]:
 
 
 def _list_label_files(toml: Path) -> Iterator[Path]:
-    """The label files of the outputs."""
+    """Yield the label files of the outputs."""
     for output in tomllib.loads(toml.read_text(encoding="utf-8")).get("outputs", []):
         if "labels_file" in output:
             yield Path(os.path.abspath(toml.parent / output["labels_file"]))  # noqa: PTH100 - links stay as named

@@ -1,4 +1,4 @@
-"""Calibrate: the model runs on pictures as it is, and each layer's input gets a range."""
+"""Calibration: the model runs on images as it is, and each layer's input gets a range."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _RANGES = "ranges.json"
 
 
 def calibrate_model(ws: Workspace) -> ResolvedOptions:
-    """The spec, in which no type is "auto" any more, with the rounding of its layers' inputs where it asks for that.
+    """Resolve the spec, in which no type is "auto" any more, with the rounding of layers' inputs if it demands that.
 
-    Measured on this machine, whatever the target, and for the first variant: layers have the same names in all. Kept
-    for the same model, spec and pictures. Raises SpecError for pictures that are not there and for an exception that
-    matches no layer, and the ColdforgeError of a stage that fails.
+    The ranges are measured on this machine, whatever the target, and for the first variant, since layers have the same
+    names in all. They are kept for the same model, spec and images. Raises SpecError for missing images and for an
+    exception that matches no layer, and the ColdforgeError of a stage that fails.
     """
     spec, images = ws.spec, ws.spec.activations.images
     if not (spec.calibrated and "int8" in spec.weight_types):
@@ -50,12 +50,12 @@ def calibrate_model(ws: Workspace) -> ResolvedOptions:
     key = compute_digest(*compiled.inputs, compiled.graph.golden_path, to_json(spec.alone), *([own] if own else []))
     what = f"the ranges of layers' inputs on {own.name if own else 'the golden inputs'}"
     folder = ws.build_stage("calibrate", what, key, functools.partial(_measure_ranges, ws.alone, compiled))
-    found = json.loads((folder / _RANGES).read_text())
-    return ResolvedOptions(spec, {name: Quantisation(**by) for name, by in found["rounded"].items()}, found["kept"])
+    ranges = json.loads((folder / _RANGES).read_text())
+    return ResolvedOptions(spec, {name: Quantisation(**by) for name, by in ranges["rounded"].items()}, ranges["kept"])
 
 
 def _choose_own_inputs(spec: ModelSpec, compiled: CompiledVariant) -> Path | None:
-    """The user's inputs to measure on; None where those are the golden ones, a sequence of calls for example."""
+    """Return the user's inputs to measure on; None if those are the golden ones, e.g. for a sequence of calls."""
     return spec.activations.images or (None if compiled.graph.states else spec.samples)
 
 
@@ -72,10 +72,10 @@ def _measure_ranges(ws: Workspace, compiled: CompiledVariant, folder: Path) -> N
     rounded: dict[str, Quantisation] = {}
     if wanted:
         inputs = load_user_inputs(own, spec, compiled.graph) if own else load_golden_inputs(spec, compiled.graph)
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # goes with the stage's, if this is killed
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # a killed stage's folder is deleted
             library = build_observable(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
             rounded, more = measure_ranges(library, lowered, compiled.graph, inputs, wanted)
         kept |= more
     rounded |= dict.fromkeys(states, STATE_ROUNDING)
-    found = {"rounded": {name: asdict(by) for name, by in rounded.items()}, "kept": kept}
-    (folder / _RANGES).write_text(json.dumps(found, indent=1) + "\n")
+    ranges = {"rounded": {name: asdict(by) for name, by in rounded.items()}, "kept": kept}
+    (folder / _RANGES).write_text(json.dumps(ranges, indent=1) + "\n")

@@ -1,6 +1,6 @@
-"""Choose: of ``[weights] type = "auto"``, the smallest type that holds the stated accuracy on the calibration set.
+"""Choice, for ``[weights] type = "auto"``, of the smallest type with the stated accuracy on the calibration set.
 
-Where ``[activations]`` are asked for, int8 is tried with them and without, and nothing is taken that is slower than
+If the spec has ``[activations]``, int8 is tried with them and without, and nothing is chosen that is slower than
 float32 here. ``builder.verify.quantise.choice`` has the rule.
 """
 
@@ -28,11 +28,10 @@ _CHOICE = "choice.json"
 
 
 def choose_weight_type(ws: Workspace, recorded: PrecisionChoice | None = None) -> PrecisionChoice:
-    """The choice, kept for the same model, spec, pictures and target; what was tried is printed.
+    """Choose a type, once for the same model, spec, images and target, and print the tried ones.
 
-    ``recorded``: one that was made before, whose times are taken instead of measuring: they are another machine's, or
-    this one's at another moment. Raises SpecError for pictures that are not there, and the ColdforgeError of a stage
-    that fails.
+    ``recorded``: an earlier choice, whose times replace a measurement: they are another machine's, or this one's at
+    another moment. Raises SpecError for missing images, and the ColdforgeError of a stage that fails.
     """
     spec, images = ws.spec, ws.spec.weights.images
     if images is not None and not images.exists():
@@ -64,9 +63,9 @@ def _compare_types(ws: Workspace, compiled: CompiledVariant, recorded: Precision
     for kind in SMALLEST_FIRST:
         if kind.activations == "int8" and not spec.calibrated:
             continue
-        one = make_candidate(ws, compiled, kind)
+        candidate = make_candidate(ws, compiled, kind)
         agreement = compare_answers(
-            spec, graph, inputs, answer_with_library(one.library, graph, inputs), theirs
+            spec, graph, inputs, answer_with_library(candidate.library, graph, inputs), theirs
         ).agreement
         if agreement is None:
             raise SpecError(
@@ -77,7 +76,7 @@ def _compare_types(ws: Workspace, compiled: CompiledVariant, recorded: Precision
         if recorded:
             timing = recorded.find_timing(kind)
         elif spec.calibrated and not untimed and agreement >= spec.weights.accuracy:
-            timing = time_beside_float32(ws, compiled, one)
+            timing = time_beside_float32(ws, compiled, candidate)
         tried.append(TriedPrecision(kind, agreement, timing))
         if tried[-1].is_good_enough(spec.weights.accuracy):
             break
@@ -86,7 +85,7 @@ def _compare_types(ws: Workspace, compiled: CompiledVariant, recorded: Precision
 
 
 def _explain_untimed(ws: Workspace) -> str:
-    """Why the library's time cannot be measured here; empty where it can, or does not count."""
+    """Explain why the library's time cannot be measured here; the text is empty if it can be, or does not count."""
     if not ws.spec.calibrated or ws.target == host_target():
         return ""
     return f"this machine does not run libraries for {ws.target.name}"

@@ -1,4 +1,4 @@
-"""Compile: XLA makes kernels of each variant's frozen graph, or of that for one input of its batch."""
+"""Compilation: XLA makes kernels of each variant's frozen graph, or of the graph for one input of its batch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from builder.pipeline.workspace import Workspace
 
 @dataclass(frozen=True)
 class CompiledVariant:
-    """One variant as XLA left it: its frozen graph, its kernels and all that XLA knows of them.
+    """One variant after XLA: its frozen graph, its kernels and all that XLA knows of them.
 
-    ``part``: the graph for one input, where the kernels are of that and run once for each input of the batch.
+    ``part``: the graph for one input, if the kernels are for that and run once for each input of the batch.
     """
 
     graph: FrozenGraph
@@ -33,19 +33,19 @@ class CompiledVariant:
 
     @property
     def compiled(self) -> FrozenGraph:
-        """The graph that the kernels are of."""
+        """The graph for which the kernels were compiled."""
         return self.part or self.graph
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The files that whatever is lowered and linked of it depends on."""
+        """The files on which lowering and linking depend."""
         parts = [self.part.ports_path] if self.part else []
         return self.kernels.metadata_path, self.kernels.kernels_path, self.graph.ports_path, *parts
 
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """Every variant of a model as XLA left it. ``path``: the trained model's file."""
+    """Every variant of a model after XLA. ``path``: the trained model's file."""
 
     path: Path
     variants: tuple[CompiledVariant, ...]
@@ -56,34 +56,34 @@ class CompiledModel:
         return self.variants[0]
 
     def list_signature_graphs(self, variants: Sequence[Variant]) -> tuple[FrozenGraph, ...]:
-        """The graph of the first variant of each signature. ``variants``: what these here are of."""
-        found: dict[int, FrozenGraph] = {}
-        for variant, one in zip(variants, self.variants, strict=True):
-            found.setdefault(variant.signature, one.graph)
-        return tuple(found.values())
+        """Return the graph of the first variant of each signature. ``variants``: those of ``self.variants``."""
+        graphs: dict[int, FrozenGraph] = {}
+        for variant, compiled in zip(variants, self.variants, strict=True):
+            graphs.setdefault(variant.signature, compiled.graph)
+        return tuple(graphs.values())
 
     @property
     def kernels(self) -> list[Path]:
-        """XLA's object files, each once."""
+        """XLA's object files, without repetition."""
         return list(dict.fromkeys(variant.kernels.kernels_path for variant in self.variants))
 
     @property
     def in_parts(self) -> bool:
-        """Whether any batch runs in parts."""
+        """True if any batch runs in parts."""
         return any(variant.part for variant in self.variants)
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The files that whatever is lowered and linked depends on, of all variants."""
+        """The files of all variants on which lowering and linking depend."""
         return tuple(path for variant in self.variants for path in variant.inputs)
 
 
 Compiler = Callable[[bool], CompiledModel]
-"""Gives the compiled model, with batches in parts where asked for and worth it."""
+"""A function that returns the compiled model, with batches in parts if wanted and worth it."""
 
 
 def make_compiler(ws: Workspace, imported: ImportedModel) -> Compiler:
-    """``compile_variants`` for ``ws`` and ``imported``, each way once at most."""
+    """Return ``compile_variants`` for ``ws`` and ``imported``, which runs at most once each way."""
 
     @functools.cache
     def compiled(in_parts: bool) -> CompiledModel:
@@ -97,7 +97,7 @@ def make_compiler(ws: Workspace, imported: ImportedModel) -> Compiler:
 def compile_variants(ws: Workspace, imported: ImportedModel, *, in_parts: bool = False) -> CompiledModel:
     """Compile every variant for the workspace's target, or take it from an earlier run.
 
-    ``in_parts``: only for one input of its batch, where that is faster by rule. Raises CompileError with XLA's own
+    ``in_parts``: compile only for one input of a batch, if that is faster by rule. Raises CompileError with XLA's own
     reason.
     """
     made: dict[Variant, CompiledVariant] = {}
@@ -115,28 +115,28 @@ def compile_first(ws: Workspace, *, in_parts: bool = True) -> CompiledVariant:
 def _compile_microbatch(
     ws: Workspace, variant: Variant, graph: FrozenGraph, model: Path, made: Mapping[Variant, CompiledVariant]
 ) -> CompiledVariant | None:
-    """``variant`` over the kernels for one input, which ``made`` may have.
+    """Compile ``variant`` with the kernels for one input, which ``made`` may have.
 
-    None where the batch had better run whole, and where the model is not to be had for one input.
+    Return None if the batch should rather run whole, or if the model cannot be imported for one input.
     """
     if graph.states or any(port.spec.dynamic for port in graph.fetches):
         return None
     part = ws.spec.part_of(variant)
     if part in made:
-        one = made[part]
+        single = made[part]
     else:
         try:
             alone = import_part(ws, variant, model)
             require_scaling((1, alone), (variant.batch, graph))
-        except ColdforgeError as error:  # it is made for this batch, say
+        except ColdforgeError as error:  # e.g. the model is made for this batch only
             why = str(error).partition("\n")[0]
             ws.progress.show_lines(
                 f"  all inputs run together{label_variant(variant)}: the model is not to be had for one. {why}"
             )
             return None
-        one = CompiledVariant(alone, _compile_variant(ws, part, alone))
-    worth = is_worth_splitting(read_result(one.kernels.metadata_path, ws.cache))
-    return CompiledVariant(graph, one.kernels, one.graph) if worth else None
+        single = CompiledVariant(alone, _compile_variant(ws, part, alone))
+    worth = is_worth_splitting(read_result(single.kernels.metadata_path, ws.cache))
+    return CompiledVariant(graph, single.kernels, single.graph) if worth else None
 
 
 def _compile_into(ws: Workspace, graph: FrozenGraph, part: str, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""TensorFlow's own answers to given inputs, which a process in the sandbox finds out."""
+"""TensorFlow's own answers to some inputs, computed by a process in the sandbox."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _INPUTS, _ANSWERS = "inputs.npz", "answers.npz"
 
 
 def tensorflow_answers(ws: Workspace, graph: FrozenGraph, inputs: Inputs) -> Answers:
-    """Op by op, with the graph's float32 weights. Raises VerifyError where TensorFlow cannot run it."""
+    """Compute the answers op by op, with float32 weights. Raises VerifyError if TensorFlow cannot run the graph."""
     with scratch_folder(ws.build / "answers") as folder:
         arrays = {f"{run}/{name}": array for run, feeds in enumerate(inputs.runs) for name, array in feeds.items()}
         save_arrays(folder / _INPUTS, arrays)
         ws.run_sandboxed(
             _answer_inputs, graph, inputs.items, folder=folder, reads=[graph.folder], failed=make_answers_error
         )
-        with np.load(folder / _ANSWERS, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+        with np.load(folder / _ANSWERS, allow_pickle=False) as answers:
+            return {name: answers[name] for name in answers.files}
 
 
 def make_answers_error(code: int, said: str) -> VerifyError:
-    """The error of a process that asked TensorFlow and ended with ``code``."""
+    """Return the error for a TensorFlow process that ended with ``code``."""
     return VerifyError(describe_crash(code, said, "TensorFlow's run of the model"))
 
 

@@ -1,4 +1,4 @@
-"""Convert: a model of another framework becomes a StableHLO program, and that framework answers the golden inputs.
+"""Conversion: a model of another framework becomes a StableHLO program, and that framework answers the golden inputs.
 
 Both happen in processes of the framework's own environment, in the sandbox.
 """
@@ -22,14 +22,14 @@ from builder.verify import framework_answers as own
 
 
 def find_framework(spec: ModelSpec) -> Framework | None:
-    """The framework that reads the spec's model; None where TensorFlow does."""
+    """Return the framework that reads the spec's model; None if TensorFlow does."""
     return FRAMEWORKS.get(spec.source.format)
 
 
 def convert_model(ws: Workspace, spec: ModelSpec, model: Path, variant: Variant, named: str) -> Path:
-    """What the import stage reads: ``model``, or the folder with the program that was made of it for ``spec``.
+    """Return the input of the import stage: ``model``, or the folder with the program made of it for ``spec``.
 
-    ``named``: what tells a further variant's line on the screen. Raises ImportModelError, EnvironmentSetupError.
+    ``named``: the words that tell a further variant's line. Raises ImportModelError, EnvironmentSetupError.
     """
     framework = find_framework(spec)
     if framework is None:
@@ -51,16 +51,16 @@ def convert_program(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -
 
 
 def answer_by_framework(ws: Workspace, spec: ModelSpec, model: Path, folder: Path) -> None:
-    """Have the golden file of the import stage's ``folder`` hold the framework's own answers.
+    """Replace the answers in the golden file of the import stage's ``folder`` by the framework's own.
 
-    Raises VerifyError where TensorFlow's run of the program disagrees with them.
+    Raises VerifyError if TensorFlow's run of the program disagrees with them.
     """
     framework = find_framework(spec)
     if framework is None:
         return
     ws.run_sandboxed(_write_questions, folder, folder=folder, reads=[folder], failed=make_answers_error)
-    asked = _for_framework(ws, spec)
-    asked.run_sandboxed(
+    framework_ws = _for_framework(ws, spec)
+    framework_ws.run_sandboxed(
         framework_jobs.answer_cases, spec.source, model, folder=folder, reads=[model], failed=make_import_error
     )
     ws.run_sandboxed(
@@ -71,7 +71,7 @@ def answer_by_framework(ws: Workspace, spec: ModelSpec, model: Path, folder: Pat
 
 
 def make_import_error(code: int, said: str) -> ImportModelError:
-    """The error for a process that ended while it read a model."""
+    """Return the error for a process that ended while it read a model."""
     return ImportModelError(describe_crash(code, said, "Reading the model"))
 
 

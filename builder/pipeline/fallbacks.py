@@ -1,4 +1,4 @@
-"""Attempts: lower, and make and verify what was lowered, until an attempt agrees with TensorFlow."""
+"""Attempts to lower, build and verify a model, until one agrees with TensorFlow."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from builder.verify.verification import Verification
 
 
 class Trial(Protocol):
-    """What came of an attempt."""
+    """The result of an attempt."""
 
     @property
     def final(self) -> bool:
-        """Whether no further attempt is worth making: this one agrees, or its weights are what is too coarse."""
+        """True if no further attempt is worthwhile: this one agrees, or its weights are too coarse."""
 
 
 T = TypeVar("T", bound=Trial)
@@ -39,10 +39,10 @@ T = TypeVar("T", bound=Trial)
 def try_attempts(
     spec: ModelSpec, lowered: Callable[[LoweringAttempt], EmittedSources | None], tried: Callable[[EmittedSources], T]
 ) -> tuple[T, ...]:
-    """What ``tried`` found of each attempt that ``spec`` permits, up to the first that is final. The last one counts.
+    """Return the result of ``tried`` for each attempt that ``spec`` permits, until one is final. The last one counts.
 
-    An attempt that has nothing to offer for this model (None) is passed over.
-    An attempt that comes to the program of an earlier one is passed over: the same library would disagree again.
+    Attempts without sources for this model (None) are skipped, and so are those with the program of an earlier one: the
+    same library would disagree again.
     """
     trials: list[T] = []
     programs: set[str] = set()
@@ -59,9 +59,9 @@ def try_attempts(
 
 @dataclass(frozen=True)
 class VerifiedLibrary:
-    """``libmodel.so`` of one attempt, what it was linked from, and what the audit and TensorFlow's answers say of it.
+    """The ``libmodel.so`` of one attempt, its sources, and the results of the audit and of the verification.
 
-    That it passed is not said: ``pack`` refuses one that did not.
+    It need not have passed: ``pack_bundle`` refuses one that did not.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class VerifiedLibrary:
     roundings: Roundings
     verification: Verification
     versions: Mapping[str, str] = field(default_factory=versions)
-    choice: PrecisionChoice | None = None  # of the type of its weights, where the spec said "auto"
+    choice: PrecisionChoice | None = None  # that of the type of its weights, if the spec said "auto"
 
     @property
     def compiled(self) -> CompiledModel:
@@ -83,7 +83,7 @@ class VerifiedLibrary:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Variables that an opened model keeps from call to call."""
+        """The variables that an opened model keeps from call to call."""
         return tuple(state.spec.name for state in self.compiled.first.graph.states)
 
     @property
@@ -92,10 +92,10 @@ class VerifiedLibrary:
 
 
 def build_verified_library(ws: Workspace, compiled_for: Compiler, settled: ResolvedOptions) -> VerifiedLibrary:
-    """The library of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is settled.
+    """Build the library of the first attempt that agrees with TensorFlow, or of the last one; ``ws.spec`` is resolved.
 
-    Its ``lowering`` says which attempts were given up for it, and why. Raises LowerError, LinkError, or VerifyError
-    where a library fails in another way than by its answers.
+    Its ``lowering`` has the attempts that were given up for it, with reasons. Raises LowerError, LinkError, or
+    VerifyError if a library fails in another way than by its answers.
     """
 
     def lowered(attempt: LoweringAttempt) -> EmittedSources | None:
@@ -103,7 +103,7 @@ def build_verified_library(ws: Workspace, compiled_for: Compiler, settled: Resol
         return None if attempt.in_parts and not compiled.in_parts else emit_variants(ws, compiled, settled, attempt)
 
     *given_up, kept = try_attempts(ws.spec, lowered, functools.partial(_try_library, ws))
-    why = tuple((one.lowering.path, explain_failure(one.verification)) for one in given_up)
+    why = tuple((trial.lowering.path, explain_failure(trial.verification)) for trial in given_up)
     return replace(kept, lowering=replace(kept.lowering, given_up=why), choice=settled.choice)
 
 

@@ -50,22 +50,22 @@ class ImportedModel:
 
 
 def import_variants(ws: Workspace) -> ImportedModel:
-    """Import every variant of the spec, or take it from an earlier run. TensorFlow is loaded only where one is new.
+    """Import every variant of the spec, or take it from an earlier run. TensorFlow is loaded only if one is new.
 
-    Raises SpecError where the spec's samples are not there; ImportModelError where the model is not there, cannot be
-    read, or one library cannot hold all its variants; EnvironmentSetupError where it cannot be fetched; PreflightError
-    and SizeLimitError for what the preflight finds.
+    Raises SpecError if the spec's samples are missing; ImportModelError if the model is missing, cannot be read, or one
+    library cannot hold all its variants; EnvironmentSetupError if it cannot be fetched; PreflightError and
+    SizeLimitError for the findings of the preflight.
     """
     samples, text = ws.spec.samples, ws.spec.text
     if samples is not None and not samples.exists():
         raise SpecError(f"{ws.spec.path}: [golden].samples: there is no {samples}; name inputs of your own.")
     if needs_package(text):
-        fetch_tokenizers(ws.cache, ws.target)  # for the bundle
+        fetch_tokenizers(ws.cache, ws.target)  # the bundle needs it
         ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
     if ws.spec.audio:
         fetch_miniaudio(
             ws.cache, ws.progress.show_transfer
-        )  # for the library: it shows here already whether it can be had
+        )  # the library needs it; a failed download shows here already
     with ws.progress.show_stage("source", ws.spec.source.shown):
         model = locate_model(ws.spec, ws.cache, ws.progress.show_transfer)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
@@ -76,18 +76,18 @@ def import_variants(ws: Workspace) -> ImportedModel:
 def make_model_describer(
     sandbox: Sandbox, say: Callable[[str], None], *, thorough: bool = False
 ) -> Callable[[Source, Path], ModelPorts]:
-    """``importers.describe`` in ``sandbox``; what that lacks here goes to ``say``, once."""
+    """Return ``describe_model`` in ``sandbox``; ``say`` gets, once, a line about what the sandbox lacks here."""
     say_once = functools.cache(say)
 
     def describe(source: Source, path: Path) -> ModelPorts:
         sandbox.kernel.require_demanded()
         if line := sandbox.kernel.describe_missing():
             say_once(line)
-        foreign = source.format in FRAMEWORKS
-        own = framework_sandbox(sandbox, source.format, say) if foreign else sandbox
+        has_framework = source.format in FRAMEWORKS
+        own = framework_sandbox(sandbox, source.format, say) if has_framework else sandbox
         job = (
             functools.partial(own.run, framework_jobs.describe_ports)
-            if foreign
+            if has_framework
             else functools.partial(own.run, _describe_source, thorough)
         )
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
@@ -99,15 +99,12 @@ def make_model_describer(
 
 
 def label_variant(variant: Variant) -> str:
-    """What tells a further variant's lines in the build's output from those of the first; empty for that one."""
+    """Return the words that tell a further variant's lines in the build's output; empty for the first."""
     return f", {variant.says}" if variant.says else ""
 
 
 def import_part(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
-    """The graph of ``model`` for one input of ``variant``'s batch, without answers.
-
-    Raises as ``import_variants`` does.
-    """
+    """Import ``model`` for one input of ``variant``'s batch, without answers. Raises as ``import_variants`` does."""
     if needs_package(ws.spec.text):
         ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
     return _import_variant(ws, ws.spec.part_of(variant), model, answers=False)
@@ -131,8 +128,8 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bo
 
 
 def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, answers: bool, folder: Path) -> None:
-    """``program``: what is read; not ``model`` itself where another framework reads that."""
-    decoders = [ws.project.function]  # what is read as the function reads it
+    """Import ``program``, which is not ``model`` itself if another framework reads that."""
+    decoders = [ws.project.function]  # the import decodes inputs with the function's own code
     reads = [*list_model_files(spec, program), *decoders]
     ws.run_sandboxed(_import_graph, spec, program, answers, folder=folder, reads=reads, failed=make_import_error)
     if answers:
@@ -140,12 +137,12 @@ def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, ans
 
 
 def list_model_files(spec: ModelSpec, model: Path) -> list[Path]:
-    """The model's own files, and inputs for it."""
+    """Return the model's own files, and the files of inputs for it."""
     return [model, *filter(None, [spec.source.config, spec.source.weights]), *list_input_files(spec)]
 
 
 def list_input_files(spec: ModelSpec) -> list[Path]:
-    """The files that golden inputs are made of: the user's own, and what makes ids of texts."""
+    """Return the files from which golden inputs are made: the user's own, and those that turn texts into ids."""
     text = spec.text
     return [path for path in (spec.samples, text and text.file, text and text.package) if path]
 
@@ -162,12 +159,12 @@ def _import_graph(spec: ModelSpec, model: Path, answers: bool) -> None:
         raise
     require_buildable(check_preflight(spec, graph))
     if answers:
-        gc.collect()  # the model is in the graph's file now, and here in cycles
+        gc.collect()  # the model is in the graph's file now, and still here in reference cycles
         reference_answers.make_golden_file(spec, graph)
 
 
 def check_preflight(spec: ModelSpec, graph: FrozenGraph | OpReport) -> Preflight:
-    """What stands in the way of building ``spec``; an OpReport says what is in a graph that was read."""
+    """Return the obstacles to building ``spec``; an OpReport describes a graph that was read."""
     unzipped, zipped = find_size_limits(spec)
     share = min(ITEM_SIZES[kind] for kind in spec.weight_types) / ITEM_SIZES["float32"]
     return check_graph(graph, max_unzipped=unzipped, max_zipped=zipped, place=spec.weights.place, share=share)

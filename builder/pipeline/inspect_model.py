@@ -1,4 +1,4 @@
-"""Inspect: what a trained model takes and gives, and what stands in the way of building it."""
+"""Inspection: the inputs and outputs of a trained model, and the obstacles to building it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from builder.sources import locate_model
 
 @dataclass(frozen=True)
 class Inspection:
-    """``ports`` are the model's own, before the spec gives its open dimensions a size, with its graph's facts.
+    """The model's own ``ports``, before the spec gives its open dimensions a size, with its graph's facts.
 
-    ``parameters``: how many numbers its variables have; None for a file without variables, such as a frozen GraphDef.
-    ``dynamic``: the outputs whose size the data decides, with the most that they can have, such as "boxes [<=100, 4]".
-    ``strings``: what the function does with strings before the library runs: their inputs in one line, then the ops of
-    the graph in their order, and in the last line what the library takes.
+    ``parameters``: the count of numbers in its variables; None for a file without variables, such as a frozen GraphDef.
+    ``dynamic``: the outputs whose size the data decides, with their largest shape, such as "boxes [<=100, 4]".
+    ``strings``: the function's work with strings before the library runs: their inputs in one line, then the ops of
+    the graph in their order, and in the last line the inputs of the library.
     """
 
     ports: ModelPorts
@@ -40,7 +40,7 @@ class Inspection:
     strings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The result for JSON; ``of_json`` reads it back."""
+        """Return the result for JSON; ``of_json`` reads it back."""
         return {
             **asdict(self.ports),
             "parameters": self.parameters,
@@ -51,11 +51,11 @@ class Inspection:
 
     @classmethod
     def of_json(cls, found: Any) -> Inspection:
-        """What ``to_json`` gave. Raises ImportModelError and PreflightError for anything else."""
-        ports, looked = ModelPorts.from_json(found), Preflight.of_json(found)
+        """Read the result of ``to_json``. Raises ImportModelError and PreflightError for anything else."""
+        ports, preflight = ModelPorts.from_json(found), Preflight.of_json(found)
         parameters = found.get("parameters")
-        dynamic, strings = (tuple(str(one) for one in found.get(key, [])) for key in ("dynamic", "strings"))
-        return cls(ports, parameters if isinstance(parameters, int) else None, looked, dynamic, strings)
+        dynamic, strings = (tuple(str(item) for item in found.get(key, [])) for key in ("dynamic", "strings"))
+        return cls(ports, parameters if isinstance(parameters, int) else None, preflight, dynamic, strings)
 
 
 def inspect_source(ws: Workspace) -> Inspection:
@@ -69,9 +69,9 @@ def inspect_source(ws: Workspace) -> Inspection:
         reads = [
             *list_model_files(ws.spec, model),
             ws.project.function,
-        ]  # strings become numbers as the function makes them
-        found = ws.run_sandboxed(_inspect_loaded, ws.spec, model, folder=folder, reads=reads, failed=make_import_error)
-    return Inspection.of_json(found)
+        ]  # strings become numbers by the function's own code
+        result = ws.run_sandboxed(_inspect_loaded, ws.spec, model, folder=folder, reads=reads, failed=make_import_error)
+    return Inspection.of_json(result)
 
 
 def _inspect_loaded(spec: ModelSpec, model: Path) -> dict[str, Any]:
@@ -89,10 +89,10 @@ def _inspect_loaded(spec: ModelSpec, model: Path) -> dict[str, Any]:
 def _describe_strings(graph: FrozenGraph) -> tuple[str, ...]:
     if not graph.strings:
         return ()
-    made = {name for one in graph.strings for name in one.feeds}
-    ports = (f"{p.spec.name} {p.spec.dtype} {p.spec.describe_shape()}" for p in graph.feeds if p.spec.name in made)
+    names = {name for strings in graph.strings for name in strings.feeds}
+    ports = (f"{p.spec.name} {p.spec.dtype} {p.spec.describe_shape()}" for p in graph.feeds if p.spec.name in names)
     return (
-        ", ".join(one.name for one in graph.strings),
+        ", ".join(strings.name for strings in graph.strings),
         *ops_of(graph.words_path.read_bytes()),
         ", ".join(ports),
     )

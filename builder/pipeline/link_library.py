@@ -1,4 +1,4 @@
-"""Link: the emitted C, the runtime and XLA's kernels become a library, or an archive for static linking."""
+"""Linking: the emitted C, the runtime and XLA's kernels become a library, or an archive for static linking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.pipeline.workspace import Workspace
 
 
 def link_shared(ws: Workspace, emitted: EmittedSources) -> Path:
-    """``libmodel.so`` of an attempt, or that of an earlier run. Raises LinkError with the linker's message."""
+    """Link ``libmodel.so`` of an attempt, or take an earlier run's. Raises LinkError with the linker's message."""
     kernels, target = emitted.compiled.kernels, ws.target
     folder = ws.build_stage(
         f"link{emitted.attempt.suffix}",
@@ -26,7 +26,7 @@ def link_shared(ws: Workspace, emitted: EmittedSources) -> Path:
 
 
 def link_static(ws: Workspace, emitted: EmittedSources) -> Path:
-    """The folder of ``libmodel.a`` and of a library that it gives alone, for verifying. Raises LinkError."""
+    """Return the folder of ``libmodel.a`` and of a library made of it alone, for verifying. Raises LinkError."""
     kernels, target = emitted.compiled.kernels, ws.target
     return ws.build_stage(
         "archive",

@@ -1,4 +1,4 @@
-"""Lower: XLA's thunks become steps over one arena and one block of weights, and those become C."""
+"""Lowering: XLA's thunks become steps over one arena and one block of weights, and those become C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from builder.pipeline.workspace import Workspace
 from builder.verify.quantise import rounded_weights
 
 LOWERING = "lowering.json"
-"""In the stage's folder, beside the sources: what was decided."""
+"""The name of the file of decisions in the stage's folder, next to the sources."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,18 @@ ATTEMPTS = (
     LoweringAttempt("optimised, without Winograd", "-direct", "optimised"),
     LoweringAttempt("faithful", "-faithful", "faithful"),
 )
-"""In this order, until one agrees with TensorFlow: speed is never had for a wrong answer."""
+"""The attempts in order, until one agrees with TensorFlow: speed never excuses a wrong answer."""
 
 
 def list_attempts(spec: ModelSpec) -> tuple[LoweringAttempt, ...]:
-    """Those of ``ATTEMPTS`` that ``spec`` permits."""
+    """Return those of ``ATTEMPTS`` that ``spec`` permits."""
     batches = any(batch > 1 for batch in spec.buckets)
     return tuple(a for a in ATTEMPTS if (batches if a.in_parts else spec.winograd or not a.winograd))
 
 
 @dataclass(frozen=True)
 class EmittedSources:
-    """The C of one attempt in ``folder``, with its weights, and how it was lowered.
-
-    ``compiled``: what it is made of.
-    """
+    """The C of one attempt in ``folder``, with its weights, and its lowering report. ``compiled``: its input."""
 
     attempt: LoweringAttempt
     folder: Path
@@ -72,17 +69,17 @@ class EmittedSources:
 
     @property
     def program(self) -> str:
-        """The digest of the C and the weights: attempts with the same one come to the same library."""
+        """The digest of the C and the weights: attempts with the same digest give the same library."""
         return compute_digest(*self.sources.programs, self.sources.weights)
 
 
 Emit = Callable[[Workspace, CompiledModel, Sequence[LoweredProgram], Path], object]
-"""Writes the C of each variant's program, and the weights, into a folder."""
+"""A function that writes the C of each variant's program, and the weights, into a folder."""
 
 
 def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
-    """The sources of ``libmodel.so``."""
-    first, *rest = (one.program for one in lowered)
+    """Write the sources of ``libmodel.so``."""
+    first, *rest = (variant.program for variant in lowered)
     others = dict(zip(ws.spec.variants[1:], rest, strict=True))
     emit_sources(
         first,
@@ -102,7 +99,7 @@ def emit_variants(
     attempt: LoweringAttempt,
     write: Emit = emit_library,
 ) -> EmittedSources:
-    """The C that ``attempt`` makes of the model, or that of an earlier run. ``ws.spec`` is the settled one.
+    """Emit the C that ``attempt`` makes of the model, or take it from an earlier run. ``ws.spec`` is resolved.
 
     Raises LowerError, naming what the runtime cannot do.
     """
@@ -119,12 +116,12 @@ def emit_variants(
 def lower_all_variants(
     ws: Workspace, compiled: CompiledModel, settled: ResolvedOptions, attempt: LoweringAttempt
 ) -> tuple[LoweredProgram, ...]:
-    """``lower_variant`` for each variant; several programs are over one block of weights."""
-    found: dict[Path, LoweredProgram] = {}  # several batches may run the same kernels in parts
+    """Call ``lower_variant`` for each variant; several programs share one block of weights."""
+    programs_by_folder: dict[Path, LoweredProgram] = {}  # several batches may run the same kernels in parts
     for one in compiled.variants:
-        if one.kernels.folder not in found:
-            found[one.kernels.folder] = _lower_once(ws, one, settled, attempt)
-    lowered = tuple(_for_batch(one, found[one.kernels.folder]) for one in compiled.variants)
+        if one.kernels.folder not in programs_by_folder:
+            programs_by_folder[one.kernels.folder] = _lower_once(ws, one, settled, attempt)
+    lowered = tuple(_for_batch(one, programs_by_folder[one.kernels.folder]) for one in compiled.variants)
     if len(lowered) == 1:
         return lowered
     programs = merge_weights([one.program for one in lowered], share=settled.spec.weights.place == "library")
@@ -134,9 +131,9 @@ def lower_all_variants(
 def lower_variant(
     ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, attempt: LoweringAttempt, *, whole: bool = False
 ) -> LoweredProgram:
-    """The program that ``attempt`` makes of one variant, with a tuner's decisions where it may have them.
+    """Lower one variant by ``attempt``, with a tuner's decisions if they apply.
 
-    ``whole`` leaves every value of a layer in memory as floats, to be looked at.
+    ``whole`` leaves every value of a layer in memory as floats, for observation.
     """
     return _for_batch(compiled, _lower_once(ws, compiled, settled, attempt, whole))
 
@@ -144,7 +141,7 @@ def lower_variant(
 def _lower_once(
     ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, attempt: LoweringAttempt, whole: bool = False
 ) -> LoweredProgram:
-    """The program of the graph that was compiled, which may be a part's."""
+    """Lower the graph that was compiled, which may be that of a part."""
     spec = settled.spec
     if spec.weights.type == "auto":
         raise ValueError("settle first")
@@ -165,15 +162,15 @@ def _for_batch(compiled: CompiledVariant, lowered: LoweredProgram) -> LoweredPro
 def make_lowering_report(
     lowered: Sequence[LoweredProgram], settled: ResolvedOptions, attempt: LoweringAttempt
 ) -> LoweringReport:
-    """What was decided about the programs of all variants, for the manifest: once where batches run the same steps."""
-    steps = [one.program.steps for one in lowered]
-    lowered = [one for number, one in enumerate(lowered) if steps.index(one.program.steps) == number]
+    """Record the decisions about the programs of all variants, for the manifest: once if batches run the same steps."""
+    steps = [program.program.steps for program in lowered]
+    lowered = [program for number, program in enumerate(lowered) if steps.index(program.program.steps) == number]
     first = lowered[0].program
-    unlike = next((one for one in lowered if one.path != attempt.path), None)
+    unlike = next((program for program in lowered if program.path != attempt.path), None)
     return LoweringReport(
         unlike.path if unlike else attempt.name,
-        sum(len(one.notes) for one in lowered),
-        tuple(d for one in lowered for d in list_decisions(one.program, one.notes, settled.algorithms)),
+        sum(len(program.notes) for program in lowered),
+        tuple(d for program in lowered for d in list_decisions(program.program, program.notes, settled.algorithms)),
         unlike.reason if unlike else "",
         weights=list_layer_weights(first, settled.kept),
         weights_size=first.weights_size,
@@ -181,11 +178,11 @@ def make_lowering_report(
 
 
 def save_rounded_weights(spec: ModelSpec, lowered: Sequence[LoweredProgram], folder: Path) -> None:
-    """Beside the sources of ``lowered``, one for each variant, what ``verify.roundings_of`` needs."""
-    for variant, one in zip(spec.variants, lowered, strict=True):
-        if one.restored:
+    """Write next to the sources of ``lowered``, one per variant, the input of ``verify_library.load_roundings``."""
+    for variant, program in zip(spec.variants, lowered, strict=True):
+        if program.restored:
             rounded_weights.save_rounded(
-                rounded_weights.make_rounded_path(folder, variant.suffix), one.restored, one.rounded
+                rounded_weights.make_rounded_path(folder, variant.suffix), program.restored, program.rounded
             )
 
 

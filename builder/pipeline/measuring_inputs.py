@@ -1,4 +1,4 @@
-"""The inputs that a library is measured on: a user's own, or the golden ones."""
+"""The inputs on which a library is measured: a user's own, or the golden ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.verify.golden import GoldenFile
 
 
 def load_golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
-    """Those that a library is verified with."""
+    """Load the inputs with which a library is verified."""
     names = [port.spec.name for port in graph.feeds]
     with GoldenFile.open(graph.golden_path) as golden:
         runs = tuple({name: golden.read_feed(case, name) for name in names} for case in golden.cases)
@@ -21,5 +21,5 @@ def load_golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
 
 
 def load_user_inputs(path: Path, spec: ModelSpec, graph: FrozenGraph) -> Inputs:
-    """Those at ``path``. Raises UsageError as ``builder.importers.samples.user_samples.read_samples`` does."""
+    """Load the inputs at ``path``. Raises UsageError as ``user_samples.read_samples`` does."""
     return read_samples(path, add_tokenizers_package(spec, cache_folder()), [port.spec for port in graph.feeds])

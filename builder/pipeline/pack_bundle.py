@@ -1,4 +1,4 @@
-"""Pack: layer, zip, manifest and bill of materials, checked against Lambda's limits."""
+"""Packing: layer, zip, manifest and bill of materials, checked against Lambda's limits."""
 
 from __future__ import annotations
 
@@ -37,14 +37,12 @@ _SIZE = "size.json"
 
 
 def write_bundle(ws: Workspace, library: VerifiedLibrary) -> Bundle:
-    """Put ``ws.bundle`` together, beside its place, and let it take the place of the one before.
+    """Put ``ws.bundle`` together in a new folder, which then replaces the bundle before it.
 
-    The dependencies layer and the function's code count towards the limits where they are there, and are in the bill
-    of materials, with all that is compiled into the library. Every file in the zip has the time SOURCE_DATE_EPOCH.
-
-    Raises AuditError or VerifyError when the library did not pass, SizeLimitError when it all is larger than Lambda or
-    the spec allows, EnvironmentSetupError for a file of which nobody says what it is. Whatever is raised, the previous
-    bundle stays as it was.
+    The dependencies layer and the function's code count towards the limits if they exist, and are in the bill of
+    materials, with all that is compiled into the library. Every file in the zip has the time SOURCE_DATE_EPOCH. Raises
+    AuditError or VerifyError when the library did not pass, SizeLimitError when all is larger than Lambda or the spec
+    allows, EnvironmentSetupError for a file of unknown origin. On any error, the previous bundle stays as it was.
     """
     require_audit(library.audit)
     require_verification(library.verification)
@@ -81,8 +79,8 @@ def write_bundle(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         )
         write_readable(draft.layer / LAYER_MANIFEST, manifest.to_json())
         write_openapi(draft.layer, [model_json])
-        inside = [name for name, _ in files_of(draft.layer)]
-        unzipped = sum((draft.layer / name).stat().st_size for name in inside)
+        layer_files = [name for name, _ in files_of(draft.layer)]
+        unzipped = sum((draft.layer / name).stat().st_size for name in layer_files)
         zipped = 0  # an image has no zip
         if spec.weights.place != "image":
             write_zip(draft.layer, draft.archive, epoch=moment)
@@ -94,19 +92,19 @@ def write_bundle(ws: Workspace, library: VerifiedLibrary) -> Bundle:
         sound = spec.audio is not None
         parts = [*library_parts(f"{LAYERS}/{LIBRARY}", library.versions, sound=sound), *_list_parts(ws)]
         parts += tokenizers_parts(package) if package else ()
-        own = sorted(set(inside) - {PLACE}, key=lambda name: (name != LIBRARY, name))
+        own = sorted(set(layer_files) - {PLACE}, key=lambda name: (name != LIBRARY, name))
         files = [(name, draft.layer / name) for name in own]
-        elsewhere = [(weights_file, fresh / weights_file)] if weights_file else []
+        weights_files = [(weights_file, fresh / weights_file)] if weights_file else []
         bill = sbom_json(
             description=manifest.description,
             source=manifest.source,
-            files=[*list_shipped_files(LAYERS, files), *list_shipped_files("", elsewhere)],
+            files=[*list_shipped_files(LAYERS, files), *list_shipped_files("", weights_files)],
             parts=parts,
             versions=manifest.versions,
         )
         write_readable(draft.sbom, bill)
         write_readable(draft.notice, format_notice(spec.name, spec.version, parts))
-        names = [f"layer/{name}" for name in inside]
+        names = [f"layer/{name}" for name in layer_files]
         names += [*(["layer.zip"] if zipped else []), "model.h", "model.json", "sbom.cdx.json", "NOTICE"]
         names += [weights_file] if weights_file else []
         measured = replace(
@@ -125,16 +123,18 @@ def write_bundle(ws: Workspace, library: VerifiedLibrary) -> Bundle:
 
 
 def _collect_string_graphs(spec: ModelSpec, compiled: CompiledModel) -> bytes:
-    """What makes numbers of the strings of every signature; empty where none takes any."""
+    """Return the graphs that turn the strings of every signature into numbers; empty if there are none."""
     graphs = compiled.list_signature_graphs(spec.variants)
-    names = (spec.source.signature or "", *(one.name for one in spec.signatures))
-    found = {name: one.words_path.read_bytes() for name, one in zip(names, graphs, strict=True) if one.strings}
-    return join_recipes(found) if spec.signatures and found else b"".join(found.values())
+    names = (spec.source.signature or "", *(signature.name for signature in spec.signatures))
+    recipes = {name: graph.words_path.read_bytes() for name, graph in zip(names, graphs, strict=True) if graph.strings}
+    return join_recipes(recipes) if spec.signatures and recipes else b"".join(recipes.values())
 
 
 def _measure_other_parts(ws: Workspace) -> Iterator[Component]:
-    """What the function has besides the model's layer. To zip it all for its size takes as long as to link the model,
-    so the sizes are kept, for as long as the content is the same."""
+    """Measure the parts of the function other than the model's layer; keep the sizes while the content is the same.
+
+    Zipping it all for its size takes as long as linking the model.
+    """
     if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
         yield _measure_folder(ws, "dependencies layer", dependencies, compute_digest(dependencies))
     if (function := ws.project.function).is_dir():
@@ -142,7 +142,7 @@ def _measure_other_parts(ws: Workspace) -> Iterator[Component]:
 
 
 def _measure_folder(ws: Workspace, name: str, folder: Path, *content: str, **options: bool) -> Component:
-    """``measure`` of ``folder``, or what it gave for the same ``content``."""
+    """Measure ``folder``, or take the earlier result for the same ``content``."""
 
     def make(fresh: Path) -> None:
         (fresh / _SIZE).write_text(json.dumps(asdict(measure_zip(name, folder, **options))))
@@ -153,7 +153,7 @@ def _measure_folder(ws: Workspace, name: str, folder: Path, *content: str, **opt
 
 
 def _list_parts(ws: Workspace) -> Iterator[LicensedPart]:
-    """What the function is made of besides the model's layer."""
+    """Yield the parts of the function other than the model's layer."""
     if (dependencies := dependencies_folder(ws.project, ws.target)).is_dir():
         yield from wheel_parts(dependencies)
     if ws.project.function.is_dir():
@@ -161,7 +161,7 @@ def _list_parts(ws: Workspace) -> Iterator[LicensedPart]:
 
 
 def _keep_wasm(before: Path, fresh: Path, digest: Mapping[str, str]) -> None:
-    """What `coldforge wasm` made of the same trained model stays in the bundle's folder."""
+    """Keep in the bundle's folder what `coldforge wasm` made of the same trained model."""
     try:
         made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]
     except (OSError, ValueError, KeyError):

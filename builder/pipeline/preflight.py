@@ -1,4 +1,4 @@
-"""What would stop a build, found in a second instead of after minutes: ops XLA has no kernel for, and size."""
+"""Obstacles to a build, found in a second instead of after minutes: ops without a kernel in XLA, and size."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from builder.importers.xla_ops import OpReport, Unsupported, inspect_ops
 from builder.package.lambda_limits import list_remedies
 
 LIBRARY_OVERHEAD = 400_000
-"""Bytes of libmodel.so beside the weights, as measured for Lambda's default processor: kernels, runtime and tables."""
+"""Bytes of libmodel.so besides the weights, measured for Lambda's default processor: kernels, runtime and tables."""
 DENSE_OVERHEAD = 190_000
-"""The same, of a graph without convolutions."""
+"""The same for a graph without convolutions."""
 LEAST_OVERHEAD = 100_000
-"""The same, of a library that has next to no kernels."""
+"""The same for a library with next to no kernels."""
 
 DEPENDENCIES_SIZE = 5_900_000
-"""Bytes of the dependencies layer and the function, unpacked, likewise. A test holds it to them."""
+"""Bytes of the dependencies layer and the function, unpacked. A test holds the number to the real size."""
 CERTAIN_SHARE = 0.95
-"""Of that size, what a function has whatever the next version of a package weighs."""
+"""The share of that size that a function has whatever the next version of a package weighs."""
 
 COMPRESSION = 0.93
-"""What zip leaves of trained float32 weights: their mantissas are noise."""
+"""The share that zip leaves of trained float32 weights, whose mantissas are noise."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Preflight:
 
     @property
     def zipped(self) -> int:
-        """The model layer's zip, estimated."""
+        """The estimated size of the model layer's zip."""
         packed = self.weights if self.place in ("library", "layer") else 0
         return int(packed * COMPRESSION) + (self.library - _count_stored_bytes(self.weights, self.place)) // 3
 
     @property
     def least(self) -> int:
-        """What the bundle has unpacked whatever the compiler makes of the model: only that stops a build."""
+        """The unpacked size that the bundle has whatever the compiler makes of the model: only that stops a build."""
         return _count_stored_bytes(self.weights, self.place) + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
 
     @property
@@ -75,7 +75,7 @@ class Preflight:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that only asks: 0, or that of the error which ``require_buildable`` raises."""
+        """The exit code of a command that only checks: 0, or that of the error which ``require_buildable`` raises."""
         if self.unsupported:
             return PreflightError.exit_code
         return 0 if self.fits else SizeLimitError.exit_code
@@ -94,7 +94,7 @@ class Preflight:
 
     @classmethod
     def of_json(cls, found: Any) -> Preflight:
-        """What ``to_json`` gave. Raises PreflightError for anything else: the process that looked was not itself."""
+        """Read the result of ``to_json``. Raises PreflightError for anything else, which a broken process left."""
         try:
             rows = [{name: value for name, value in row.items() if name != "count"} for row in found["unsupported"]]
             return read_part(cls, found | {"unsupported": rows})
@@ -111,11 +111,10 @@ def check_graph(
     place: WeightsPlace = "library",
     share: float = 1.0,
 ) -> Preflight:
-    """Look at every node of ``graph``, also inside loops, branches and called functions. Raises nothing.
+    """Check every node of ``graph``, also inside loops, branches and called functions. Raises nothing.
 
-    An OpReport is of a graph that the importer did not let run.
-    ``place``: of the weights, which do not count where they are elsewhere. ``share``: of their bytes, what is left of
-    them in the library.
+    An OpReport is for a graph that the importer did not let run. ``place``: that of the weights, which do not count if
+    they are elsewhere. ``share``: the share of their bytes that is left in the library.
     """
     ops = graph if isinstance(graph, OpReport) else inspect_ops(graph.read_definition(), rewritten=True)
     weights = int(ops.weights * share)
@@ -126,7 +125,7 @@ def check_graph(
 
 
 def _count_stored_bytes(weights: int, place: WeightsPlace) -> int:
-    """How many bytes of ``weights`` are in the bundle: in the library or beside it."""
+    """Return the bytes of ``weights`` that are in the bundle, inside or outside the library."""
     return weights if place != "elsewhere" else 0
 
 
@@ -139,7 +138,7 @@ def require_buildable(preflight: Preflight) -> None:
 
 
 def format_preflight(preflight: Preflight) -> str:
-    """The result as text for a person, a few lines."""
+    """Return the result as a few lines of text for the user."""
     lines = []
     if preflight.unsupported:
         lines += OpReport(preflight.nodes, preflight.unsupported, preflight.weights).format_lines()

@@ -1,7 +1,7 @@
-"""tuning.json: which algorithm was fastest for which layer, measured by ``coldforge tune`` on some machine.
+"""The file tuning.json: the fastest algorithm for each layer, measured by ``coldforge tune`` on some machine.
 
-It stands beside model.toml and can be committed: a build reads nothing else of a measurement, so the same file
-gives the same library anywhere. Where it says nothing, the static rule of ``builder.compiler.lower.packing`` decides.
+It is next to model.toml and can be committed: a build reads nothing else of a measurement, so the same file gives
+the same library anywhere. The static rule of ``builder.compiler.lower.packing`` decides everything else.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 AlgorithmTimes = Mapping[str, Mapping[str, float]]
-"""Instruction set to algorithm to microseconds."""
+"""Microseconds by instruction set and algorithm."""
 
 
 @dataclass(frozen=True)
 class AlgorithmChoice:
-    """The algorithm for one geometry, and what each candidate took, of all layers that have it together."""
+    """The algorithm for one geometry, and each candidate's time for all layers of that geometry together."""
 
     algorithm: Algorithm
     microseconds: AlgorithmTimes
@@ -38,7 +38,7 @@ class AlgorithmChoice:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``kernels``: digest of the kernels that were measured, on a ``target``; ``layers``: by ``Geometry.label``."""
+    """Measured algorithms. ``kernels``: digest of the kernels, on a ``target``; ``layers``: by ``Geometry.label``."""
 
     kernels: str
     target: str
@@ -46,7 +46,7 @@ class Tuning:
     layers: Mapping[str, AlgorithmChoice] = field(default_factory=dict)
 
     def choose_algorithms(self, target: str) -> dict[str, Algorithm]:
-        """What ``lower`` takes: nothing, where another processor or other kernels than those of today were measured."""
+        """Return the algorithms for lowering: none if another processor or other kernels than today's were measured."""
         fits = self.current and self.target == target
         return {label: c.algorithm for label, c in self.layers.items()} if fits else {}
 
@@ -55,7 +55,7 @@ class Tuning:
         return self.kernels == kernels_digest()
 
     def explain_stale(self, geometries: Collection[str]) -> str:
-        """In one line, what of it a model with these geometries can't use; empty where it is all of use."""
+        """Explain in one line which part a model with these geometries can't use; empty if it can use all."""
         if not self.current:
             return "was measured with other kernels than today's; the static rule decides"
         unknown = sorted(set(self.layers) - set(geometries))
@@ -65,31 +65,31 @@ class Tuning:
         return f"tells of layers that the model does not have ({unknown[0]}{more}); they are ignored"
 
     def to_json(self) -> str:
-        """One line for each layer."""
+        """Return the JSON with one line for each layer."""
         lines = [f"  {json.dumps(label)}: {json.dumps(asdict(c))}" for label, c in sorted(self.layers.items())]
         head = json.dumps({"schema": SCHEMA, "kernels": self.kernels, "target": self.target, "cpu": self.cpu}, indent=1)
         return head.removesuffix("\n}") + ',\n "layers": {\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
 def tuning_path(spec: ModelSpec) -> Path:
-    """``tuning.json`` beside model.toml; beside any other ``x.toml``, ``x.tuning.json``."""
+    """Return ``tuning.json`` next to model.toml; next to any other ``x.toml``, ``x.tuning.json``."""
     path = spec.path
     return path.with_name("tuning.json" if path.name == "model.toml" else f"{path.stem}.tuning.json")
 
 
 def load_tuning(spec: ModelSpec) -> Tuning:
-    """The tuning beside model.toml; one that decides nothing, where there is none. Raises as ``read_tuning`` does."""
+    """Load the tuning next to model.toml; without one, an empty one. Raises as ``read_tuning`` does."""
     return read_tuning(tuning_path(spec)) or Tuning(kernels_digest(), "")
 
 
 def explain_stale_tuning(spec: ModelSpec, geometries: Collection[str]) -> str:
-    """In one line, what of the tuning a model with these geometries can't use; empty where it is all of use."""
+    """Explain in one line which part of the tuning a model with these geometries can't use; empty if it can use all."""
     stale = load_tuning(spec).explain_stale(geometries)
     return f"{tuning_path(spec).name} {stale}" if stale else ""
 
 
 def read_tuning(path: Path) -> Tuning | None:
-    """The tuning at ``path``, None where there is none. Raises SpecError for a file that is no tuning."""
+    """Read the tuning at ``path``, None if there is no file. Raises SpecError for a file that is not a valid tuning."""
     try:
         data = parse_json(path.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
@@ -107,5 +107,5 @@ def read_tuning(path: Path) -> Tuning | None:
 
 @functools.cache
 def kernels_digest() -> str:
-    """A digest of everything that decides how fast a layer is: the fused kernels' sources."""
+    """Return a digest of the fused kernels' sources, which decide the speed of a layer."""
     return compute_digest(RUNTIME / "fused", RUNTIME / "platform" / "threads.c")[:16]

@@ -1,4 +1,4 @@
-"""What the statement beside a bundle says of its inputs, its tools and the place where it was built."""
+"""The provenance statement next to a bundle, about its inputs, its tools and the place of its build."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from builder.pipeline.workspace import Workspace
 from builder.sources import fetched_digest
 
 TOOLS = {"tensorflow-cpu": "tensorflow", "ziglang": "zig"}
-"""The packages that make the library, to the names that the manifest has for their versions."""
+"""The packages that make the library, with the names that the manifest has for their versions."""
 
 
 def make_bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, parts: Sequence[LicensedPart]) -> str:
-    """The statement of the bundle in ``folder``; ``parts`` are those of its bill of materials."""
+    """Return the statement of the bundle in ``folder``; ``parts`` are those of its bill of materials."""
     internal: dict[str, object] = {"xla_flags": library.compiled.first.kernels.flags}
     return statement_json(
         folder,
@@ -36,7 +36,7 @@ def make_bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path,
 
 
 def _find_relative_path(ws: Workspace) -> str:
-    """model.toml's path in the checkout, or its name alone: no path of this machine."""
+    """Return model.toml's path in the checkout, or its name alone, and never an absolute path."""
     path, root = ws.spec.path.resolve(), Path(os.environ.get(CHECKOUT) or ws.project.root.resolve())
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
@@ -63,7 +63,7 @@ def _list_materials(ws: Workspace, library: VerifiedLibrary, parts: Sequence[Lic
 
 
 def list_model_materials(source: Source, path: Path, cache: Path) -> Iterator[Material]:
-    """The model at ``path``, and before it the archive that it came in; each with where it was, without secrets."""
+    """Yield the model at ``path``, after the archive that contained it, each with its address, without secrets."""
     uri = f"pkg:pypi/{source.package.replace('==', '@')}#{source.file}" if source.package else ""
     if source.address:
         uri = source.address.shown
@@ -74,13 +74,13 @@ def list_model_materials(source: Source, path: Path, cache: Path) -> Iterator[Ma
 
 
 def _list_package_materials(lock: Path, versions: Mapping[str, str]) -> Iterator[Material]:
-    """The lock of the build's own packages, and those of them that make the library."""
+    """Yield the lock of the build's own packages, and those of them that make the library."""
     locked = {}
     if lock.is_file():
         yield Material("requirements/build.txt", content_digest(lock))
         locked = {package.name: package for package in read_lock(lock)}
     for name, key in TOOLS.items():
         package = locked.get(name)
-        # The lock has a hash for each platform's wheel, and pip takes no other; which of them is here, nothing says.
+        # The lock has a hash for each platform's wheel, and pip accepts only those; the installed one is unknown.
         hashes = {"locked_sha256": list(package.hashes)} if package and package.version == versions[key] else {}
         yield Material(name, uri=f"pkg:pypi/{name}@{versions[key]}", notes=hashes)

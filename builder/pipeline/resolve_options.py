@@ -1,4 +1,4 @@
-"""Settle: what a spec leaves open is answered, by measuring and by the tuning file."""
+"""Resolution of the options that a spec leaves open, by measuring and by the tuning file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from builder.verify.quantise.number_types import apply_precision
 
 
 def resolve_spec(ws: Workspace, recorded: PrecisionChoice | None = None) -> ResolvedOptions:
-    """The spec with types in the place of ``auto``, the ranges of layers' inputs, and the tuner's decisions.
+    """Resolve the spec, with types in place of ``auto``, the ranges of layers' inputs, and the tuner's decisions.
 
-    ``recorded``: as ``choose`` has it. Raises SpecError for a tuning file that is none, and as ``resolve_by_rule``
-    does.
+    ``recorded``: see ``choose_weight_type``. Raises SpecError for an invalid tuning file, and as ``resolve_by_rule``.
     """
     return replace(resolve_by_rule(ws, recorded), algorithms=load_tuning(ws.spec).choose_algorithms(ws.target.name))
 
 
 def resolve_by_rule(ws: Workspace, recorded: PrecisionChoice | None = None) -> ResolvedOptions:
-    """What ``resolve_spec`` gives, without the tuner's decisions: the static rule decides everywhere.
+    """Resolve the spec as ``resolve_spec`` does, without the tuner's decisions: the static rule decides everywhere.
 
     Types and ranges are measured on this machine's own build of the model, whatever the target. Raises SpecError for
-    what the spec names and is not there, and the ColdforgeError of a stage that fails.
+    missing files that the spec names, and the ColdforgeError of a stage that fails.
     """
     if ws.spec.weights.type != "auto":
         return calibrate_model(ws)

@@ -1,4 +1,4 @@
-"""Complete: what a model says of its strings is settings of its spec, before anything is imported by it.
+"""Completion of a spec by the settings that its model has for strings, before the import.
 
 A build of a model without strings has no such stage.
 """
@@ -26,15 +26,14 @@ from builder.sources import locate_model, locate_text_file
 
 _FOUND, _LINES = "found.toml", "lines.json"
 _LARGEST = 16 << 20
-"""Bytes of each."""
+"""The most bytes of each file."""
 
 
 def complete_workspace(ws: Workspace) -> Workspace:
-    """``ws`` with a spec that has settings for the pictures and labels of a model that takes or gives strings, and the
-    tokenizer that comes with a model.
+    """Complete the spec by settings for images and labels of a model with strings, and by a model's own tokenizer.
 
-    Of any other model, ``ws`` itself. Raises ImportModelError where the function cannot do what the model does with
-    strings, and as ``locate`` and the sandbox do.
+    For any other model, return ``ws`` itself. Raises ImportModelError if the function lacks what the model does with
+    strings, and as ``locate_model`` and the sandbox do.
     """
     ws = ws.for_spec(locate_text_file(ws.spec, ws.cache, ws.progress.show_transfer))
     if ws.spec.source.format != "saved_model":
@@ -52,7 +51,7 @@ def complete_workspace(ws: Workspace) -> Workspace:
 
 
 def _complete_signature(ws: Workspace, model: Path, variant: Variant) -> ModelSpec:
-    """The spec of the signature of ``variant`` with what was found in it, which goes to the screen."""
+    """Return the spec of the signature of ``variant``, completed; print the settings that were found."""
     own, of = ws.spec.of_signature(variant.signature), f", of {variant.of}" if variant.of else ""
     folder = ws.build_stage(
         "strings",
@@ -68,25 +67,25 @@ def _complete_signature(ws: Workspace, model: Path, variant: Variant) -> ModelSp
 
 
 def load_string_settings(folder: Path, spec: ModelSpec) -> tuple[ModelSpec, tuple[str, ...]]:
-    """``spec`` with what was found, and that in words. Raises SandboxError for what no job should have left.
+    """Return the completed ``spec``, and the findings in words. Raises SandboxError for files that no job should leave.
 
-    It comes from a process that read the model: so it is read as a model.toml, by the same rules.
+    They come from a process that read the model, so they are read as a model.toml, by the same rules.
     """
     try:
         for name in (_FOUND, _LINES):
             if (folder / name).stat().st_size > _LARGEST:
                 raise ValueError(name)
-        found = read_spec(folder / _FOUND)
+        settings = read_spec(folder / _FOUND)
         lines = tuple(escape_invisible(str(line)) for line in json.loads((folder / _LINES).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError, SpecError) as error:
         raise SandboxError(
             f"The process that read the model left settings that are not valid: {describe_error(error)}"
         ) from error
-    return replace(spec, image=found.image, fetches=found.fetches, outputs=found.outputs), lines
+    return replace(spec, image=settings.image, fetches=settings.fetches, outputs=settings.outputs), lines
 
 
 def _find_settings_into(ws: Workspace, model: Path, folder: Path) -> None:
-    reads = [model, ws.project.function]  # pictures are read as the function reads them
+    reads = [model, ws.project.function]  # the import decodes images with the function's own code
     ws.run_sandboxed(_find_settings, ws.spec.alone, model, folder=folder, reads=reads, failed=make_import_error)
 
 
@@ -95,20 +94,20 @@ def _find_settings(spec: ModelSpec, model: Path) -> None:
 
 
 def write_string_settings(spec: ModelSpec, model: Path, folder: Path) -> Any:
-    """Write the completed spec, and what was found in words, into ``folder``."""
+    """Write the completed spec, and the findings in words, into ``folder``."""
     from builder.importers.images.complete_config import complete_spec
     from builder.pipeline.import_model import check_preflight
 
     try:
-        found = complete_spec(open_model(spec, model), spec)
+        completed = complete_spec(open_model(spec, model), spec)
     except UnsupportedOpsError as error:
         require_buildable(check_preflight(spec, error.ops))
         raise
-    own = found.spec
-    said = ModelSpec(
+    own = completed.spec
+    settings = ModelSpec(
         folder / "model.toml", own.name, own.version, Source("saved_model", folder / "model"), own.batch,
         image=own.image, fetches=own.fetches, outputs=own.outputs,
     )  # fmt: skip
-    (folder / _FOUND).write_text(render_spec(said), encoding="utf-8")
-    (folder / _LINES).write_text(json.dumps(found.lines), encoding="utf-8")
-    return found
+    (folder / _FOUND).write_text(render_spec(settings), encoding="utf-8")
+    (folder / _LINES).write_text(json.dumps(completed.lines), encoding="utf-8")
+    return completed

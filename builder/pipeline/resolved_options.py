@@ -1,4 +1,4 @@
-"""A spec without open questions: what a program is lowered by."""
+"""The options that a program is lowered with: a spec without open questions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from builder.verify.quantise.choice import PrecisionChoice
 
 @dataclass(frozen=True)
 class ResolvedOptions:
-    """``spec``, in which no type is "auto", and what only measuring says of its layers.
+    """A ``spec`` in which no type is "auto", with the measured facts about its layers.
 
-    ``quantisations``: of layers' inputs, by the layer's name in the model. ``kept``: why others are not rounded where
-    that was asked for, by name. ``algorithms``: a tuner's decisions, by ``Geometry.label``; the static rule decides
-    where they say nothing. ``choice``: what was tried for "auto", where the spec said that.
+    ``quantisations``: those of layers' inputs, by the layer's name in the model. ``kept``: the reasons why some are not
+    rounded on demand, by name. ``algorithms``: a tuner's decisions, by ``Geometry.label``; the static rule decides the
+    rest. ``choice``: the types tried for "auto", if the spec has that.
     """
 
     spec: ModelSpec
@@ -30,7 +30,7 @@ class ResolvedOptions:
 
     @property
     def key(self) -> str:
-        """For caches: of all that a program depends on."""
+        """The digest, for caches, of all that a program depends on."""
         answers = {name: asdict(by) for name, by in self.quantisations.items()}
         measured = [answers, dict(self.kept), dict(self.algorithms)]
         return compute_digest(to_json(self.spec), json.dumps(measured, sort_keys=True))

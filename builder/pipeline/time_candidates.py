@@ -1,4 +1,4 @@
-"""Timed: a candidate's library takes turns with the float32 one, with every instruction set that this machine has."""
+"""Times of a candidate's library in turns with the float32 one, with every instruction set of this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from builder.verify.quantise.choice import MARGINS, Ratio, Timing
 from builder.verify.quantise.number_types import FLOAT32, Precision
 
 SECONDS, ROUNDS = 4.0, 10
-"""About so long, and at least so often."""
+"""The approximate duration, and the least number of rounds."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class _ClockedLibrary:
 
 
 def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate) -> Timing:
-    """The time of ``one`` beside float32, on the first golden input: the fastest of each step, added up, of both.
+    """Time ``one`` against float32, on the first golden input: the sum of each step's fastest time, of both.
 
-    On one thread, and on two where this machine has two processors: the function uses all that it has. ``compiled``:
-    by ``compile_here``. Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run one
-    of the two.
+    It runs on one thread, and on two if this machine has two processors, since the function uses all of them.
+    ``compiled``: from ``compile_here``. Raises the ColdforgeError of a stage that fails, VerifyError if this machine
+    can't run one of the two.
     """
     with ws.progress.show_stage("time", f"{one.kind} beside float32, in turns") as outcome:
         float32 = _build_clocked(ws, compiled, resolve_for_kind(ws, FLOAT32), FLOAT32)
@@ -50,15 +50,15 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
                 opened = profile.ProfiledLibrary(which.library, which.program, compiled.graph, count, isa)
                 libraries[f"{name} {isa} {count}"] = stack.enter_context(closing(opened))
 
-            # Never the same library twice in a row, as its weights would be in the caches. Nor two threads, but once
+            # A library never runs twice in a row, as its weights would be in the caches. Two threads run only once
             # a round: a thread that has done its work waits a moment for more, and takes a processor for that.
             for ours, theirs in zip(threads, reversed(threads), strict=True):
                 for isa in isas:
                     turn("candidate", candidate, isa, ours)
                     turn("float32", float32, isa, theirs)
             times = profile.measure_steps(libraries, SECONDS, ROUNDS)
-        took = {name: sum(found.fastest) for name, found in times.items()}
-        outcome.note = f"{min(found.rounds for found in times.values())} rounds"
+        took = {name: sum(times_of_steps.fastest) for name, times_of_steps in times.items()}
+        outcome.note = f"{min(times_of_steps.rounds for times_of_steps in times.values())} rounds"
     return Timing(
         tuple(
             Ratio(isa, count, round(took[f"candidate {isa} {count}"] / took[f"float32 {isa} {count}"], 3))

@@ -1,4 +1,4 @@
-"""Verify: a library's answers to the golden inputs against TensorFlow's, for every variant."""
+"""Verification: a library's answers to the golden inputs against TensorFlow's, for every variant."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from builder.verify.target_runner import prepare_machine
 from builder.verify.verification import Verification, merge_verifications
 
 Roundings = tuple[Rounding | None, ...]
-"""For each variant, as each has a graph and golden inputs of its own; None where nothing is rounded."""
+"""The rounding of each variant, which has a graph and golden inputs of its own; None if nothing is rounded."""
 
 
 def load_roundings(ws: Workspace, compiled: CompiledModel, folder: Path) -> Roundings:
-    """How the weights of the programs in ``folder`` were rounded, and TensorFlow's answers with such weights.
+    """Load the rounding of the weights in ``folder``, with TensorFlow's answers on such weights.
 
-    ``folder``: of a lower stage, or any that ``lower.save_restored`` wrote to.
+    ``folder``: that of a lower stage, or any that ``save_rounded_weights`` wrote to.
     """
     pairs = zip(ws.spec.variants, compiled.variants, strict=True)
-    return tuple(_load_rounding(ws, variant, one.graph, folder) for variant, one in pairs)
+    return tuple(_load_rounding(ws, variant, compiled_variant.graph, folder) for variant, compiled_variant in pairs)
 
 
 def verify_variants(
     ws: Workspace, compiled: CompiledModel, library: Path, roundings: Sequence[Rounding | None]
 ) -> Verification:
-    """``verify`` for each variant: one verification of all, in which further ones are named. Raises VerifyError."""
+    """Call ``verify_library`` for each variant; return one verification that names them. Raises VerifyError."""
     machine = prepare_machine(ws.target, ws.cache)
-    found = {
+    verifications = {
         variant.says: verify_library(
             library,
-            one.graph,
+            compiled_variant.graph,
             ws.spec.of_variant(variant),
             machine,
             rounding,
             variant=variant,
             watch=ws.progress.show_step,
         )
-        for variant, one, rounding in zip(ws.spec.variants, compiled.variants, roundings, strict=True)
+        for variant, compiled_variant, rounding in zip(ws.spec.variants, compiled.variants, roundings, strict=True)
     }
-    return merge_verifications(found)
+    return merge_verifications(verifications)
 
 
 def _load_rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: Path) -> Rounding | None:

@@ -1,4 +1,4 @@
-"""What a build is made with: the versions that a manifest names."""
+"""The versions of a build's tools, which a manifest names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.compiler.xla.descriptors import read_tensorflow_version
 
 
 def versions() -> dict[str, str]:
-    """The versions of coldforge, Python, TensorFlow and zig that are installed here."""
+    """Return the installed versions of coldforge, Python, TensorFlow and zig."""
     return {
         "coldforge": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""What a build holds from its first stage to its last: the model, the target, the folders and the screen."""
+"""The common state of a build's stages: the model, the target, the folders and the screen."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ class Workspace:
     def from_spec(
         cls, spec: ModelSpec, project: Project, target: Target | None = None, progress: Progress | None = None
     ) -> Workspace:
-        """The workspace of a new build; ``target``: the spec's first when None; ``progress``: all but noise if None."""
+        """Return the workspace of a new build, by default for the spec's first target and without verbose progress."""
         progress = progress or Progress()
         return cls(spec, project, target or spec.target, progress, Sandbox.from_machine(verbose=progress.verbose))
 
     def for_spec(self, spec: ModelSpec) -> Workspace:
-        """The same for another spec, such as one whose open questions are answered."""
+        """Return this workspace for another spec, such as one whose open questions are answered."""
         return replace(self, spec=spec)
 
     def in_sandbox(self, sandbox: Sandbox) -> Workspace:
-        """The same with jobs in another sandbox."""
+        """Return this workspace with jobs in another sandbox."""
         return replace(self, sandbox=sandbox)
 
     def for_target(self, target: Target) -> Workspace:
-        """The same for another target."""
+        """Return this workspace for another target."""
         return replace(self, target=target)
 
     @property
     def alone(self) -> Workspace:
-        """The same for the spec's first variant alone."""
+        """This workspace for the spec's first variant alone."""
         return self.for_spec(self.spec.alone)
 
     @property
     def cache(self) -> Path:
-        """What all models share: downloads, compiler caches, TensorFlow's recovered schema."""
+        """The files that all models share: downloads, compiler caches, TensorFlow's recovered schema."""
         return self.project.cache
 
     @property
@@ -69,7 +69,7 @@ class Workspace:
 
     @property
     def build(self) -> Path:
-        """The stages' folders."""
+        """The folder of the stages' folders."""
         return self.project.build / self.spec.name
 
     @property
@@ -79,24 +79,23 @@ class Workspace:
 
     @property
     def stage_times(self) -> Path:
-        """What each stage of the last bundle took, as JSON: no part of the bundle, which is the same each time."""
+        """The file of each stage's time for the last bundle, as JSON, outside the bundle, which is reproducible."""
         return self.build / f"stages{self.target.suffix}.json"
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
-        """No other command works on this model meanwhile: it waits, and says for whom. Not reentrant.
+        """Keep other commands from working on this model: they wait, and print for whom. The lock is not reentrant.
 
         The lock is on the model, not on each stage: a stage reads the folders of those before it, long after they
-        were made, and a build with another model.toml would replace them under its hands.
+        were made, and a build with another model.toml would replace them meanwhile.
         """
         with lock_target(self.build / "build", self.progress.show_lines):
             yield
 
     def build_stage(self, name: str, what: str, key: str, make: Callable[[Path], object], suffix: str = "") -> Path:
-        """The folder ``build/<model>/<name><suffix>``: made by ``make`` unless it is there for this ``key`` and this
-        coldforge.
+        """Return ``build/<model>/<name><suffix>``, made by ``make`` unless this coldforge made it for this ``key``.
 
-        ``what`` is printed; ``key`` is the digest of all that goes in. What ``make`` raises passes through.
+        ``what`` is printed; ``key`` is the digest of all inputs. Errors of ``make`` pass through.
         """
         folder = self.build / f"{name}{suffix}"
         with self.progress.show_stage(name, what) as outcome:
@@ -105,9 +104,9 @@ class Workspace:
         return folder
 
     def expect_import(self) -> None:
-        """Have TensorFlow load beside what comes before it is needed, where this model was never imported here.
+        """Start loading TensorFlow in parallel, if this model was never imported here.
 
-        Of one that was, nothing may have changed; then TensorFlow is not needed at all.
+        For one that was, nothing may have changed, and then TensorFlow is not needed at all.
         """
         if not (self.build / "import").exists():
             self.sandbox.start_server()
@@ -115,10 +114,10 @@ class Workspace:
     def run_sandboxed(
         self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path], failed: Failed
     ) -> Any:
-        """What ``function(*arguments)`` gives, as JSON has it, run as ``Sandbox.run`` says and with its errors.
+        """Return the result of ``function(*arguments)``, as JSON, run as ``Sandbox.run`` does and with its errors.
 
-        What the sandbox lacks here is said on the screen, once, and what the model prints there as well. What
-        TensorFlow prints is shown only if ``progress.verbose``.
+        The screen gets, once, a line about what the sandbox lacks here, and the model's own output. TensorFlow's output
+        is shown only if ``progress.verbose``.
         """
         self.sandbox.kernel.require_demanded()
         if line := self.sandbox.kernel.describe_missing():
@@ -132,13 +131,13 @@ class Workspace:
 
 
 _LINES = 20
-"""Of what a model prints, how many are shown."""
+"""The number of lines of a model's output that are shown."""
 
 
 @contextmanager
 def hold_all_locks(workspaces: Iterable[Workspace]) -> Iterator[None]:
-    """All of them ``held``, in the order of their names: two commands with the same models don't wait in a circle."""
-    with ExitStack() as held:
+    """Hold the locks of all, in the order of their names, so that two commands with the same models don't deadlock."""
+    with ExitStack() as locks:
         for ws in sorted(workspaces, key=lambda ws: ws.spec.name):
-            held.enter_context(ws.hold_lock())
+            locks.enter_context(ws.hold_lock())
         yield

@@ -1,1 +1,1 @@
-"""Building in a container: choose where, and run the build there."""
+"""Builds in a container: the choice of a route, and the run."""

@@ -1,4 +1,4 @@
-"""The builder image: made once for each Dockerfile, lock and base, and found again by its tag."""
+"""The builder image: built once for each Dockerfile, lock and base, and found again by its tag."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPOSITORY = "coldforge/builder"
 
 @dataclass(frozen=True)
 class BuilderImage:
-    """What the image is made of. ``base_digest``: ``sha256:…``, or "" where the base is not pinned."""
+    """The inputs of the image. ``base_digest``: ``sha256:…``, or "" if the base is not pinned."""
 
     base: str
     base_digest: str
@@ -28,7 +28,7 @@ class BuilderImage:
 
     @classmethod
     def from_environment(cls, lock: Path, environment: Mapping[str, str] = os.environ) -> BuilderImage:
-        """The Dockerfile's own base, or the one that COLDFORGE_BASE_IMAGE and COLDFORGE_BASE_DIGEST name."""
+        """Return the Dockerfile's own base, or the one that COLDFORGE_BASE_IMAGE and COLDFORGE_BASE_DIGEST name."""
         if base := environment.get("COLDFORGE_BASE_IMAGE"):
             return cls(base, environment.get("COLDFORGE_BASE_DIGEST", ""), lock)
         return cls(
@@ -49,14 +49,14 @@ class BuilderImage:
         return f"{REPOSITORY}:{compute_digest(DOCKERFILE, self.lock, self.base, self.base_digest)[:16]}"
 
     def why_unavailable(self) -> str | None:
-        """None when this engine has the image, or can make it; otherwise the reason in a line. Fetches nothing."""
+        """Return the reason in a line why this engine has no image and can make none, else None. Fetches nothing."""
         return None if self._is_built() else why_no_buildkit() or why_no_image(self.reference)
 
     def _is_built(self) -> bool:
         return run_docker("image", "inspect", self.tag).returncode == 0
 
     def ensure_built(self, say: Callable[[str], None] = lambda _: None) -> str:
-        """The tag, after making the image if this engine has none. Raises EnvironmentSetupError."""
+        """Return the tag, after building the image if this engine has none. Raises EnvironmentSetupError."""
         if self._is_built():
             return self.tag
         if reason := why_no_buildkit():
@@ -95,12 +95,12 @@ class BuilderImage:
 
 
 def ca_secret(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Options that lend SSL_CERT_FILE, when it is set, to a build as its secret ``ca``."""
+    """Return options that lend SSL_CERT_FILE, when it is set, to a build as its secret ``ca``."""
     bundle = environment.get("SSL_CERT_FILE")
     return ["--secret", f"id=ca,src={bundle}"] if bundle and Path(bundle).is_file() else []
 
 
 def _read_default(argument: str) -> str:
-    found = re.search(rf"^ARG {argument}=(.*)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found
-    return found.group(1).strip()
+    default = re.search(rf"^ARG {argument}=(.*)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert default
+    return default.group(1).strip()

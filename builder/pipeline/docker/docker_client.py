@@ -1,4 +1,4 @@
-"""The Docker client on this machine, whether an engine answers it, and whether it can build and fetch images.
+"""The Docker client on this machine, with checks whether an engine answers it and can build and fetch images.
 
 ``DOCKER`` in the environment names another client than the first on PATH; ``DOCKER_HOST`` and contexts
 work as they do for the client itself.
@@ -17,24 +17,24 @@ ANSWER_SECONDS = 20
 
 
 def find_docker() -> str | None:
-    """The client's path, or None when there is none."""
+    """Return the client's path, or None when there is none."""
     return shutil.which(os.environ.get("DOCKER") or "docker")
 
 
 def why_no_engine() -> str | None:
-    """None when an engine answers; otherwise the reason, in the client's own words where it has any."""
+    """Return None when an engine answers, else the reason, in the client's own words if it has any."""
     return _why_it_fails("version", "--format", "{{.Server.Version}}")
 
 
 def why_no_buildkit() -> str | None:
-    """None when the client can build with BuildKit: from Docker 23 on, only with the buildx plugin."""
+    """Return None when the client can build with BuildKit (since Docker 23 by the buildx plugin), else the reason."""
     if _why_it_fails("build", "--help") is None:
         return None
     return f"{find_docker()} has no working buildx plugin (package docker-buildx or docker-buildx-plugin)"
 
 
 def why_no_image(reference: str) -> str | None:
-    """None when the engine has the image, or its registry would give it; otherwise the reason. Fetches nothing."""
+    """Return None when the engine has the image or its registry would give it, else the reason. Fetches nothing."""
     if run_docker("image", "inspect", reference).returncode == 0:
         return None
     reason = _why_it_fails("manifest", "inspect", reference)
@@ -42,7 +42,7 @@ def why_no_image(reference: str) -> str | None:
 
 
 def _why_it_fails(*arguments: str) -> str | None:
-    """None when the client does this in time; otherwise the reason as one line, in its own words where it has any."""
+    """Return None when the client does this in time, else the reason as one line, in its own words if it has any."""
     path = find_docker()
     if path is None:
         return f"there is no `{os.environ.get('DOCKER') or 'docker'}` on PATH"
@@ -61,13 +61,13 @@ def _why_it_fails(*arguments: str) -> str | None:
 
 
 def engine_memory() -> int | None:
-    """Bytes of memory that the engine's machine has; None where it does not say."""
+    """Return the bytes of memory of the engine's machine; None if it does not tell."""
     done = run_docker("info", "--format", "{{.MemTotal}}")
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else None
 
 
 def run_docker(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the client and capture what it says. Raises EnvironmentSetupError when there is none."""
+    """Run the client and capture its output. Raises EnvironmentSetupError when there is none."""
     path = find_docker()
     if path is None:
         raise EnvironmentSetupError(f"no Docker: {why_no_engine()}.")

@@ -1,13 +1,12 @@
 """One build in the builder image: no network, a read-only model, an unprivileged user, its own folders.
 
-What needs the network happens here, before: the model is located and the dependencies layer installed. The
-container then runs the same command as the host route,
-
+The steps that need the network come before, on the host: the model is located and the dependencies layer installed.
+The container then runs the same command as the host route,
     python -m builder.cli bundle <model.toml> --in host
 
-with coldforge's code mounted at /coldforge, and writes only into a folder of its model's own below
-``build/docker/``. When it has ended well, the bundle's files are copied from there, regular ones from a list, and take
-their place in ``dist/`` as any other bundle does.
+with coldforge's code mounted at /coldforge, and writes only into a folder of its own model below
+``build/docker/``. When it has ended well, the bundle's files are copied from there, regular ones from a list, and
+replace those in ``dist/`` as any other bundle does.
 """
 
 from __future__ import annotations
@@ -55,16 +54,16 @@ DOCKER_FAILED, KILLED, INTERRUPTED = range(125, 128), 137, 130
 _ERROR = "coldforge: "
 
 PROCESSES = 4096
-"""How many a build may have at once, threads among them: TensorFlow and zig have some for each processor."""
+"""The most processes of a build, threads included: TensorFlow and zig have some for each processor."""
 MEMORY_SHARE = 0.75
-"""What a build may have of the memory of the engine's machine, so that the machine outlives it."""
+"""The share of the memory of the engine's machine that a build may have, so that the machine outlives it."""
 _LINE, _OUTPUT, _MESSAGE = 4096, 1 << 20, 1 << 16
-"""Characters: of a line of progress, of the result and of the error message, beyond which they are cut."""
+"""Characters of a line of progress, of the result and of the error message, beyond which they are cut."""
 
 
 @dataclass(frozen=True)
 class DockerBuild:
-    """A finished bundle, the image it was built in, and what the command inside printed as its result."""
+    """A finished bundle, the image it was built in, and the result that the command inside printed."""
 
     bundle: Bundle
     image: str
@@ -80,7 +79,7 @@ class Mount:
     writable: bool = False
 
     def format_option(self) -> str:
-        """The value of --mount: a line of CSV, so that a path may hold a comma."""
+        """Return the value of --mount: a line of CSV, so that a path may hold a comma."""
         fields = ["type=bind", f"source={self.source}", f"target={self.target}"]
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow(fields if self.writable else [*fields, "readonly"])
@@ -98,8 +97,8 @@ def bundle_in_docker(
 ) -> DockerBuild:
     """Build ``spec`` for ``target`` in the builder image, make the result the project's bundle and active layer.
 
-    ``say`` gets each line of progress, ``show`` sees the model being fetched; ``verbose``: also what TensorFlow prints
-    in there. Raises what the same build raises on the host (the container's message and exit code as that error),
+    ``say`` gets each line of progress, ``show`` the progress of the model's download; ``verbose``: with TensorFlow's
+    output. Raises what the same build raises on the host (the container's message and exit code as that error),
     EnvironmentSetupError when Docker is at fault; the last good bundle stays in place.
     """
     _require_in_image(spec)
@@ -107,12 +106,12 @@ def bundle_in_docker(
     image = base.ensure_built(say)
     say(f"building in {image}")
     model = locate_model(spec, project.cache, show)
-    beside = tokenizer_paths(locate_text_file(spec, project.cache, show).text, project.cache, target)
+    tokenizer_files = tokenizer_paths(locate_text_file(spec, project.cache, show).text, project.cache, target)
     if spec.audio:
         fetch_miniaudio(project.cache, show)
     _, dependencies = build_dependencies(project, target)
     scratch = scratch_of(spec, project, model, target)
-    mounts = build_mounts(spec, project, model, dependencies, scratch, beside)
+    mounts = build_mounts(spec, project, model, dependencies, scratch, tokenizer_files)
     command = ["bundle", str(spec.path), "--in", "host", "--target", target.name, "--package", spec.packaging]
     command += ["--verbose"] * verbose
     known = {CONTAINED: "1", BASE: base.reference, CHECKOUT: str(project.root), "XDG_CACHE_HOME": str(CACHE.parent)}
@@ -126,7 +125,7 @@ def bundle_in_docker(
 
 
 def _require_in_image(spec: ModelSpec) -> None:
-    """Raises UsageError for a model that the image cannot read."""
+    """Raise UsageError for a model that the image cannot read."""
     if framework := FRAMEWORKS.get(spec.source.format):
         raise UsageError(
             f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on a Linux "
@@ -147,10 +146,9 @@ def tokenizer_paths(text: TextSpec | None, cache: Path, target: Target) -> list[
 
 
 def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -> Path:
-    """The folder that the container of this very model may write, with its stages and caches.
+    """Return the folder that the container of this very model may write, with its stages and caches.
 
-    Another model never meets what this one wrote: also one of the same name has another folder, and takes this one's
-    place.
+    Another model never sees this one's files: even one of the same name has another folder, which replaces this one's.
     """
     place = project.build / "docker" / f"{spec.name}{target.suffix}"
     scratch = place / compute_digest(str(spec.path), model)[:16]
@@ -162,10 +160,10 @@ def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -
 
 
 def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit: int = CONTAINER_IMAGE) -> None:
-    """Copy the bundle that a container left in ``dist/place`` into the empty ``folder``: the files in ``files`` alone.
+    """Copy the files in ``files`` of the bundle that a container left in ``dist/place`` into the empty ``folder``.
 
-    ``limit``: bytes of all together. Raises SandboxError for a link, a special file, files that are too large, and a
-    bundle that is not one.
+    ``limit``: bytes of all together. Raises SandboxError for a link, a special file, files that are too large, and an
+    invalid bundle.
     """
     wanted = [*files.required, *(name for name in files.optional if has_entry(dist, f"{place}/{name}"))]
     try:
@@ -180,9 +178,9 @@ def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit:
 def build_mounts(
     spec: ModelSpec, project: Project, model: Path, dependencies: Path, scratch: Path, beside: Sequence[Path] = ()
 ) -> list[Mount]:
-    """What a build sees: code, model and dependencies to read, and below ``scratch`` what it may write.
+    """Return the mounts of a build: code, model and dependencies to read, and folders below ``scratch`` to write.
 
-    ``beside``: the tokenizer's file, also where it was fetched with the model, and folders of the cache.
+    ``beside``: the tokenizer's file, also if it was fetched with the model, and folders of the cache.
     """
     inputs = [*_mount_code(project), *_mount_inputs(spec, project, model, dependencies, beside)]
     return [*inputs, *_mount_outputs(scratch, [mount.target for mount in inputs])]
@@ -196,7 +194,7 @@ def _mount_code(project: Project) -> Iterator[Mount]:
 def _mount_inputs(
     spec: ModelSpec, project: Project, model: Path, dependencies: Path, beside: Sequence[Path]
 ) -> Iterator[Mount]:
-    """Everything the build reads besides code. Files beside model.toml keep their paths: it names them."""
+    """Yield all mounts of inputs besides code. Files next to model.toml keep their paths, since it names them."""
     yield Mount(dependencies.resolve(), INSIDE / "build" / dependencies.name)
     if spec.audio:
         place = fetched_folder(project.cache)
@@ -213,8 +211,10 @@ def _mount_inputs(
 
 
 def _mount_fetched_models(spec: ModelSpec, project: Project, paths: Sequence[Path]) -> Iterator[Mount]:
-    """Of the fetched models, those of this build alone: the others may be nobody's business, and all projects' are
-    there. The records say which address gave what."""
+    """Yield the fetched models of this build alone: the others may be private to other projects.
+
+    The records hold which address gave which file.
+    """
     root = project.cache / MODELS
     own = {path.relative_to(root).parts[0] for path in paths if path.is_relative_to(root)}
     own |= {fetched_digest(spec.source, project.cache).get("sha256", ""), "revisions"}
@@ -222,7 +222,7 @@ def _mount_fetched_models(spec: ModelSpec, project: Project, paths: Sequence[Pat
 
 
 def _mount_outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:
-    """``inputs``: where in the container something is mounted already."""
+    """Yield the writable mounts; ``inputs``: the paths in the container that are mount points already."""
     for name in ("build", "dist", "layers/model"):
         yield Mount(make_folder(scratch, name), INSIDE / name, writable=True)
         for target in inputs:
@@ -231,7 +231,7 @@ def _mount_outputs(scratch: Path, inputs: Iterable[Path]) -> Iterator[Mount]:
 
 
 def choose_user(scratch: Path) -> str:
-    """Who runs the build: whoever asked, but never root. ``scratch`` becomes that user's."""
+    """Return the user who runs the build: the caller, but never root. ``scratch`` becomes that user's."""
     if os.getuid():
         return f"{os.getuid()}:{os.getgid()}"
     for path in (scratch, *scratch.rglob("*")):
@@ -241,9 +241,9 @@ def choose_user(scratch: Path) -> str:
 
 
 def make_sandbox_options(user: str, mounts: Iterable[Mount], memory: int | None = None) -> list[str]:
-    """Options of ``docker run`` for a program that is not to be trusted: a model may run code when it is loaded.
+    """Return options of ``docker run`` for an untrusted program: a model may run code when it is loaded.
 
-    ``memory``: bytes that it may have, swap included; no limit when None.
+    ``memory``: the most bytes, swap included; no limit when None.
     """
     options = ["--network", "none", "--user", user, "--read-only", "--tmpfs", "/tmp:rw,nosuid,nodev,size=2g"]
     options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
@@ -263,7 +263,7 @@ def _run_container(
     say: Callable[[str], None],
     environment: Mapping[str, str],
 ) -> str:
-    """What the command printed. Raises the error that its exit code and last words stand for."""
+    """Return the command's output. Raises the error that its exit code and last words stand for."""
     name = f"coldforge-{uuid.uuid4().hex[:12]}"
     memory = engine_memory()
     limit = int(memory * MEMORY_SHARE) if memory else None
@@ -283,7 +283,7 @@ def _run_container(
         ) as process:
             assert process.stdout
             assert process.stderr
-            # The result is one page, printed at the end: it cannot fill the pipe while progress is read.
+            # The result is one page, printed at the end, so it cannot fill the pipe while progress is read.
             message = _relay_output(process.stderr, say)
             output = process.stdout.read(_OUTPUT)
     except BaseException:
@@ -295,7 +295,7 @@ def _run_container(
 
 
 def _relay_output(lines: IO[str], say: Callable[[str], None]) -> str:
-    """Pass progress on as it comes; hold back the message that the command ends with."""
+    """Relay progress as it comes; return the message that the command ends with."""
     message: list[str] = []
     room = _MESSAGE
     while line := lines.readline(_LINE):
@@ -308,7 +308,7 @@ def _relay_output(lines: IO[str], say: Callable[[str], None]) -> str:
 
 
 def _make_error(code: int, message: str) -> BaseException:
-    """The error that stands for an exit code of the command inside, or of Docker itself."""
+    """Return the error for an exit code of the command inside, or of Docker itself."""
     if code == INTERRUPTED:
         return KeyboardInterrupt()
     if code in DOCKER_FAILED:

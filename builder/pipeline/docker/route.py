@@ -1,7 +1,7 @@
-"""Choose where a build runs: in Docker, or on this machine.
+"""The choice of where a build runs: in Docker, or on this machine.
 
-Docker comes first where all that it needs is there: an engine, a client that can build images, and the base of the
-builder image. They are asked for before anything is fetched.
+Docker comes first if all that it needs is available: an engine, a client that can build images, and the base of the
+builder image. These are checked before anything is fetched.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def choose_route(
     say: Callable[[str], None],
     system: str = platform.system(),
 ) -> Route:
-    """Choose where to build ``specs``: where ``build_in`` says, and for "auto" in Docker if a build can run there.
+    """Choose the route for ``specs``: that of ``build_in``, and for "auto" Docker if a build can run there.
 
     ``say`` gets the line that explains why "auto" is this machine. ``system``: as ``platform.system`` names it. Raises
-    UsageError for another word, and EnvironmentSetupError when no engine answers where Docker is asked for, or needed
+    UsageError for another word, and EnvironmentSetupError when no engine answers although Docker is demanded, or needed
     because this is not Linux.
     """
     if build_in not in ("auto", "docker", "host"):

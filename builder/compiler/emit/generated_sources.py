@@ -31,17 +31,17 @@ class GeneratedSources:
     kernel_kinds: tuple[str, ...] = ()
     """The optional features that the fused kernels need, from ``print_program.list_kernel_kinds``."""
     attention: bool = False
-    """Whether any step is an attention."""
+    """True if any step is an attention."""
     several_signatures: bool = False
-    """Whether the model has several signatures."""
+    """True if the model has several signatures."""
     dynamic: bool = False
-    """Whether the data determines the size of a fetch."""
+    """True if the data determines the size of a fetch."""
     parts: bool = False
-    """Whether any program runs a batch in parts."""
+    """True if any program runs a batch in parts."""
     cascades: bool = False
-    """Whether any program runs layers one stripe of rows at a time."""
+    """True if any program runs layers one stripe of rows at a time."""
     audio: bool = False
-    """Whether the library decodes and resamples recordings."""
+    """True if the library decodes and resamples recordings."""
     layout: Layout | None = None
     """The layout of weights outside the library; None where they are inside it."""
     probe: Probe | None = None
@@ -54,7 +54,7 @@ class GeneratedSources:
 
     @property
     def integer(self) -> bool:
-        """Whether any layer adds up integers."""
+        """True if any layer adds up integers."""
         return "INTEGER" in self.kernel_kinds
 
     @property

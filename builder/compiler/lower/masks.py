@@ -45,7 +45,7 @@ class _MaskNumbers:
     scale: float = 1.0
     shift: float = 0.0
     hides: bool = False
-    """Whether the mask is -infinity where the number is 0, and else 0."""
+    """True if the mask is -infinity where the number is 0, and else 0."""
 
     def multiply_by(self, factor: float) -> _MaskNumbers:
         return replace(self, scale=self.scale * factor, shift=self.shift * factor)

@@ -43,7 +43,7 @@ class LoopRow:
     index: Buffer
     count: int
     needed_once: bool
-    """Whether only the product reads the row."""
+    """True if only the product reads the row."""
 
 
 class FusionIndex(HloIndex):

@@ -300,10 +300,10 @@ class _LoopBody:
             if cell is not None:
                 expected[cell] = _apply_lstm(x + sums, draw.c)[1]
             for number, numbers in expected.items():
-                ours = draw.known.get(_skip_copies(self.after[number]))
-                if ours is None or ours.size != numbers.size:
+                actual = draw.known.get(_skip_copies(self.after[number]))
+                if actual is None or actual.size != numbers.size:
                     return None
-                if not np.allclose(ours.reshape(batch, units), numbers, rtol=_TOLERANCE, atol=_TOLERANCE):
+                if not np.allclose(actual.reshape(batch, units), numbers, rtol=_TOLERANCE, atol=_TOLERANCE):
                     return None
         return np.concatenate(first).astype(np.float32), np.concatenate(second).astype(np.float32)
 

@@ -96,7 +96,7 @@ class _ProductReplacer:
         return self.replace_sequence(steps, None)[0]
 
     def replace_sequence(self, steps: Steps, loop: Any | None) -> tuple[Steps, list[Step]]:
-        """Return the replacement of ``steps``, and the steps before the loop with body ``loop``, an HloComputationProto."""
+        """Return the replacement of ``steps``, and the steps before ``loop``, the HloComputationProto of their loop."""
         changed: dict[int, list[Step]] = {}
         before: list[Step] = []
         for number, step in enumerate(steps):

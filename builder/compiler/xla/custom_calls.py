@@ -1,6 +1,6 @@
 """The registration of coldforge's own steps as custom calls that XLA compiles.
 
-XLA refuses a call to a name that nobody registered. Its registry (xla/service/custom_call_target_registry.h) has no
+XLA refuses a call to a name that is not registered. Its registry (xla/service/custom_call_target_registry.h) has no
 name in Python, but TensorFlow's library exports it. XLA never makes the call: it becomes a thunk, which ``lower`` turns
 into a step.
 """

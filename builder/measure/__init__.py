@@ -1,1 +1,1 @@
-"""Where the time of a model goes, and which algorithms are the fastest here."""
+"""Measurements of a model: the time of its steps, and the algorithms that are the fastest on this machine."""

@@ -1,4 +1,4 @@
-"""How fast a bundle is on this machine: its library in this process, and the function with it in Lambda's emulator.
+"""Speed of a bundle on this machine: its library in this process, and the function with it in Lambda's emulator.
 
 Nothing else should run at the same time. The library gets one seeded random input; the function gets the request that
 ``coldforge invoke`` sends.
@@ -28,7 +28,7 @@ from builder.package.bundle import Bundle
 from builder.verify.library.opened_model import BoundCall, OpenedModel
 
 WARM_UP = 3
-"""Runs that are not counted."""
+"""Number of runs at the start that are not counted."""
 
 MIN_RUNS, MAX_RUNS = 10, 100_000
 
@@ -45,7 +45,7 @@ class Spread:
 
     @classmethod
     def from_times(cls, times: Sequence[float]) -> Spread:
-        """``times``: milliseconds of each run."""
+        """Summarise ``times``, the milliseconds of each run."""
         p50, p90, p99 = (float(value) for value in np.percentile(times, (50, 90, 99)))
         return cls(len(times), min(times), p50, p90, p99)
 
@@ -125,14 +125,14 @@ def benchmark_bundle(bundle: Bundle, *, threads: int = 1, seconds: float = 3.0, 
 
 @contextmanager
 def open_call(bundle: Bundle, manifest: Mapping[str, Any], threads: int = 1) -> Iterator[BoundCall]:
-    """A run of the library of ``bundle`` on one random input. Raises VerifyError where this machine cannot run it."""
+    """Yield a run of the library of ``bundle`` on one random input. Raises VerifyError where it cannot run here."""
     with OpenedModel(bundle.library, threads, bundle.weights_elsewhere) as model:
         feeds = [make_random_values(TensorSpec.from_dict(feed), 0) for feed in manifest["feeds"]]
         yield model.bind_call(feeds, [fetch["bytes"] for fetch in manifest["fetches"]])
 
 
 def time_calls(call: Callable[[], object], seconds: float) -> list[float]:
-    """Milliseconds of each call of ``call`` in ``seconds``, after some that are not counted."""
+    """Return the milliseconds of each call of ``call`` in ``seconds``, after some that are not counted."""
     for _ in range(WARM_UP):
         call()
     times: list[float] = []
@@ -150,47 +150,47 @@ def measure_function(bundle: Bundle, starts: int = 5, seconds: float = 3.0) -> F
     Raises EnvironmentSetupError where the function does not run, AnswerError for a request that it refuses.
     """
     event = run_event.default_event(bundle.folder)
-    found: list[Start] = []
+    cold_starts: list[Start] = []
     for number in range(starts):
         with run_event.prepare_emulator(bundle.layer) as running:
-            found.append(measure_start(running, event))
+            cold_starts.append(measure_start(running, event))
             if number == starts - 1:
                 warm = Spread.from_times(time_calls(lambda: running.invoke(event), seconds))
                 handler = median(value for name, value in _parse_metrics(running.log) if name == "TotalMs")
                 memory, python = running.peak_rss, running.python
-    start = sorted(found, key=lambda start: start.total)[len(found) // 2]
+    start = sorted(cold_starts, key=lambda start: start.total)[len(cold_starts) // 2]
     return FunctionTimes(
         python.version, run_event.describe_mismatch(python) or "", starts, start, warm, handler, memory=memory
     )
 
 
 def measure_start(running: LambdaEmulator, event: Any) -> Start:
-    """The first request's times: the client's, the emulator's of the start, and what the function says of itself.
+    """Return the first request's times, as the client, the emulator and the function itself measure them.
 
     Raises EnvironmentSetupError, and AnswerError for a request that the function refuses.
     """
     begin = time.perf_counter()
     answer = running.invoke(event)
-    whole = (time.perf_counter() - begin) * 1000
+    total = (time.perf_counter() - begin) * 1000
     if "errorType" in answer:
         raise EnvironmentSetupError(f"the function did not start: {run_event.explain_failure(running.log, answer)}")
     run_event.require_answer(answer)
-    said = dict(_parse_metrics(running.log))
+    metrics = dict(_parse_metrics(running.log))
     if math.isnan(running.init_ms):
         raise EnvironmentSetupError("the emulator did not say how long the function's start took; run it again.")
-    init, load = running.init_ms, said.get("LoadMs", 0.0)
-    return Start(init - load, load, max(whole - init, 0.0), said.get("DecodeMs", 0.0), said.get("InferMs", 0.0))
+    init, load = running.init_ms, metrics.get("LoadMs", 0.0)
+    return Start(init - load, load, max(total - init, 0.0), metrics.get("DecodeMs", 0.0), metrics.get("InferMs", 0.0))
 
 
 def _parse_metrics(log: str) -> Iterator[tuple[str, float]]:
-    """(name, value) of each metric of time in the function's log, in CloudWatch's embedded format."""
+    """Yield (name, value) of each metric of time in the function's log, in CloudWatch's embedded format."""
     for line in log.splitlines():
         if line.startswith('{"_aws"'):
             yield from ((name, value[0]) for name, value in json.loads(line).items() if name.endswith("Ms"))
 
 
 def format_benchmark(found: Benchmark) -> str:
-    """A table, and one line to paste."""
+    """Return a table of the times, and one line to paste."""
     names = ("p50", "p90", "p99", "fastest")
     rows: list[list[str] | None] = [["library, warm", *_format_cells(found.library)]]
     lines = []
@@ -214,7 +214,7 @@ def format_benchmark(found: Benchmark) -> str:
 
 
 def format_one_line(found: Benchmark) -> str:
-    """All that matters in one line, to be pasted."""
+    """Return the most important figures in one line to paste."""
     threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
     parts = [
         f"{found.model} {found.version}",

@@ -1,4 +1,4 @@
-"""``coldforge verify --layers``: the value of each step beside TensorFlow's, to find the first that is off."""
+"""``coldforge verify --layers``: the value of each step beside TensorFlow's, to find the first wrong one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from builder.verify.verification import Verification
 Feeds = Mapping[str, Array]
 
 FLOOR = 3e-5
-"""Of a tensor's largest magnitude, what a step may be off whatever TensorFlow's own value does: Winograd's rounding."""
+"""Error, as a share of a tensor's largest magnitude, that any step may have: Winograd's rounding."""
 
 _KINDS = ("theirs", "moved")
 _FEEDS, _VALUES = "feeds.npz", "values.npz"
@@ -83,14 +83,14 @@ class LayerComparison:
 
 @dataclass(frozen=True)
 class ModelVerification:
-    """A library compared with TensorFlow; ``layers``: its steps, where that was asked for."""
+    """A comparison of a library with TensorFlow; ``layers``: the comparison of its steps, where that was asked for."""
 
     verification: Verification
     path: str
     layers: LayerComparison | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON."""
+        """Return the result for JSON."""
         return {
             "path": self.path,
             "verification": self.verification.to_dict(),
@@ -99,10 +99,10 @@ class ModelVerification:
 
 
 def verify_model(ws: Workspace, *, layers: bool = False) -> ModelVerification:
-    """Build the library unless it is there and compare it with TensorFlow's answers; a disagreement is no error here.
+    """Build the library if it is missing, and compare it with TensorFlow's answers; a disagreement raises no error.
 
-    ``layers``: each step as well, of the first variant. Raises the ColdforgeError of a stage that fails, and
-    VerifyError where ``layers`` are asked for and this machine cannot run the library itself.
+    ``layers``: whether each step of the first variant is compared as well. Raises the ColdforgeError of a stage that
+    fails, and VerifyError where ``layers`` are asked for and this machine cannot run the library itself.
     """
     ws = complete_workspace(ws)
     compiled_for, settled = make_compiler(ws, import_variants(ws)), resolve_spec(ws)
@@ -117,13 +117,13 @@ def verify_model(ws: Workspace, *, layers: bool = False) -> ModelVerification:
     case = _choose_case(library.verification, compiled.first.graph)
     restored = make_rounded_path(library.emitted.folder)
     with ws.progress.show_stage("layers", "each step's value beside TensorFlow's") as outcome:
-        found = compare_steps(ws, compiled.first, lowered, case, restored if restored.exists() else None)
-        outcome.note = f"{len(found.rows)} of {found.steps} steps"
-    return ModelVerification(library.verification, library.lowering.path, found)
+        layer_comparison = compare_steps(ws, compiled.first, lowered, case, restored if restored.exists() else None)
+        outcome.note = f"{len(layer_comparison.rows)} of {layer_comparison.steps} steps"
+    return ModelVerification(library.verification, library.lowering.path, layer_comparison)
 
 
 def _choose_case(verification: Verification, graph: FrozenGraph) -> str:
-    """The golden input on which an output is off, or the last; of a model with state the first, which has no past."""
+    """Return the golden input on which an output is wrong, or the last; with state the first, which has no past."""
     with GoldenFile.open(graph.golden_path) as golden:
         cases = golden.cases
     if graph.states:
@@ -135,10 +135,10 @@ def _choose_case(verification: Verification, graph: FrozenGraph) -> str:
 def compare_steps(
     ws: Workspace, compiled: CompiledVariant, lowered: LoweredProgram, case: str, restored: Path | None = None
 ) -> LayerComparison:
-    """Run ``lowered`` on the golden input ``case``, and look at what its steps leave.
+    """Run ``lowered`` on the golden input ``case``, and compare the values that its steps leave.
 
-    ``restored``: the file of its rounded weights, where there is one: TensorFlow's are rounded alike, if it can.
-    Raises LinkError, and VerifyError where a library cannot be run here or TensorFlow cannot run the model.
+    ``restored``: the file of its rounded weights, if any: TensorFlow's are rounded alike, where it can. Raises
+    LinkError, and VerifyError where a library cannot be run here or TensorFlow cannot run the model.
     """
     graph = compiled.graph
     lefts = list_step_outputs(lowered, HloIndex(read_result(compiled.kernels.metadata_path, ws.cache)))
@@ -175,7 +175,7 @@ def _read_library_values(
 def _ask_tensorflow(
     ws: Workspace, graph: FrozenGraph, feeds: Feeds, ops: list[str], restored: Path | None
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """TensorFlow's values by op, and those when weights and inputs move by one ulp."""
+    """Return TensorFlow's values by op, and the values when weights and inputs move by one ulp."""
     with scratch_folder(ws.build / "layers") as folder:
         save_arrays(folder / _FEEDS, feeds)
         reads = [graph.folder, *([restored] if restored else [])]
@@ -211,24 +211,24 @@ def _compare_value(left: StepOutput, ours: Array, theirs: Array, moved: Array | 
     error, allowed = measure_errors(ours, theirs, Tolerance() if share else Tolerance(0.0, 0.0), share)
     with np.errstate(all="ignore"):
         used = np.where(error == 0, 0.0, error / allowed)
-    place = np.unravel_index(int(used.argmax()), used.shape)
+    index = np.unravel_index(int(used.argmax()), used.shape)
     finite = np.abs(theirs[np.isfinite(theirs)].astype(np.float64))
     return StepDifference(
         step=left.step.name,
         op=left.op,
         shape=theirs.shape,
-        place=tuple(int(i) for i in place),
-        ours=float(ours[place]),
-        theirs=float(theirs[place]),
-        error=float(error[place]),
-        allowed=float(allowed[place]),
+        place=tuple(int(i) for i in index),
+        ours=float(ours[index]),
+        theirs=float(theirs[index]),
+        error=float(error[index]),
+        allowed=float(allowed[index]),
         largest=float(finite.max(initial=0.0)),
-        off=bool(~(error[place] <= allowed[place])),
+        off=bool(~(error[index] <= allowed[index])),
     )
 
 
 def format_layers(layers: LayerComparison) -> str:
-    """A table of the steps in the order they run, then the first that is off."""
+    """Return a table of the steps in the order they run, then the first wrong one."""
     rows = [
         [row.step, row.op, f"{row.error:.2g}", f"{row.allowed:.2g}", f"{row.largest:.3g}", "OFF" if row.off else ""]
         for row in layers.rows

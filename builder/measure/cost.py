@@ -1,4 +1,4 @@
-"""The price of a million requests: Lambda's list prices, times what a warm request and a cold start take here."""
+"""Cost of a million requests: Lambda's list prices, times the measured warm request and cold start."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def estimate_sizes(
     """Price a million warm requests at several sizes of memory, in megabytes.
 
     ``handler_ms``: the time of a request on one whole processor. With less memory it takes longer by as much, with more
-    no less: a request runs on one thread. Billed is every begun millisecond. ``peak_memory``: bytes; sizes that it does
-    not fit into are left out.
+    no less: a request runs on one thread. Every begun millisecond is billed. ``peak_memory``: bytes; sizes that are
+    smaller are left out.
     """
     prices = load_prices()
     sizes = []
@@ -113,13 +113,13 @@ def estimate_sizes(
 
 
 def report_cost(target: Target, function: FunctionTimes) -> dict[str, Any]:
-    """Return the same for the page of `coldforge report`."""
+    """Return the cost for the page of `coldforge report`."""
     rows = estimate_sizes(target, function.handler, function.memory)
     return asdict(prices_of(target)) | {"handler_ms": function.handler, "rows": [asdict(row) for row in rows]}
 
 
 def format_cost(cost: RequestCost) -> str:
-    """Return a table of the sizes, and where the figures come from."""
+    """Return a table of the sizes, and the sources of the figures."""
     function, start = cost.function, cost.function.start
     rows: list[list[str] | None] = [
         [f"{size.memory:,}", f"{size.ms:.1f}", f"{size.billed:,}", f"{size.dollars:.2f}"] for size in cost.sizes

@@ -1,4 +1,4 @@
-"""What a compiled model runs, step by step: what was fused, by which algorithm, and how long it takes here."""
+"""Steps of a compiled model: their fused ops, their algorithms, and their times on this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ExplainedStep:
 
     @property
     def gflops(self) -> float:
-        """10^9 floating-point operations per second."""
+        """Speed in 10^9 floating-point operations per second."""
         return self.flop * self.calls / self.microseconds / 1e3 if self.microseconds else 0.0
 
 
@@ -81,12 +81,12 @@ class Explanation:
 
     @property
     def layer_share(self) -> float:
-        """The share of the convolutions' and products' operations that run as layers."""
+        """Share of the convolutions' and products' operations that run as layers."""
         fused = sum(row.flop * row.calls for row in self.rows if row.kind != "xla")
         return fused / self.flop if self.flop else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as the table for JSON, unrounded."""
+        """Return the content of the table for JSON, unrounded."""
         steps = [
             asdict(row) | {"gflops": row.gflops, "share": row.microseconds / self.microseconds} for row in self.rows
         ]
@@ -98,7 +98,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Study:
-    """What was explained: the program that was timed, and the graph that it was made of."""
+    """An explanation with the program that was timed, and the graph that it was made of."""
 
     explanation: Explanation
     program: Program
@@ -106,12 +106,12 @@ class Study:
 
 
 def explain_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explanation:
-    """The explanation alone. Raises as ``study_model`` does."""
+    """Return the explanation alone. Raises as ``study_model`` does."""
     return study_model(ws, threads=threads, seconds=seconds).explanation
 
 
 def study_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
-    """Compile the model unless it is, and time the lowering that its last bundle has (the first, without a bundle).
+    """Compile the model if necessary, and time the lowering that its last bundle has (the first, without a bundle).
 
     Raises the ColdforgeError of a stage that fails, VerifyError where this machine can't run the library.
     """
@@ -169,7 +169,7 @@ def study_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Stu
 
 
 def format_explanation(explanation: Explanation) -> str:
-    """A table of the steps in the order they run, then the sums."""
+    """Return a table of the steps in the order they run, then the sums."""
     e = explanation
     rows: list[list[str] | None] = [_format_row(row, e.microseconds) for row in e.rows]
     moved, speed = sum(row.bytes * row.calls for row in e.rows), e.flop / e.microseconds / 1e3
@@ -216,7 +216,7 @@ def _format_weights(e: Explanation) -> str:
 
 
 def _find_bundle_attempt(ws: Workspace) -> LoweringAttempt:
-    """The one that the bundle has, so that what is explained is what was packed."""
+    """Return the attempt that the bundle has, so that the packed program is explained."""
     possible = list_attempts(ws.spec)
     try:
         manifest = json.loads(Bundle.load(ws.bundle).manifest.read_text(encoding="utf-8"))
@@ -226,13 +226,13 @@ def _find_bundle_attempt(ws: Workspace) -> LoweringAttempt:
 
 
 def _list_notes(steps: tuple[Step, ...], notes: tuple[StepInfo, ...]) -> Iterator[tuple[int, StepInfo]]:
-    """(depth, note) of every step in the order of ``walk``; ``notes`` are those of the outermost."""
+    """Yield (depth, note) of every step in the order of ``walk``; ``notes`` are those of the outermost steps."""
     for step, note in zip(steps, notes, strict=True):
         yield 0, replace(note, flop=0, bytes=0) if note.inside else note
         yield from ((1, inner) for inner in note.inside)
         for inner in () if note.inside else step.bodies:
-            for depth, found in _list_notes(inner, tuple(map(describe_step, inner))):
-                yield depth + 1, found
+            for depth, info in _list_notes(inner, tuple(map(describe_step, inner))):
+                yield depth + 1, info
 
 
 def _format_row(row: ExplainedStep, total: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""The machine that something was measured on, for whoever reads the figures."""
+"""The machine that something was measured on, for readers of the figures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def cpu_name() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     try:
-        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1] if found else platform.machine()
+        match = None
+    return match[1] if match else platform.machine()

@@ -1,4 +1,4 @@
-"""What one thread of this machine reaches, measured with NumPy: the roof over a model's steps.
+"""Peak speed of one thread of this machine, measured with NumPy: the limit of a model's steps.
 
 Neither figure is from a data sheet. A step may be above the second one: its data can come from a cache.
 """
@@ -47,10 +47,10 @@ class Peak:
 
 
 def measure_peak() -> Peak:
-    """The fastest of several rounds, on one thread. Takes about 2 s. Raises EnvironmentSetupError."""
-    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    """Return the fastest of several rounds, on one thread. Takes about 2 s. Raises EnvironmentSetupError."""
+    single_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     command = [sys.executable, "-c", _PROGRAM]  # a process of its own: BLAS counts its threads when it is loaded
-    done = subprocess.run(command, env=os.environ | one, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise EnvironmentSetupError(f"this machine's peak cannot be measured:\n{done.stderr.strip()[-500:]}")
-    return Peak(*json.loads(done.stdout))
+    process = subprocess.run(command, env=os.environ | single_thread, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise EnvironmentSetupError(f"this machine's peak cannot be measured:\n{process.stderr.strip()[-500:]}")
+    return Peak(*json.loads(process.stdout))

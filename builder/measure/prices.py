@@ -20,7 +20,7 @@ MEMORY_MB = (256, 512, 1024, WHOLE_PROCESSOR_MB, 3008)
 
 @dataclass(frozen=True)
 class PriceList:
-    """US dollars, without taxes and the free tier. ``gb_second``: of Lambda, by its name for the architecture.
+    """US dollars, without taxes and the free tier. ``gb_second``: Lambda's price, by its name for the architecture.
 
     ``thousand_transitions``: of Step Functions. ``thousand_reads``, ``thousand_writes``: requests to S3.
     """
@@ -39,15 +39,15 @@ class PriceList:
         return f"{self.region}, {self.date}"
 
     def price_requests(self, memory: int, ms: float, architecture: str) -> float:
-        """A million requests of ``ms`` each, with ``memory`` megabytes. Billed is each begun millisecond."""
+        """Price a million requests of ``ms`` each, with ``memory`` megabytes. Each begun millisecond is billed."""
         return self.million_requests + self.price_compute(memory, max(1, math.ceil(ms)), architecture)
 
     def price_compute(self, memory: int, billed_ms: float, architecture: str) -> float:
-        """The part of that which is for time."""
+        """Price the time alone of a million requests."""
         return 1e6 * billed_ms / 1000 * memory / 1024 * self.gb_second[architecture]
 
 
 def load_prices() -> PriceList:
-    """Those of ``prices.json``."""
-    found = json.loads(LIST.read_text(encoding="utf-8"))
-    return PriceList(**found | {"sources": tuple(found["sources"])})
+    """Read the prices of ``prices.json``."""
+    prices = json.loads(LIST.read_text(encoding="utf-8"))
+    return PriceList(**prices | {"sources": tuple(prices["sources"])})

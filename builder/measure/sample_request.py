@@ -1,4 +1,4 @@
-"""What a bundle can be tried with: a picture, or zeros for the inputs of a model that takes more than a picture."""
+"""A request to try a bundle with: an image, or zeros for the inputs of a model that takes more than an image."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from builder.base.commands import choose_command
 from builder.base.escape import json_line, quote_shell
 
 TEXT = "How long does it take to get there by train?"
-"""The text that is sent where none is."""
+"""Text that is sent where a person gives none."""
 
 PICTURE = Path(__file__).parents[1] / "verify" / "photographs" / "face.jpg"
-"""The picture that is sent where none is named."""
+"""Image that is sent where a person names none."""
 
 
 def format_try_command(models: Sequence[str], described: Mapping[str, Any], folder: Path = Path()) -> str:
-    """Lines that name the command for a bundle of ``models``, the first of which has the model.json ``described``.
+    """Return lines that name the command for a bundle of ``models``; ``described``: the first one's model.json.
 
     ``folder``: the project's, as -C named it.
     """
-    given = quote_shell(" ".join(models))
-    place = ["-C", str(folder)] if folder != Path() else []
-    words = shlex.join(["coldforge", *place, "invoke", *(model for model in models if model != ".")])
-    command = f"try it: {choose_command(f'make invoke MODEL={given}', words)}"
+    names = quote_shell(" ".join(models))
+    options = ["-C", str(folder)] if folder != Path() else []
+    words = shlex.join(["coldforge", *options, "invoke", *(model for model in models if model != ".")])
+    command = f"try it: {choose_command(f'make invoke MODEL={names}', words)}"
     tensors = tensor_feeds(described)
     if not tensors and (described.get("text") or takes_text(described)):
         return f'{command}\n  It sends a text. {choose_command("TEXT=", "--text ")}"..." sends your own.'
     if not tensors and not described.get("strings"):
         return f"{command}\n  It sends a photograph. {choose_command('IMAGE=', '--image ')}FILE sends your own."
     named = [(feed["name"], feed["dtype"], feed["shape"]) for feed in tensors]
-    named += [(one["name"], "strings", one["shape"]) for one in described.get("strings", [])]
+    named += [(text["name"], "strings", text["shape"]) for text in described.get("strings", [])]
     shapes = ", ".join(f"{json_line(name)}: <{dtype} {shape}>" for name, dtype, shape in named)
     picture = '"image": "<base64>", ' if described["image"] else ""
     option = choose_command("INPUTS=FILE", "--inputs FILE")
@@ -42,28 +42,28 @@ def format_try_command(models: Sequence[str], described: Mapping[str, Any], fold
 
 
 def tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The feeds of a model.json that take tensors: all but those of pictures, text and strings."""
-    made = {feed for one in described.get("strings", []) for feed in one["feeds"]}
-    others = (
-        made | {described["image"]["feed"]} if described["image"] else made | {*(described.get("text") or {}).values()}
+    """Return the feeds of a model.json that take tensors: all but those of images, text and strings."""
+    used = {feed for text in described.get("strings", []) for feed in text["feeds"]}
+    tensors = (
+        used | {described["image"]["feed"]} if described["image"] else used | {*(described.get("text") or {}).values()}
     )
-    return [feed for feed in described["feeds"] if feed["name"] not in others]
+    return [feed for feed in described["feeds"] if feed["name"] not in tensors]
 
 
 def make_zero_inputs(described: Mapping[str, Any]) -> dict[str, Any]:
-    """A request's ``inputs`` for each feed that takes a tensor; none where there is no such feed."""
+    """Return a request's ``inputs`` for each feed that takes a tensor; empty where there is no such feed."""
     feeds = tensor_feeds(described)
     raw = {feed["name"]: {"b64": base64.b64encode(bytes(feed["bytes"])).decode()} for feed in feeds}
     raw |= {
-        one["name"]: _make_empty_strings(one["shape"])
-        for one in described.get("strings", [])
+        text["name"]: _make_empty_strings(text["shape"])
+        for text in described.get("strings", [])
         if not takes_text(described)
     }
     return {"inputs": raw} if raw else {}
 
 
 def takes_text(described: Mapping[str, Any]) -> bool:
-    """Whether a text alone is enough for a model of strings."""
+    """Return whether a text alone is enough for a model of strings."""
     strings = described.get("strings", [])
     return len(strings) == 1 and math.prod(strings[0]["shape"][1:]) == 1 and not tensor_feeds(described)
 

@@ -1,4 +1,4 @@
-"""What the steps of a program leave in memory, and of which op in the model each is the value."""
+"""Values that the steps of a program leave in memory, and the op in the model that each belongs to."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from builder.verify.quantise.observe import view_image
 
 @dataclass(frozen=True, eq=False)
 class StepOutput:
-    """The value that a step leaves. ``after``: the number of the step that then begins, as ``observe.observe_steps``
-    counts.
+    """A value that a step leaves, and ``op``, the op in the model that it belongs to.
 
-    ``op``: the op in the model whose value it is.
+    ``after``: the number of the step that then begins, as ``observe.observe_steps`` counts.
     """
 
     step: Step
@@ -34,7 +33,7 @@ class StepOutput:
     shape: Any  # xla.ShapeProto
 
     def read(self, arena: NDArray[np.uint8]) -> Array:
-        """A copy, in logical order."""
+        """Return a copy, in logical order."""
         match self.step:
             case LayerStep():
                 shape = self.step.geometry.out_shape
@@ -57,12 +56,12 @@ class StepOutput:
 
 
 def list_step_outputs(lowered: LoweredProgram, index: HloIndex) -> tuple[StepOutput, ...]:
-    """Of each op in the model the last step that leaves its value, in the order of the steps.
+    """Return the last step that leaves the value of each op in the model, in the order of the steps.
 
-    Not of steps in loops and branches, nor of values that have a size of their own, or no numbers of NumPy's.
+    Steps in loops and branches are left out, and so are values of an open size or of a type that NumPy lacks.
     """
-    found = {one.op: one for one in _list_candidates(lowered, index)}
-    return tuple(sorted(found.values(), key=lambda one: one.after))
+    last_outputs = {one.op: one for one in _list_candidates(lowered, index)}
+    return tuple(sorted(last_outputs.values(), key=lambda one: one.after))
 
 
 def _list_candidates(lowered: LoweredProgram, index: HloIndex) -> Iterator[StepOutput]:
@@ -81,7 +80,7 @@ def _list_candidates(lowered: LoweredProgram, index: HloIndex) -> Iterator[StepO
 
 
 def _is_whole(buffer: Buffer | None, shape: Any) -> bool:
-    """Whether ``buffer`` holds an array of ``shape`` and nothing else."""
+    """Return whether ``buffer`` holds an array of ``shape`` and nothing else."""
     name, size = ELEMENT_TYPES.get(shape.element_type, ("", 0))
     if buffer is None or buffer.space != "arena" or name in ("", "bfloat16") or any(shape.is_dynamic_dimension):
         return False
@@ -96,23 +95,23 @@ def _find_written_buffer(step: Step) -> Buffer | None:
 def is_read_correctly(
     left: StepOutput, lefts: Sequence[StepOutput], right: Container[StepOutput], lowered: LoweredProgram
 ) -> bool:
-    """Whether the first value that is known after ``left``, and made of it, is among those that are ``right``.
+    """Return whether the first known value after ``left`` that is made of it is among those that are ``right``.
 
-    Then ``left`` is no wrong value but another one than TensorFlow's: XLA may move a factor to a later step.
+    Then ``left`` is not wrong, but another value than TensorFlow's: XLA may move a factor to a later step.
     """
     steps = lowered.program.steps
     known = {id(one.step): one for one in lefts}
     step: Step = left.step
-    place = next(i for i, one in enumerate(steps) if one is step)
+    index = next(i for i, one in enumerate(steps) if one is step)
     while True:
         memory = _find_memory(step)
         if memory is None:
             return False
-        later = range(place + 1, len(steps))
+        later = range(index + 1, len(steps))
         reader = next((i for i in later if _is_touching(steps[i], memory)), None)
         if reader is None:
             return False
-        step, place = steps[reader], reader
+        step, index = steps[reader], reader
         if id(step) in known:
             return known[id(step)] in right
 
@@ -122,5 +121,5 @@ def _find_memory(step: Step) -> Buffer | None:
 
 
 def _is_touching(step: Step, memory: Buffer) -> bool:
-    """Whether ``step``, or a step inside it, reads or writes any of ``memory``."""
-    return any(buffer.overlaps_buffer(memory) for one in walk_steps((step,)) for buffer in one.buffers)
+    """Return whether ``step``, or a step inside it, reads or writes any of ``memory``."""
+    return any(buffer.overlaps_buffer(memory) for inner in walk_steps((step,)) for buffer in inner.buffers)

@@ -1,4 +1,4 @@
-"""Time the algorithms that each layer of a model can have, where it runs: among the model's other steps.
+"""Tuning: the algorithms that each layer of a model can have, timed where it runs, among the model's other steps.
 
 The model is built once for every algorithm, each build takes turns with the others, and each layer takes what was
 fastest for it. What one library must do on several instruction sets is decided by all of them together.
@@ -32,18 +32,18 @@ from builder.pipeline.workspace import Workspace
 from builder.verify import profile
 
 ROUNDS = 15
-"""At least."""
+"""Smallest number of rounds."""
 
 MARGIN = 1.03
-"""How many times faster than the static rule's choice another must be: less is noise, and the rule needs no file."""
+"""Factor by which an algorithm must be faster than the static rule's: less is noise, and the rule needs no file."""
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """``tuning`` is what was written to ``path``, unless it is empty.
+    """Result of tuning; ``tuning`` was written to ``path``, unless it is empty.
 
-    ``rule``: what the static rule says, by ``Geometry.label``. ``rest``: microseconds of all steps without a choice,
-    by instruction set.
+    ``rule``: the static rule's choice, by ``Geometry.label``. ``rest``: microseconds of all steps without a choice, by
+    instruction set.
     """
 
     path: Path
@@ -54,14 +54,14 @@ class TuningResult:
 
     @property
     def behind(self) -> dict[str, float]:
-        """How much longer the steps take as the rule has them than as tuned, by instruction set: 0.05 is 5 %."""
+        """The share by which the rule's steps are slower than the tuned ones, by instruction set: 0.05 is 5 %."""
         layers = self.tuning.layers
-        found = {}
+        shares = {}
         for isa, rest in self.rest.items():
             tuned = sum(choice.microseconds[isa][choice.algorithm] for choice in layers.values())
             ruled = sum(choice.microseconds[isa][self.rule[label]] for label, choice in layers.items())
-            found[isa] = (rest + ruled) / (rest + tuned) - 1
-        return found
+            shares[isa] = (rest + ruled) / (rest + tuned) - 1
+        return shares
 
 
 def tune_model(ws: Workspace, *, seconds: float = 10.0) -> TuningResult:
@@ -73,7 +73,7 @@ def tune_model(ws: Workspace, *, seconds: float = 10.0) -> TuningResult:
     ws = complete_workspace(ws)
     compiled, settled, spec = compile_first(ws), resolve_by_rule(ws), ws.spec
     possible = dict(_open_questions(spec, _lower_with(ws, compiled, settled, {})))
-    rule = {label: found[0] for label, found in possible.items()}
+    rule = {label: algorithms[0] for label, algorithms in possible.items()}
     times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in possible}
     rest: dict[str, float] = {}
     rounds = 0
@@ -89,14 +89,14 @@ def tune_model(ws: Workspace, *, seconds: float = 10.0) -> TuningResult:
 
 
 def choose_fastest(rule: Algorithm, times: AlgorithmTimes) -> Algorithm:
-    """The algorithm with the smallest geometric mean over the instruction sets, if it beats the rule's clearly."""
+    """Return the algorithm with the smallest geometric mean over the instruction sets, if it is clearly faster."""
     scores = {a: math.prod(of[a] for of in times.values()) ** (1 / len(times)) for a in next(iter(times.values()))}
     fastest = min(scores, key=lambda a: scores[a])
     return fastest if scores[fastest] * MARGIN < scores[rule] else rule  # type: ignore[return-value]
 
 
 def format_tuning(tuned: TuningResult) -> str:
-    """A table of every layer with a choice: each candidate's time, and what was chosen."""
+    """Return a table of every layer with a choice: each candidate's time, and the chosen one."""
     rows: list[list[str] | None] = []
     for label, choice in sorted(tuned.tuning.layers.items()):
         for isa, of in choice.microseconds.items():
@@ -117,7 +117,7 @@ def format_tuning(tuned: TuningResult) -> str:
 
 
 def to_dict(tuned: TuningResult) -> dict[str, Any]:
-    """The same for JSON; ``file`` is None where no layer has a choice, as nothing was written then."""
+    """Return the result for JSON; ``file`` is None where no layer has a choice, as nothing was written then."""
     layers = {label: asdict(choice) | {"rule": tuned.rule[label]} for label, choice in tuned.tuning.layers.items()}
     return {
         "file": str(tuned.path) if layers else None,
@@ -135,19 +135,19 @@ def _lower_with(
 
 
 def _list_layers(lowered: LoweredProgram) -> Iterator[tuple[int, LayerStep]]:
-    """(number in ``walk``, step) of every layer."""
+    """Yield (number in ``walk``, step) of every layer."""
     for number, step in enumerate(walk_steps(lowered.program.steps)):
         if isinstance(step, LayerStep):
             yield number, step
 
 
 def _open_questions(spec: ModelSpec, lowered: LoweredProgram) -> Iterator[tuple[str, tuple[Algorithm, ...]]]:
-    """The label and the candidates, the static rule's first, of every layer that has more than one."""
+    """Yield the label and the candidates, the static rule's first, of every layer that has more than one."""
     for _, step in _list_layers(lowered):
         rounded = step.quantisation is not None
-        found = list_algorithms(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type, rounded=rounded)
-        if len(found) > 1:
-            yield step.geometry.label, found
+        options = list_algorithms(step.geometry, allow_winograd=spec.winograd, kind=step.weight_type, rounded=rounded)
+        if len(options) > 1:
+            yield step.geometry.label, options
 
 
 def _measure_rounds(
@@ -159,15 +159,15 @@ def _measure_rounds(
     times: dict[str, dict[str, dict[str, float]]],
     rest: dict[str, float],
 ) -> int:
-    """Fill ``times`` (label, instruction set, algorithm: microseconds) and ``rest``; how many rounds that took."""
+    """Fill ``times`` (label, instruction set, algorithm: microseconds) and ``rest``; return the number of rounds."""
     spec = settled.spec
     lowered: dict[Algorithm, LoweredProgram] = {}
     profiled: dict[str, profile.ProfiledLibrary] = {}
     isas: tuple[str, ...] = ()
-    algorithms = sorted({a for found in possible.values() for a in found})
+    algorithms = sorted({a for program in possible.values() for a in program})
     for number, algorithm in enumerate(algorithms):
         ws.progress.show_step(number, len(algorithms), f"building {algorithm}")
-        everywhere = {label: algorithm for label, found in possible.items() if algorithm in found}
+        everywhere = {label: algorithm for label, program in possible.items() if algorithm in program}
         lowered[algorithm] = _lower_with(ws, compiled, settled, everywhere)
         key = compute_digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
         folder = ws.build / f"tune-{algorithm}"
@@ -180,12 +180,12 @@ def _measure_rounds(
     measured = profile.measure_steps(profiled, seconds, ROUNDS)
     for opened in profiled.values():
         opened.close()
-    for algorithm, found in lowered.items():
-        asked = {number for number, step in _list_layers(found) if step.geometry.label in possible}
+    for algorithm, program in lowered.items():
+        open_layers = {number for number, step in _list_layers(program) if step.geometry.label in possible}
         for isa in isas:
-            took = 1e6 * sum(t for n, t in enumerate(measured[f"{isa} {algorithm}"].fastest) if n not in asked)
+            took = 1e6 * sum(t for n, t in enumerate(measured[f"{isa} {algorithm}"].fastest) if n not in open_layers)
             rest[isa] = round(min(rest.get(isa, took), took), 1)
-        for number, step in _list_layers(found):
+        for number, step in _list_layers(program):
             label = step.geometry.label
             if algorithm not in possible.get(label, ()):
                 continue

@@ -50,40 +50,38 @@ class AccuracyReport:
 def measure_accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyReport:
     """Build a library of every type and compare it on the golden inputs, the spec's samples, and each of ``images``.
 
-    ``images``: folders of pictures, of folders by label, or ``.npz`` files of any inputs. Raises UsageError for those
+    ``images``: folders of images, of folders by label, or ``.npz`` files of any inputs. Raises UsageError for those
     that do not fit the model, and the ColdforgeError of a stage that fails.
     """
     ws = complete_workspace(ws)
     compiled = compile_here(ws)
     spec, graph = ws.spec, compiled.graph
-    own = [*filter(None, [spec.samples]), *images]
-    sets = [load_golden_inputs(spec, graph), *(load_user_inputs(path, spec, graph) for path in own)]
+    sources = [*filter(None, [spec.samples]), *images]
+    sets = [load_golden_inputs(spec, graph), *(load_user_inputs(path, spec, graph) for path in sources)]
     with ws.progress.show_stage("reference", "TensorFlow's own answers"):
-        theirs = [tensorflow_answers(ws, graph, inputs) for inputs in sets]
-    found = []
+        references = [tensorflow_answers(ws, graph, inputs) for inputs in sets]
+    reports = []
     for kind in KINDS:
-        built = make_candidate(ws, compiled, kind)
+        candidate = make_candidate(ws, compiled, kind)
         compared = {
             inputs.source: compare_answers(
-                spec, graph, inputs, answer_with_library(built.library, graph, inputs), answers
+                spec, graph, inputs, answer_with_library(candidate.library, graph, inputs), answers
             )
-            for inputs, answers in zip(sets, theirs, strict=True)
+            for inputs, answers in zip(sets, references, strict=True)
         }
-        sizes = built.lowering.sizes
-        size = built.library.stat().st_size
-        found.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
-    report = AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(found))
+        sizes = candidate.lowering.sizes
+        size = candidate.library.stat().st_size
+        reports.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
+    report = AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(reports))
     write_file(_accuracy_path(ws), json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
     return report
 
 
 def read_last_accuracy(ws: Workspace, graph: FrozenGraph) -> dict[str, Any] | None:
-    """What ``measure_accuracy`` last found of ``graph``, as JSON has it; None where it was another graph, or nothing
-    was.
-    """
+    """Return the last result of ``measure_accuracy`` for ``graph``, as JSON has it; None where there is none."""
     try:
-        found: dict[str, Any] = json.loads(_accuracy_path(ws).read_text(encoding="utf-8"))
-        return found if found["graph"] == file_digest(graph.graph_path) else None
+        record: dict[str, Any] = json.loads(_accuracy_path(ws).read_text(encoding="utf-8"))
+        return record if record["graph"] == file_digest(graph.graph_path) else None
     except (OSError, ValueError, KeyError):
         return None
 
@@ -93,7 +91,7 @@ def _accuracy_path(ws: Workspace) -> Path:
 
 
 def format_accuracy(report: AccuracyReport) -> str:
-    """A table for each set of inputs."""
+    """Return a table for each set of inputs."""
     parts = []
     for source, items in report.items.items():
         rows: list[list[str] | None] = []

@@ -1,1 +1,1 @@
-"""What is different between two bundles, for whoever decides whether the second one ships."""
+"""Differences between two bundles, for a decision on whether the second one ships."""

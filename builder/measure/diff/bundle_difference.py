@@ -1,4 +1,4 @@
-"""Two bundles compared: size, steps, error against TensorFlow, packages; and speed, where that was measured."""
+"""Comparison of two bundles: size, steps, error against TensorFlow, packages; and speed, where that was measured."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class BundleDifference:
 
 
 def compare_facts(before: BundleFacts, after: BundleFacts, speed: SpeedComparison | None = None) -> BundleDifference:
-    """What is different in ``after``."""
-    steps, same = _compare_steps(before, after)
+    """Return the differences of ``after`` from ``before``."""
+    steps, same_count = _compare_steps(before, after)
     return BundleDifference(
         before=before.title,
         after=after.title,
@@ -70,7 +70,7 @@ def compare_facts(before: BundleFacts, after: BundleFacts, speed: SpeedCompariso
         interface=tuple(_list_changes(_collect_interface(before.manifest), _collect_interface(after.manifest))),
         sizes=tuple(_list_figures(_collect_sizes(before), _collect_sizes(after), "bytes")),
         steps=tuple(steps),
-        same_steps=same,
+        same_steps=same_count,
         errors=tuple(_list_figures(_collect_errors(before), _collect_errors(after), "error")),
         packages=tuple(_list_changes(_collect_packages(before), _collect_packages(after))),
         speed=speed,
@@ -82,38 +82,38 @@ def _read_library_digest(facts: BundleFacts) -> str:
 
 
 def _collect_sizes(facts: BundleFacts) -> dict[str, int]:
-    """Bytes by name: what Lambda counts first, then the library's parts."""
+    """Return bytes by name: first the sizes that Lambda counts, then the library's parts."""
     sizes = facts.bundle.sizes
-    found = {"function and layers, zipped": sizes.zipped, "function and layers, unzipped": sizes.unzipped}
+    sizes_by_name = {"function and layers, zipped": sizes.zipped, "function and layers, unzipped": sizes.unzipped}
     for part in sizes.components:
-        found |= {f"{part.name}, zipped": part.zipped, f"{part.name}, unzipped": part.unzipped}
-    found |= {f"libmodel.so: {name}": count for name, count in facts.sections.items()}
-    return found | {"weights": facts.manifest["lowering"]["weights"]["bytes"]}
+        sizes_by_name |= {f"{part.name}, zipped": part.zipped, f"{part.name}, unzipped": part.unzipped}
+    sizes_by_name |= {f"libmodel.so: {name}": count for name, count in facts.sections.items()}
+    return sizes_by_name | {"weights": facts.manifest["lowering"]["weights"]["bytes"]}
 
 
 def _collect_errors(facts: BundleFacts) -> dict[str, float]:
-    """The worst error of each output against TensorFlow, as the manifest records it."""
+    """Return the worst error of each output against TensorFlow, as the manifest records it."""
     outputs = facts.manifest["verification"]["outputs"]
-    found = {f"{output['output']}, worst absolute": output["max_absolute"] for output in outputs}
-    found |= {f"{output['output']}, worst relative": output["max_relative"] for output in outputs}
+    errors = {f"{output['output']}, worst absolute": output["max_absolute"] for output in outputs}
+    errors |= {f"{output['output']}, worst relative": output["max_relative"] for output in outputs}
     wrong = {
         f"{output['output']}, top-1 unlike TensorFlow's": output["top1_wrong"]
         for output in outputs
         if output["top1_rows"]
     }
-    return found | wrong
+    return errors | wrong
 
 
 def _collect_interface(manifest: Mapping[str, Any]) -> dict[str, str]:
     model = manifest["model"]
-    found = {"model": f"{model['name']} {model['version']}", "processor": " ".join(manifest["target"]["isa"])}
-    found["trained model"] = " ".join(f"{key} {value}" for key, value in sorted(model["source"].items()))
+    interface = {"model": f"{model['name']} {model['version']}", "processor": " ".join(manifest["target"]["isa"])}
+    interface["trained model"] = " ".join(f"{key} {value}" for key, value in sorted(model["source"].items()))
     for kind in ("feed", "fetch"):
         ports = manifest["feeds" if kind == "feed" else "fetches"]
-        found |= {f"{kind} {port['name']}": f"{port['dtype']} {port['shape']}" for port in ports}
-    found["ABI"] = str(manifest["abi"])
-    found["lowering"] = manifest["lowering"]["path"]
-    return found | {f"built with {tool}": version for tool, version in manifest["built_with"].items()}
+        interface |= {f"{kind} {port['name']}": f"{port['dtype']} {port['shape']}" for port in ports}
+    interface["ABI"] = str(manifest["abi"])
+    interface["lowering"] = manifest["lowering"]["path"]
+    return interface | {f"built with {tool}": version for tool, version in manifest["built_with"].items()}
 
 
 def _collect_packages(facts: BundleFacts) -> dict[str, str]:
@@ -121,19 +121,19 @@ def _collect_packages(facts: BundleFacts) -> dict[str, str]:
 
 
 def _compare_steps(before: BundleFacts, after: BundleFacts) -> tuple[list[Change], int]:
-    """Steps that are another, and how many are the same. Of one name, the first goes with the first."""
+    """Return the steps that differ, and the number of equal ones. Steps of one name are compared in order."""
     old, new = _number_steps(before), _number_steps(after)
     changes = list(_list_changes(old, new))
     return changes, sum(old[name] == new.get(name) for name in old)
 
 
 def _number_steps(facts: BundleFacts) -> dict[str, str]:
-    seen: Counter[str] = Counter()
-    found = {}
+    counts: Counter[str] = Counter()
+    numbered = {}
     for step in facts.steps:
-        seen[step.name] += 1
-        found[step.name if seen[step.name] == 1 else f"{step.name} ({seen[step.name]})"] = step.what
-    return found
+        counts[step.name] += 1
+        numbered[step.name if counts[step.name] == 1 else f"{step.name} ({counts[step.name]})"] = step.what
+    return numbered
 
 
 def _list_changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""What a bundle's own files say of it, read for a comparison. Nothing of the bundle runs."""
+"""Facts that a bundle's own files state, read for a comparison. Nothing of the bundle runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.package.bundle import Bundle
 
 @dataclass(frozen=True)
 class BundleStep:
-    """One fused step, as a person tells it from others. ``name``: of the layer in the model, or else of the step."""
+    """One fused step, identified as for a person. ``name``: the layer's in the model, or else the step's."""
 
     name: str
     what: str
@@ -23,7 +23,7 @@ class BundleStep:
 
 @dataclass(frozen=True)
 class BundlePackage:
-    """A part of the function that somebody wrote, from the bill of materials."""
+    """A third-party part of the function, from the bill of materials."""
 
     name: str
     version: str
@@ -50,15 +50,14 @@ class BundleFacts:
 
     @property
     def steps(self) -> tuple[BundleStep, ...]:
-        """The fused steps in the order they run."""
+        """Fused steps in the order they run."""
         lowering = self.manifest["lowering"]
         layers = {layer["step"]: layer for layer in lowering["weights"]["layers"]}
         return tuple(_read_step(step, layers.get(step["step"], {})) for step in lowering["fused_steps"])
 
     @classmethod
     def from_folder(cls, folder: Path) -> BundleFacts:
-        """Of the bundle in ``folder``. Raises UsageError where there is none of one model, BundleError for one that is
-        broken."""
+        """Read a folder. Raises UsageError without a bundle of one model, and BundleError for a damaged one."""
         try:
             bundle = Bundle.load(folder)
             manifest = parse_json(bundle.manifest.read_text(encoding="utf-8"))
@@ -72,17 +71,17 @@ class BundleFacts:
         try:
             bill = parse_json(bundle.sbom.read_text(encoding="utf-8"))
             facts = cls(bundle, manifest, sections, tuple(_read_packages(bill)))
-            _ = facts.title, facts.steps  # both are there to be read
+            _ = facts.title, facts.steps  # Reading both finds a damaged file now.
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BundleError(f"the bundle in {folder} cannot be read ({error!r}); build it again.") from error
         return facts
 
 
 def _measure_sections(library: Path) -> dict[str, int]:
-    """Bytes of the library: its code, its constants with the weights, and all the rest."""
+    """Return the bytes of the library: its code, its constants with the weights, and all the rest."""
     facts = read_facts(library)
-    found = dict(facts.sections)
-    code, constants = found.get(".text", 0), found.get(".rodata", 0)
+    sizes = dict(facts.sections)
+    code, constants = sizes.get(".text", 0), sizes.get(".rodata", 0)
     return {"code": code, "constants": constants, "tables": facts.size - code - constants}
 
 
@@ -93,7 +92,7 @@ def _read_step(step: Mapping[str, Any], layer: Mapping[str, Any]) -> BundleStep:
 
 
 def _read_packages(bill: Mapping[str, Any]) -> Iterator[BundlePackage]:
-    """All but the model and its library, which are the bundle's own."""
+    """Yield all packages but the model and its library, which are the bundle's own."""
     for component in bill["components"]:
         if "licenses" in component:
             licences = " AND ".join(licence["expression"] for licence in component["licenses"])

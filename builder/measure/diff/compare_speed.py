@@ -1,4 +1,4 @@
-"""The libraries of two bundles timed on this machine, taking turns, so that a slow moment meets both."""
+"""Libraries of two bundles timed on this machine in turns, so that a slow moment affects both."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def time_bundles(before: BundleFacts, after: BundleFacts, *, threads: int = 1, s
         end = time.monotonic() + seconds
         while len(times) < MIN_ROUNDS or (time.monotonic() < end and len(times) < MAX_ROUNDS):
             took = [0.0, 0.0]
-            for which in (0, 1) if len(times) % 2 else (1, 0):  # who comes first has another's data in the caches
+            for which in (0, 1) if len(times) % 2 else (1, 0):  # the first one finds the other's data in the caches
                 begin = time.perf_counter()
                 calls[which]()
                 took[which] = (time.perf_counter() - begin) * 1000
             times.append((took[0], took[1]))
-    one, other = zip(*times, strict=True)
-    low, ratio, high = (float(v) for v in np.percentile(np.divide(other, one), (10, 50, 90)))
-    return SpeedComparison(cpu_name(), threads, Spread.from_times(one), Spread.from_times(other), ratio, low, high=high)
+    old, new = zip(*times, strict=True)
+    low, ratio, high = (float(v) for v in np.percentile(np.divide(new, old), (10, 50, 90)))
+    return SpeedComparison(cpu_name(), threads, Spread.from_times(old), Spread.from_times(new), ratio, low, high=high)

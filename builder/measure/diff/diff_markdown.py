@@ -22,7 +22,7 @@ class DiffTable:
 
 
 def make_tables(found: BundleDifference) -> Iterator[DiffTable]:
-    """Every part that has something to say, what matters most first."""
+    """Yield every part of the difference that is not empty, the most important first."""
     if found.sizes:
         rows = tuple(_format_figure(f) for f in found.sizes if f.changed) or (_format_figure(found.sizes[0]),)
         yield DiffTable("Size", ("bytes", "before", "after", "change"), rows, (1, 2, 3))
@@ -44,7 +44,7 @@ def make_tables(found: BundleDifference) -> Iterator[DiffTable]:
 
 
 def format_summary(found: BundleDifference) -> str:
-    """One line: whether there is a difference, and of what kind."""
+    """Return one line that says whether there is a difference, and of which kind."""
     if found.same_library:
         return "libmodel.so is the same, byte for byte."
     counts = [
@@ -57,7 +57,7 @@ def format_summary(found: BundleDifference) -> str:
 
 
 def format_difference(found: BundleDifference) -> str:
-    """The whole text. Names from models are text in it, and nothing else."""
+    """Return the whole text. Names from models are plain text in it."""
     lines = [f"### {escape_markdown(found.before)} → {escape_markdown(found.after)}", "", format_summary(found)]
     for table in make_tables(found):
         lines += ["", f"**{table.title}**", "", *_format_table(table)]
@@ -103,7 +103,7 @@ def _format_change(figure: Figure) -> str:
 
 
 def _shorten_digests(value: str | None) -> str:
-    """Of a SHA-256, as much as tells it from another."""
+    """Shorten a SHA-256 to enough digits to tell it from another."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1…", value) if value else "–"
 
 

@@ -1,1 +1,1 @@
-"""Pages of HTML that say all of a model or of two bundles: each one file, which loads nothing and sends nothing."""
+"""Pages of HTML about one model or two bundles. Each is one file, which loads nothing and sends nothing."""

@@ -1,4 +1,4 @@
-"""How far a library's answers are from TensorFlow's, number by number: counted for a histogram."""
+"""Histograms of the differences between a library's answers and TensorFlow's, number by number."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from builder.verify.golden import GoldenFile
 from builder.verify.library.opened_model import OpenedModel
 
 PER_DECADE = 2
-"""Bars of the histogram between two powers of ten."""
+"""Number of bars in the histogram between two powers of ten."""
 
-_LEAST, _MOST = -10, 4  # powers of ten; what is beyond is counted in the last bar
+_LEAST, _MOST = -10, 4  # Powers of ten; larger values are counted in the last bar.
 
 
 def make_histograms(bundle: Bundle, graph: FrozenGraph) -> list[dict[str, Any]]:
-    """For each fetch of floats: absolute errors over all golden inputs.
+    """Return the absolute errors over all golden inputs, for each fetch of floats.
 
-    ``exact``: how many numbers are TensorFlow's own; ``bars``: [from, to, count], from the first bar with a number to
-    the last; ``cases``: the worst error of each golden input. Raises VerifyError where this machine cannot run the
+    ``exact``: the count of numbers equal to TensorFlow's; ``bars``: [from, to, count], from the first bar with a number
+    to the last; ``cases``: the worst error of each golden input. Raises VerifyError where this machine cannot run the
     library.
     """
     fetches = [port.spec for port in graph.fetches]
@@ -46,15 +46,15 @@ def make_histograms(bundle: Bundle, graph: FrozenGraph) -> list[dict[str, Any]]:
 def _make_histogram(name: str, cases: dict[str, Any]) -> dict[str, Any]:
     every = np.concatenate(list(cases.values()))
     beyond = every[every > 0]
-    places = np.clip(np.floor(np.log10(beyond) * PER_DECADE), _LEAST * PER_DECADE, _MOST * PER_DECADE).astype(int)
-    first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
-    counts = np.bincount(places - first, minlength=last - first + 1)
-    edges = [10 ** (place / PER_DECADE) for place in range(first, last + 2)]
+    bins = np.clip(np.floor(np.log10(beyond) * PER_DECADE), _LEAST * PER_DECADE, _MOST * PER_DECADE).astype(int)
+    first, last = (int(bins.min()), int(bins.max())) if bins.size else (0, -1)
+    counts = np.bincount(bins - first, minlength=last - first + 1)
+    edges = [10 ** (step / PER_DECADE) for step in range(first, last + 2)]
     return {
         "fetch": name,
         "numbers": int(every.size),
         "exact": int(every.size - beyond.size),
         "worst": float(every.max(initial=0.0)),
         "bars": [[low, high, int(n)] for low, high, n in zip(edges, edges[1:], counts, strict=False)],
-        "cases": [{"case": case, "worst": float(found.max(initial=0.0))} for case, found in cases.items()],
+        "cases": [{"case": case, "worst": float(case_errors.max(initial=0.0))} for case, case_errors in cases.items()],
     }

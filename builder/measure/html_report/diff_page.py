@@ -1,4 +1,4 @@
-"""The difference of two bundles as a page."""
+"""Difference of two bundles as a page of HTML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from builder.measure.html_report.document import format_document
 
 
 def diff_page(found: BundleDifference) -> str:
-    """The page's HTML."""
+    """Return the page's HTML."""
     title = f"{found.before} → {found.after}"
     parts = [f"<header><h1>{escape_html(title)}</h1><p>{escape_html(format_summary(found))}</p></header>", "<main>"]
     parts += [_format_section(table) for table in make_tables(found)]

@@ -11,11 +11,11 @@ from pathlib import Path
 from builder.base.escape import escape_html
 
 PARTS = Path(__file__).parent
-"""Where the stylesheet, the scripts and the markup are that pages are made of."""
+"""Folder of the stylesheet, the scripts and the markup that pages are made of."""
 
 
 def format_document(title: str, body: str, *, data: object = None, scripts: Sequence[str] = ()) -> str:
-    """The page. ``body``: markup; ``data``: what the scripts draw, as JSON; ``scripts``: names of files in PARTS."""
+    """Return the page of the markup ``body``; ``data``: JSON for the scripts; ``scripts``: names of files in PARTS."""
     style = read_page_part("page.css")
     script = "\n".join(read_page_part(name) for name in scripts)
     policy = "; ".join(
@@ -49,12 +49,12 @@ def format_document(title: str, body: str, *, data: object = None, scripts: Sequ
 
 
 def read_page_part(name: str) -> str:
-    """The text of a file in PARTS."""
+    """Return the text of a file in PARTS."""
     return (PARTS / name).read_text(encoding="utf-8")
 
 
 def inline_json(data: object) -> str:
-    """JSON that no parser of HTML takes for markup: ASCII, and ``<`` is an escape."""
+    """Return JSON that no parser of HTML takes for markup: ASCII, with ``<`` escaped."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,4 +1,4 @@
-"""All that a report shows, measured and read, as one value of JSON."""
+"""Content of a report, measured and read, as one value of JSON."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from builder.pipeline.workspace import Workspace
 
 
 def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str = "") -> dict[str, Any]:
-    """The report's data about the bundle of ``ws``, all of it on one thread.
+    """Return the report's data about the bundle of ``ws``, measured on one thread.
 
-    ``named``: what the command calls the model. ``starts``: cold starts; 0 leaves the function out, and what it costs.
-    Raises UsageError where there is no bundle, the ColdforgeError of a stage that fails, VerifyError where this machine
-    cannot run the library.
+    ``named``: the command's name for the model. ``starts``: cold starts; 0 leaves the function and its cost out. Raises
+    UsageError where there is no bundle, the ColdforgeError of a stage that fails, VerifyError where this machine cannot
+    run the library.
     """
     bundle = find_bundle(ws.project.dist, ws.spec.name, ws.target, named)
     manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
-    found = study_model(ws, seconds=seconds)
-    graph = found.compiled.graph
+    study = study_model(ws, seconds=seconds)
+    graph = study.compiled.graph
     with ws.progress.show_stage("agreement", "the library's answers to the golden inputs, number by number"):
         errors = make_histograms(bundle, graph)
     with ws.progress.show_stage("bench", "the library, and the function in Lambda's emulator"):
@@ -52,12 +52,12 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
         "sizes": size_tree(
             bundle,
             manifest,
-            found.compiled.kernels.kernels_path,
+            study.compiled.kernels.kernels_path,
             dependencies_folder(ws.project, ws.target),
         ),
-        "program": _describe_program(found),
+        "program": _describe_program(study),
         "peak": asdict(peak),
-        "memory": _describe_memory(found),
+        "memory": _describe_memory(study),
         "agreement": {"outputs": manifest["verification"]["outputs"], "histograms": errors},
         "accuracy": read_last_accuracy(ws, graph),
         "bench": asdict(speed),
@@ -67,7 +67,7 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
 
 
 def _describe_program(found: Study) -> dict[str, Any]:
-    """The steps that ran and how they hang together; ``outer`` counts the steps outside loops and branches."""
+    """Return the steps that ran and their edges; ``outer`` counts the steps outside loops and branches."""
     explained = found.explanation
     data = explained.to_dict()
     layers = {layer["step"]: layer["layer"] for layer in data["layers"]}
@@ -76,19 +76,19 @@ def _describe_program(found: Study) -> dict[str, Any]:
         outer += step["depth"] == 0
         step |= {"outer": outer, "layer": layers.get(step["step"], "")}
     edges = [list(edge) for edge in trace_memory_flow(found.program).edges]
-    kept = ("path", "reason", "isa", "threads", "rounds", "run_microseconds", "weights", "arena", "together", "steps")
-    return {key: data[key] for key in kept} | {"edges": edges}
+    fields = ("path", "reason", "isa", "threads", "rounds", "run_microseconds", "weights", "arena", "together", "steps")
+    return {key: data[key] for key in fields} | {"edges": edges}
 
 
 def _describe_memory(found: Study) -> dict[str, Any]:
-    """The arena: [offset, bytes, first step, last step, whether it is scratch, the step that made it] of each value."""
+    """Return the arena: [offset, bytes, first step, last step, whether it is scratch, its writer] of each value."""
     program = found.program
     lives = [[v.offset, v.size, v.first, v.last, v.scratch, v.made_by[0]] for v in trace_memory_flow(program).lives]
     return {"arena": program.arena_size, "steps": len(program.steps), "lives": lives}
 
 
 def _read_stage_times(path: Path) -> list[dict[str, Any]] | None:
-    """What each stage of the bundle's build took; None where that was not kept, as of a build in Docker."""
+    """Return the time of each stage of the bundle's build; None where it was not kept, as of a build in Docker."""
     try:
         stages: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ SCRIPTS = ("base.js", "steps.js", "graph.js", "pictures.js")
 
 
 def report_page(data: Mapping[str, Any]) -> str:
-    """The page's HTML, of what ``gather`` gives."""
+    """Return the page's HTML for ``data``, which ``gather_report`` returns."""
     title = f"{data['model']['name']} {data['model']['version']}"
     return format_document(
         title, read_page_part("report.html").replace("@TITLE@", escape_html(title)), data=data, scripts=SCRIPTS

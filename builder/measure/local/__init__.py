@@ -1,1 +1,1 @@
-"""Run a bundle on this machine as Lambda would, without Docker."""
+"""A bundle on this machine as in Lambda, without Docker."""

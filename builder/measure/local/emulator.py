@@ -32,7 +32,7 @@ START_SECONDS, STOP_SECONDS, REQUEST_SECONDS = 20, 5, 120
 
 @dataclass
 class LambdaEmulator:
-    """A context manager; ``invoke`` works inside it, and the processes are gone after it, whatever happened."""
+    """A context manager that runs the function; ``invoke`` works inside it, and its processes always end with it."""
 
     binary: Path
     python: PythonInterpreter
@@ -41,7 +41,7 @@ class LambdaEmulator:
     dependencies: Path  # holds python/
     function: Path  # holds handler/
     environment: dict[str, str] = field(default_factory=dict)
-    memory: int = 1769  # MB; told to the function, not enforced
+    memory: int = 1769  # In MB; the function is told this limit, but it is not enforced.
     handler: str = HANDLER
     _process: subprocess.Popen[bytes] | None = None
     _port: int = 0
@@ -51,7 +51,7 @@ class LambdaEmulator:
         """Start the emulator; the function itself starts with the first request. Raises EnvironmentSetupError."""
         self._folder = tempfile.TemporaryDirectory(prefix="coldforge-emulator-")
         try:
-            for _ in range(3):  # a free port may be taken by another before the emulator has it
+            for _ in range(3):  # Another process may take a free port before the emulator does.
                 if self._start_process():
                     return self
                 self._stop_processes()
@@ -81,7 +81,7 @@ class LambdaEmulator:
         try:
             connection.request("POST", PATH, body)
             text = connection.getresponse().read()
-            # Nothing at all is how the emulator says that the runtime's process ended.
+            # An empty answer means that the runtime's process ended.
             return (
                 json.loads(text) if text else {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
             )
@@ -94,18 +94,18 @@ class LambdaEmulator:
 
     @property
     def log(self) -> str:
-        """What the function has written so far."""
+        """The function's output so far."""
         return self._read_file("function")
 
     @property
     def init_ms(self) -> float:
-        """Start of Python to ready, by the emulator; known after the first request. NaN before."""
-        found = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read_file("rapid"))
-        return float(found[1]) if found else float("nan")
+        """Milliseconds from Python's start until it is ready, by the emulator; NaN before the first request."""
+        match = re.search(r"INIT REPORT\(durationMs: ([0-9.]+)", self._read_file("rapid"))
+        return float(match[1]) if match else float("nan")
 
     @property
     def peak_rss(self) -> int:
-        """Bytes the function's process has had in memory at most; 0 while there is none."""
+        """Largest memory of the function's process in bytes; 0 before it starts."""
         family = _list_descendants(self._process.pid) if self._process else []
         return max(map(_peak_rss, family), default=0)
 
@@ -118,7 +118,7 @@ class LambdaEmulator:
             str(self.binary.resolve()), "--log-level", "info",
             "--runtime-interface-emulator-address", f"127.0.0.1:{self._port}",
             "--runtime-api-address", f"127.0.0.1:{api}",
-            # -S: no site-packages, so that nothing is imported but what the layers hold.
+            # With -S there are no site-packages, so that only the content of the layers is imported.
             str(self.python.path), "-S", "-m", "awslambdaric", self.handler,
         ]  # fmt: skip
         with (folder / "function").open("wb") as out, (folder / "rapid").open("wb") as err:
@@ -139,7 +139,7 @@ class LambdaEmulator:
         return False
 
     def make_environment(self, home: str | Path) -> dict[str, str]:
-        """Return the environment: Lambda's, and nothing of this process's own."""
+        """Return the function's environment: Lambda's, and no variable of this process."""
         task, layer = self.function.resolve(), self.bundle_layer.resolve()
         packages = self.dependencies.resolve() / "python"
         return {
@@ -187,14 +187,14 @@ class LambdaEmulator:
 
 
 def _free_port() -> socket.socket:
-    """Bind a socket, whose port is free once it is closed."""
+    """Return a bound socket, whose port is free once it is closed."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     return bound
 
 
 def _peak_rss(pid: int) -> int:
-    """Read the most memory that a process has had, in bytes; 0 for one that has ended."""
+    """Return the most memory that a process has had, in bytes; 0 for one that has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -203,15 +203,15 @@ def _peak_rss(pid: int) -> int:
 
 
 def _list_descendants(root: int) -> list[int]:
-    """List the processes that ``root`` started, and those that these started, from /proc."""
+    """Return the processes that ``root`` started, and those that these started, from /proc."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError, ValueError):
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(stat.parent.name))
-    found, todo = [], [root]
+    descendants, todo = [], [root]
     while todo:
         born = children.get(todo.pop(), [])
-        found += born
+        descendants += born
         todo += born
-    return found
+    return descendants

@@ -1,4 +1,4 @@
-"""What the emulator runs with: a Python, the runtime client, the emulator itself, packages and function.
+"""Parts that the emulator runs with: a Python, the runtime client, the emulator itself, packages and function.
 
 Everything fetched is pinned and hash-checked, and kept by Python version where it is compiled for one. Packages
 and function are kept by what they were made of, too: several versions of coldforge share the folder.
@@ -33,7 +33,7 @@ class PythonInterpreter:
 
     @property
     def matches_lambda(self) -> bool:
-        """Whether it is of the version that Lambda runs."""
+        """True for the version that Lambda runs."""
         return self.version == LAMBDA_PYTHON
 
 
@@ -43,14 +43,14 @@ def find_python(python: Path | None = None) -> PythonInterpreter:
     Raises EnvironmentSetupError when ``python`` does not run.
     """
     if python is not None:
-        found = _probe_python(python)
-        if found is None:
+        interpreter = _probe_python(python)
+        if interpreter is None:
             raise EnvironmentSetupError(f"{python} does not run; name a Python 3.11, 3.12 or 3.13.")
-        return found
+        return interpreter
     for path in _list_candidates():
-        found = _probe_python(path)
-        if found is not None and found.matches_lambda:
-            return found
+        interpreter = _probe_python(path)
+        if interpreter is not None and interpreter.matches_lambda:
+            return interpreter
     running = _probe_python(Path(sys.executable))
     assert running is not None
     return running
@@ -70,19 +70,19 @@ def _list_candidates() -> list[Path]:
 
 
 def _probe_python(path: Path) -> PythonInterpreter | None:
-    """Find its base interpreter: a virtual environment's packages must not be seen by the function."""
+    """Return the base interpreter: the function must not see a virtual environment's packages."""
     code = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
     try:
-        done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        process = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     except OSError:
         return None
-    lines = done.stdout.splitlines()
+    lines = process.stdout.splitlines()
     # pyenv puts scripts on PATH for versions that are not chosen; they fail.
-    return PythonInterpreter(Path(lines[0]), lines[1]) if done.returncode == 0 and len(lines) == 2 else None
+    return PythonInterpreter(Path(lines[0]), lines[1]) if process.returncode == 0 and len(lines) == 2 else None
 
 
 def install_emulator(cache: Path) -> Path:
-    """Take AWS's Runtime Interface Emulator out of the SAM CLI's wheel. Raises EnvironmentSetupError."""
+    """Install AWS's Runtime Interface Emulator from the SAM CLI's wheel. Raises EnvironmentSetupError."""
     target = host_target()
     pinned, binary = target.lambda_emulator, cache / "aws-lambda-rie"
     if pinned is None:
@@ -140,7 +140,7 @@ def build_dependencies(cache: Path, python: PythonInterpreter, layer: Path) -> P
 
 
 def pack_function(cache: Path, python: PythonInterpreter, source: Path) -> Path:
-    """Pack the function as SAM does: into a folder that holds ``handler/``. ``source``: coldforge's ``handler``."""
+    """Pack the function as SAM does: into a folder with ``handler/``. ``source``: coldforge's ``handler``."""
     key = compute_digest(python.version, *_sources(source))
     folder = cache / python.version / f"function-{key[:12]}"
 
@@ -160,8 +160,8 @@ def _sources(source: Path) -> list[Path]:
 
 def _run_pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", arguments[0], "-qq", "--disable-pip-version-check", "--no-input"]
-    done = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, check=False)
-    if done.returncode:
+    process = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, check=False)
+    if process.returncode:
         raise EnvironmentSetupError(
-            f"pip {arguments[0]} failed; is the package index reachable?\n{done.stderr.strip()[-2000:]}"
+            f"pip {arguments[0]} failed; is the package index reachable?\n{process.stderr.strip()[-2000:]}"
         )

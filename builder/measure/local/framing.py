@@ -1,7 +1,7 @@
-"""Where a request over HTTP/1.1 ends: RFC 9112, section 6. Whatever leaves room for two opinions is refused.
+"""End of a request over HTTP/1.1: RFC 9112, section 6. Every ambiguous request is refused.
 
 If two servers in a row disagree on where a body ends, the second takes the end of one request for another request.
-Python's own parser is lenient: it takes the first of two lengths, and drops all headers after a line that is none.
+Python's own parser is lenient: it takes the first of two lengths, and drops all headers after an invalid line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 MOST_LINES = 100
 LONGEST_HEAD = 65_536
-"""Bytes of all header lines together."""
+"""Limit in bytes of all header lines together."""
 
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)\r?\n")  # no spaces before the colon, no folding
 _LENGTH = re.compile(rb"[0-9]{1,15}")
@@ -25,9 +25,9 @@ class LineStream(Protocol):
 
 
 class RequestHead(NamedTuple):
-    """``lines``: as they came, the blank one included. ``length``: the body's, in bytes.
+    """Head of a request. ``lines``: its lines as they came, with the blank one; ``length``: the body's, in bytes.
 
-    ``values``: of each header, by its name in lower case.
+    ``values``: the values of each header, by its name in lower case.
     """
 
     lines: list[bytes]
@@ -36,14 +36,14 @@ class RequestHead(NamedTuple):
 
 
 class RequestRefusal(NamedTuple):
-    """The HTTP status, and why."""
+    """A refusal: the HTTP status, and the reason."""
 
     status: int
     message: str
 
 
 def read_head(stream: LineStream, longest_body: int) -> RequestHead | RequestRefusal:
-    """Read a request's header lines to the blank line after them, and what they say of the body."""
+    """Read a request's header lines to the blank line after them, and return the length of the body with them."""
     lines: list[bytes] = []
     left = LONGEST_HEAD
     while not lines or lines[-1].rstrip(b"\r\n"):

@@ -29,27 +29,27 @@ from builder.measure.local.framing import RequestRefusal, read_head
 from builder.measure.local.origins import LOOPBACK, AllowedOrigins
 
 Invoke = Callable[[dict[str, Any]], Any]
-"""The function: takes an event, gives its answer."""
+"""Function that answers an event."""
 
 Say = Callable[[str], None]
 
 MAX_EVENT = 6_291_556
-"""Bytes of JSON that Lambda takes; its emulator cuts off what is more."""
+"""Largest JSON that Lambda takes, in bytes; its emulator truncates larger events."""
 
 MAX_BODY = MAX_EVENT * 3 // 4 - 4096
-"""Bytes: what is left of Lambda's limit on an event once the body is base64 and the headers are in."""
+"""Largest body in bytes: the rest of Lambda's limit on an event once the body is base64 and the headers are in."""
 
 CALLER_SECONDS = 30.0
-"""A caller has so long for a request, for what is between two, and to take an answer."""
+"""Time limit of a caller for a request, for the pause between two, and for reading an answer."""
 
 LINGER_SECONDS = 2.0
-"""So long the rest of a request that is refused is read, and thrown away."""
+"""Time for which the rest of a refused request is read and dropped."""
 
 REASON = 500
-"""Characters of an answer that are said of a request that was refused."""
+"""Number of characters of an answer that are shown for a refused request."""
 
 MOST_CALLERS = 32
-"""Connections at once, each of which has a thread."""
+"""Largest number of connections at once, each of which has a thread."""
 
 BAD_GATEWAY = {"statusCode": 502, "body": '{"message": "the function failed; see its log"}'}
 
@@ -91,7 +91,7 @@ def make_url_event(method: str, target: str, headers: Message, body: bytes, requ
 
 
 def _encode_body(media: str, body: bytes) -> dict[str, Any]:
-    """Write text as it is and anything else as base64, as AWS does."""
+    """Return text as it is and anything else as base64, as AWS does."""
     if not body:
         return {"isBase64Encoded": False}
     if media.startswith("text/") or media in ("application/json", "application/xml", "application/javascript"):
@@ -103,7 +103,7 @@ def _encode_body(media: str, body: bytes) -> dict[str, Any]:
 
 
 def parse_response(answer: Any) -> tuple[int, dict[str, str], bytes]:
-    """Read status, headers and body of the function's answer; 502 for one that is not valid, as AWS gives it."""
+    """Return status, headers and body of the function's answer; 502 for an invalid one, as AWS gives it."""
     if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
         answer = BAD_GATEWAY
     body = str(answer.get("body") or "").encode()
@@ -118,10 +118,10 @@ def parse_response(answer: Any) -> tuple[int, dict[str, str], bytes]:
 def serve_function(
     invoke: Invoke, port: int = 0, say: Say = lambda line: None, *, allowed: AllowedOrigins = LOOPBACK
 ) -> Iterator[str]:
-    """Serve the function on 127.0.0.1 until the end of the block; gives the URL. ``port`` 0 takes a free one.
+    """Serve the function on 127.0.0.1 until the end of the block; yield the URL. ``port`` 0 takes a free one.
 
-    An instance of a function has one request at a time, so they wait for each other. ``say`` gets a line for each.
-    Raises EnvironmentSetupError.
+    An instance of a function handles one request at a time, so requests wait for each other. ``say`` gets a line for
+    each. Raises EnvironmentSetupError.
     """
     try:
         server = _FunctionServer(("127.0.0.1", port), _make_handler(invoke, say, allowed), say)
@@ -138,7 +138,7 @@ def serve_function(
 
 
 class _FunctionServer(ThreadingHTTPServer):
-    """A thread for each of at most ``MOST_CALLERS`` connections; one more than these is hung up on."""
+    """A server with a thread for each of at most ``MOST_CALLERS`` connections; it closes any further connection."""
 
     daemon_threads = True
     request_queue_size = MOST_CALLERS
@@ -149,7 +149,7 @@ class _FunctionServer(ThreadingHTTPServer):
         self._free = threading.Semaphore(MOST_CALLERS)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Take a thread for the connection; wait a moment for one to become free."""
+        """Reserve a thread for the connection, and wait a moment for one to become free."""
         return self._free.acquire(timeout=1)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -159,7 +159,7 @@ class _FunctionServer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say in a line what went wrong; of a caller who has gone there is nothing to say."""
+        """Report an error in one line, unless the caller has gone."""
         error = sys.exception()
         if not isinstance(error, OSError):
             self._say(f"a request failed: {error!r}")
@@ -167,7 +167,7 @@ class _FunctionServer(ThreadingHTTPServer):
 
 @contextmanager
 def _limit_reading(connection: socket.socket, seconds: float) -> Iterator[None]:
-    """End what a caller sends after so many ``seconds`` in this block; it can still be answered."""
+    """Stop reading from a caller after ``seconds`` in this block; it can still be answered."""
 
     def end() -> None:
         with suppress(OSError):
@@ -259,7 +259,7 @@ def _make_handler(invoke: Invoke, say: Say, allowed: AllowedOrigins) -> type[Bas
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: ``say`` has told it."""
+            """Log nothing, as ``say`` has reported the request."""
 
         do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = _serve
 

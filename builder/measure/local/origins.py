@@ -1,4 +1,4 @@
-"""Who may call the local server. Pages of other sites may not, whatever name they gave to this machine.
+"""Callers that the local server allows. Pages of other sites are refused, whatever name they gave to this machine.
 
 A browser says in ``Host`` by which name it came, also where a site's own name leads to 127.0.0.1 (DNS rebinding), and
 in ``Origin`` which site's page asks.
@@ -15,7 +15,7 @@ from builder.measure.local.framing import RequestRefusal
 
 
 class AllowedOrigins(NamedTuple):
-    """``hosts``: names of this machine beside its loopback ones. ``origins``: of pages elsewhere; ``*`` is any."""
+    """Allowed ``hosts``, names of this machine besides loopback, and ``origins`` of pages elsewhere; ``*`` is any."""
 
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class AllowedOrigins(NamedTuple):
         try:
             name = (urlsplit(address).hostname or "").rstrip(".")
             return name == "localhost" or name in self.hosts or ip_address(name).is_loopback
-        except ValueError:  # neither a known name nor an address
+        except ValueError:  # It is neither a known name nor an address.
             return False
 
 

@@ -1,4 +1,4 @@
-"""The function of a bundle in the emulator, which starts again when the bundle was built again."""
+"""Function of a bundle in the emulator, which starts again after each new build."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.measure.local.emulator import LambdaEmulator
 
 
 class ReloadingEmulator(ExitStack):
-    """Run the function of a bundle in the emulator that ``start`` makes, and again when its ``library`` is another.
+    """A context manager that runs a bundle's function in the emulator of ``start``, and again when ``library`` changes.
 
     A context manager. ``say`` gets a line for each new start, and the function's last error where it fails.
     """
@@ -27,7 +27,7 @@ class ReloadingEmulator(ExitStack):
         return self
 
     def invoke(self, event: Any) -> Any:
-        """Return the function's answer as ``Emulator.invoke`` does, to one caller at a time."""
+        """Return the function's answer as ``LambdaEmulator.invoke`` does, to one caller at a time."""
         running = self._run_newest()
         answer = running.invoke(event)
         if not isinstance(answer, dict) or answer.get("statusCode", 500) >= 500:
@@ -39,13 +39,13 @@ class ReloadingEmulator(ExitStack):
         """Return an emulator that runs the library as it is now. Each build writes a new file."""
         try:
             status = self._library.stat()
-        except OSError:  # it is being replaced
+        except OSError:  # The library is being replaced.
             status = None
         stamp = (status.st_ino, status.st_mtime_ns) if status else self._stamp
         if self._running is None or stamp != self._stamp:
             if self._running:
                 self._say("the bundle has changed: the function starts again")
-            self._running = None  # until the next one runs
+            self._running = None  # Nothing runs until the next start succeeds.
             self.close()
             self._running, self._stamp = self.enter_context(self._start()), stamp
         return self._running

@@ -1,4 +1,4 @@
-"""A bundle answers one event on this machine as in Lambda, without Docker."""
+"""A bundle that answers one event on this machine as in Lambda, without Docker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class InvokeResult:
 
     @property
     def times(self) -> str:
-        """The times in a line for a person."""
+        """Times in one line for a person."""
         return (
             f"init {self.init_ms:.0f} ms (Python's start until the function is ready), first request "
             f"{self.first_ms:.1f} ms, warm {self.warm_ms:.1f} ms (median of {WARM_REQUESTS} more)"
@@ -79,14 +79,14 @@ def prepare_emulator(
 ) -> LambdaEmulator:
     """Prepare the emulator for a bundle. ``environment``: variables of the function's own.
 
-    What is fetched and built for it is kept for all projects: the packages and the function for each Python.
+    Downloads and builds for it are kept for all projects: the packages and the function for each Python.
     """
     if not (bundle_layer / "lib" / "libmodel.so").is_file():
         raise UsageError(f"{bundle_layer} has no libmodel.so; run `{bundle_command(bundle_layer.parent.name)}` first.")
     cache, interpreter = cache_folder() / "local", emulator_parts.find_python(python)
-    own = environment or {}
-    if any(bundle_layer.parent.glob("*.weights")):  # those that are elsewhere in the cloud
-        own = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **own}
+    variables = environment or {}
+    if any(bundle_layer.parent.glob("*.weights")):  # In the cloud, the weights lie elsewhere.
+        variables = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **variables}
     return LambdaEmulator(
         binary=emulator_parts.install_emulator(cache),
         python=interpreter,
@@ -94,12 +94,12 @@ def prepare_emulator(
         bundle_layer=bundle_layer,
         dependencies=emulator_parts.build_dependencies(cache, interpreter, HOME / "layers" / "dependencies"),
         function=emulator_parts.pack_function(cache, interpreter, HOME / "handler"),
-        environment=own,
+        environment=variables,
     )
 
 
 def image_event(path: Path) -> dict[str, Any]:
-    """Make the request for an image on disk. Raises UsageError."""
+    """Return the request for an image on disk. Raises UsageError."""
     try:
         return {"image": base64.b64encode(path.read_bytes()).decode()}
     except OSError as error:
@@ -117,7 +117,7 @@ def file_event(path: Path) -> Any:
 
 
 def text_event(text: str, origin: str) -> Any:
-    """Parse the request, or any other event, in JSON. ``origin`` names it in messages. Raises UsageError."""
+    """Parse the request, or any other event, in JSON. ``origin``: its name in messages. Raises UsageError."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -127,7 +127,7 @@ def text_event(text: str, origin: str) -> Any:
 
 
 def require_answer(answer: Any) -> None:
-    """Raise AnswerError for an answer that is an error: of a direct invocation, over HTTP, or of single messages."""
+    """Raise AnswerError for an answer with an error: of a direct invocation, over HTTP, or of single messages."""
     if not isinstance(answer, dict):
         return
     error = answer.get("error")
@@ -143,7 +143,7 @@ def require_answer(answer: Any) -> None:
 
 
 def default_event(bundle: Path) -> dict[str, Any]:
-    """Make a request for the model of ``bundle``, its folder in dist/: an image or text of ours, zeros for others.
+    """Return a request for the model of ``bundle``, its folder in dist/: an image or text of ours, zeros for others.
 
     Raises UsageError where nothing is built.
     """
@@ -164,7 +164,7 @@ def _time_call(running: LambdaEmulator, event: Any) -> tuple[Any, float]:
 
 
 def explain_failure(log: str, answer: Any) -> str:
-    """Find the function's own last message, which callers do not get, or else the platform's."""
+    """Return the function's own last message, which callers do not get, or else the platform's."""
     for line in reversed(log.splitlines()):
         if '"CRITICAL"' in line:
             return str(json.loads(line)["message"])
@@ -172,7 +172,7 @@ def explain_failure(log: str, answer: Any) -> str:
 
 
 def describe_mismatch(python: emulator_parts.PythonInterpreter) -> str | None:
-    """Say so where the Python that runs the function is not Lambda's."""
+    """Return a remark where the Python that runs the function is not Lambda's."""
     if python.matches_lambda:
         return None
     return (

@@ -1,4 +1,4 @@
-"""The lowering of a compiled graph to a Program."""
+"""Lowering of a compiled graph to a Program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LoweredProgram:
     rounded: tuple[RoundedInput, ...] = ()
     """The layers that read such constants, and how their input is rounded."""
     straight: bool = True
-    """Whether the graph is one straight line of steps, which can be rearranged."""
+    """True if the graph is one straight line of steps, which can be rearranged."""
 
 
 def lower_graph(

@@ -1,4 +1,4 @@
-"""The activations that an epilogue can have, and the recognition of a scalar function of the graph as one of them.
+"""Activations that an epilogue can have, and the recognition of a scalar function of the graph as one of them.
 
 XLA writes the same function in many ways (gelu alone is 70 operations). Clamps are matched by structure. Any other
 function is recognised by its values: it is evaluated in float32 where the activations differ, around every constant
@@ -40,7 +40,7 @@ FUNCTIONS: dict[ActivationName, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
 }
-"""The function of each activation, in float64. "clamp" has parameters and is handled apart."""
+"""Function of each activation, in float64. "clamp" has parameters and is handled apart."""
 
 
 _CANCELLING = {"hard_sigmoid", "hard_swish", "gelu", "gelu_tanh"}

@@ -1,4 +1,4 @@
-"""The storage of a program's values, weights and copies while it is assembled; the arena is planned at the end."""
+"""Storage of a program's values, weights and copies while it is assembled; the arena is planned at the end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PlacedImage:
 
 
 class Allocator:
-    """The storage and layout of every value, and the steps so far, over storages that have no offsets yet.
+    """Storage and layout of every value, and the steps so far, over storages that have no offsets yet.
 
     ``states``: the number of feeds, the last ones, that hold state and do not come from the caller.
     """
@@ -114,9 +114,9 @@ class Allocator:
         if self.options.whole or not isinstance(task, Layer) or task.core.name in self.options.quantisations:
             return False
         others = (task.affine.residual, task.core.factor)
-        alone = all(one is None or one.base is not value for one in others)
+        alone = all(used is None or used.base is not value for used in others)
         return alone and all(
-            self._choose_float_algorithm(one.core.geometry) == "direct" for one in (task, flatten_pixels(task))
+            self._choose_float_algorithm(used.core.geometry) == "direct" for used in (task, flatten_pixels(task))
         )
 
     def _choose_float_algorithm(self, geometry: Geometry) -> Algorithm:

@@ -20,10 +20,10 @@ from builder.compiler.lower.strided import (
 )
 
 _LARGEST = 256
-"""The most numbers of a query, key or value of one head: CF_MOST_HEAD of runtime/fused/fused.h."""
+"""Maximum size of a query, key or value of one head: CF_MOST_HEAD of runtime/fused/fused.h."""
 
 _FEWEST_QUERIES = 4
-"""The fewest queries worth a step: the kernel has one in every lane, and with fewer most lanes are idle."""
+"""Minimum number of queries worth a step: the kernel has one in every lane, and with fewer most lanes are idle."""
 
 
 Outer = tuple[int, int, int]
@@ -134,7 +134,7 @@ def _match_attention(
         if axis not in (*numbers.rhs_batch_dimensions, *numbers.rhs_contracting_dimensions)
     ]
     value = _view_matrix(values, numbers.rhs_batch_dimensions, inner, unstored)
-    end, inside = _find_last_copy(product, dag, stored)
+    end, skipped = _find_last_copy(product, dag, stored)
     output = _locate_output(end, product)
     if query is None or key is None or value is None or output is None or value.factor != 1:
         return None
@@ -164,7 +164,7 @@ def _match_attention(
         mask=mask,
         mask_outer=padded[4],
         safe=softmax.safe,
-        inside=(*inside, weights, *softmax.inside, softmax.source, *passed, first),
+        inside=(*skipped, weights, *softmax.inside, softmax.source, *passed, first),
     )
 
 
@@ -250,13 +250,13 @@ def _match_selected_scores(
 
 def _find_last_copy(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tuple[Value, tuple[Value, ...]]:
     """Find the last copy that only reorders the product, and the values that need not be stored because of it."""
-    end, inside, passed, at = product, tuple[Value, ...](), list[Value](), product
+    end, skipped, passed, at = product, tuple[Value, ...](), list[Value](), product
     while at.base not in stored and len(dag.users[at]) == 1 and dag.users[at][0].op in ("bitcast", "transpose", "copy"):
         passed.append(at)
         at = dag.users[at][0]
         if at.op == "copy":
-            end, inside = at, tuple(passed)
-    return end, inside
+            end, skipped = at, tuple(passed)
+    return end, skipped
 
 
 def _locate_output(end: Value, product: Value) -> _Matrix | None:

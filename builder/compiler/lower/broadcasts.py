@@ -14,10 +14,10 @@ from builder.compiler.lower.steps.broadcast_step import BroadcastOp, BroadcastSt
 from builder.compiler.lower.steps.kernel_step import KernelStep
 
 LEAST = 4096
-"""The fewest elements worth a step: smaller arrays are as fast in XLA's kernel."""
+"""Minimum number of elements worth a step: smaller arrays are as fast in XLA's kernel."""
 
 RANK = 4
-"""The number of dimensions that the runtime has, after those adjacent in memory have been merged."""
+"""Number of dimensions that the runtime has, after those adjacent in memory have been merged."""
 
 Strides = tuple[int, ...]
 
@@ -47,7 +47,7 @@ def find_broadcast(
     operand_buffers = [_find_operand(o, value.dims, reads, sources) for o in operands]
     if len(operand_buffers) != len(reads) or any(f is None for f in operand_buffers):
         return None
-    arrays = sorted((f for f in operand_buffers if f is not None), key=lambda f: -f[0].size)  # the repeated one last
+    arrays = sorted((f for f in operand_buffers if f is not None), key=lambda f: -f[0].size)  # the repeated is last
     if len({buffer for buffer, _ in arrays}) != len(reads) or arrays[0][0].size != write.size:
         return None
     if any(buffer == write and own != target for buffer, own in arrays):
@@ -85,20 +85,20 @@ def _find_operand(
     """Find the buffer of an operand and its strides over ``dims``, which are 0 where it is repeated."""
     if value.dims != dims or value.dtype != "float32":
         return None
-    own = compute_value_strides(value)
+    strides = compute_value_strides(value)
     if value.op == "broadcast":
         value, axes = value.operands[0], list(value.instruction.dimensions)
         inner, repeated = compute_value_strides(value), [0] * len(dims)
         for axis, size, step in zip(axes, value.dims, inner, strict=True):
             repeated[axis] = step if size > 1 else 0
-        own = tuple(repeated)
+        strides = tuple(repeated)
     if value.is_constant:
         candidates = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Buffer)]
     else:
         candidates = [r for r, s in zip(reads, sources, strict=True) if isinstance(s, Value) and s.base is value.base]
     if len(candidates) != 1 or candidates[0].size != 4 * value.elements:
         return None
-    return candidates[0], own
+    return candidates[0], strides
 
 
 def _merge_dimensions(dims: Sequence[int], arrays: Sequence[Strides]) -> tuple[tuple[int, ...], list[Strides]] | None:
@@ -110,13 +110,13 @@ def _merge_dimensions(dims: Sequence[int], arrays: Sequence[Strides]) -> tuple[t
     sizes: list[int] = []
     steps: list[list[int]] = []
     for d in order:
-        own = [array[d] for array in arrays]
-        if sizes and all(before == step * dims[d] for before, step in zip(steps[-1], own, strict=True)):
+        strides = [array[d] for array in arrays]
+        if sizes and all(before == step * dims[d] for before, step in zip(steps[-1], strides, strict=True)):
             sizes[-1] *= dims[d]
-            steps[-1] = own
+            steps[-1] = strides
         else:
             sizes.append(dims[d])
-            steps.append(own)
+            steps.append(strides)
     if not sizes or len(sizes) > RANK or steps[-1][0] != 1:
         return None
     missing = RANK - len(sizes)

@@ -22,9 +22,9 @@ SLACK = 256
 @dataclass(frozen=True)
 class BufferPlan:
     allocations: dict[int, tuple[Space, int, int]]
-    """The space, offset and size of each allocation, by its index."""
+    """Space, offset and size of each allocation, by its index."""
     parameters: dict[int, Buffer]
-    """The buffer of each parameter of the entry computation, by its number."""
+    """Buffer of each parameter of the entry computation, by its number."""
     weights: tuple[Weight, ...]
     arena_size: int
     weights_size: int

@@ -1,4 +1,4 @@
-"""The Program of a schedule: its views, packed weights and in-place steps, and an arena offset for every storage."""
+"""Assembly of a Program: its views, packed weights and in-place steps, and an arena offset for every storage."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def assemble_program(
 
 
 class _ProgramBuilder(Allocator):
-    """The builder of a program, with a method for each kind of task."""
+    """Builder of a program, with a method for each kind of task."""
 
     def add_layer(self, layer: Layer, number: int) -> None:
         core = layer.core

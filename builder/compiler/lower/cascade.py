@@ -21,30 +21,30 @@ from builder.compiler.lower.layouts import TensorLayout, get_written_image, list
 from builder.compiler.lower.schedule import Task
 
 MOST_LAYERS = 16
-"""The most layers of a cascade: MOST_LAYERS in runtime/abi/cascade.c."""
+"""Maximum number of layers in a cascade: MOST_LAYERS in runtime/abi/cascade.c."""
 
 BUFFER_BYTES = 480 << 10
-"""The most bytes of a thread's rolling buffers: they stay in a second-level cache of 1 MB, with weights and inputs."""
+"""Maximum bytes of a thread's rolling buffers: they stay in a second-level cache of 1 MB, with weights and inputs."""
 
 WEIGHT_BYTES = 64 << 10
-"""The most bytes of the weights of all layers, which are read again for each stripe."""
+"""Maximum bytes of the weights of all layers, which are read again for each stripe."""
 
 STREAMED: tuple[Algorithm, ...] = ("direct", "depthwise")
 """Algorithms that can compute any rows; so can "integer", which replaces "direct" for rounded inputs."""
 
 LEAST_BYTES = 1 << 20
-"""The size of the smallest value that leaves the second-level cache before it is read."""
+"""Size of the smallest value that leaves the second-level cache before it is read."""
 
 BYTE_NS = 0.022
-"""The measured cost of writing such a value and reading it again, for each byte; see docs/notes/memory.md."""
+"""Measured cost of writing such a value and reading it again, for each byte; see docs/notes/memory.md."""
 
 CALL_NS = 800.0
-"""The measured cost of beginning a layer, for each stripe; see docs/notes/memory.md."""
+"""Measured cost of beginning a layer, for each stripe; see docs/notes/memory.md."""
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """The tasks from number ``first`` on, run ``rows`` rows of the last one's output at a time, of ``height`` in all.
+    """Tasks from number ``first`` on that run ``rows`` rows of the last one's output at a time, of ``height`` in all.
 
     ``buffers``: the most rows that each task but the last computes, and so has in its rolling buffer.
     """
@@ -56,12 +56,12 @@ class Cascade:
 
     @property
     def last(self) -> int:
-        """The number of its last task."""
+        """Number of its last task."""
         return self.first + len(self.buffers)
 
     @property
     def stripes(self) -> int:
-        """The number of stripes of an image, on one thread."""
+        """Number of stripes of an image, on one thread."""
         return -(-self.height // self.rows)
 
     def count_rows(self, number: int) -> int:
@@ -71,7 +71,7 @@ class Cascade:
 
 @dataclass(frozen=True)
 class LayerOutput:
-    """The output of a layer: numbers of ``item`` bytes."""
+    """Output of a layer: numbers of ``item`` bytes."""
 
     layout: TensorLayout
     item: int

@@ -24,20 +24,19 @@ ITEM_SIZES: dict[WeightType, int] = {"float32": 4, "float16": 2, "bfloat16": 2, 
 """Bytes per weight of each type."""
 
 LEAST_WEIGHTS = 1024
-"""The fewest weights worth compressing: a smaller layer keeps its own."""
+"""Minimum number of weights worth compressing: a smaller layer keeps its own."""
 
 LEAST_SUMMED, LEAST_SUMMED_CHANNELS = 512, 16
-"""The fewest weights and input channels where inputs are rounded as well: sums of bytes then gain time with fewer
-weights too. With three channels, they were no faster with VNNI, and slower without."""
+"""Minimum weights and input channels if inputs are rounded too: sums of bytes gain time with fewer weights. With three
+channels, they were no faster with VNNI, and slower without."""
 
 MOST_CHANGE = 1e-3
-"""The largest change by float16, whose small numbers are subnormal, as a share of the norm; above it, float32 is
-kept."""
+"""Largest change by float16, whose small numbers are subnormal, as a share of the norm; above it, float32 is kept."""
 
 
 @dataclass(frozen=True)
 class WeightRules:
-    """The type of each layer's weights: that of the last of ``layers`` whose pattern its name matches, or ``type``.
+    """Type of each layer's weights: that of the last of ``layers`` whose pattern its name matches, or ``type``.
 
     ``summed``: the inputs of layers with int8 weights are rounded too.
     """
@@ -164,7 +163,7 @@ class RoundedInput:
 
 @dataclass
 class Compressor:
-    """The compressor of the layers of one program by ``rules``; it records what it has done.
+    """Compressor of the layers of one program by ``rules``; it records what it has done.
 
     ``names``: the names of all layers so far. ``restored``: the constants that replace those of the graph, so that it
     calculates with the library's weights, by ``digest_constant`` of the constant replaced.

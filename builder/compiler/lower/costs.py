@@ -1,4 +1,4 @@
-"""The cost model of a 3x3 layer, by which the rule chooses its algorithm.
+"""Cost model of a 3x3 layer, by which the rule chooses its algorithm.
 
 A layer's time is about that of its products and, for Winograd, of transforming inputs, products and weights. Each of
 these is a count, known from the sizes, times a factor. ``python -m benchmarks.fit`` measures and fits the factors.
@@ -27,7 +27,7 @@ FACTORS: Mapping[Algorithm, CostFactors] = {
     "winograd2": CostFactors(1.21, 12.35, 7.66, 5.13),
     "winograd4": CostFactors(1.25, 24.45, 5.22, 4.5),
 }
-"""The factors for 81 to 83 geometries with sides of 3 to 28 and 16 to 512 channels, on one thread: the geometric
+"""Factors for 81 to 83 geometries with sides of 3 to 28 and 16 to 512 channels, on one thread: the geometric
 means of AVX2 and AVX-512, with weights that no cache holds any more. They are the means of two fits of November 2026:
 
 | | winograd2 | winograd4 |

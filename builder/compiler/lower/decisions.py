@@ -1,4 +1,4 @@
-"""The decisions about each fused step of a program, for the manifest and for people."""
+"""Decisions about each fused step of a program, for the manifest and for people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LAYOUTS = {
     "integer_winograd4": "[OC/16][9][C/4][16][4]",
     "thin": "[OC/8][KH*KW][C][8]",
 }
-"""The layout of each algorithm's weights in the library; see builder/compiler/lower/packing.py."""
+"""Layout of each algorithm's weights in the library; see builder/compiler/lower/packing.py."""
 
 _NOT_FUSED = ("xla", "copy", "repack")
 
@@ -59,7 +59,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """The weights of one layer, or of a table that rows are gathered from.
+    """Weights of one layer, or of a table that rows are gathered from.
 
     ``count``: the number of weights, stored in ``bytes`` with their scales, or in ``as_float32`` as such. Both sizes
     include the zeros that fill the last panels. ``layer``: the op's name in the model. ``kept``: why they are not of
@@ -140,7 +140,7 @@ class WeightSizes:
 
     @property
     def compressed_share(self) -> float:
-        """The compressed layers' share of the bytes that all constants would have as float32."""
+        """Compressed layers' share of the bytes that all constants would have as float32."""
         kept = self.bytes - sum(size for kind, size in self.types.items() if kind != "float32")
         return 1 - kept / self.as_float32 if self.as_float32 else 0.0
 
@@ -171,7 +171,7 @@ class LoweringReport:
 
     @property
     def geometries(self) -> frozenset[str]:
-        """The geometry of every layer, as ``Geometry.label``."""
+        """Geometry of every layer, as ``Geometry.label``."""
         return frozenset(d.geometry for d in self.decisions if d.geometry)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The dense end of a program: layers of one pixel, whose last value alone is read by the steps behind them.
+"""Dense end of a program: layers of one pixel, whose last value alone is read by the steps behind them.
 
 Such a layer uses each weight once for an input. A batch in parts (microbatch.py) would read all weights for each of its
 inputs, from memory if they are many. It therefore runs the steps before these layers for each input, then these layers
@@ -17,7 +17,7 @@ from builder.compiler.lower.steps.base import Step
 from builder.compiler.lower.steps.layer_step import LayerStep
 
 LEAST_WEIGHTS = 512 << 10
-"""The fewest bytes of these layers' weights: fewer stay in the second-level cache from one input to the next."""
+"""Minimum bytes of these layers' weights: fewer stay in the second-level cache from one input to the next."""
 
 
 def find_dense_end(

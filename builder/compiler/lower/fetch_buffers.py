@@ -1,4 +1,4 @@
-"""The buffer that holds each fetch: a leaf of the root of the HLO module."""
+"""Buffer that holds each fetch: a leaf of the root of the HLO module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a discrete Fourier transform: its constants, and the memory that it takes.
+"""Plan of a discrete Fourier transform: its constants, and the memory that it takes.
 
 ``cf_run_fft`` transforms eight lines at once, a line in each lane of its vectors. If there are fewer lines, or if eight
 do not fit into the cache, the lanes share one line (``split``). Lengths with a large prime factor become convolutions
@@ -21,7 +21,7 @@ LARGEST_RADIX = 31
 """CF_LINES and CF_LARGEST_RADIX of runtime/ops/fft_lines.h."""
 
 LONG = 2048
-"""The number of complex numbers from which on eight lines at once leave the cache."""
+"""Number of complex numbers from which on eight lines at once leave the cache."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class FftAxis:
 
 @dataclass(frozen=True)
 class FftPlan:
-    """The fields of an FftStep besides its buffers. ``lines``, ``copy`` and ``scratch`` (the total) are in floats."""
+    """Fields of an FftStep besides its buffers. ``lines``, ``copy`` and ``scratch`` (the total) are in floats."""
 
     axes: tuple[FftAxis, ...]
     tables: NDArray[np.float32]

@@ -37,7 +37,7 @@ class Affine:
 
     @property
     def finite(self) -> bool:
-        """Whether it can be folded: the result in float32 has neither infinities nor NaN."""
+        """True if it can be folded: the result in float32 has neither infinities nor NaN."""
         vectors = [self.scale, self.shift, *([] if self.residual_scale is None else [self.residual_scale])]
         return all(np.isfinite(v).all() and (np.abs(v) < 1e30).all() for v in vectors)
 

@@ -46,7 +46,7 @@ class Layer:
     """Values it computes and does not store, each with the value to stop at so that a step of XLA's computes it."""
     matched: tuple[str, ...]
     before_residual: Value | None = None
-    """The value to stop at so that a step of XLA's adds the residual."""
+    """Value to stop at so that a step of XLA's adds the residual."""
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -183,7 +183,7 @@ def _match_residual(chain: _FusionChain, user: Value, rank: dict[Value, int]) ->
     if other.dims != user.dims or not other.row_major or other.base.op in ("constant", "broadcast", "iota"):
         return None
     if rank[other] >= rank[chain.core.value]:
-        return None  # the other one is a later layer, which adds this one
+        return None  # the other value is of a later layer, which adds this one
     if user.op == "add":
         return chain.affine.add_residual(other, 1.0)
     if first:

@@ -19,13 +19,13 @@ from builder.compiler.lower.hlo_index import HloIndex
 from builder.compiler.lower.layers import get_op_name
 
 INDEX_TYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
-"""The dtypes of indices that the runtime reads."""
+"""Dtypes of indices that the runtime reads."""
 
 GATHERS = ("gather", "dynamic-slice")
 """The instructions that may take whole rows."""
 
 _MOST_UNUSED = 16
-"""The most indices for each one that a kernel uses: with more, gathering the rows of all is not worth it."""
+"""Maximum number of indices for each one that a kernel uses: with more, gathering all rows is not worth it."""
 
 _MOST_FLOAT = 1 << 24
 """The bound below which whole numbers are exact in float32."""
@@ -134,11 +134,11 @@ class _GatherKernel:
         enough = all(count <= (_MOST_FLOAT if d == "float32" else int(np.iinfo(d).max) + 1) for d in chain.dtypes)
         if chain.rows not in (None, rows) or not enough or not 0 < count <= rows:
             return None
-        taken = math.prod(table.shape.dimensions) // width
-        if count > _MOST_UNUSED * taken:
+        row_count = math.prod(table.shape.dimensions) // width
+        if count > _MOST_UNUSED * row_count:
             return None
         parts = (chain.argument, *chain.steps, table)
-        plain = count == taken and all(hlo_shapes.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
+        plain = count == row_count and all(hlo_shapes.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
         result = plain and self._skip_bitcasts(self.root) is table and _has_contiguous_rows(table)
         name = table.metadata.op_name or get_op_name(self.index.get_operands(self.instruction)[place])
         return Gather(
@@ -170,28 +170,28 @@ class _GatherKernel:
         rows: int | None = None
         steps: list[Any] = []
         dtypes: list[str] = []
-        at = operands[1]
-        while at.id not in self.numbers:
-            dtypes.insert(0, hlo_shapes.get_dtype(at.shape))
-            steps.append(at)
-            inner = self.index.get_operands(at)
-            match at.opcode:
+        source = operands[1]
+        while source.id not in self.numbers:
+            dtypes.insert(0, hlo_shapes.get_dtype(source.shape))
+            steps.append(source)
+            inner = self.index.get_operands(source)
+            match source.opcode:
                 case "bitcast" | "reshape" | "convert" | "copy" | "transpose" | "slice" | "dynamic-slice":
-                    at = inner[0]
+                    source = inner[0]
                 case "select" if (
-                    rows is None and len({*dtypes}) == 1 and (wrapped := self._match_wrapping(at)) is not None
+                    rows is None and len({*dtypes}) == 1 and (wrapped := self._match_wrapping(source)) is not None
                 ):
-                    at, rows, more = wrapped
+                    source, rows, more = wrapped
                     steps += more
                 case "select" if self._is_cast(*inner):
                     steps.append(inner[0])
-                    at = inner[1]
+                    source = inner[1]
                 case _:
                     return None
-        dtypes.insert(0, hlo_shapes.get_dtype(at.shape))
+        dtypes.insert(0, hlo_shapes.get_dtype(source.shape))
         # The runtime converts directly from the first dtype to the last, as XLA does where there is no third one.
         exact = len(dict.fromkeys(dtypes)) <= 2 and dtypes[-1] in ("int32", "int64") and dtypes[0] in INDEX_TYPES
-        return _IndexChain(gather, at, tuple(steps), tuple(dtypes), rows) if exact else None
+        return _IndexChain(gather, source, tuple(steps), tuple(dtypes), rows) if exact else None
 
     def _match_wrapping(self, select: Any) -> tuple[Any, int, list[Any]] | None:
         """Match ``x < 0 ? x + rows : x``: return x, the rows, and the instructions on the way."""

@@ -12,7 +12,7 @@ algorithm, which saves more. All others sum floats. ``thin``: for few output cha
 vectors."""
 
 MAX_SUM = (2**31 - 1) // (255 * 127)
-"""The most products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
+"""Maximum number of products of an input byte and an int8 weight whose sum fits into int32, whatever their values."""
 
 THIN_CHANNELS = 8
 """CF_THIN_CHANNELS in runtime/fused/thin.h."""
@@ -38,7 +38,7 @@ class Geometry:
 
     @property
     def k(self) -> int:
-        """The number of products in each output's sum: KH * KW * input channels of a group. K of the matrix product."""
+        """Number of products in each output's sum: KH * KW * input channels of a group. K of the matrix product."""
         return self.kernel_size[0] * self.kernel_size[1] * self.in_channels // self.groups
 
     @property
@@ -48,7 +48,7 @@ class Geometry:
 
     @property
     def weights(self) -> int:
-        """The number of weights."""
+        """Number of weights."""
         return self.k * self.out_channels
 
     @property
@@ -62,23 +62,23 @@ class Geometry:
 
     @property
     def depthwise(self) -> bool:
-        """Whether every group has one input and one output channel, and there is more than one group."""
+        """True if every group has one input and one output channel, and there is more than one group."""
         return self.groups == self.in_channels == self.out_channels > 1
 
     @property
     def winograd(self) -> bool:
-        """Whether the Winograd kernels can run it."""
+        """True if the Winograd kernels can run it."""
         unit = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
         return unit and self.in_channels % 16 == 0 and self.out_channels % 16 == 0
 
     @property
     def thin(self) -> bool:
-        """Whether a group has so few output channels that most lanes of a vector of them would be idle."""
+        """True if a group has so few output channels that most lanes of a vector of them would be idle."""
         return not self.depthwise and self.out_channels // self.groups <= THIN_CHANNELS
 
     @property
     def summable(self) -> bool:
-        """Whether integer GEMM can run it: one group, and sums that fit into int32."""
+        """True if integer GEMM can run it: one group, and sums that fit into int32."""
         return self.groups == 1 and self.k <= MAX_SUM
 
     @property

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from builder.compiler.lower.hlo import Value
 
 _MOST = 1 << 22
-"""The most elements of such a value."""
+"""Maximum number of elements in such a value."""
 
 _BINARY = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or,

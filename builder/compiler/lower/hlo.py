@@ -1,4 +1,4 @@
-"""The entry computation as one hash-consed DAG of values, fusions inlined.
+"""An HLO module's entry computation as one hash-consed DAG of values, fusions inlined.
 
 XLA copies producers into every fusion that reads them. Here equal expressions are one Value again, so a pattern is
 matched once, whichever kernels its pieces were scattered over.
@@ -27,7 +27,7 @@ _NOT_IDENTITY = (
     "control_predecessor_ids", "frontend_attributes", "sharding", "statistics_viz", "original_value",
 )  # fmt: skip
 _SMALL = 1 << 16
-"""The most elements of constants that are compared by content; larger ones are compared by instruction."""
+"""Maximum number of elements in constants that are compared by content; larger ones are compared by instruction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Value:
     instruction: Any
     """The HloInstructionProto it was first seen as: windows, dimensions and the like."""
     reducer: str = ""
-    """The opcode of a reduce or reduce-window whose computation does nothing else; otherwise empty."""
+    """Opcode of a reduce or reduce-window whose computation does nothing else; otherwise empty."""
 
     @property
     def elements(self) -> int:
@@ -91,7 +91,7 @@ class Dag:
 
     @functools.cached_property
     def users(self) -> dict[Value, tuple[Value, ...]]:
-        """The readers of each value, among those that the outputs need."""
+        """Readers of each value, among those that the outputs need."""
         readers: dict[Value, list[Value]] = {v: [] for v in self.live}
         for value in self.live:
             for operand in dict.fromkeys(value.operands):
@@ -175,7 +175,7 @@ class _DagBuilder:
             layout, dtype = tuple(shape.layout.minor_to_major), hlo_shapes.get_dtype(shape)
             row_major = hlo_shapes.is_row_major(shape)
         if op == "bitcast":
-            source = operands[0].base  # of bitcasts only the last one counts
+            source = operands[0].base  # only the last of several bitcasts counts
             if source.dims == dims and source.row_major and row_major and source.dtype == dtype:
                 return source
             operands = (source,)

@@ -16,7 +16,7 @@ class HloIndex:
         self.instructions: dict[int, Any] = {}
         self.names: dict[str, Any] = {}
         self.owners: dict[int, Any] = {}
-        """The computation of an instruction, by the instruction's id."""
+        """Computation of an instruction, by the instruction's id."""
         for computation in module.computations:
             for instruction in computation.instructions:
                 self.instructions[instruction.id] = instruction

@@ -1,4 +1,4 @@
-"""The bytes of an HLO constant, as XLA lays them out in its buffer."""
+"""Bytes of an HLO constant, as XLA lays them out in its buffer."""
 
 from __future__ import annotations
 

@@ -82,13 +82,13 @@ class InnerLoopFinder:
         inputs = tuple(dict.fromkeys(b for b in leaves if b.space == "arena"))
         results = self._list_results(instruction)
         outputs = tuple(b for i, b in enumerate(self._list_leaves(instruction)) if i in results)
-        own = pack_buffers([b for b in step.buffers if b.space == "arena"])
-        if not {*inputs, *outputs} <= own.keys():
+        packed = pack_buffers([b for b in step.buffers if b.space == "arena"])
+        if not {*inputs, *outputs} <= packed.keys():
             raise LowerError(f"{step.name} does not name all that goes in and out")
-        size = max(align_offset(b.offset + b.size) for b in own.values())
-        kernel = move_buffers(step, lambda b, _: own.get(b, b))
+        size = max(align_offset(b.offset + b.size) for b in packed.values())
+        kernel = move_buffers(step, lambda b, _: packed.get(b, b))
         scratch = Buffer("arena", 0, size)
-        places = tuple(own[b] for b in inputs), tuple(own[b] for b in outputs)
+        places = tuple(packed[b] for b in inputs), tuple(packed[b] for b in outputs)
         loop = InnerLoopStep(step.name, kernel, *places, results, scratch)
         return loop, (*inputs, *loop.constants), outputs
 

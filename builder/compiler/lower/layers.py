@@ -36,9 +36,9 @@ class Core:
     swapped: bool = False
     """XLA made the weights the convolution's first operand, as it does if the kernel is larger than the image."""
     transposed: bool = False
-    """The weights of a product are a matrix [outputs, channels]."""
+    """True if the weights of a product are a matrix [outputs, channels]."""
     absorbed: Value | None = None
-    """The zero ``pad`` that became part of ``padding``."""
+    """A zero ``pad`` that became part of ``padding``."""
     factor: Value | None = None
     """A vector, computed while the program runs, by which the input's channels are multiplied."""
 
@@ -49,7 +49,7 @@ class Core:
 
     @property
     def input_halo(self) -> tuple[int, int, int, int]:
-        """The pixels of padding (top, left, bottom, right) that the kernel reads around its input."""
+        """Pixels of padding (top, left, bottom, right) that the kernel reads around its input."""
 
         def after(axis: int) -> int:
             last = self.geometry.compute_span(axis, self.out_picture[1 + axis])
@@ -59,7 +59,7 @@ class Core:
 
     @property
     def geometry(self) -> Geometry:
-        """The sizes, without the padding and the place of the input."""
+        """Sizes alone, without the padding and the place of the input."""
         batch, height, width = self.out_picture
         return Geometry(
             batch,

@@ -1,4 +1,4 @@
-"""The layout of each value in memory: dense if XLA's kernels use it, else with the halo that its readers need."""
+"""Layout of each value in memory: dense if XLA's kernels use it, else with the halo that its readers need."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Sides = tuple[int, int, int, int]
 NO_HALO: Sides = (0, 0, 0, 0)
 
 _SLOW_STRIDE = 2048
-"""The number of bytes at whose multiples pixels share cache sets."""
+"""Bytes at whose multiples pixels share cache sets."""
 _SKEW = 64
-"""The number of bytes between such pixels that spreads them over the sets."""
+"""Bytes between such pixels that spread them over the sets."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class TensorLayout:
 
     @property
     def size(self) -> int:
-        """The count of all numbers, including those of the halo and between pixels."""
+        """Number of elements, including those of the halo and between pixels."""
         return self.picture[0] * self._image
 
     @property
     def row(self) -> int:
-        """The count of numbers from one row to the next."""
+        """Number of elements from one row to the next."""
         return (self.picture[2] + self.halo[1] + self.halo[3]) * self.pixel
 
     @property

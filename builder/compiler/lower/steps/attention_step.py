@@ -1,4 +1,4 @@
-"""Attention."""
+"""Step that computes scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from builder.compiler.lower.steps.printing import format_float, format_kernel_ca
 
 @dataclass(frozen=True)
 class MatrixRows:
-    """The rows of many matrices of float32: strides in floats, of a row's own numbers 1.
+    """Rows of many matrices of float32. Strides are in floats; the numbers of a row are adjacent.
 
-    ``outer``: from matrix to matrix, in three dimensions. ``first``: of the first row, from the buffer's start.
+    ``outer``: the strides from matrix to matrix, in three dimensions. ``first``: the offset of the first row in the
+    buffer.
     """
 
     buffer: Buffer
@@ -26,17 +27,16 @@ class MatrixRows:
 
 MaskKind = Literal["added", "chosen", "causal"]
 MaskType = Literal["f32", "s32", "set", "u8"]
-"""Of a mask's elements: float32, int32, int32 that counts as 1 where it is not 0, and bool."""
+"""Type of a mask's elements: float32, int32, int32 that counts as 1 if it is not 0, and bool."""
 
 
 @dataclass(frozen=True)
 class Mask:
-    """What happens to the scores. Its number for a query and a key is ``element * scale + shift``.
+    """A mask of the scores. Its number for a query and a key is ``element * scale + shift``.
 
-    "added": number and score are added. "chosen": the score stays where the number is not 0, and else is ``fill``.
-    "causal": the score stays where key <= query + ``past``; the others are left out. That takes no ``buffer``.
-    ``strides``: of the three dimensions of matrices, of query and of key, in elements; 0 repeats.
-    ``first``: the first element's number.
+    "added": number and score are added. "chosen": the score is kept if the number is not 0, and else becomes ``fill``.
+    "causal": only scores with key <= query + ``past`` count; it has no ``buffer``. ``strides``: in elements, of the
+    three dimensions of matrices, of query and of key; 0 repeats. ``first``: the index of the first element.
     """
 
     kind: MaskKind
@@ -52,10 +52,10 @@ class Mask:
 
 @dataclass(frozen=True)
 class AttentionStep(Step):
-    """``output = softmax(query key^T * scale, masked) value`` for every matrix; float32.
+    """``output = softmax(query key^T * scale, masked) value`` for every matrix, in float32.
 
-    ``outer``: how many matrices there are, such as batch x heads x queries' heads that share a head of keys.
-    ``size``: numbers of a query and of a key; ``value_size``: of a value and of an answer.
+    ``outer``: the counts of matrices, such as batch x heads x queries' heads that share a head of keys. ``size``: the
+    numbers of a query and of a key. ``value_size``: the numbers of a value and of an answer.
     """
 
     kernel_table = "attention"
@@ -71,7 +71,7 @@ class AttentionStep(Step):
     value_size: int
     scale: float
     mask: Reads[Mask | None] = None
-    safe: bool = False  # a query that sees no key is answered with zeros, and not NaN
+    safe: bool = False  # a query that sees no key gets zeros instead of NaN
     layer: str = ""  # the op's name in the model
 
     @property

@@ -1,4 +1,4 @@
-"""The base of all steps: where their bytes lie, what their fields declare, and what is asked of every kind.
+"""Base of all steps: the memory they use, the types of their fields, and the methods that every kind has.
 
 Offsets and sizes are bytes, strides are elements.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, get_type_hints
 
 ALIGNMENT = 64
-"""XLA's kernels assume every buffer is aligned to this many bytes (``min_alignment`` in the thunk)."""
+"""Alignment in bytes that XLA's kernels assume of every buffer (``min_alignment`` in the thunk)."""
 
 Space = Literal["arena", "weights", "feed"]
 
@@ -21,7 +21,7 @@ Space = Literal["arena", "weights", "feed"]
 class Buffer:
     """``size`` bytes at ``offset`` in the writable arena or in the read-only weights.
 
-    In the space "feed" they are those of feed number ``offset``, where the caller has them, and of any alignment.
+    In the space "feed" they are those of feed number ``offset`` in the caller's memory, with any alignment.
     """
 
     space: Space
@@ -29,7 +29,7 @@ class Buffer:
     size: int
 
     def overlaps_buffer(self, other: Buffer) -> bool:
-        """Whether any byte belongs to both."""
+        """Return whether any byte belongs to both."""
         return (
             self.space == other.space
             and self.offset < other.offset + other.size
@@ -39,7 +39,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class View:
-    """A float32 NHWC tensor inside a buffer that may have a halo or padded pixels; strides in floats.
+    """A float32 NHWC tensor inside a buffer that may have a halo or padded pixels; strides are in floats.
 
     ``first`` is the offset of element [0, 0, 0, 0] from the buffer's start.
     """
@@ -56,14 +56,14 @@ Use = Literal["reads", "writes", "updates", "scratch"]
 T = TypeVar("T")
 
 Reads = Annotated[T, "reads"]
-"""The type of a field with buffers that the step reads, its weights among them. ``T`` is a Buffer, or anything that
-holds some: a View, a tuple, a dataclass whose own fields do not say how they are used."""
+"""Type of a field with buffers that the step reads, its weights among them. ``T`` is a Buffer or contains buffers:
+a View, a tuple, or a dataclass whose own fields do not declare how they are used."""
 Writes = Annotated[T, "writes"]
-"""The type of a field with buffers that the step writes, whole."""
+"""Type of a field with buffers that the step writes in full."""
 Updates = Annotated[T, "updates"]
-"""The type of a field with buffers that the step reads and then writes."""
+"""Type of a field with buffers that the step reads and then writes."""
 Scratch = Annotated[T, "scratch"]
-"""The type of a field with memory that the step needs only while it runs."""
+"""Type of a field with memory that the step needs only while it runs."""
 
 KernelTable = Literal["fused", "attention", "integer"]
 """A table of our own kernels, compiled for each instruction set: ``cf_<name>_tables``."""
@@ -73,10 +73,10 @@ KernelKind = Literal["INTEGER", "SMALL_WEIGHTS", "CONVOLUTIONS", "HARD_SWISH", "
 
 
 class StepPrinter(Protocol):
-    """The part of a printer that the steps with other steps inside them need."""
+    """Part of a printer that steps with other steps inside them need."""
 
     probed: dict[int, int]
-    """Step numbers by id(), of steps that tell when they begin."""
+    """Numbers of steps that report when they begin, by their id()."""
 
     def print_function(self, steps: Steps) -> str:
         """Print the C function that runs ``steps``, and return its name."""
@@ -84,16 +84,16 @@ class StepPrinter(Protocol):
 
 @dataclass(frozen=True)
 class Step(ABC):
-    """One thing that a program does. ``name``: that of XLA's instruction.
+    """One operation of a program, with the ``name`` of XLA's instruction.
 
     A subclass is a frozen dataclass. Each of its fields that holds buffers has one of the types above (``Reads``,
-    ``Writes``, ``Updates``, ``Scratch``): that is the one place where it is said how the step uses them.
+    ``Writes``, ``Updates``, ``Scratch``), and nothing else declares how the step uses them.
     """
 
     name: str
 
     kernel_table: ClassVar[KernelTable | None] = None
-    """The table of our own kernels that the step calls; that of integer sums, too, where its kinds have INTEGER."""
+    """Table of our own kernels that the step calls, and that of integer sums too if its kinds have "INTEGER"."""
 
     @abstractmethod
     def c_lines(self, printer: StepPrinter) -> list[str]:
@@ -101,12 +101,12 @@ class Step(ABC):
 
     @property
     def flop(self) -> int:
-        """Floating-point operations of a layer, attention, convolution or product; 0 of any other step."""
+        """Floating-point operations of a layer, attention, convolution or product; 0 for any other step."""
         return 0
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:
-        """What the step needs of the fused kernels besides what they all have."""
+        """Optional parts of the fused kernels that the step needs."""
         return frozenset()
 
     @property
@@ -116,12 +116,12 @@ class Step(ABC):
 
     @property
     def reads(self) -> tuple[Buffer, ...]:
-        """The buffers that the step itself reads, without those of steps inside it."""
+        """Buffers that the step itself reads, without those of steps inside it."""
         return tuple(buffer for use, buffer in _find_uses(self) if use in ("reads", "updates"))
 
     @property
     def writes(self) -> tuple[Buffer, ...]:
-        """The buffers that the step itself writes, without those of steps inside it."""
+        """Buffers that the step itself writes, without those of steps inside it."""
         return tuple(buffer for use, buffer in _find_uses(self) if use in ("writes", "updates"))
 
     @property
@@ -141,7 +141,7 @@ class Step(ABC):
 
     @property
     def bodies(self) -> tuple[Steps, ...]:
-        """The sequences of steps inside it, in the order of its fields, without empty ones."""
+        """Sequences of steps inside it, in the order of its fields, without empty ones."""
         return tuple(_find_sequences(tuple(getattr(self, field.name) for field in fields(self))))
 
     def replace_buffers(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> Self:
@@ -163,23 +163,23 @@ Steps = tuple[Step, ...]
 
 
 def walk_steps(steps: Steps) -> list[Step]:
-    """Every step, those inside cascades, calls, branches and loops included, in program order."""
-    return [one for step in steps for one in (step, *(inner for body in step.bodies for inner in walk_steps(body)))]
+    """List every step in program order, those inside cascades, calls, branches and loops included."""
+    return [sub for step in steps for sub in (step, *(inner for body in step.bodies for inner in walk_steps(body)))]
 
 
 def move_buffers(part: T, move: Callable[[Buffer, Use], Buffer], use: Use | None = None) -> T:
-    """Return ``part`` (a step, a tuple of steps, or what they hold) with every buffer moved, nested steps included."""
+    """Return ``part`` (a step, a tuple of steps, or a part of one) with every buffer moved, nested steps included."""
     moved: Any = part
     if isinstance(part, Buffer):
         moved = move(part, _require_use(use))
     elif isinstance(part, tuple):
-        moved = tuple(move_buffers(one, move, use) for one in part)
+        moved = tuple(move_buffers(item, move, use) for item in part)
     elif is_dataclass(part) and not isinstance(part, type):
-        own = {
+        values = {
             name: move_buffers(getattr(part, name), move, of or use)
             for name, of in _read_declared_uses(type(part)).items()
         }
-        moved = replace(part, **own)
+        moved = replace(part, **values)
     return moved  # type: ignore[no-any-return]
 
 
@@ -187,12 +187,12 @@ def change_bodies(part: T, change: Callable[[Steps], Steps]) -> T:
     """Return a step with every sequence of steps inside it changed; empty ones stay."""
     changed: Any = part
     if isinstance(part, Step):
-        own = {field.name: getattr(part, field.name) for field in fields(part)}
-        changed = replace(part, **{name: change_bodies(value, change) for name, value in own.items()})
-    elif isinstance(part, tuple) and part and all(isinstance(one, Step) for one in part):
+        values = {field.name: getattr(part, field.name) for field in fields(part)}
+        changed = replace(part, **{name: change_bodies(value, change) for name, value in values.items()})
+    elif isinstance(part, tuple) and part and all(isinstance(item, Step) for item in part):
         changed = change(part)
     elif isinstance(part, tuple):
-        changed = tuple(change_bodies(one, change) for one in part)
+        changed = tuple(change_bodies(item, change) for item in part)
     return changed  # type: ignore[no-any-return]
 
 
@@ -201,9 +201,9 @@ def _find_uses(part: object, use: Use | None = None) -> Iterator[tuple[Use, Buff
     if isinstance(part, Buffer):
         yield _require_use(use), part
     elif isinstance(part, tuple):
-        for one in part:
-            if not isinstance(one, Step):
-                yield from _find_uses(one, use)
+        for item in part:
+            if not isinstance(item, Step):
+                yield from _find_uses(item, use)
     elif is_dataclass(part) and not isinstance(part, type):
         for name, own in _read_declared_uses(type(part)).items():
             yield from _find_uses(getattr(part, name), own or use)
@@ -219,14 +219,14 @@ def _require_use(use: Use | None) -> Use:
 
 @functools.cache
 def _read_declared_uses(kind: type) -> Mapping[str, Use | None]:
-    """Return what each field of a dataclass says of the buffers in it."""
+    """Return the use that each field of a dataclass declares for its buffers."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: getattr(hints[field.name], "__metadata__", (None,))[0] for field in fields(kind)}
 
 
 def _find_sequences(part: object) -> Iterator[Steps]:
-    if isinstance(part, tuple) and part and all(isinstance(one, Step) for one in part):
+    if isinstance(part, tuple) and part and all(isinstance(item, Step) for item in part):
         yield part
     elif isinstance(part, tuple):
-        for one in part:
-            yield from _find_sequences(one)
+        for item in part:
+            yield from _find_sequences(item)

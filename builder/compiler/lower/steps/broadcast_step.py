@@ -1,4 +1,4 @@
-"""An array and, repeated along some of its dimensions, another."""
+"""Step that copies, adds or multiplies arrays, one of them repeated along some of its dimensions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BroadcastOp = Literal["copy", "add", "multiply"]
 class BroadcastStep(Step):
     """``target = source``, ``source + other`` or ``source * other`` of float32, over four dimensions.
 
-    Strides are in elements, the target's last is 1; 0 repeats. ``source`` may be ``target`` where their strides are the
-    same.
+    Strides are in elements; the target's last is 1, and 0 repeats. ``source`` may be ``target`` if their strides are
+    equal.
     """
 
     op: BroadcastOp

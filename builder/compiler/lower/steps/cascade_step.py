@@ -1,4 +1,4 @@
-"""Layers that run one after another on a stripe of rows at a time."""
+"""Step that runs layers one after another on a stripe of rows at a time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from builder.compiler.lower.steps.printing import format_fields, format_list, fo
 
 @dataclass(frozen=True)
 class CascadeStep(Step):
-    """Run ``layers``, each of which reads what the one before it leaves, a stripe of rows at a time.
+    """``layers`` that each read the output of the one before, run a stripe of rows at a time.
 
     A stripe has ``rows`` rows of the last layer's output. The buffer between two layers has the rows that a stripe
-    needs, for each thread one after another; its View is that of the whole picture. So has the scratch of a layer.
+    needs, for each thread one after another; its View is that of the whole image. Scratch is divided likewise.
     """
 
     layers: tuple[LayerStep, ...]
@@ -29,7 +29,7 @@ class CascadeStep(Step):
 
     @property
     def scratch(self) -> tuple[int, ...]:
-        """Bytes of a thread's scratch of each layer."""
+        """Bytes of a thread's scratch for each layer."""
         return tuple(layer.scratch.size // MAX_THREADS if layer.scratch else 0 for layer in self.layers)
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
@@ -44,14 +44,14 @@ class CascadeStep(Step):
             values |= {"step": "cf_step", "first_step": first}
         return [
             "static const cf_layer layers[] = {",
-            *_entries([format_fields(one.c_fields) for one in self.layers]),
+            *_entries([format_fields(layer.c_fields) for layer in self.layers]),
             "};",
             *lines,
             "static const cf_cascade cascade = {",
             *format_fields(values),
             "};",
             "const cf_layer_data data[] = {",
-            *_entries([format_fields(format_starts(one.c_buffers)) for one in self.layers]),
+            *_entries([format_fields(format_starts(layer.c_buffers)) for layer in self.layers]),
             "};",
             "cf_run_cascade(context, &cascade, data);",
         ]

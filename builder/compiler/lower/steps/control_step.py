@@ -12,7 +12,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class CallStep(Step):
-    """Run the steps inside it."""
+    """A call of the steps in ``body``."""
 
     body: Steps
 
@@ -22,7 +22,7 @@ class CallStep(Step):
 
 @dataclass(frozen=True)
 class ConditionalStep(Step):
-    """Run one branch. ``index`` is a bool (true is branch 0) or an int32 (out of range is the last)."""
+    """A choice of one branch. ``index`` is a bool (true is branch 0) or an int32 (out of range is the last)."""
 
     index: Reads[Buffer]
     branches: tuple[Steps, ...]
@@ -42,7 +42,7 @@ class ConditionalStep(Step):
 
 @dataclass(frozen=True)
 class WhileStep(Step):
-    """Run ``body`` ``trip_count`` times, or while ``condition`` leaves a true byte in ``predicate``."""
+    """A loop over ``body``, ``trip_count`` times or while ``condition`` leaves a true byte in ``predicate``."""
 
     condition: Steps
     predicate: Reads[Buffer]

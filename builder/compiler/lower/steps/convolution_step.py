@@ -1,4 +1,4 @@
-"""A convolution as XLA asks for it."""
+"""A convolution as XLA defines it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class ConvolutionStep(Step):
     window_dilation: tuple[int, ...]
     reversed: tuple[bool, ...]
     in_strides: tuple[int, ...]
-    """The strides of batch, channel, then each spatial dimension; ``out_strides`` in the same order."""
+    """Strides of batch, channel, then each spatial dimension; ``out_strides`` in the same order."""
     kernel_strides: tuple[int, ...]
-    """The strides of input channel, output channel, then each spatial dimension."""
+    """Strides of input channel, output channel, then each spatial dimension."""
     out_strides: tuple[int, ...]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:

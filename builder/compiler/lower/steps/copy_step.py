@@ -1,4 +1,4 @@
-"""A copy that may change the layout."""
+"""Step that copies a tensor and may change its layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class CopyStep(Step):
-    """Copy a tensor, changing its layout where the strides differ."""
+    """A copy of a tensor, which changes its layout if the strides differ."""
 
     source: Reads[Buffer]
     target: Writes[Buffer]

@@ -1,6 +1,6 @@
-"""Custom calls to coldforge's own steps, as the rewrites write them (``builder/importers/rewrites/custom_steps.py``).
+"""Custom calls of coldforge's own steps, written by the rewrites (``builder/importers/rewrites/custom_steps.py``).
 
-The steps' sizes come from the shapes that XLA compiled, and only plain numbers from the call's text.
+The steps' sizes come from the shapes that XLA compiled; only plain numbers come from the call's text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class CallTensor:
-    """An operand or a result: row-major, of the dtype that the step has there."""
+    """An operand or a result: row-major, and of the dtype that the step has there."""
 
     dims: tuple[int, ...]
     buffer: Buffer
@@ -26,7 +26,7 @@ class CallTensor:
 
 @dataclass(frozen=True)
 class CustomCall:
-    """A custom call. ``scratch``: makes memory for a step of so many bytes."""
+    """A custom call. ``scratch``: a function that reserves memory of a given number of bytes for a step."""
 
     name: str
     config: Mapping[str, float | bool]
@@ -36,10 +36,10 @@ class CustomCall:
 
 
 ReadCall = Callable[[CustomCall], Step]
-"""Makes the step of a call. Raises ValueError, LookupError or TypeError for a call that no rewrite writes."""
+"""A function that reads the step of a call. Raises ValueError, LookupError or TypeError if no rewrite writes it."""
 
 _CALLS: dict[str, tuple[tuple[str, ...], ReadCall]] = {}
-"""Each with the dtypes of its operands and results."""
+"""Dtypes of operands and results, and the reader, of each target."""
 
 
 def reads_call(target: str, dtypes: tuple[str, ...]) -> Callable[[ReadCall], ReadCall]:
@@ -69,7 +69,7 @@ def _read_custom_call(name: str, thunk: Any, reader: ThunkReader) -> Step:
 
 
 def make_tensor(shape: Any, buffer: Buffer) -> tuple[str, CallTensor]:
-    """The dtype of a ShapeProto, and the Tensor. Raises LowerError where it is not row-major."""
+    """Return the dtype of a ShapeProto, and its CallTensor. Raises LowerError if it is not row-major."""
     if not hlo_shapes.is_row_major(shape):
         raise LowerError("a step of coldforge's own has dimensions in another order; report this model.")
     return hlo_shapes.get_dtype(shape), CallTensor(tuple(shape.dimensions), buffer)
@@ -83,14 +83,14 @@ def make_step(
     outputs: list[tuple[str, CallTensor]],
     scratch: Callable[[int], Buffer],
 ) -> Step:
-    """The step that ``target`` stands for. Raises LowerError for another, and for operands that the step has not."""
+    """Return the step of a call of ``target``. Raises LowerError for an unknown target or unsuitable operands."""
     if target not in _CALLS:
         raise LowerError(f"there is no step for a custom call of {target!r}.")
     dtypes, make = _CALLS[target]
-    found = tuple(dtype for dtype, _ in (*inputs, *outputs))
+    actual = tuple(dtype for dtype, _ in (*inputs, *outputs))
     try:
-        if found != dtypes:
-            raise ValueError(f"operands and results are {found}, not {dtypes}")
+        if actual != dtypes:
+            raise ValueError(f"operands and results are {actual}, not {dtypes}")
         read, written = (tuple(t for _, t in side) for side in (inputs, outputs))
         return make(CustomCall(name, json.loads(config), read, written, scratch))
     except (ValueError, LookupError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""A matrix product as XLA asks for it."""
+"""A matrix product as XLA defines it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOT_DTYPES = {
 
 @dataclass(frozen=True)
 class DotStep(Step):
-    """Batched matrix product ``out[b,m,n] = sum_k lhs[b,m,k] * rhs[b,k,n]``."""
+    """A batched matrix product ``out[b,m,n] = sum_k lhs[b,m,k] * rhs[b,k,n]``."""
 
     dtype: str
     lhs: Reads[Buffer]
@@ -30,7 +30,7 @@ class DotStep(Step):
     n: int
     k: int
     lhs_strides: tuple[int, int, int]
-    """The strides of b, m and k; ``rhs_strides``: of b, k and n; ``out_strides``: of b, m and n."""
+    """Strides of b, m and k. ``rhs_strides``: those of b, k and n. ``out_strides``: those of b, m and n."""
     rhs_strides: tuple[int, int, int]
     out_strides: tuple[int, int, int]
 

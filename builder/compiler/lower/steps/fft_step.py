@@ -1,4 +1,4 @@
-"""A discrete Fourier transform as XLA asks for it."""
+"""A discrete Fourier transform as XLA defines it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from builder.compiler.lower.steps.printing import format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 FFT_KINDS: tuple[FftKind, ...] = ("FFT", "IFFT", "RFFT", "IRFFT")
-"""In the order of FftTypeProto in xla/xla_data.proto, by the number of FftThunkProto.fft_type."""
+"""Kinds in the order of FftTypeProto in xla/xla_data.proto, by the number of FftThunkProto.fft_type."""
 
 
 @dataclass(frozen=True)
 class FftStep(Step):
     """Discrete Fourier transforms over the last dimensions; see ``cf_fft`` in runtime/ops/kernels.h.
 
-    ``tables``: their constants, among the weights. ``lines`` and ``copy``: places in ``scratch``, in floats.
+    ``tables``: their constants, among the weights. ``lines`` and ``copy``: offsets in ``scratch``, in floats.
     """
 
     kind: FftKind

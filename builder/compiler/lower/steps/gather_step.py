@@ -1,4 +1,4 @@
-"""Rows of a table, by their numbers."""
+"""Step that gathers rows of a table by their indices."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from builder.config.model_spec import WeightType
 
 @dataclass(frozen=True)
 class GatherStep(Step):
-    """Rows of ``table`` [rows, width] as float32, by ``count`` numbers of the dtype ``index``.
+    """A gather of rows of ``table`` [rows, width], as float32, at ``count`` indices of the dtype ``index``.
 
-    Numbers become int32, or int64 if ``wide``. One below 0 counts from the table's end if ``negative``; one past either
+    Indices become int32, or int64 if ``wide``. One below 0 counts from the table's end if ``negative``; one past either
     end means the row at that end.
     """
 
@@ -27,9 +27,9 @@ class GatherStep(Step):
     wide: bool = False
     negative: bool = False
     weight_type: WeightType = "float32"
-    weight_scale: Reads[Buffer | None] = None  # of int8: a float32 for each row
+    weight_scale: Reads[Buffer | None] = None  # int8 has a float32 for each row
     layer: str = ""  # the op's name in the model
-    kept: str = ""  # why the table is not of the type that was asked for
+    kept: str = ""  # why the table is not of the requested type
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         kinds = f"CF_{self.weight_type.upper()}, {CF_DTYPES[self.index]}"

@@ -13,7 +13,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class KernelStep(Step):
-    """Call one of XLA's fused kernels: arguments, then results, once per work group."""
+    """A call of one of XLA's fused kernels: arguments, then results, once per work group."""
 
     kernel: str
     arguments: Reads[tuple[Buffer, ...]]

@@ -1,4 +1,4 @@
-"""A convolution or dense layer, with everything after it fused in."""
+"""Step that runs a convolution or dense layer, with everything after it fused in."""
 
 from __future__ import annotations
 
@@ -38,17 +38,16 @@ ActivationName = Literal[
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to a layer's sums before they are stored, per output channel.
+    """Operations on a layer's sums before they are stored, per output channel.
 
-    value = sum + bias; value += residual * residual_scale (scale 1 where None); value = activation(value);
-    and where there is ``second_scale`` also second = clamp(value * second_scale + second_shift), stored as floats where
-    ``second`` is a View.
+    value = sum + bias; value += residual * residual_scale (scale 1 if None); value = activation(value); and if there is
+    ``second_scale`` also second = clamp(value * second_scale + second_shift), stored as floats if ``second`` is a View.
     Channel vectors (bias, scales, shifts) are weights padded with zeros to a multiple of 32 floats.
     """
 
     bias: Reads[Buffer]
     activation: ActivationName = "identity"
-    low: float = float("-inf")  # of "clamp"
+    low: float = float("-inf")  # ``low`` and ``high`` are limits of "clamp"
     high: float = float("inf")
     residual: Reads[View | None] = None
     residual_scale: Reads[Buffer | None] = None
@@ -63,15 +62,14 @@ class Epilogue:
 class LayerStep(Step):
     """A convolution or dense layer with everything after it fused in; float32, NHWC.
 
-    A dense layer is a 1x1 convolution on a 1 x rows picture. The input View points at element [0, 0] of the
-    picture; where padding is not zero its halo of zeros is already in the buffer (``pad_top`` rows above ...), so
-    the kernel never tests for borders. ``weights``: packed for ``algorithm`` by builder/compiler/lower/packing.py.
-    ``halo``: (top, left, bottom, right) of zeros that this step writes around its output (and ``second``)
-    because a later layer reads them as its padding. ``rounded``: the last output, the second if there is one, as bytes,
-    for integer layers with ``input_rounded``, which read that in place of floats; ``output``, or ``second``, is None
-    where nothing reads floats. ``factor``: float32 [in_channels], made by another step, which the input is multiplied
-    by; of "direct" 1x1 layers of one picture. ``joined``: output pixels side by side that are computed as one: see
-    joined.py.
+    A dense layer is a 1x1 convolution on a 1 x rows image. The input View points at element [0, 0] of the image; if
+    padding is not zero, its halo of zeros is already in the buffer (``padding[0]`` rows above ...), so the kernel never
+    tests for borders. ``weights``: packed for ``algorithm`` by builder/compiler/lower/packing.py. ``halo``: (top, left,
+    bottom, right) of zeros that this step writes around its output (and ``second``) because a later layer reads them as
+    its padding. ``rounded``: the last output, the second if there is one, as bytes, for integer layers with
+    ``input_rounded``, which read it in place of floats; ``output``, or ``second``, is None if nothing reads floats.
+    ``factor``: float32 [in_channels], computed by another step, by which the input of "direct" 1x1 layers of one image
+    is multiplied. ``joined``: output pixels side by side that are computed as one: see pixel_packing.py.
     """
 
     kernel_table = "fused"
@@ -83,24 +81,24 @@ class LayerStep(Step):
     epilogue: Epilogue
     geometry: Geometry
     in_size: tuple[int, int]
-    padding: tuple[int, int] = (0, 0)  # top, left
+    padding: tuple[int, int] = (0, 0)  # at the top and left
     halo: tuple[int, int, int, int] = (0, 0, 0, 0)
     second_halo: tuple[int, int, int, int] = (0, 0, 0, 0)
-    scratch: Scratch[Buffer | None] = None  # size from packing.scratch_size(...)
+    scratch: Scratch[Buffer | None] = None  # its size is packing.compute_scratch_size(...)
     weight_type: WeightType = "float32"
-    weight_scale: Reads[Buffer | None] = None  # of int8, from packing.pack_scale
-    weight_sums: Reads[Buffer | None] = None  # of integer layers, from packing.pack_sums
-    quantisation: Quantisation | None = None  # of integer layers
-    input_rounded: bool = False  # of integer layers
+    weight_scale: Reads[Buffer | None] = None  # int8 has one, from packing.pack_scale
+    weight_sums: Reads[Buffer | None] = None  # integer layers have them, from packing.pack_sums
+    quantisation: Quantisation | None = None  # only integer layers have it
+    input_rounded: bool = False  # only for integer layers
     rounded: Writes[RoundedImage | None] = None
     factor: Reads[Buffer | None] = None
-    joined: int = 1  # of integer layers; weights and channel vectors are those of the layer that computes them
+    joined: int = 1  # only for integer layers; weights and channel vectors are those of the joined layer
     layer: str = ""  # the op's name in the model
-    kept: str = ""  # why its weights are not of the type that was asked for
+    kept: str = ""  # why its weights are not of the requested type
 
     @property
     def stored(self) -> View:
-        """The output: as floats, or as bytes where nothing reads floats."""
+        """Output, as floats, or as bytes if nothing reads floats."""
         if self.output is not None:
             return self.output
         assert self.rounded is not None
@@ -121,7 +119,7 @@ class LayerStep(Step):
         return frozenset(kind for kind, is_needed in needed.items() if is_needed)
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        """Raises ValueError where the scratch is too small for the algorithm."""
+        """Return the lines of C that run the layer. Raises ValueError if its scratch is too small for the algorithm."""
         needed = compute_scratch_size(join_pixels(self.geometry, self.joined), self.algorithm)
         if needed and (self.scratch is None or self.scratch.size < needed):
             raise ValueError(f"{self.name}: {self.algorithm} needs {needed} bytes of scratch")
@@ -129,9 +127,9 @@ class LayerStep(Step):
         return format_kernel_call("layer", kernel, self.c_fields, self.c_buffers)
 
     def shared_c_lines(self, places: Mapping[str, str]) -> list[str]:
-        """Return the lines of C that call the layer kernel for ``inputs`` images, each with the sums it has alone.
+        """Return the lines of C that call the layer kernel for ``inputs`` images, each with the same sums as alone.
 
-        ``places``: the C expressions of its input and output, in place of those of the step.
+        ``places``: the C expressions that replace those of the step's input and output.
         """
         return [
             "static const cf_layer layer = {",
@@ -147,7 +145,7 @@ class LayerStep(Step):
 
     @property
     def c_fields(self) -> dict[str, object]:
-        """The fields of a cf_layer."""
+        """Fields of a cf_layer."""
         e, shape = self.epilogue, self.geometry
         clamped = e.activation == "clamp"
         values: dict[str, object] = {
@@ -195,7 +193,7 @@ class LayerStep(Step):
 
     @property
     def c_buffers(self) -> dict[str, Buffer | None]:
-        """The fields of a cf_layer_data."""
+        """Fields of a cf_layer_data."""
         e, rounded = self.epilogue, self.rounded
         return {
             "input": self.input.buffer,

@@ -1,4 +1,4 @@
-"""Non-maximum suppression, of one list of boxes and of boxes by class: custom calls of coldforge's own."""
+"""Non-maximum suppression of one list of boxes and of boxes by class: custom calls of coldforge's own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NmsStep(Step):
 
 @dataclass(frozen=True)
 class CombinedNmsStep(Step):
-    """The same for each class; see ``cf_combined_nms``."""
+    """Non-maximum suppression for each class; see ``cf_combined_nms`` in runtime/ops/kernels.h."""
 
     boxes: Reads[Buffer]
     scores: Reads[Buffer]
@@ -79,15 +79,15 @@ def _read_nms(call: CustomCall) -> NmsStep:
     (count,), (size,) = scores.dims, call.outputs[0].dims
     overlaps = bool(call.config["overlaps"])
     require_shapes(boxes.dims == (count, count if overlaps else 4))
-    indices, kept, found = call.outputs
-    require_shapes((indices.dims, kept.dims, found.dims) == ((size,), (size,), ()))
+    indices, kept, total = call.outputs
+    require_shapes((indices.dims, kept.dims, total.dims) == ((size,), (size,), ()))
     return NmsStep(
         call.name,
         boxes.buffer,
         scores.buffer,
         indices.buffer,
         kept.buffer,
-        found.buffer,
+        total.buffer,
         count=count,
         size=size,
         overlap=float(call.config["overlap"]),
@@ -105,8 +105,8 @@ def _read_combined_nms(call: CustomCall) -> CombinedNmsStep:
     _, size, _ = call.outputs[0].dims
     per_class = int(call.config["per_class"])
     require_shapes(boxes.dims in ((batch, count, 1, 4), (batch, count, classes, 4)) and 0 <= per_class <= count)
-    out_boxes, out_scores, out_classes, found = call.outputs
-    require_shapes((out_boxes.dims, found.dims) == ((batch, size, 4), (batch,)))
+    out_boxes, out_scores, out_classes, totals = call.outputs
+    require_shapes((out_boxes.dims, totals.dims) == ((batch, size, 4), (batch,)))
     require_shapes((out_scores.dims, out_classes.dims) == ((batch, size), (batch, size)))
     return CombinedNmsStep(
         call.name,
@@ -115,7 +115,7 @@ def _read_combined_nms(call: CustomCall) -> CombinedNmsStep:
         out_boxes.buffer,
         out_scores.buffer,
         out_classes.buffer,
-        found=found.buffer,
+        found=totals.buffer,
         batch=batch,
         count=count,
         box_classes=boxes.dims[2],

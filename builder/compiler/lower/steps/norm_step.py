@@ -1,4 +1,4 @@
-"""Layer normalisation."""
+"""Step that computes layer normalisation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from builder.compiler.lower.steps.printing import format_float, format_kernel_ca
 class NormStep(Step):
     """``output = (input - mean) / sqrt(variance + epsilon) * gamma + beta``, over the channels of each pixel.
 
-    Not ``centred``: the mean counts as 0, so that the variance is the mean square. ``gamma`` and ``beta`` are channel
-    vectors, as Epilogue has them. ``halo``: zeros that this step writes around its output.
+    If it is not ``centred``, the mean counts as 0, so that the variance is the mean square. ``gamma`` and ``beta`` are
+    channel vectors, as Epilogue has them. ``halo``: zeros that this step writes around its output.
     """
 
     kernel_table = "fused"

@@ -1,4 +1,4 @@
-"""Pooling of pictures."""
+"""Step that pools images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 
 @dataclass(frozen=True)
 class PoolStep(Step):
-    """Max or average pooling, or the mean over the whole picture; ``scale`` multiplies a sum.
+    """Max or average pooling, or the mean over the whole image; ``scale`` multiplies a sum.
 
-    ``rounded``: of a maximum, both pictures are of bytes, as Rounded has them.
+    ``rounded``: both images of a maximum are of bytes, as in RoundedImage.
     """
 
     kernel_table = "fused"
@@ -28,7 +28,7 @@ class PoolStep(Step):
     out_size: tuple[int, int]
     window: tuple[int, int]
     stride: tuple[int, int]
-    padding: tuple[int, int]  # top, left; outside pixels do not count
+    padding: tuple[int, int]  # at the top and left; pixels outside do not count
     scale: float
     halo: tuple[int, int, int, int]
     rounded: Quantisation | None = None

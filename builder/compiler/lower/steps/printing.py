@@ -12,23 +12,23 @@ CF_DTYPES = {
     "int8": "CF_S8", "int16": "CF_S16", "int32": "CF_S32", "int64": "CF_S64",
     "uint8": "CF_U8", "uint16": "CF_U16", "uint32": "CF_U32", "uint64": "CF_U64",
 }  # fmt: skip
-"""NumPy's dtype names to cf_dtype in runtime/ops/kernels.h."""
+"""Name in cf_dtype of runtime/ops/kernels.h for each of NumPy's dtype names."""
 
 
 def format_float(value: float) -> str:
-    """Exactly, as hexadecimal; infinities by the compiler's own name."""
+    """Format a number exactly, as hexadecimal; infinities have the compiler's own name."""
     if math.isinf(value):
         return "-__builtin_inff()" if value < 0 else "__builtin_inff()"
     return f"{float(value).hex()}f"
 
 
 def format_list(values: Iterable[int | bool]) -> str:
-    """What initialises an array of whole numbers."""
+    """Return the initialiser of an array of whole numbers."""
     return "{" + ", ".join(str(int(v)) for v in values) + "}"
 
 
 def format_view(view: View) -> str:
-    """Return what initialises a cf_view."""
+    """Return the initialiser of a cf_view."""
     return format_list((view.first, view.image, view.row, view.pixel))
 
 

@@ -1,4 +1,4 @@
-"""A recurrent layer, all of its steps in one."""
+"""Step that runs a recurrent layer over all of its time steps."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Recurrence = Literal["lstm", "gru"]
 
 @dataclass(frozen=True)
 class RecurrentStep(Step):
-    """A recurrent layer over all of its steps. ``input``: [steps, batch, gates * units], what the inputs give for the
-    gates, biases included. Each step adds ``hidden [batch, units] @ weights`` (with ``bias``) to its part of that.
+    """A recurrent layer over all of its time steps.
 
-    "lstm": gates i, f, g and o; ``cell = sigmoid(f) * cell + sigmoid(i) * tanh(g)``, ``hidden = sigmoid(o) *
-    tanh(cell)``. "gru": gates z, r and h, where what ``hidden`` gives for h is multiplied by r before it is added;
-    ``hidden = sigmoid(z) * hidden + (1 - sigmoid(z)) * tanh(h)``.
+    ``input``: [steps, batch, gates * units], the inputs' part of the gates, biases included. Each time step adds
+    ``hidden [batch, units] @ weights`` (with ``bias``) to its part of it. "lstm": gates i, f, g and o; ``cell =
+    sigmoid(f) * cell + sigmoid(i) * tanh(g)``, ``hidden = sigmoid(o) * tanh(cell)``. "gru": gates z, r and h, where the
+    product of ``hidden`` for h is multiplied by r before it is added; ``hidden = sigmoid(z) * hidden + (1 - sigmoid(z))
+    * tanh(h)``.
 
-    ``bounded``: the state begins between -1 and 1, and so stays there. With ``quantisation``, which then is
-    ``STATE_ROUNDING``, it is rounded to bytes before it is multiplied, as the input of an integer layer is.
-    ``weight_sums``: of such.
-
-    ``hidden`` and ``cell`` are the state, before the first step and after the last one. ``output``: where each step
-    leaves ``hidden`` too, ``output_stride`` floats apart: 0 leaves that of the last one. ``backwards``: the input's
-    last step is the first. ``scratch``: a step's products. ``by_units``: the weights are packed by ``pack_units``.
+    ``bounded``: the state begins, and so stays, between -1 and 1. With ``quantisation``, which then is
+    ``STATE_ROUNDING``, it is rounded to bytes before it is multiplied, as the input of an integer layer is, and
+    ``weight_sums`` are needed. ``hidden`` and ``cell`` are the state, before the first step and after the last one.
+    ``output``: the memory where each step also leaves ``hidden``, ``output_stride`` floats apart: 0 leaves that of the
+    last one. ``backwards``: the input's last step is the first. ``scratch``: a step's products. ``by_units``: the
+    weights are packed by ``pack_units``.
     """
 
     kernel_table = "fused"
@@ -65,7 +65,7 @@ class RecurrentStep(Step):
     weight_scale: Reads[Buffer | None] = None
     weight_sums: Reads[Buffer | None] = None
     layer: str = ""  # the op's name in the model
-    kept: str = ""  # why its weights are not of the type that was asked for
+    kept: str = ""  # why its weights are not of the requested type
 
     @property
     def gates(self) -> int:
@@ -73,7 +73,7 @@ class RecurrentStep(Step):
 
     @property
     def geometry(self) -> Geometry:
-        """Of one step's product."""
+        """Geometry of one time step's product."""
         return Geometry(1, self.units, (1, self.batch), self.gates * self.units)
 
     @property

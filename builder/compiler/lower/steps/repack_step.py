@@ -1,4 +1,4 @@
-"""A copy of a picture with a halo of zeros, or back."""
+"""Step that copies an image into one with a halo of zeros, or back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.compiler.lower.steps.printing import format_list, format_two_view_c
 
 @dataclass(frozen=True)
 class RepackStep(Step):
-    """Copy a dense NHWC tensor into a View with a halo of zeros, or back."""
+    """A copy of a dense NHWC tensor into a View with a halo of zeros, or back."""
 
     kernel_table = "fused"
 

@@ -1,4 +1,4 @@
-"""The state of XLA's random number generator."""
+"""State of XLA's random number generator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class RngStep(Step):
-    """Store the generator's 128-bit state and advance it by ``delta``."""
+    """A store of the generator's 128-bit state, which then advances by ``delta``."""
 
     state: Writes[Buffer]
     delta: int

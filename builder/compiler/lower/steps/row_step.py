@@ -1,4 +1,4 @@
-"""A copy of one row."""
+"""Step that copies one row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.compiler.lower.steps.printing import format_pointer
 
 @dataclass(frozen=True)
 class RowStep(Step):
-    """Copy one of ``count`` rows of ``source`` to ``target``, which has a row's size.
+    """A copy of one of ``count`` rows of ``source`` to ``target``, which has a row's size.
 
     ``index`` is an int32 in the arena; past either end it means the row at that end.
     """

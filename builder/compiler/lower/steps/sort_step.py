@@ -1,4 +1,4 @@
-"""A sort along one dimension, by one of XLA's comparators."""
+"""Step that sorts along one dimension, by one of XLA's comparators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class SortStep(Step):
-    """Stable sort of several buffers together, in place, along one dimension of stride ``inner``."""
+    """A stable sort of several buffers together, in place, along one dimension of stride ``inner``."""
 
     comparator: str
     tensors: Updates[tuple[Buffer, ...]]
@@ -62,6 +62,6 @@ def _read_sort(name: str, thunk: Any, reader: ThunkReader) -> Step:
         outer=math.prod(shape.dimensions) // max(1, length * inner),
         length=length,
         inner=inner,
-        # See cf_run_sort: two index arrays and one column of the widest input.
+        # cf_run_sort needs two index arrays and one column of the widest input.
         scratch=reader.reserve_scratch(length * (16 + max(sizes))),
     )

@@ -1,4 +1,4 @@
-"""Read XLA's thunks as steps: each kind of thunk by the function that a module of a step registers for it."""
+"""Reader of XLA's thunks as steps: a module of a step registers a function for its kind of thunk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import Buffer, Step, Steps
 
 ReadThunk = Callable[[str, Any, "ThunkReader"], Step]
-"""Makes a step of a thunk's name and proto. Raises LowerError for what the runtime does not do."""
+"""A function that reads a step from a thunk's name and proto. Raises LowerError if the runtime does not support it."""
 
 _READERS: dict[str, ReadThunk] = {}
 
@@ -43,43 +43,43 @@ def load_thunk_readers() -> Mapping[str, ReadThunk]:
 
 @dataclass
 class ThunkReader:
-    """Turns thunks into steps, and collects the refused ones, so that a person learns of all of them at once."""
+    """A reader of thunks as steps. It collects those it refuses, so that a person learns of all of them at once."""
 
     plan: BufferPlan
     scratch_size: int = 0
     refused: list[str] = field(default_factory=list)
     tables: dict[bytes, Weight] = field(default_factory=dict)
-    """Constants that are not XLA's: behind all of those."""
+    """Constants that are not XLA's; they lie behind XLA's."""
 
     def read_sequence(self, sequence: Any) -> Steps:
         """Return the steps of a ThunkSequenceProto, without those that are refused."""
-        found: list[Step] = []
+        read_steps: list[Step] = []
         for thunk in sequence.thunks:
             kind = str(thunk.WhichOneof("impl"))
             try:
                 read = load_thunk_readers().get(kind)
                 if read is None:
                     raise LowerError(f"there is no step for the thunk kind {thunk.kind or kind!r}.")
-                found.append(read(thunk.info.op_name, getattr(thunk, kind), self))
+                read_steps.append(read(thunk.info.op_name, getattr(thunk, kind), self))
             except LowerError as error:
                 self.refused.append(f"{thunk.info.op_name}: {error}")
-        return tuple(found)
+        return tuple(read_steps)
 
     def resolve_slice(self, proto: Any, name: str) -> Buffer:
-        """Return where a BufferAllocationSliceProto lies."""
+        """Return the buffer of a BufferAllocationSliceProto."""
         return self.plan.resolve_slice(proto, name)
 
     def resolve_shaped_slice(self, proto: Any, name: str) -> Buffer:
-        """Return where a ShapeBufferAllocationSliceProto lies."""
+        """Return the buffer of a ShapeBufferAllocationSliceProto."""
         return self.plan.resolve_slice(proto.slice, name)
 
     def reserve_scratch(self, size: int) -> Buffer:
-        """Return memory that a step needs only while it runs: the same for all, behind the plan's."""
+        """Return memory that a step needs only while it runs: the same for all steps, behind the plan's."""
         self.scratch_size = max(self.scratch_size, size)
         return Buffer("arena", self.plan.arena_size, size)
 
     def add_constant(self, data: bytes) -> Buffer:
-        """Return where a constant of the step's own lies; equal ones lie in one place."""
+        """Return the buffer of a constant of the step's own; equal constants share one place."""
         if data not in self.tables:
             end = self.plan.weights_size + sum(align_offset(len(other)) for other in self.tables)
             self.tables[data] = Weight(end, data)

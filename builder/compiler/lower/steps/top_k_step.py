@@ -1,4 +1,4 @@
-"""The largest numbers of every row."""
+"""Step that finds the largest numbers of every row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class TopKStep(Step):
-    """The ``k`` largest float32 of every row, and their int32 positions."""
+    """A search for the ``k`` largest float32 of every row and their int32 positions."""
 
     values: Reads[Buffer]
     out_values: Writes[Buffer]

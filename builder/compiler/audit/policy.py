@@ -48,8 +48,8 @@ def load_policy(target: Target) -> Policy:
     """Load the policy of ``target``. Raises AuditError for a target whose libraries are not ELF files."""
     elf = target.elf
     if elf is None:
-        known = ", ".join(sorted(NAMES))
-        raise AuditError(f"no audit policy for target {target.name!r}; there is one for {known}.")
+        names = ", ".join(sorted(NAMES))
+        raise AuditError(f"no audit policy for target {target.name!r}; there is one for {names}.")
     rules = json.loads(resources.files("builder.compiler.audit").joinpath("policy.json").read_text(encoding="utf-8"))
     unknown = set(rules["require"]) - set(_REQUIREMENTS)
     if unknown:
@@ -78,9 +78,9 @@ def find_violations(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
     yield from _check_needed(facts, policy)
     yield from _check_exports(facts, policy)
     for name in policy.require:
-        found, remedy = _REQUIREMENTS[name](facts), _REMEDIES[name]
-        if found:
-            yield Violation(name, found, remedy)
+        fault, remedy = _REQUIREMENTS[name](facts), _REMEDIES[name]
+        if fault:
+            yield Violation(name, fault, remedy)
 
 
 def _check_machine(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
@@ -107,10 +107,10 @@ def _check_glibc(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
         if not number and not version.startswith("GLIBC_"):
             continue  # This is another library's version, which the rule on DT_NEEDED covers.
         users = sorted({s.name for s in facts.undefined if (s.library, s.version) == (library, version)})
-        asked = f" for {', '.join(users)}" if users else ""
+        purpose = f" for {', '.join(users)}" if users else ""
         yield Violation(
             "glibc",
-            f"asks {library} for {version}{asked}; {policy.glibc_floor_why} have glibc {policy.glibc_floor}",
+            f"asks {library} for {version}{purpose}; {policy.glibc_floor_why} have glibc {policy.glibc_floor}",
             f"compile with the glibc floor in the target triple (…-linux-gnu.{policy.glibc_floor}) "
             "and avoid the newer functions",
         )
@@ -123,11 +123,11 @@ def _check_needed(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:
         users = sorted({s.name for s in facts.undefined if s.library == library})
         if library == policy.stack_guard and users == ["__stack_chk_guard"]:
             continue
-        used = f" (for {', '.join(users)})" if users else ""
+        purpose = f" (for {', '.join(users)})" if users else ""
         remedy = f"link it statically or do without; only {' and '.join(policy.needed)} are sure to be there"
         if library.startswith("ld-linux"):
             remedy = "thread-local variables pull in the dynamic loader: do without them"
-        yield Violation("needed", f"needs {library}{used}", remedy)
+        yield Violation("needed", f"needs {library}{purpose}", remedy)
 
 
 def _check_exports(facts: ElfFacts, policy: Policy) -> Iterator[Violation]:

@@ -52,8 +52,8 @@ def compute_arena_size(program: Program) -> int:
     layers = _list_layers(program) if program.parts else ()
     if not layers:
         return program.arena_size
-    of_one = _list_offsets(layers)[-1] + 4 * layers[-1].geometry.out_channels
-    return get_values_offset(program) + program.parts * of_one + SLACK
+    input_size = _list_offsets(layers)[-1] + 4 * layers[-1].geometry.out_channels
+    return get_values_offset(program) + program.parts * input_size + SLACK
 
 
 def _list_layers(program: Program) -> tuple[LayerStep, ...]:

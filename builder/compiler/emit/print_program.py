@@ -222,10 +222,10 @@ def _format_ports(name: str, ports: tuple[BoundPort, ...]) -> str:
 def _format_ranges(program: Program) -> list[str]:
     """Format the table of the feeds' ranges, if there are any."""
     rows = [
-        f"    {{{number}u, {CF_DTYPES[spec.dtype]}, {spec.elements}u, {one.first}u, {one.count}u, {one.period}u, "
-        f"{_format_int64(one.minimum)}, {_format_int64(one.maximum)}}},\n"
+        f"    {{{number}u, {CF_DTYPES[spec.dtype]}, {spec.elements}u, {r.first}u, {r.count}u, {r.period}u, "
+        f"{_format_int64(r.minimum)}, {_format_int64(r.maximum)}}},\n"
         for number, spec in enumerate(port.spec for port in program.feeds)
-        for one in spec.ranges
+        for r in spec.ranges
     ]
     return [f"static const cf_range ranges[] = {{\n{''.join(rows)}}};\n"] if rows else []
 

@@ -107,13 +107,13 @@ def _match_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[
         return None
     table = constant.reshape(-1)[: queries * keys].reshape(queries, keys)
     if found.mask.kind == "chosen":
-        kept, left_out = table != 0, found.mask.fill <= _LEFT_OUT
+        seen, left_out = table != 0, found.mask.fill <= _LEFT_OUT
     else:
-        kept = table == 0
-        left_out = bool((table[~kept] <= _LEFT_OUT).all())
-    past = int(kept[0].sum()) - 1
+        seen = table == 0
+        left_out = bool((table[~seen] <= _LEFT_OUT).all())
+    past = int(seen[0].sum()) - 1
     triangle = np.arange(keys) <= np.arange(queries)[:, None] + past
-    if not left_out or past < 0 or kept.all() or not np.array_equal(kept, triangle):
+    if not left_out or past < 0 or seen.all() or not np.array_equal(seen, triangle):
         return None
     return FoundMask(Mask("causal", fill=-math.inf, past=past), outer=found.outer)
 

@@ -213,12 +213,12 @@ def _find_ends(rows: _SampledRows, root: Value, dag: Dag) -> Iterator[tuple[Valu
         region |= rows.list_derived()
         if any(operand in ends for operand in latest.operands):
             ends.add(latest)
-        inside = region - {latest}
-        partial = [part for value in inside for part in rows.partial.get(value, ())]
+        others = region - {latest}
+        partial = [part for value in others for part in rows.partial.get(value, ())]
         whole = {*region, *partial}
-        closed = all(user in whole for value in (*inside, *partial) for user in dag.users[value])
+        closed = all(user in whole for value in (*others, *partial) for user in dag.users[value])
         if latest in ends and closed and latest.op != "bitcast" and is_dense_float32(latest) and rows.is_whole(latest):
-            yield latest, (*inside, *partial)
+            yield latest, (*others, *partial)
 
 
 def _match_affine(rows: _SampledRows, root: Value, end: Value) -> tuple[Array, Array, float, bool] | None:

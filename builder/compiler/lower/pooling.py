@@ -113,11 +113,11 @@ def _match_global(value: Value) -> Pool | None:
     kind = _match_kind(value)
     if kind is None or list(value.instruction.dimensions) != [1, 2]:
         return None
-    source, inside = value.operands[0], tuple[Value, ...]()
+    source, partials = value.operands[0], tuple[Value, ...]()
     if source.op == "reduce-window" and source.reducer == value.reducer:
         partial = _match_tree_reduction(source)
         if partial is not None:
-            inside, source = (source,), partial
+            partials, source = (source,), partial
     batch, height, width, channels = source.dims
     return Pool(
         value,
@@ -128,7 +128,7 @@ def _match_global(value: Value) -> Pool | None:
         channels,
         window=(height, width),
         stride=(height, width),
-        inside=inside,
+        inside=partials,
     )
 
 

@@ -42,12 +42,12 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
 
         def place(data: bytes, turns: Counter[bytes] = turns) -> Buffer:
             data = homes.get(data, data)
-            found = equal.setdefault(data, [])
+            buffers = equal.setdefault(data, [])
             turn = 0 if share else turns[data]
             turns[data] += 1
-            if turn == len(found):
-                found.append(store.add_constant(data))
-            return found[turn]
+            if turn == len(buffers):
+                buffers.append(store.add_constant(data))
+            return buffers[turn]
 
         moved.append(_move_weights(program, place))
     return tuple(replace(program, weights=store.weights, weights_size=store.size) for program in moved)
@@ -81,11 +81,11 @@ def _move_weights(program: Program, place: Callable[[bytes], Buffer]) -> Program
     def move(buffer: Buffer) -> Buffer:
         if buffer.space != "weights":
             return buffer
-        at = bisect.bisect_right(starts, buffer.offset) - 1
-        if at < 0 or buffer.offset + buffer.size > old[at].offset + len(old[at].data):
+        index = bisect.bisect_right(starts, buffer.offset) - 1
+        if index < 0 or buffer.offset + buffer.size > old[index].offset + len(old[index].data):
             raise LowerError("a step reads weights that are not there")
-        if at not in moved:
-            moved[at] = place(old[at].data)
-        return replace(buffer, offset=moved[at].offset + buffer.offset - old[at].offset)
+        if index not in moved:
+            moved[index] = place(old[index].data)
+        return replace(buffer, offset=moved[index].offset + buffer.offset - old[index].offset)
 
     return program.with_buffers(move)

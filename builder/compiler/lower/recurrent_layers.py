@@ -242,15 +242,15 @@ class _LoopBody:
         state = self._read_start()
         positions: list[int] = []
         while len(positions) <= min(most, _MOST_STEPS):
-            known = {number: np.asarray(value) for number, value in state.items()}
-            goes_on = _evaluate_whole_number(self.condition, known)
+            counters = {number: np.asarray(value) for number, value in state.items()}
+            goes_on = _evaluate_whole_number(self.condition, counters)
             if goes_on == 0:
                 return positions
-            at = _evaluate_whole_number(place, known)
-            if goes_on is None or at is None:
+            position = _evaluate_whole_number(place, counters)
+            if goes_on is None or position is None:
                 return []
-            positions.append(at)
-            after = {number: _evaluate_whole_number(self.after[number], known) for number in state}
+            positions.append(position)
+            after = {number: _evaluate_whole_number(self.after[number], counters) for number in state}
             state = {number: value for number, value in after.items() if value is not None}
         return []
 
@@ -425,16 +425,16 @@ def _read_number(value: Value) -> int | None:
 
 def _evaluate_whole_number(value: Value, parts: Mapping[int, Array]) -> int | None:
     """Evaluate an integer made of ``parts`` of the loop's tuple; None where it is made of anything else."""
-    known: dict[Value, Array] = {}
-    for at in _list_sources(value):
-        if at.op == "constant" and at.elements == 1 and not at.dims:
-            known[at] = at.literal
-        elif at.op == "get-tuple-element" and at.operands[0].op == "parameter" and at.instruction.tuple_index in parts:
-            known[at] = parts[at.instruction.tuple_index]
-        elif at.op in ("copy", "bitcast") and at.operands[0] in known:
-            known[at] = known[at.operands[0]]
-        elif at.op in ELEMENTWISE and all(o in known for o in at.operands):
-            result = apply_elementwise(at, [known[o] for o in at.operands])
+    numbers: dict[Value, Array] = {}
+    for v in _list_sources(value):
+        if v.op == "constant" and v.elements == 1 and not v.dims:
+            numbers[v] = v.literal
+        elif v.op == "get-tuple-element" and v.operands[0].op == "parameter" and v.instruction.tuple_index in parts:
+            numbers[v] = parts[v.instruction.tuple_index]
+        elif v.op in ("copy", "bitcast") and v.operands[0] in numbers:
+            numbers[v] = numbers[v.operands[0]]
+        elif v.op in ELEMENTWISE and all(o in numbers for o in v.operands):
+            result = apply_elementwise(v, [numbers[o] for o in v.operands])
             if result is not None:
-                known[at] = result
-    return int(known[value].reshape(-1)[0]) if value in known and math.prod(known[value].shape) == 1 else None
+                numbers[v] = result
+    return int(numbers[value].reshape(-1)[0]) if value in numbers and math.prod(numbers[value].shape) == 1 else None

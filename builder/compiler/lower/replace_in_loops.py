@@ -105,11 +105,11 @@ class _ProductReplacer:
             if product is not None and row is not None:
                 rows = self._multiply_rows_before(product, row)
                 before.append(rows)
-                kept = self._reserve_memory(product.output.size)
-                copied = RowStep(row.name, row.index, rows.stored.buffer, kept, row.count)
+                buffer = self._reserve_memory(product.output.size)
+                copied = RowStep(row.name, row.index, rows.stored.buffer, buffer, row.count)
                 changed[row.step] = [copied] if row.needed_once else [copied, *changed[row.step]]
                 changed[number] = [
-                    CopyStep(product.name, kept, product.output, 4, (kept.size // 4,), (1,), target_strides=(1,))
+                    CopyStep(product.name, buffer, product.output, 4, (buffer.size // 4,), (1,), target_strides=(1,))
                 ]
             elif product is not None and product.weights.size >= LEAST_WEIGHTS:
                 changed[number] = [self._make_layer(product)]
@@ -276,5 +276,5 @@ def _describe_replaced(step: Step) -> StepInfo:
     if isinstance(step, GatherStep):
         return StepInfo(step.name, "gather", (step.weight_type,), "", 0, 0)
     layers = isinstance(step, WhileStep) and any(isinstance(s, LayerStep | RowStep) for s in step.body)
-    inside = ("with layers inside",) if layers else ()
-    return StepInfo(step.name, "copy" if isinstance(step, CopyStep | RowStep) else "xla", inside, "", 0, 0)
+    matched = ("with layers inside",) if layers else ()
+    return StepInfo(step.name, "copy" if isinstance(step, CopyStep | RowStep) else "xla", matched, "", 0, 0)

@@ -204,18 +204,18 @@ class _ScheduleAttempt:
 
 def _order_tasks(tasks: list[Task], thunks: list[Thunk], dag: Dag) -> list[Task]:
     """Order the tasks so that each comes after those that it reads from, and otherwise as XLA does."""
-    at = {output: thunk.number for thunk in thunks for output in list_outputs(thunk)}
+    by_output = {output: thunk.number for thunk in thunks for output in list_outputs(thunk)}
 
     def position(task: Task) -> int:
         if isinstance(task, Thunk):
             return task.number
         value = task.core.value if isinstance(task, Layer) else task.value
-        while value.base not in at:  # It is fused into a kernel, and takes that position.
+        while value.base not in by_output:  # It is fused into a kernel, and takes that position.
             users = dag.users[value]
             if not users:
                 return len(thunks)
             value = users[0]
-        return at[value.base]
+        return by_output[value.base]
 
     makers = find_makers(tasks)
     waiting: dict[int, set[int]] = {}

@@ -31,8 +31,8 @@ def match_softmax(value: Value) -> Softmax | None:
     softmax = _match_plain_softmax(result) if find_scalar(zero) == 0 else None
     if softmax is None or condition.op != "broadcast" or not condition.row_major:
         return None
-    kept = _match_some_kept(condition, softmax.source)
-    return None if kept is None else Softmax(softmax.source, (value, *kept, *softmax.inside), safe=True)
+    path = _match_some_kept(condition, softmax.source)
+    return None if path is None else Softmax(softmax.source, (value, *path, *softmax.inside), safe=True)
 
 
 def _match_some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
@@ -41,13 +41,13 @@ def _match_some_kept(value: Value, source: Value) -> tuple[Value, ...] | None:
     reduced = value.operands[0].base
     if list(value.instruction.dimensions) != list(range(last)) or reduced.op != "reduce" or reduced.reducer != "or":
         return None
-    kept = reduced.operands[0]
-    hidden = kept.operands[0] if kept.op == "not" else kept
+    visible = reduced.operands[0]
+    hidden = visible.operands[0] if visible.op == "not" else visible
     if list(reduced.instruction.dimensions) != [last] or hidden.op != "compare":
         return None
-    direction = "EQ" if kept.op == "not" else "NE"
+    direction = "EQ" if visible.op == "not" else "NE"
     right = hidden.instruction.comparison_direction == direction and hidden.operands[0] is source
-    return (value, reduced, kept, hidden) if right and find_scalar(hidden.operands[1]) == -math.inf else None
+    return (value, reduced, visible, hidden) if right and find_scalar(hidden.operands[1]) == -math.inf else None
 
 
 def _match_plain_softmax(value: Value) -> Softmax | None:
@@ -76,32 +76,32 @@ def _match_repeated_reduction(value: Value, reducer: str) -> tuple[Value, list[V
     """Return the source whose reduction ``value`` repeats along the last dimension, and the values on the way."""
     if value.op != "broadcast" or not is_dense_float32(value):
         return None
-    inside = [value, value.operands[0]]
+    path = [value, value.operands[0]]
     reduced = value.operands[0].base
     axes = set(value.instruction.dimensions)
     last = len(value.dims) - 1
     if last in axes or any(value.dims[axis] != 1 for axis in range(last) if axis not in axes):
         return None
     if reducer == "maximum" and reduced.op == "maximum":
-        inside.append(reduced)
+        path.append(reduced)
         left, right = reduced.operands
         reduced = (left if find_scalar(right) == -math.inf else right).base
     reduction = match_reduction(reduced, reducer)
     if reduction is None or not value.operands[0].row_major:
         return None
     source, halves = reduction
-    return (source, [*inside, *halves]) if source.dims == value.dims else None
+    return (source, [*path, *halves]) if source.dims == value.dims else None
 
 
 def match_reduction(value: Value, reducer: str) -> tuple[Value, list[Value]] | None:
     """Return the source and the values, ``value`` included, of an "add" or "maximum" over the last axis, or None."""
     if not _is_whole_reduction(value, reducer):
         return None
-    inside, source = [value], value.operands[0]
+    path, source = [value], value.operands[0]
     while source.op == "reduce-window" and _is_windowed_half(source, reducer):
-        inside.append(source)
+        path.append(source)
         source = source.operands[0]
-    return source, inside
+    return source, path
 
 
 def _is_whole_reduction(value: Value, reducer: str) -> bool:

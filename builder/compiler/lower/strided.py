@@ -177,11 +177,11 @@ def regroup_exactly(parts: Sequence[Part], sizes: Sequence[int]) -> list[int] | 
 
 
 def _merge_dimensions(sizes: list[int], strides: list[list[int]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    at = len(sizes) - 1
-    while at > 0:
-        if all(s[at - 1] == s[at] * sizes[at] for s in strides):
-            sizes[at - 1 : at + 1] = [sizes[at - 1] * sizes[at]]
+    axis = len(sizes) - 1
+    while axis > 0:
+        if all(s[axis - 1] == s[axis] * sizes[axis] for s in strides):
+            sizes[axis - 1 : axis + 1] = [sizes[axis - 1] * sizes[axis]]
             for s in strides:
-                del s[at - 1]
-        at -= 1
+                del s[axis - 1]
+        axis -= 1
     return tuple(sizes), [tuple(s) for s in strides]

@@ -65,9 +65,9 @@ def read_thunks(result: Any, dag: Dag, faithful: Program, enclose: bool = False)
         if isinstance(converted, KernelStep) and len(writes) == 1:
             broadcast = find_broadcast(converted, reads, sources, writes[0], outputs[0])
             if broadcast is not None:
-                known = dict(zip(reads, sources, strict=True))
+                by_buffer = dict(zip(reads, sources, strict=True))
                 converted, reads = broadcast, broadcast.reads
-                sources = tuple(known[buffer] for buffer in reads)
+                sources = tuple(by_buffer[buffer] for buffer in reads)
         for buffer, output in zip(writes, outputs, strict=True):
             memory.store_value(buffer, output)
         thunks.append(Thunk(number, converted, reads, writes, sources, outputs))

@@ -1,4 +1,4 @@
-"""Find the inputs in which a graph looks for NaN, as one does that takes NaN for a missing number."""
+"""The inputs that a graph tests for NaN, which it treats as a missing number."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from builder.importers.rewrite import find_reachable, map_node_inputs, node_of
 
 _TESTS = frozenset({"Bucketize", "IsFinite", "IsInf", "IsNan"})
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
-"""Tests of a tensor that is compared with itself."""
+"""Comparisons of a tensor with itself that test for NaN."""
 
 _CARRIERS = frozenset({
     "Add", "AddV2", "Cast", "ConcatV2", "Div", "ExpandDims", "GatherV2", "Identity", "Mul", "Neg", "Pack", "RealDiv",
     "Reshape", "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Sub", "Tile", "Transpose", "Unpack",
 })  # fmt: skip
-"""Ops whose output has the NaN of their input."""
+"""Ops that pass a NaN of their input on to their output."""
 
 
 def find_missing_values(definition: Any, feeds: Sequence[GraphPort]) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def find_missing_values(definition: Any, feeds: Sequence[GraphPort]) -> tuple[st
 
 
 def _find_tested(nodes: Iterable[Any]) -> Iterator[str]:
-    """Yield the nodes whose first output a node tests for NaN."""
+    """Yield the names of the nodes whose first output is tested for NaN."""
     for node in nodes:
         itself = node.op in _COMPARISONS and node.input[0] == node.input[1]
         if node.op in _TESTS or itself:

@@ -1,6 +1,6 @@
-"""Describe a model that was read: its ports, and what its graph tells beyond them.
+"""The description of a model that was read: its ports, and further facts from its graph.
 
-The graph tells how it scales images, which op its outputs end in, and at which lengths it runs.
+The graph reveals how it scales images, which op computes each output, and at which lengths it runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, Model
 from builder.importers.variables_state import assign_variables
 
 _LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
-"""Sizes for open dimensions, in the order in which they are tried."""
+"""Sizes to try for open dimensions, in this order."""
 
 _TRANSPARENT = frozenset({"Cast", "Identity", "IdentityN", "Reshape", "Squeeze"})
 """Ops that leave the values of a tensor as they are."""
@@ -34,22 +34,22 @@ _UNKNOWN = frozenset({"Case", "If", "PartitionedCall", "StatelessIf", "Stateless
 
 
 def describe_model(source: Source, path: Path, *, thorough: bool = False) -> ModelPorts:
-    """Read what the model at ``path`` takes and gives. Raises ImportModelError.
+    """Read the inputs and outputs of the model at ``path``, or raise ImportModelError.
 
-    It is frozen, which takes longer, where it leaves lengths open, or to be ``thorough``.
+    The model is frozen, which takes longer, if it leaves lengths open or ``thorough`` is true.
     """
     loaded = open_source(source, path)
     open_lengths = any(port.has_open_length for port in loaded.ports.feeds)
     if loaded.ports.have_strings or not (thorough or open_lengths):
         return loaded.ports
-    if source.format == "graph_def":  # which is frozen by the names of its ends
+    if source.format == "graph_def":  # Freezing it needs the names of its ports.
         names = [[port.name for port in ports] for ports in (loaded.ports.feeds, loaded.ports.fetches)]
         loaded = open_source(source, path, tuple(map(FeedSpec, names[0])), tuple(map(FetchSpec, names[1])))
     return replace(loaded.ports, facts=_study_graph(loaded, source, _LENGTHS if open_lengths else _LENGTHS[:1]))
 
 
 def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
-    """Find what ``graph`` tells; ``length``: of the dimensions that its model leaves open, where that was tried."""
+    """Find the facts in ``graph``; ``length`` is the size that was tried for open dimensions, if any."""
     definition = graph.read_reference()
     nodes = {node.name: node for node in definition.node}
     images = [port for port in graph.feeds if len(port.spec.shape) == 4 and port.spec.shape[3] in (1, 3)]
@@ -61,11 +61,11 @@ def find_facts(graph: FrozenGraph, length: int | None = None) -> GraphFacts:
 
 
 def _study_graph(loaded: LoadedModel, source: Source, lengths: Sequence[int]) -> GraphFacts | None:
-    """Freeze the model, and run it where it leaves lengths open. None where it cannot be frozen as it is."""
+    """Freeze the model, and run it if it leaves lengths open; return None if it cannot be frozen as it is."""
     for length in lengths:
         feeds = tuple(_choose_feed(port, length) for port in loaded.ports.feeds)
         spec = ModelSpec(Path("model.toml"), "model", "1", source, feeds=feeds)
-        # A build says why a model cannot be frozen; here, it only means that less is known.
+        # A build reports why a model cannot be frozen; here, only less is known.
         with contextlib.suppress(Exception), tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
             graph = freeze_model(loaded, spec, Path(folder))
             if len(lengths) == 1 or _can_run(graph):
@@ -81,7 +81,7 @@ def _choose_feed(port: PortInfo, length: int) -> FeedSpec:
 
 
 def _can_run(graph: FrozenGraph) -> bool:
-    """Tell whether TensorFlow computes answers to zeros, none of them empty."""
+    """Return whether TensorFlow computes only non-empty answers to zeros."""
     zeros = {port.tensor: np.zeros(port.spec.shape, port.spec.dtype) for port in graph.feeds}
     loaded = load_graph(graph.read_reference())
     with reference_session(loaded) as session:
@@ -90,10 +90,10 @@ def _can_run(graph: FrozenGraph) -> bool:
 
 
 def _find_ending(nodes: Mapping[str, Any], tensor: str) -> str:
-    """Find the op that makes the values of ``tensor``."""
+    """Return the op that computes the values of ``tensor``."""
     while True:
         name, _, index = tensor.partition(":")
         node = nodes[name]
         if node.op not in _TRANSPARENT or not node.input:
             return str(node.op)
-        tensor = node.input[int(index or 0)]  # of IdentityN; the others have one output
+        tensor = node.input[int(index or 0)]  # Of these ops, only IdentityN has several outputs.

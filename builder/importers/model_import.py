@@ -1,4 +1,4 @@
-"""Any trained model in, one frozen GraphDef with static feeds out."""
+"""The import of any trained model as one frozen GraphDef with static feeds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from builder.importers.shapes import check_dtype, describe_fixed_batch, pin_shap
 
 
 def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph:
-    """Read the model at ``model_path`` and write its frozen graph into ``folder``: see ``freeze_model``."""
+    """Read the model at ``model_path`` and write its frozen graph into ``folder`` (see ``freeze_model``)."""
     return freeze_model(open_model(spec, model_path), spec, folder)
 
 
 def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
-    """The model at ``model_path``, read as the spec says. Raises ImportModelError.
+    """Read the model at ``model_path`` as the spec specifies, or raise ImportModelError.
 
-    Of a model of another framework, the folder with the program that was made of it: see
-    ``builder.importers.frameworks``.
+    For another framework's model, this is the folder with the program that ``builder.importers.frameworks`` made of
+    it.
     """
     return open_source(spec.source, model_path, spec.feeds, spec.fetches)
 
@@ -33,9 +33,9 @@ def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
 def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGraph:
     """Write graph.pb, config.pbtxt and ports.json of a model that was read into ``folder``.
 
-    Preprocessing and activations of the spec are in the graph: an image feed is uint8 [batch, height, width,
-    channels]. The same model and spec give the same bytes. Raises ImportModelError; UnsupportedOpsError where the graph
-    has ops that cannot be compiled, before anything of it runs.
+    The graph includes preprocessing and activations of the spec: an image feed is uint8 [batch, height, width,
+    channels]. The same model and spec give the same bytes. Raises ImportModelError, and UnsupportedOpsError where the
+    graph has ops that cannot be compiled, before any of it runs.
     """
     from builder.importers.allowed_ops import admit_graph
     from builder.importers.constant_feeds import with_constant_feeds
@@ -74,8 +74,8 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     if examples:
         require_equal_answers(examples, words, list(fetches.values()))
     inputs = words.inputs if words else ()
-    given = examples.make_input({*raw.feeds, *(one.name for one in inputs)}) if examples else None
-    graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, given)
+    example_port = examples.make_input({*raw.feeds, *(port.name for port in inputs)}) if examples else None
+    graph = write_frozen(raw, shapes, fetches, spec, folder, inputs, example_port)
     check_outputs(spec, graph)
     if warnings or origin:
         graph = replace(graph, warnings=warnings, origin=origin)
@@ -84,7 +84,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
 
 
 def _find_word_fetches(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset[str]:
-    """The model's own names of the ``fetches`` that have a row for each word of a text."""
+    """Return the model's own names of the ``fetches`` that have a row for each word of a text."""
     tagged = [output for output in spec.outputs if output.kind == "tokens"]
     return frozenset(fetches[output.fetch or next(iter(fetches))] for output in tagged)
 
@@ -92,7 +92,7 @@ def _find_word_fetches(spec: ModelSpec, fetches: Mapping[str, str]) -> frozenset
 def open_source(
     source: Source, path: Path, feeds: tuple[FeedSpec, ...] = (), fetches: tuple[FetchSpec, ...] = ()
 ) -> LoadedModel:
-    """Read the model at ``path``; a frozen graph with these feeds and fetches, or all. Raises ImportModelError."""
+    """Read the model at ``path``, with these ports if it is a frozen graph, or raise ImportModelError."""
     if not path.exists():
         raise ImportModelError(f"There is no model at {path}.")
     match source.format:
@@ -115,7 +115,7 @@ def open_source(
 
 
 def _choose_fetches(ports: ModelPorts, spec: ModelSpec) -> dict[str, str]:
-    """The name callers see to the model's own, in the spec's order, or all of the model's."""
+    """Map the names callers see to the model's own, in the spec's order, or for all outputs."""
     known = {port.name: port for port in ports.fetches}
     problems = [
         f"[[fetches]] names {fetch.name!r}, which is not an output; the outputs are {', '.join(known)}."

@@ -1,8 +1,8 @@
 """Variables that a SavedModel restores by their objects, not by its restore op.
 
-Where a ``tf.Module`` tracks a Keras 3 model, the restore op fills copies that no signature reads. What a signature
-reads is captured by the function it calls: the object graph says which object each capture is, and the checkpoint has
-an object graph of its own, with the key of each object's value. Both are read as data.
+Where a ``tf.Module`` tracks a Keras 3 model, the restore op fills copies that no signature reads. The function that a
+signature calls captures its variables: the object graph has the object of each capture, and the checkpoint's own object
+graph has the key of each object's value. Both are read as data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VALUE = "VARIABLE_VALUE"
 
 
 def find_captured_variables(meta: Any, folder: Path, wanted: Set[str]) -> dict[str, SavedVariable]:
-    """Those of the nodes in ``wanted`` that a function captures and whose value the checkpoint in ``folder`` has.
+    """Find the nodes in ``wanted`` that a function captures and whose values are in the checkpoint in ``folder``.
 
     Raises ImportModelError where the checkpoint cannot be read.
     """
@@ -37,41 +37,41 @@ def find_captured_variables(meta: Any, folder: Path, wanted: Set[str]) -> dict[s
             return {}
         try:
             saved = TrackableObjectGraph.FromString(reader.get_tensor(OBJECT_GRAPH_PROTO_KEY))
-        except (DecodeError, TypeError):  # damaged, or not text at all
+        except (DecodeError, TypeError):  # It is damaged, or not bytes at all.
             return {}
     places = _match_objects(meta.object_graph_def, saved)
-    found: dict[str, SavedVariable] = {}
+    variables: dict[str, SavedVariable] = {}
     for node, number in objects.items():
         attributes = saved.nodes[places[number]].attributes if number in places else ()
-        key = next((one.checkpoint_key for one in attributes if one.name == _VALUE), "")
+        key = next((attribute.checkpoint_key for attribute in attributes if attribute.name == _VALUE), "")
         if key in types:
-            found[node] = SavedVariable(key, "", types[key].as_datatype_enum)
-    return found
+            variables[node] = SavedVariable(key, "", types[key].as_datatype_enum)
+    return variables
 
 
 def _find_captures(meta: Any) -> dict[str, int]:
-    """The nodes that calls pass to functions as captures, with the numbers of their objects: captures come last."""
+    """Find the nodes that calls pass to functions as captures, their last inputs, and their objects' numbers."""
     functions = meta.object_graph_def.concrete_functions
-    found: dict[str, int] = {}
+    nodes: dict[str, int] = {}
     for node in meta.graph_def.node:
-        given = [tensor for tensor in node.input if not tensor.startswith("^")]
+        args = [tensor for tensor in node.input if not tensor.startswith("^")]
         for called in called_by(node):
             bound = functions[called].bound_inputs if called in functions else ()
-            if len(bound) <= len(given):
-                found |= {node_of(t): number for t, number in zip(given[len(given) - len(bound) :], bound, strict=True)}
-    return found
+            if len(bound) <= len(args):
+                nodes |= {node_of(t): number for t, number in zip(args[len(args) - len(bound) :], bound, strict=True)}
+    return nodes
 
 
 def _match_objects(graph: Any, saved: Any) -> dict[int, int]:
-    """Numbers in ``graph`` to those in ``saved`` of the objects that the same names lead to, from the root on."""
-    found: dict[int, int] = {}
+    """Map the numbers in ``graph`` to those in ``saved`` of the objects with the same path from the root."""
+    matches: dict[int, int] = {}
     todo = [(0, 0)]
     while todo:
         ours, theirs = todo.pop()
-        if ours in found or not (0 <= ours < len(graph.nodes) and 0 <= theirs < len(saved.nodes)):
+        if ours in matches or not (0 <= ours < len(graph.nodes) and 0 <= theirs < len(saved.nodes)):
             continue
-        found[ours] = theirs
+        matches[ours] = theirs
         named = {child.local_name: child.node_id for child in saved.nodes[theirs].children}
         children = graph.nodes[ours].children
         todo += [(child.node_id, named[child.local_name]) for child in children if child.local_name in named]
-    return found
+    return matches

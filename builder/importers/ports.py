@@ -1,4 +1,4 @@
-"""What a trained model takes and gives, as found in the file: the material of a spec's defaults."""
+"""The inputs and outputs of a trained model, as read from its file: the basis of a spec's defaults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from builder.base.records import NOT_A_RECORD, read_part
 from builder.importers.input_scaling import InputScaling
 
 ASSUMED_SIDE = 224
-"""Pixels of an image whose size the model leaves open: what most published networks were trained on."""
+"""The side in pixels of an image whose size the model leaves open, as in most published networks."""
 
 ASSUMED_DIM = 128
-"""Any other dimension that the model leaves open."""
+"""The default of any other dimension that the model leaves open."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class PortInfo:
 
     @property
     def may_be_image(self) -> bool:
-        """True for the shape of images, channels last."""
+        """True if the shape may be that of images, channels last."""
         return self.shape is not None and len(self.shape) == 4 and self.shape[3] in (1, 3)
 
     @property
     def has_open_length(self) -> bool:
-        """True where a dimension is open that is neither the batch nor an image's side."""
+        """True if a dimension is open that is neither the batch nor an image's side."""
         return self.shape is not None and None in self.shape[1:] and not self.may_be_image
 
 
@@ -74,16 +74,16 @@ class ModelPorts:
     """None where they were not asked for, or the graph could not be frozen."""
     warnings: tuple[str, ...] = ()
     """Surprises for a caller, such as a name that had to be changed, in words."""
-    origin: str = ""  # of a Keras model: what wrote and what read it, as in "written by Keras 2.15.0, read by ..."
+    origin: str = ""  # For a Keras model, such as "written by Keras 2.15.0, read by ...".
 
     @property
     def have_strings(self) -> bool:
-        """Whether any feed or fetch is of strings."""
+        """True if any feed or fetch has strings."""
         return any(port.dtype == "string" for port in (*self.feeds, *self.fetches))
 
     @classmethod
     def from_json(cls, found: Any) -> ModelPorts:
-        """What ``dataclasses.asdict`` made, after a way through JSON. Raises ImportModelError for anything else."""
+        """Read the result of ``dataclasses.asdict`` after a pass through JSON, or raise ImportModelError."""
         try:
             return read_part(cls, found)
         except NOT_A_RECORD as error:

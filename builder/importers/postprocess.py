@@ -1,4 +1,4 @@
-"""What the spec compiles into the graph behind the model: raw scores to probabilities, vectors to embeddings."""
+"""The steps of the spec that are compiled in after the model: scores to probabilities, vectors to embeddings."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from builder.base.tf import tf
 from builder.config import Activation, ModelSpec, OutputSpec
 
 _LEAST = 1e-24
-"""A sum of squares that a division by its root takes at least, as PyTorch's ``normalize`` does: zeros stay zeros."""
+"""The least sum of squares in a division by its root, as in PyTorch's ``normalize``, so that zeros stay zeros."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What follows a fetch, in this order."""
+    """The steps that follow a fetch, in this order."""
 
     activation: Activation = "none"
     dimensions: int | None = None
     normalise: bool = False
     segmentation: bool = False
-    labels: int = 0  # of a segmentation
+    labels: int = 0  # The number of labels of a segmentation.
 
 
 def find_ending(spec: ModelSpec, fetch: str, count: int) -> Ending:
-    """What follows the ``fetch``, one of ``count``. Raises ImportModelError where outputs ask for several endings."""
-    wanted = {
+    """Return the ending of ``fetch``, one of ``count``, or raise ImportModelError where outputs ask for several."""
+    endings = {
         _make_ending(output, name)
         for output in spec.outputs
         for name in output.fetches
         if name == fetch or (name is None and count == 1)
     }
-    if len(wanted) > 1:
+    if len(endings) > 1:
         raise ImportModelError(
             f"[[outputs]] asks for different activations, dimensions or normalise on the same fetch {fetch!r}: a fetch "
             "has one of each."
         )
-    return wanted.pop() if wanted else Ending()
+    return endings.pop() if endings else Ending()
 
 
 def _make_ending(output: OutputSpec, fetch: str | None) -> Ending:
@@ -49,10 +49,10 @@ def _make_ending(output: OutputSpec, fetch: str | None) -> Ending:
 
 
 def apply_ending(value: Any, wanted: Ending, fetch: str) -> Any:
-    """``value`` with its ending: softmax over the last axis or sigmoid; of the last axis the first ``dimensions``; all
-    of that axis divided by its Euclidean norm; of a segmentation ``compute_class_map``.
+    """Return ``value`` with its ending, or raise ImportModelError where that is impossible.
 
-    Raises ImportModelError where that cannot be.
+    An ending is softmax over the last axis or sigmoid, the first ``dimensions`` of the last axis, and the division of
+    that axis by its Euclidean norm; for a segmentation, it is ``compute_class_map``.
     """
     if wanted.segmentation:
         return compute_class_map(value, wanted, fetch)
@@ -73,10 +73,10 @@ def apply_ending(value: Any, wanted: Ending, fetch: str) -> Any:
 
 
 def compute_class_map(value: Any, wanted: Ending, fetch: str) -> Any:
-    """The class of each pixel, uint8 [batch, height, width]: of whole numbers themselves, or of the largest score.
+    """Return each pixel's class, uint8 [batch, height, width]: whole numbers as they are, or the largest score's.
 
-    Scores are [batch, height, width, classes]; or [batch, classes, height, width] where as many labels tell. One class
-    is 1 where its score, after the activation, is more than a half.
+    Scores are [batch, height, width, classes], or [batch, classes, height, width] if that fits the number of labels. A
+    single class is 1 where its score, after the activation, is more than a half.
     """
     shape = value.shape.as_list() if value.shape.rank in (3, 4) else []
     labels, floating = wanted.labels, value.dtype.is_floating
@@ -96,7 +96,7 @@ def compute_class_map(value: Any, wanted: Ending, fetch: str) -> Any:
         )
     if classes == 1:
         return tf.cast(_apply_activation(value, wanted.activation, fetch)[..., 0] > 0.5, tf.uint8)
-    return tf.cast(tf.argmax(value, axis, output_type=tf.int32), tf.uint8)  # which no activation changes
+    return tf.cast(tf.argmax(value, axis, output_type=tf.int32), tf.uint8)  # No activation changes the order of scores.
 
 
 def _apply_activation(scores: Any, activation: Activation, fetch: str) -> Any:

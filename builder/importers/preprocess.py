@@ -1,4 +1,4 @@
-"""What the spec compiles into the graph before the model: pixels or sound to its input."""
+"""The steps of the spec that are compiled in before the model: from pixels or sound to its input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.config import AudioSpec, ImageSpec
 
 
 def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Model input of ``dtype`` and ``shape`` from uint8 ``pixels`` [batch, height, width, channels], RGB or grey.
+    """Compute an input of ``dtype`` and ``shape`` from uint8 ``pixels`` [batch, height, width, channels], RGB or grey.
 
     Computes ``(pixel - mean) * scale`` in float32 (float64 for a float64 model), channels in the model's order.
     Raises ImportModelError if an integer model is given a mean or scale.
@@ -39,15 +39,15 @@ def image_to_input(pixels: Any, image: ImageSpec, dtype: Any, shape: tuple[int, 
 def _per_channel(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:
     if len(values) not in (1, channels):
         raise ImportModelError(f"`{key}` under [image] has {len(values)} values; it takes 1 or {channels}.")
-    # One value stays a scalar: XLA folds it where a vector would stay a broadcast.
+    # A single value stays a scalar, which XLA folds; a vector would stay a broadcast.
     return values if len(set(values)) > 1 else values[:1]
 
 
 def sound_to_input(samples: Any, audio: AudioSpec, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Model input of ``dtype`` and ``shape`` from float32 ``samples`` [batch, length], -1 to 1.
+    """Compute an input of ``dtype`` and ``shape`` from float32 ``samples`` [batch, length] from -1 to 1.
 
     Normalises each window and multiplies it by ``scale``, in float32. ``standard`` is (x - mean) / sqrt(variance +
-    1e-7), as transformers' Wav2Vec2FeatureExtractor has it. Raises ImportModelError if the model takes integers.
+    1e-7), as in transformers' Wav2Vec2FeatureExtractor. Raises ImportModelError if the model takes integers.
     """
     if not dtype.is_floating:
         raise ImportModelError(

@@ -1,6 +1,6 @@
-"""GraphDef to GraphDef: prune, inline calls, drop what only training and debugging need, give stable names.
+"""Transformations of GraphDefs: pruning, inlining, removal of ops for training and debugging, stable names.
 
-Plain functions over the protobuf; each returns a new message and leaves its argument alone.
+Plain functions over the protobuf; unless they say otherwise, they return a new message and keep their argument.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _V1_LOOPS = {"Enter", "RefEnter", "Switch", "RefSwitch"}
 
 
 def node_of(tensor: str) -> str:
-    """The node's name in ``node:0``, ``^node`` or, within a function, ``node:output:0``."""
+    """Return the node's name in ``node:0``, ``^node`` or, within a function, ``node:output:0``."""
     return tensor.removeprefix("^").partition(":")[0]
 
 
 def output_number(tensor: str) -> int:
-    """``node:1`` in the graph and ``node:output:1`` in a function are output 1, as far as those are single tensors."""
+    """Return 1 for ``node:1`` in the graph and ``node:output:1`` in a function, if outputs are single tensors."""
     last = tensor.rpartition(":")[2]
     return int(last) if ":" in tensor and last.isdigit() else 0
 
 
 def output_names(operation: Any) -> list[str]:
-    """What a function's body calls the outputs: ``name:number`` in the op's definition, in their order."""
+    """Return the names of the outputs in a function's body, ``name:number`` by the op's definition, in order."""
     names = []
     for output in operation.op_def.output_arg:
         count = 1
@@ -40,7 +40,7 @@ def output_names(operation: Any) -> list[str]:
 
 
 def source_of(tensor: str, nodes: Mapping[str, Any]) -> str:
-    """Find the node, or the function's argument, that ``tensor`` is of, past Identity; ``nodes`` may be no graph."""
+    """Find the node or function argument behind ``tensor``, past Identity ops; ``nodes`` may be cyclic."""
     name, seen = node_of(tensor), set[str]()
     while name in nodes and nodes[name].op == "Identity" and nodes[name].input and name not in seen:
         seen.add(name)
@@ -49,12 +49,12 @@ def source_of(tensor: str, nodes: Mapping[str, Any]) -> str:
 
 
 def map_node_inputs(nodes: Iterable[Any], *, control: bool = True) -> dict[str, list[str]]:
-    """The names of the nodes that each node reads or, if ``control``, waits for."""
+    """Return the names of the nodes that each node reads or, if ``control``, waits for."""
     return {n.name: [node_of(i) for i in n.input if control or not i.startswith("^")] for n in nodes}
 
 
 def find_reachable(start: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """Those of the nodes in ``edges`` that ``start`` leads to, and which of it are among them."""
+    """Return the nodes of ``edges`` that are reachable from ``start``, including those of ``start`` itself."""
     todo, seen = list(start), set[str]()
     while todo:
         name = todo.pop()
@@ -73,9 +73,9 @@ def replace_by_function(
     given: Sequence[Any],
     made: Sequence[Any],
 ) -> None:
-    """Let ``node`` call ``function``, which joins ``library`` as ``name``, with ``inputs``.
+    """Turn ``node`` into a call with ``inputs`` of ``function``, which joins ``library`` as ``name``.
 
-    ``function``: of symbolic tensors, of the DTypes ``given`` and of any shape, to one of ``made``.
+    ``function`` maps symbolic tensors of any shape and of the DTypes ``given`` to tensors of the DTypes ``made``.
     """
 
     def scoped(*values: Any) -> Any:
@@ -90,7 +90,7 @@ def replace_by_function(
 
 
 def become_call(node: Any, function: str, inputs: Iterable[str], given: Iterable[Any], made: Iterable[Any]) -> None:
-    """Turn ``node`` into a call of ``function`` with ``inputs``, of the DTypes ``given``, and outputs of ``made``."""
+    """Turn ``node`` into a call of ``function`` with ``inputs``, from the DTypes ``given`` to ``made``."""
     node.op, node.input[:] = "PartitionedCall", [*inputs]
     node.ClearField("attr")
     node.attr["Tin"].list.type.extend(dtype.as_datatype_enum for dtype in given)
@@ -109,19 +109,19 @@ def become_constant(node: Any, value: Any) -> None:
 
 
 def keep_reachable(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
-    """The nodes that ``fetches`` need, in their old order; what lies before a placeholder among ``feeds`` goes."""
-    # A feed in mid-graph keeps what is before it: import_graph_def wants its inputs, the last pruning drops them.
+    """Keep the nodes that ``fetches`` need, in their order, without those before a placeholder in ``feeds``."""
+    # A feed inside the graph keeps its inputs, which import_graph_def needs; the last pruning removes them.
     keep = find_reachable(map(node_of, (*fetches, *feeds)), map_node_inputs(graph_def.node))
     return _with_called_functions([n for n in graph_def.node if n.name in keep], graph_def)
 
 
 def keep_called_functions(graph_def: Any) -> Any:
-    """A copy of ``graph_def`` without the functions of its library that nothing calls."""
+    """Copy ``graph_def`` without the functions of its library that nothing calls."""
     return _with_called_functions(graph_def.node, graph_def)
 
 
 def _with_called_functions(nodes: Sequence[Any], graph_def: Any) -> Any:
-    """``nodes`` of ``graph_def`` and the functions they call. What is left out is not copied: weights are large."""
+    """Copy ``nodes`` of ``graph_def`` and the functions they call, and nothing else, as weights are large."""
     result = type(graph_def)(versions=graph_def.versions)
     functions = {f.signature.name: f for f in graph_def.library.function}
     result.node.extend(nodes)
@@ -130,7 +130,7 @@ def _with_called_functions(nodes: Sequence[Any], graph_def: Any) -> Any:
 
 
 def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
-    """With PartitionedCall and friends replaced by their bodies; While, If and Case stay functional."""
+    """Replace PartitionedCall and similar ops by their functions' bodies; While, If and Case stay functional."""
     functions = {f.signature.name for f in graph_def.library.function}
     if not any("PartitionedCall" in n.op or n.op in functions for n in graph_def.node):
         return graph_def
@@ -138,14 +138,14 @@ def inline_calls(graph_def: Any, ports: Iterable[str]) -> Any:
 
 
 def run_grappler(graph_def: Any, ports: Iterable[str], optimiser: str) -> Any:
-    """Run one of Grappler's optimisers on a GraphDef; it keeps the tensors ``ports``."""
+    """Run one of Grappler's optimisers on a GraphDef and keep the tensors ``ports``."""
     import_tensorflow()
     from tensorflow.python.grappler import tf_optimizer
 
     meta = tf.compat.v1.MetaGraphDef()
-    meta.graph_def.CopyFrom(graph_def)  # once: the weights are large
+    meta.graph_def.CopyFrom(graph_def)  # This is the only copy, as weights are large.
     for node in all_nodes(meta.graph_def):
-        # Lowering would turn If and While into Switch and Merge, which XLA has to put together again.
+        # Lowering would turn If and While into Switch and Merge, from which XLA has to rebuild them.
         node.attr.pop("_lower_using_switch_merge", None)
     for function in meta.graph_def.library.function:
         function.attr.pop("api_implements", None)
@@ -157,10 +157,10 @@ def run_grappler(graph_def: Any, ports: Iterable[str], optimiser: str) -> Any:
 
 
 def without_side_effects(graph_def: Any) -> Any:
-    """Without control edges, and so without the assertions and prints that hang on them.
+    """Remove control edges, and so the assertions and prints that only they keep.
 
-    A frozen graph has no state for them to order. Graphs with TensorFlow 1 loops keep theirs: there they say
-    which loop a constant belongs to.
+    A frozen graph has no state for them to order. Graphs with TensorFlow 1 loops keep control edges, which
+    assign a constant to its loop.
     """
     result = copy_message(graph_def)
     if any(n.op in _V1_LOOPS for n in all_nodes(result)):
@@ -175,7 +175,7 @@ def without_side_effects(graph_def: Any) -> Any:
 
 
 def drop_unread_optionals(graph_def: Any) -> None:
-    """Let branches of an If return 0, in ``graph_def`` itself, where only a gradient would have read their Optional."""
+    """Change ``graph_def`` so that an If's branches return 0 for an Optional that only a gradient would read."""
     variant = tf.variant.as_datatype_enum
     functions = {f.signature.name: f for f in graph_def.library.function}
     scopes = [(graph_def.node, ()), *((f.node_def, f.ret.values()) for f in functions.values())]
@@ -192,7 +192,7 @@ def drop_unread_optionals(graph_def: Any) -> None:
 
 def _return_zero(function: Any, number: int) -> None:
     if function is None or number >= len(function.signature.output_arg):
-        return  # a damaged graph, which whoever imports it refuses
+        return  # The graph is damaged, and its import will fail.
     output = function.signature.output_arg[number]
     output.type = tf.float32.as_datatype_enum
     zero = function.node_def.add(name=f"{output.name}/unread_{len(function.node_def)}")
@@ -201,7 +201,7 @@ def _return_zero(function: Any, number: int) -> None:
 
 
 def prune_function(function: Any) -> None:
-    """Leave out the nodes that no result of ``function`` depends on."""
+    """Remove the nodes that no result of ``function`` depends on, in place."""
     keep = find_reachable(map(node_of, function.ret.values()), map_node_inputs(function.node_def))
     kept = [n for n in function.node_def if n.name in keep]
     del function.node_def[:]
@@ -209,10 +209,10 @@ def prune_function(function: Any) -> None:
 
 
 def make_canonical(graph_def: Any, prefix: str = "function") -> Any:
-    """With nothing in it that differs between two imports of one model; functions are called ``<prefix>_<number>``.
+    """Remove all differences between two imports of one model, and name functions ``<prefix>_<number>``.
 
-    Function names count up in the process that traced them, devices and underscored attributes are the placer's
-    and the tracer's notes, and debug info holds stack traces.
+    Function names count up in the process that traced them, devices and underscored attributes are notes of the
+    placer and the tracer, and debug info holds stack traces.
     """
     result = keep_called_functions(graph_def)
     renamed = {f.signature.name: f"{prefix}_{i}" for i, f in enumerate(result.library.function)}
@@ -237,14 +237,14 @@ def make_canonical(graph_def: Any, prefix: str = "function") -> Any:
 
 
 def _rename_arguments(function: Any) -> None:
-    """Arguments and results by position: traced ones are called after the (counted) function."""
+    """Name arguments and results by position, as tracing names them after the (counted) function."""
     inputs = {a.name: f"argument_{i}" for i, a in enumerate(function.signature.input_arg)}
     outputs = {a.name: f"result_{i}" for i, a in enumerate(function.signature.output_arg)}
     for argument in function.signature.input_arg:
         argument.name = inputs[argument.name]
     for argument in function.signature.output_arg:
         argument.name = outputs[argument.name]
-    # A node may have the name an argument gets; its own is then out of the way.
+    # A node with the new name of an argument is renamed.
     nodes = {n.name: f"{n.name}/node" if n.name in inputs.values() else n.name for n in function.node_def}
 
     def moved(tensor: str) -> str:
@@ -278,7 +278,7 @@ def _functions_in_call_order(nodes: Iterable[Any], functions: Mapping[str, Any])
 
 
 def called_by(node: Any) -> Iterator[str]:
-    """Names that are functions' if the library has them: the node's op and what its attributes name."""
+    """Yield the node's op and the names in its attributes, which are functions' if the library has them."""
     yield node.op
     yield from (called.name for called in _iterate_calls(node))
 
@@ -306,7 +306,7 @@ def copy_message(message: Any) -> Any:
 
 
 def keep_cases_functional(graph: Any) -> None:
-    """Keep Case ops of a FuncGraph whole when it is frozen.
+    """Keep the Case ops of a FuncGraph functional when it is frozen.
 
     ``convert_variables_to_constants_v2(lower_control_flow=False)`` does so for While and If but forgets Case, and
     XLA cannot read the Switch and Merge nodes that it becomes.

@@ -1,9 +1,9 @@
-"""Read a SavedModel through its MetaGraph and checkpoint.
+"""The importer of SavedModels, which reads their MetaGraph and checkpoint.
 
 The object graph is not loaded: that fails for models whose classes, optimizers or slot variables this TensorFlow no
-longer knows, while the MetaGraph beside it holds all that inference needs. One way in serves TensorFlow 1 and 2.
-Nothing of the MetaGraph runs: variables are read from the checkpoint, and init ops run only for a model that is trusted
-and needs them.
+longer knows, while the MetaGraph beside it holds all that inference needs. This works for TensorFlow 1 and 2. Nothing
+of the MetaGraph runs: variables are read from the checkpoint, and init ops run only for a model that is trusted and
+needs them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
 def open_saved_model(source: Source, path: Path) -> LoadedModel:
-    """The signature ``source.signature``, or ``serving_default``, or the only one there is.
+    """Read the signature ``source.signature``, or ``serving_default``, or the only one.
 
     Raises ImportModelError if the folder is not a SavedModel or has no such signature.
     """
@@ -69,7 +69,7 @@ def open_saved_model(source: Source, path: Path) -> LoadedModel:
 
 
 def read_meta_graph(path: Path) -> Any:
-    """The MetaGraph tagged ``serve``, or the only one."""
+    """Read the MetaGraph that is tagged ``serve``, or the only one."""
     import_tensorflow()
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
@@ -83,8 +83,8 @@ def read_meta_graph(path: Path) -> Any:
         raise ImportModelError(f"{path.name}/saved_model.pb is damaged: it is not a SavedModel protobuf.") from error
     serving = [m for m in metas if list(m.meta_info_def.tags) == ["serve"]] or metas
     if len(serving) != 1:
-        found = "; ".join(",".join(m.meta_info_def.tags) or "(none)" for m in metas) or "none"
-        raise ImportModelError(f"{path.name} has no MetaGraph tagged `serve` (its tags: {found}).")
+        tags = "; ".join(",".join(m.meta_info_def.tags) or "(none)" for m in metas) or "none"
+        raise ImportModelError(f"{path.name} has no MetaGraph tagged `serve` (its tags: {tags}).")
     return serving[0]
 
 
@@ -102,7 +102,7 @@ def _choose_signature(wanted: str | None, there: tuple[str, ...], path: Path) ->
 
 
 def _name_ports(infos: Mapping[str, Any], keys: list[str], kind: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Give ``infos`` distinct names, in the order of ``keys``, and say which had to be changed."""
+    """Give ``infos`` distinct names, in the order of ``keys``, and describe the changed names."""
     names = make_names_unique(keys)
     return {name: infos[key] for name, key in zip(names, keys, strict=True)}, describe_renames(kind, keys, names)
 
@@ -129,17 +129,17 @@ def freeze_saved_model(
 ) -> RawGraph:
     """Turn every variable that the fetches read into a constant with its value in the checkpoint.
 
-    Variables that the graph writes, and that the fetches depend on, stay. ``trust``: where a variable is not in the
-    checkpoint, the model's init op may run. ``taken``: further ops that the caller takes away.
-    Raises ImportModelError, UnsupportedOpsError for ops that cannot be compiled.
+    Variables that the graph writes, and that the fetches depend on, stay. ``trust``: the model's init op may run if a
+    variable is not in the checkpoint. ``taken``: further ops, which the caller removes.
+    Raises ImportModelError, and UnsupportedOpsError for ops that cannot be compiled.
     """
     tensors = [*fetches.values()]
     tables = find_filled_tables(meta.graph_def, _find_init_ops(meta), find_assets(meta, path))
     source, feeds = admit_graph(meta.graph_def, tensors, feeds, {*taken, *HASHES, *(TABLES if tables else ())})
-    held = {node.name for node in source.node if node.op in _VARIABLES}
-    saved = {node: where for node, where in find_saved_variables(meta).items() if node in held}
-    saved |= find_captured_variables(meta, path, held - set(saved))
-    missing = held - set(saved)
+    variables = {node.name for node in source.node if node.op in _VARIABLES}
+    saved = {node: where for node, where in find_saved_variables(meta).items() if node in variables}
+    saved |= find_captured_variables(meta, path, variables - set(saved))
+    missing = variables - set(saved)
     if missing and not trust:
         raise ImportModelError(_explain_init(path, meta, source, missing))
     values = read_checkpoint(path, saved)
@@ -159,7 +159,7 @@ def freeze_saved_model(
 
 
 def _add_reads(graph: Any, values: Mapping[str, Any]) -> None:
-    """Give each variable behind a handle the node from which the conversion to constants reads its value."""
+    """Add for each variable behind a handle the node from which the conversion to constants reads its value."""
     for node, value in values.items():
         variable = graph.get_tensor_by_name(f"{node}:0")
         if variable.dtype == tf.resource:
@@ -173,17 +173,17 @@ def _freeze_variables(
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_from_session_graph
 
     tensors = [*fetches.values()]
-    # Calls first: the conversion loses track of variables that nested functions pass on.
+    # Calls are inlined first, as the conversion loses track of variables that nested functions pass on.
     flat = keep_reachable(graph.as_graph_def(), tensors, feeds.values())
     flat = replace_lookups(inline_calls(flat, [*tensors, *feeds.values()]), lambda node, *_: tables.get(node))
     kept = state_of(flat, tensors)
     if not kept:
         flat = keep_reachable(without_side_effects(flat), tensors, feeds.values())
     for node in flat.node:
-        node.attr.pop("_class", None)  # a node beside which it was to be placed; that may be gone
+        node.attr.pop("_class", None)  # It names a node to be placed beside, which may be gone.
     names = {n.name: _variable_name(n) for n in flat.node if n.op in _VARIABLES}
     values = session.run({node: f"{node}/Read/ReadVariableOp:0" for node in kept}) if kept else {}
-    # Feeds, too: one that no fetch reads is still an input of the model.
+    # Feeds are kept, too, since one that no fetch reads is still an input of the model.
     nodes = sorted({node_of(tensor) for tensor in (*tensors, *feeds.values())})
     frozen = convert_variables_to_constants_from_session_graph(session, flat, nodes, variable_names_denylist=kept)
     states = {node: Variable(names[node], np.asarray(value)) for node, value in values.items()}
@@ -191,7 +191,7 @@ def _freeze_variables(
 
 
 def _explain_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
-    """What would run to give variables their values, and how it may."""
+    """Describe the op that would set the missing variables, and how to allow it."""
     names = sorted(_variable_name(node) for node in source.node if node.name in missing)
     shown = ", ".join(map(escape_invisible, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     init = _find_init_ops(meta)
@@ -208,14 +208,14 @@ def _explain_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
 
 
 def _find_init_ops(meta: Any) -> list[str]:
-    """What TensorFlow would run when it loads the model."""
+    """List the ops that TensorFlow would run when it loads the model."""
     signatures, collections = meta.signature_def, meta.collection_def
-    found = [info.name for info in signatures[_INIT_ONLY].outputs.values()] if _INIT_ONLY in signatures else []
+    init_ops = [info.name for info in signatures[_INIT_ONLY].outputs.values()] if _INIT_ONLY in signatures else []
     for key in ("saved_model_main_op", "legacy_init_op"):
-        found += collections[key].node_list.value if key in collections else ()
-    return found
+        init_ops += collections[key].node_list.value if key in collections else ()
+    return init_ops
 
 
 def _variable_name(node: Any) -> str:
-    """The name under which variables are shared, which is the model's; the node's where there is none."""
+    """Return a variable's shared name, which the model gave it, or the node's if it has none."""
     return node.attr["shared_name"].s.decode(errors="replace") or str(node.name)

@@ -1,8 +1,7 @@
-"""The shapes of results that shape inference leaves open, as XLA compiles them.
+"""The shapes that XLA gives to results whose shapes TensorFlow's shape inference leaves open.
 
-XLA compiles a size that the data decides (the rows that a mask keeps) at a bound, which it finds by itself. Where
-TensorFlow's shape inference gave up for another reason, in a loop that was traced with an open batch, XLA knows the
-size.
+XLA compiles a data-dependent size (such as the rows that a mask keeps) with a bound that it finds itself. Where shape
+inference fails for another reason, as in a loop that was traced with an open batch, XLA knows the size.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SHAPE = re.compile(r"\w+\[(?P<sizes>[^\]]*)\]")
 
 @dataclass(frozen=True)
 class BoundedShape:
-    """A shape with the most of each dimension; the data decides the size of those in ``dynamic``."""
+    """A shape with the largest size of each dimension; the data decides the sizes of those in ``dynamic``."""
 
     shape: Shape
     dynamic: tuple[int, ...] = ()
@@ -38,38 +37,39 @@ class BoundedShape:
 def bound_shapes(
     definition: Any, feeds: Sequence[GraphPort], tensors: Sequence[str], state: Mapping[str, Any]
 ) -> tuple[BoundedShape, ...]:
-    """The shape of each of ``tensors`` in a GraphDef, once XLA has compiled it as far as its own graph (HLO).
+    """Return the shape of each of ``tensors`` in a GraphDef after its compilation to XLA's own graph (HLO).
 
     ``state``: the first value of each variable that the graph writes, by the node of its handle.
-    Raises ImportModelError with XLA's reason where it cannot.
+    Raises ImportModelError with XLA's reason where it cannot be compiled.
     """
     if any(node.op == "Enter" for node in definition.node):
         return _observe_shapes(definition, feeds, tensors, state)
-    # A process knows a function's name once: that of another graph must not be taken.
+    # A function's name is unique in a process, so the names depend on the graph.
     named = make_canonical(
         definition, f"bounds_{sha256(definition.SerializeToString(deterministic=True)).hexdigest()[:16]}"
     )
     wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(named, name=""), [])
-    given = [*(p.tensor for p in feeds), *(f"{node}:0" for node in state)]
+    input_names = [*(p.tensor for p in feeds), *(f"{node}:0" for node in state)]
     get = wrapped.graph.get_tensor_by_name
-    pruned = wrapped.prune([get(name) for name in given], [get(name) for name in tensors])
+    pruned = wrapped.prune([get(name) for name in input_names], [get(name) for name in tensors])
     handles = [tf.Variable(value).handle for value in state.values()]
     compiled = tf.function(lambda *values: pruned(*values, *handles), jit_compile=True, autograph=False)
     try:
         text = compiled.experimental_get_compiler_ir(*(tf.TensorSpec(p.spec.shape, p.spec.dtype) for p in feeds))("hlo")
     except (ValueError, TypeError, tf.errors.OpError) as error:
         raise ImportModelError(f"XLA cannot say how large the model's outputs are: {describe_error(error)}") from error
-    found = tuple(_parse_shapes(text))[: len(tensors)]
-    if len(found) != len(tensors):
+    shapes = tuple(_parse_shapes(text))[: len(tensors)]
+    if len(shapes) != len(tensors):
         raise ImportModelError("XLA does not say how large the model's outputs are; report this model.")
-    return found
+    return shapes
 
 
 def _observe_shapes(
     definition: Any, feeds: Sequence[GraphPort], tensors: Sequence[str], state: Mapping[str, Any]
 ) -> tuple[BoundedShape, ...]:
-    """What TensorFlow gives for different data, of a graph with loops of TensorFlow 1: XLA takes them apart only when
-    tfcompile compiles. Raises ImportModelError where the data decides a size."""
+    """Run a graph with loops of TensorFlow 1, which only tfcompile can convert for XLA, to observe its shapes.
+
+    Raises ImportModelError where the data decides a size."""
     seen: list[list[Shape]] = []
     graph = load_graph(definition)
     with reference_session(graph) as session:
@@ -82,8 +82,8 @@ def _observe_shapes(
                 raise ImportModelError(
                     f"The model does not run on the shapes it was given: {describe_error(error.message)}"
                 ) from error
-    for name, *found in zip(tensors, *seen, strict=True):
-        if len(set(found)) > 1:
+    for name, *shapes in zip(tensors, *seen, strict=True):
+        if len(set(shapes)) > 1:
             raise ImportModelError(
                 f"The data decides the size of {name!r}, which is not bounded in a graph with loops of TensorFlow 1: "
                 "fetch a tensor of constant size."
@@ -92,7 +92,7 @@ def _observe_shapes(
 
 
 def _parse_shapes(text: str) -> Iterator[BoundedShape]:
-    """The shapes of the results, in order, in the head of an HLO module's text: ``s64[<=24,2]{1,0}``."""
+    """Yield the results' shapes, such as ``s64[<=24,2]{1,0}``, from the first line of an HLO module's text."""
     head = _RESULT.search(text.partition("\n")[0])
     for match in _SHAPE.finditer(head["result"] if head else ""):
         sizes = [size for size in match["sizes"].split(",") if size]

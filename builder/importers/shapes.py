@@ -1,4 +1,4 @@
-"""Give every feed a static shape: XLA compiles for one size of everything."""
+"""The static shape of every feed, as XLA compiles for one size of each tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.importers.ports import ModelPorts, PortInfo
 Shape = tuple[int, ...]
 
 STRING = "string"
-"""The dtype of inputs that are cut off: builder/importers/strings/cut_strings.py."""
+"""The dtype of inputs that ``builder.importers.strings.cut_strings`` cuts off."""
 
 _INSTEAD = {
     "string": "answer with numbers, and leave this one out by [[fetches]]",
@@ -28,10 +28,10 @@ CAST = {"float16", "bfloat16"}
 
 
 def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
-    """The static shape of every feed of the model, by name, before preprocessing.
+    """Return the static shape of every feed of the model, by name, before preprocessing.
 
-    A shape in the spec wins where it fits the model's; a leading None becomes ``spec.batch``; those of the feed of
-    pictures or sound come from [image] or [audio]. Raises ImportModelError with every dimension that stays open, and
+    A shape in the spec wins if it fits the model's; a leading None becomes ``spec.batch``; the shape of the feed of
+    images or sound comes from [image] or [audio]. Raises ImportModelError with every dimension that stays open, and
     the lines to add.
     """
     known = [port.name for port in ports.feeds]
@@ -66,7 +66,7 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
 
 
 def describe_fixed_batch(ports: ModelPorts, spec: ModelSpec) -> tuple[str, ...]:
-    """Say that a SavedModel's own batch counts, where all its inputs have the same and ``spec`` has another."""
+    """Describe the batch that all inputs of a SavedModel share, which prevails, if ``spec`` has another."""
     sizes = {port.shape[0] for port in ports.feeds if port.shape and len(port.shape) > 1}
     if spec.source.format != "saved_model" or len(sizes) != 1 or sizes & {None, spec.batch}:
         return ()
@@ -74,7 +74,7 @@ def describe_fixed_batch(ports: ModelPorts, spec: ModelSpec) -> tuple[str, ...]:
 
 
 def _text_problems(text: TextSpec, ports: ModelPorts, shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """What is wrong with what [text] says of the model's inputs; ``text`` is ``named``."""
+    """Yield the errors in what [text], with its feed names filled in, states about the model's inputs."""
     known = {port.name: port for port in ports.feeds}
     if not text.ids:
         yield f"Nothing tells which input takes the ids of tokens: add `ids` under [text] (of {', '.join(known)})."
@@ -90,9 +90,9 @@ def _text_problems(text: TextSpec, ports: ModelPorts, shapes: Mapping[str, Shape
 
 
 def check_dtype(port: PortInfo, kind: str, form: Format) -> list[str]:
-    """A message if the port's dtype cannot cross the C ABI, and the graph does not cast it.
+    """Return a message if the port's dtype cannot cross the C ABI and the graph does not cast it.
 
-    ``form``: the model's. The frameworks' own answers pass through NumPy's files, which know no bfloat16.
+    ``form``: the model's format. The frameworks' own answers are in NumPy's files, which do not support bfloat16.
     """
     passed = CAST - ({"bfloat16"} if form in ("jax", "pytorch") else set())
     if port.dtype in ITEM_SIZES or port.dtype in passed:
@@ -104,7 +104,7 @@ def check_dtype(port: PortInfo, kind: str, form: Format) -> list[str]:
 
 
 def _media_feed(ports: ModelPorts, media: ImageSpec | AudioSpec | None) -> tuple[str | None, str | None]:
-    """The feed of pictures or sound, and what is wrong with what the spec says of it."""
+    """Return the feed of images or sound, and a message if the spec is wrong about it."""
     names = [port.name for port in ports.feeds]
     if media is None:
         return None, None
@@ -150,7 +150,7 @@ def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec
 
 
 def _pin_image(name: str, shape: tuple[int | None, ...] | None, batch: int, image: ImageSpec) -> Shape:
-    """[batch, height, width, channels]; a model of grey images may leave the last out or take them flat."""
+    """Return [batch, height, width, channels]; a model of grey images may omit the last or have flat ones."""
     full = (batch, image.height, image.width, image.channels)
     flat = (batch, image.height * image.width * image.channels)
     candidates = [full, flat, *([full[:3]] if image.channels == 1 else [])]

@@ -1,7 +1,7 @@
-"""Whether a SavedModel has a signature with strings, told without TensorFlow.
+"""A search without TensorFlow for signatures of a SavedModel with strings.
 
-Of saved_model.pb (a SavedModel protobuf) only the way to ``TensorInfo.dtype`` is read: meta_graphs 2, signature_def 5,
-the map's value 2, inputs 1 or outputs 2, the map's value 2, dtype 2. What is damaged has none: the importer says so.
+In saved_model.pb (a SavedModel protobuf), only the fields that lead to ``TensorInfo.dtype`` are read: meta_graphs 2,
+signature_def 5, the map's value 2, inputs 1 or outputs 2, the map's value 2, dtype 2. The importer reports damage.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _STRING = 7
-"""DT_STRING of TensorFlow's types.proto."""
+"""The value of DT_STRING in TensorFlow's types.proto."""
 
 _WAYS = ((2, 5, 2, 1, 2), (2, 5, 2, 2, 2))
 _DTYPE = 2
 
 
 def has_strings(path: Path) -> bool:
-    """Whether any signature of the SavedModel in the folder ``path`` takes or gives strings."""
+    """Return whether any signature of the SavedModel in the folder ``path`` has inputs or outputs of strings."""
     file = path / "saved_model.pb"
     if not file.is_file():
         return False
@@ -42,7 +42,7 @@ def _read_numbers(data: memoryview, field: int) -> Iterator[int]:
 
 
 def _read_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Each field's number, with its value: a varint, or the bytes of what has a length. Raises ValueError."""
+    """Yield each field's number and its value, a varint or bytes, or raise ValueError."""
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)
@@ -65,7 +65,7 @@ def _read_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number at ``at``, and where it ends."""
+    """Read the number at ``at`` and return it with the position of its end."""
     value = 0
     for shift in range(0, 64, 7):
         if at >= len(data):

@@ -1,4 +1,4 @@
-"""The constants inside a StableHLO program, which is what JAX puts into a SavedModel as one op, ``XlaCallModule``.
+"""Constants, version and calls of the StableHLO program of an ``XlaCallModule``, as in JAX's SavedModels.
 
 The program is MLIR bytecode (https://mlir.llvm.org/docs/BytecodeFormat/): a header, then sections, each with its number
 and length. Every constant stands once, as plain bytes, among the attributes or the resources.
@@ -12,20 +12,20 @@ from builder.base.tf import import_tensorflow
 
 MAGIC = b"ML\xefR"
 ATTRIBUTES, RESOURCES = 2, 5
-_ALIGNED = 0x80  # of a section's number: an alignment and padding follow its length
+_ALIGNED = 0x80  # A flag of a section's number: an alignment and padding follow its length.
 
 
 def constants_size(module: bytes) -> int:
-    """Bytes of the constants of ``module``, the attribute of an ``XlaCallModule``.
+    """Return the bytes of the constants of ``module``, the attribute of an ``XlaCallModule``.
 
-    The other attributes are counted too, since only the program's dialect could tell them apart: a few hundred bytes.
-    All of ``module`` is counted where it is no MLIR bytecode.
+    The other attributes (a few hundred bytes) are counted too, since only the program's dialect distinguishes them.
+    All of ``module`` is counted if it is not MLIR bytecode.
     """
     if not module.startswith(MAGIC):
         return len(module)
     try:
-        _, at = _read_varint(module, len(MAGIC))  # the format's version
-        at = module.index(0, at) + 1  # the producer's name
+        _, at = _read_varint(module, len(MAGIC))  # This skips the format's version.
+        at = module.index(0, at) + 1  # This skips the producer's name.
         size = 0
         while at < len(module):
             section = module[at]
@@ -42,13 +42,13 @@ def constants_size(module: bytes) -> int:
 
 
 STABLEHLO = "1.13.7"
-"""TensorFlow's version of StableHLO. JAX's own is newer, and would write ops that TensorFlow does not know."""
+"""TensorFlow's version of StableHLO; JAX's is newer and would write ops that TensorFlow does not know."""
 
 _WRITTEN_FOR = re.compile(rb"ML\xefR.StableHLO_v(\d+\.\d+\.\d+)\0", re.DOTALL)
 
 
 def unreadable_version(module: bytes) -> str | None:
-    """The version of StableHLO that ``module`` was written for, where TensorFlow cannot read all of it."""
+    """Return the version of StableHLO that ``module`` was written for, if TensorFlow cannot read all of it."""
     written = _WRITTEN_FOR.match(module)
     version = written[1].decode() if written else STABLEHLO
     if _parse_version(version) <= _parse_version(STABLEHLO):
@@ -77,7 +77,7 @@ INSIDE = {
     "mhlo.topk",
     "tf.call_tf_function",
 }
-"""What a program may call that is not in it: XLA itself, or the graph around it, has it."""
+"""External functions that a program may call, as XLA or the graph around it has them."""
 
 _CALL = re.compile(r"\bcustom_call(_v1)?\b")
 _TARGET = re.compile(
@@ -87,26 +87,26 @@ _TARGET = re.compile(
 
 
 def foreign_calls(module: bytes) -> list[str]:
-    """Names of functions that ``module`` calls and that neither it nor XLA has: any in this process might do.
+    """Return the functions that ``module`` calls and that neither it nor XLA has, as any in this process might run.
 
-    MLIR's own printer tells them, which writes every program one way. A program that it does not take calls ``?``.
+    They are read from the output of MLIR's own printer, which is uniform. A program that it rejects calls ``?``.
     """
-    if module.startswith(MAGIC) and b"custom_call" not in module:  # names of ops stand in bytecode as they are
+    if module.startswith(MAGIC) and b"custom_call" not in module:  # Bytecode has the names of ops as plain text.
         return []
     import_tensorflow()
     from tensorflow.python._pywrap_mlir import ExperimentalRunPassPipeline
 
     try:
-        text = ExperimentalRunPassPipeline(module, "", False)  # parses and prints
+        text = ExperimentalRunPassPipeline(module, "", False)  # This parses and prints.
     except Exception:
         return ["?"]
-    found = [match["plain"] or match["quoted"] or match["attribute"] or "" for match in _TARGET.finditer(text)]
-    hidden = ["?"] if len(_CALL.findall(text)) != len(found) else []
-    return sorted(set(found) - INSIDE) + hidden
+    targets = [match["plain"] or match["quoted"] or match["attribute"] or "" for match in _TARGET.finditer(text)]
+    hidden = ["?"] if len(_CALL.findall(text)) != len(targets) else []
+    return sorted(set(targets) - INSIDE) + hidden
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends: zeros at the low end of its first byte say how many follow."""
+    """Read a number, whose first byte's trailing zeros count the bytes that follow; return it and its end."""
     first = data[at]
     if first == 0:
         return int.from_bytes(data[at + 1 : at + 9], "little"), at + 9

@@ -1,4 +1,4 @@
-"""A model as one StableHLO program and its weights: what the processes of JAX and PyTorch leave in a folder.
+"""A model as one StableHLO program and its weights, as the processes of JAX and PyTorch write it to a folder.
 
 In the graph, the program is one op, ``XlaCallModule``, whose arguments are the feeds and then the weights.
 """
@@ -21,17 +21,17 @@ from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import ModelPorts, PortInfo
 
 NODE = "program"
-"""The node of the graph that is the program."""
+"""The graph's node with the program."""
 
 _MODULE, _WEIGHTS, _PORTS = "program.mlir", "weights.npz", "ports.json"
 
 
 @dataclass(frozen=True)
 class StableHloProgram:
-    """``module``: the StableHLO program, portable bytecode; its ``main`` takes the feeds and then ``weights``.
+    """A StableHLO program in portable bytecode, ``module``, whose ``main`` takes the feeds and then ``weights``.
 
-    ``version``: of the calling convention of ``XlaCallModule``. ``ports``: the model's own, with open dimensions.
-    ``feeds`` and ``fetches``: what this program takes and gives, in the order of ``ports``, all shapes static.
+    ``version``: the version of the calling convention of ``XlaCallModule``. ``ports``: the model's ports, with open
+    dimensions. ``feeds`` and ``fetches``: the program's inputs and outputs in the same order, all shapes static.
     """
 
     module: bytes
@@ -50,7 +50,7 @@ class StableHloProgram:
 
     @classmethod
     def load(cls, folder: Path) -> StableHloProgram:
-        """What ``save`` wrote. Raises ImportModelError for anything else: another process wrote it."""
+        """Read a program that ``save`` wrote in another process, or raise ImportModelError if it is invalid."""
         try:
             with np.load(folder / _WEIGHTS, allow_pickle=False) as file:
                 weights = {name: file[name] for name in file.files}
@@ -63,7 +63,7 @@ class StableHloProgram:
 
 
 def open_program(folder: Path) -> LoadedModel:
-    """The model whose program is in ``folder``. Raises ImportModelError."""
+    """Read the model whose program is in ``folder``, or raise ImportModelError."""
     program = StableHloProgram.load(folder)
     return LoadedModel(program.ports, lambda shapes: _freeze_program(program, shapes))
 

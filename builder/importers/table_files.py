@@ -1,6 +1,6 @@
-"""Files among a SavedModel's assets that tables are filled from, such as vocabularies: read as TensorFlow reads them.
+"""Files among a SavedModel's assets that fill tables, such as vocabularies, read as TensorFlow reads them.
 
-TensorFlow's own op reads the file, one that is made here and does nothing else. The model's op is not run.
+TensorFlow's own op reads the file in a graph that is made here. The model's op is not run.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from builder.base.tf import import_tensorflow, tf
 from builder.importers.rewrite import node_of
 
 FILE_FILL = "InitializeTableFromTextFileV2"
-"""The op: https://www.tensorflow.org/api_docs/python/tf/raw_ops/InitializeTableFromTextFileV2."""
+"""The documentation of this op: https://www.tensorflow.org/api_docs/python/tf/raw_ops/InitializeTableFromTextFileV2."""
 
 _ASSETS, _LIST = "assets", "saved_model_assets"
 _LARGEST = 100_000_000
-"""Bytes of a file."""
+"""The most bytes of a file."""
 
 
 def find_assets(meta: Any, folder: Path) -> dict[str, Path]:
-    """The files among the assets of the SavedModel in ``folder``, by the nodes that hold the name of each.
+    """Return the asset files of the SavedModel in ``folder``, by the nodes that hold the name of each.
 
-    Those are the one that loading feeds with the name, and reads of the variable that it is put into. Only regular
-    files in the folder of assets: no link, and nothing that a name leads out to.
+    These nodes are the one that loading feeds with the name, and reads of the variable that stores it. Only regular
+    files in the folder of assets count: no links, and no names that lead out of it.
     """
-    found = {}
-    for one in (*meta.asset_file_def, *_iterate_v1_assets(meta)):
-        path = folder / _ASSETS / one.filename
-        inside = folder / _ASSETS in path.parents and ".." not in path.parts
-        if one.filename.isprintable() and inside and not path.is_symlink() and path.is_file():
-            found[node_of(one.tensor_info.name)] = path
+    files = {}
+    for asset in (*meta.asset_file_def, *_iterate_v1_assets(meta)):
+        path = folder / _ASSETS / asset.filename
+        is_within = folder / _ASSETS in path.parents and ".." not in path.parts
+        if asset.filename.isprintable() and is_within and not path.is_symlink() and path.is_file():
+            files[node_of(asset.tensor_info.name)] = path
     nodes = meta.graph_def.node
     writes = [
         (node_of(node.input[0]), node_of(node.input[1]))
         for node in nodes
         if node.op == "AssignVariableOp" and len(node.input) > 1
     ]
-    held = {variable: found[name] for variable, name in writes if name in found}
+    stored = {variable: files[name] for variable, name in writes if name in files}
     reads = {node.name: node_of(node.input[0]) for node in nodes if node.op == "ReadVariableOp" and node.input}
-    return found | {name: held[variable] for name, variable in reads.items() if variable in held}
+    return files | {name: stored[variable] for name, variable in reads.items() if variable in stored}
 
 
 def _iterate_v1_assets(meta: Any) -> Iterator[Any]:
-    """The assets that a SavedModel of TensorFlow 1 lists in a collection of its own."""
+    """Yield the assets that a SavedModel of TensorFlow 1 lists in a separate collection."""
     import_tensorflow()
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import meta_graph_pb2
@@ -56,13 +56,13 @@ def _iterate_v1_assets(meta: Any) -> Iterator[Any]:
         try:
             yield meta_graph_pb2.AssetFileDef.FromString(packed.value)
         except DecodeError:
-            continue  # damaged: its table is one that nobody knows
+            continue  # It is damaged, so its table stays unknown.
 
 
 def read_table_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Keys and values of the file at ``path``, as the node ``fill`` would put them into the node ``table``.
+    """Read keys and values of the file at ``path`` as the node ``fill`` would put them into the node ``table``.
 
-    In the order of the values; None where there is no such file, or TensorFlow refuses what is in it.
+    They are in the order of the values. Returns None if there is no such file, or TensorFlow rejects its contents.
     """
     if path is None or not 0 < path.stat().st_size <= _LARGEST:
         return None
@@ -80,17 +80,17 @@ def read_table_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[A
             keys, values = session.run(exported)
     except (tf.errors.OpError, TypeError, ValueError):
         return None
-    order = sorted(range(len(keys)), key=lambda at: (values[at], keys[at]))  # a table has no order of its own
+    order = sorted(range(len(keys)), key=lambda at: (values[at], keys[at]))  # A table has no order.
     return keys[order], values[order]
 
 
 def _read_attributes(attr: Mapping[str, Any]) -> dict[str, Any]:
-    """What the op is told besides, with its own defaults where a model says nothing."""
-    found: dict[str, Any] = {"key_index": attr["key_index"].i, "value_index": attr["value_index"].i}
+    """Return the op's other attributes, where the model sets them, and otherwise leave the op's defaults."""
+    attributes: dict[str, Any] = {"key_index": attr["key_index"].i, "value_index": attr["value_index"].i}
     if "vocab_size" in attr:
-        found["vocab_size"] = attr["vocab_size"].i
+        attributes["vocab_size"] = attr["vocab_size"].i
     if "delimiter" in attr:
-        found["delimiter"] = attr["delimiter"].s
+        attributes["delimiter"] = attr["delimiter"].s
     if "offset" in attr:
-        found["offset"] = attr["offset"].i
-    return found
+        attributes["offset"] = attr["offset"].i
+    return attributes

@@ -1,8 +1,8 @@
 """Variables that a graph writes as it runs: its state, which an opened model keeps from one call to the next.
 
 A graph writes a variable through the handle of a VarHandleOp, perhaps deep in the functions of loops and branches.
-What is only read becomes a constant. What is written without any effect on the fetches (a counter of calls) is none
-either: then nobody can tell.
+Variables that are only read become constants. Those that are written without any effect on the fetches (a counter of
+calls) are not state either, as no caller can notice them.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from builder.importers.rewrite import called_by, copy_message, find_reachable, m
 
 WRITES = re.compile(r"Assign(Add|Sub)?VariableOp$|Rng(ReadAnd)?Skip$|Resource(Scatter|Apply|Sparse|StridedSliceAssign)")
 _PASSED_ON = {"Identity": 0, "IdentityN": 0, "While": 0, "StatelessWhile": 0}
-"""Ops whose output of a resource is the input of the same place."""
+"""Ops that return a resource unchanged, in the output of the same position as the input."""
 
 _BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase"}
-"""Ops whose first input chooses; the rest are their functions' arguments."""
+"""Ops whose first input chooses a branch; the other inputs are the branches' arguments."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable that the graph writes: the name the model gives it, and its value when the model is opened."""
+    """A variable that the graph writes: its name in the model, and its value when the model is opened."""
 
     name: str
     value: NDArray[Any]
 
 
 def find_writers(graph_def: Any) -> dict[str, set[str]]:
-    """Nodes at the top of ``graph_def`` that write, each with the nodes of the handles it writes through."""
+    """Return the top-level nodes of ``graph_def`` that write, each with the nodes of the handles it uses."""
     functions = {f.signature.name: f for f in graph_def.library.function}
     known: dict[str, set[int]] = {}
 
     def arguments(name: str) -> set[int]:
-        """Numbers of the arguments that the function ``name`` writes through."""
+        """Return the numbers of the arguments through which the function ``name`` writes."""
         if name not in known:
-            known[name] = set()  # of a function that calls itself
+            known[name] = set()  # A function that calls itself finds this.
             function = functions[name]
             roots = set().union(*_find_node_writers(function.node_def, functions, arguments).values())
             known[name] = {i for i, a in enumerate(function.signature.input_arg) if a.name in roots}
@@ -57,7 +57,7 @@ def _find_node_writers(
     nodes: Iterable[Any], functions: Mapping[str, Any], arguments: Callable[[str], set[int]]
 ) -> dict[str, set[str]]:
     named = {n.name: n for n in nodes}
-    found: dict[str, set[str]] = {}
+    writers: dict[str, set[str]] = {}
     for node in named.values():
         roots = {handle_of(node.input[0], named)} if WRITES.match(node.op) else set()
         for called in called_by(node):
@@ -65,12 +65,12 @@ def _find_node_writers(
                 first = 1 if node.op in _BRANCHES else 0
                 roots |= {handle_of(node.input[first + i], named) for i in arguments(called)}
         if roots:
-            found[node.name] = roots
-    return found
+            writers[node.name] = roots
+    return writers
 
 
 def handle_of(tensor: str, nodes: Mapping[str, Any]) -> str:
-    """The node, or the function's argument, that a handle comes from."""
+    """Return the node, or the function's argument, from which a handle comes."""
     name = node_of(tensor)
     while name in nodes and nodes[name].op in _PASSED_ON:
         tensor = nodes[name].input[output_number(tensor)]
@@ -79,11 +79,11 @@ def handle_of(tensor: str, nodes: Mapping[str, Any]) -> str:
 
 
 def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
-    """Nodes of the handles through which the graph writes; none where no fetch ever depends on what was written."""
+    """Return the nodes of the handles through which the graph writes values that a fetch depends on."""
     writers = find_writers(graph_def)
     edges = map_node_inputs(graph_def.node, control=False)
     seen = find_reachable(map(node_of, fetches), edges)
-    # What is written into a variable that matters, matters.
+    # Values written to a relevant variable are relevant, too.
     while matters := [name for name, roots in writers.items() if name not in seen and roots & seen]:
         seen |= find_reachable(matters, edges)
     handles = set().union(*writers.values())
@@ -91,7 +91,7 @@ def state_of(graph_def: Any, fetches: Iterable[str]) -> set[str]:
 
 
 def without_debugging(graph_def: Any) -> Any:
-    """Without assertions and prints; what waited for one waits for what it waited for."""
+    """Remove assertions and prints; nodes that waited for one wait for its inputs instead."""
     result = copy_message(graph_def)
     _drop_debugging(result.node)
     for function in result.library.function:
@@ -124,7 +124,7 @@ def _drop_debugging(nodes: Any) -> set[str]:
 
 
 def spec_of(variable: Variable) -> TensorSpec:
-    """Raises ImportModelError for a dtype that the C ABI has not."""
+    """Return the tensor spec of ``variable``, or raise ImportModelError for a dtype that the C ABI lacks."""
     dtype = variable.value.dtype.name
     if dtype not in ITEM_SIZES:
         raise ImportModelError(
@@ -135,7 +135,7 @@ def spec_of(variable: Variable) -> TensorSpec:
 
 
 def assign_variables(graph: Any, session: Any, values: Mapping[str, NDArray[Any]]) -> None:
-    """Give variables (by node, in ``graph``) their values in ``session``: those behind handles, and TensorFlow 1's.
+    """Set variables (by node, in ``graph``) in ``session``, both those behind handles and TensorFlow 1's.
 
     The values are fed, since a graph holds 2 GB at most.
     """
@@ -150,12 +150,12 @@ def assign_variables(graph: Any, session: Any, values: Mapping[str, NDArray[Any]
                 assignment = tf.raw_ops.Assign(ref=variable, value=placeholder)
             assignments.append(assignment)
             feeds[placeholder] = value
-        assign_all = tf.group(*assignments)  # one run: each extends the session by what is new in the graph
+        assign_all = tf.group(*assignments)  # A single run extends the session by the new nodes only once.
     session.run(assign_all, feeds)
 
 
 def read_variables(graph: Any, session: Any, nodes: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """The values of variables, by node; ``nodes``: node of each handle to its dtype."""
+    """Return the values of variables, by node; ``nodes`` maps the node of each handle to its dtype."""
     if not nodes:
         return {}
     with graph.as_default():

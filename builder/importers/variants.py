@@ -1,4 +1,4 @@
-"""What the variants of one library must have in common, and how they must differ."""
+"""The conditions for several variants of a model in one library."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from builder.importers.graph import FrozenGraph
 def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
     """Raise ImportModelError unless ``graphs``, one for each of ``spec.variants``, can be in one library.
 
-    Nothing keeps state; the function does the same with strings for each; all that goes in and out of one size is in
-    proportion to its batches; and no two are of the same sizes in bytes, by which a run chooses.
+    None may keep state, the function must treat strings alike for all, inputs and outputs of one size must be in
+    proportion to their batches, and no two may have the same sizes in bytes, by which a run chooses.
     """
     variants = spec.variants
     if len(variants) > 1 and (states := [state for graph in graphs for state in graph.states]):
@@ -30,7 +30,7 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
             raise ImportModelError(
                 "What the model does with strings is not the same in every batch and size. Give [model] one batch."
             )
-    found: dict[tuple[int, ...], str] = {}
+    runs: dict[tuple[int, ...], str] = {}
     for (variant, graph), first in zip(
         zip(variants, graphs, strict=True), _find_smallest(variants, graphs), strict=True
     ):
@@ -38,7 +38,7 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
         require_scaling((first[0].batch, first[1]), (variant.batch, graph))
         sizes = (variant.signature, *(port.spec.size for port in (*graph.feeds, *graph.fetches)))
         says = variant.says or "of the first batch and size"
-        if (other := found.setdefault(sizes, says)) != says:
+        if (other := runs.setdefault(sizes, says)) != says:
             raise ImportModelError(
                 f"A run {says} takes and gives the same numbers of bytes as one {other}. The library chooses by these "
                 "numbers alone, so leave one of them out."
@@ -46,20 +46,19 @@ def require_variants(spec: ModelSpec, graphs: Sequence[FrozenGraph]) -> None:
 
 
 def _find_smallest(variants: Sequence[Variant], graphs: Sequence[FrozenGraph]) -> Iterator[tuple[Variant, FrozenGraph]]:
-    """For each variant, the variant of the same size with the smallest batch, and its graph."""
+    """Yield for each variant the variant of the same size with the smallest batch, and its graph."""
     smallest: dict[tuple[int, int], tuple[Variant, FrozenGraph]] = {}
     for variant, graph in zip(variants, graphs, strict=True):
         yield smallest.setdefault((variant.signature, variant.size), (variant, graph))
 
 
 def require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGraph]) -> None:
-    """Raise ImportModelError unless all that goes into and out of two graphs of a model, each with its batch, is in
-    proportion to these."""
-    (batch, one), (other_batch, graph) = first, second
-    if one is graph:
+    """Raise ImportModelError unless the ports of a model's two graphs are proportional in size to their batches."""
+    (batch, base), (other_batch, graph) = first, second
+    if base is graph:
         return
     others = {port.spec.name: port.spec.shape for port in (*graph.feeds, *graph.fetches)}
-    for port in (*one.feeds, *one.fetches):
+    for port in (*base.feeds, *base.fetches):
         shape, other = port.spec.shape, others[port.spec.name]
         if port.spec.dynamic:
             raise ImportModelError(
@@ -75,7 +74,7 @@ def require_scaling(first: tuple[int, FrozenGraph], second: tuple[int, FrozenGra
 
 
 def _require_numbers(spec: ModelSpec, graph: FrozenGraph) -> None:
-    """Raise ImportModelError where a feed's type cannot hold what the spec lets it hold."""
+    """Raise ImportModelError where a feed's type cannot hold all values that the spec allows."""
     for feed in spec.feeds:
         port = next((p.spec for p in graph.feeds if p.spec.name == feed.name), None)
         if port is None or port.dtype.startswith("float"):

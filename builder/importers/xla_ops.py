@@ -1,6 +1,6 @@
-"""Which ops XLA compiles for a CPU, asked of TensorFlow's own kernel registry, with each node's types.
+"""The ops that XLA compiles for a CPU, by each node's types, from TensorFlow's own kernel registry.
 
-So the answer is that of the installed version. Ops that have a kernel and still cannot be built are in a table here.
+The answer is thus that of the installed version. Ops that have a kernel but cannot be built are in a table here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from builder.importers.rewrites.custom_steps import is_step
 from builder.importers.stablehlo import constants_size
 
 _DEVICE = "XLA_CPU_JIT"
-_PORTS = {"Placeholder", "VarHandleOp"}  # feeds and state; the importer leaves no other
-_V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}  # XLA rebuilds While and If
+_PORTS = {"Placeholder", "VarHandleOp"}  # These are feeds and state, and the importer leaves no others.
+_V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}  # XLA rebuilds While and If.
 TAKEN = frozenset(_PORTS | _V1_CONTROL_FLOW)
-"""Ops that are compiled, or that the importer deals with, without a kernel."""
+"""Ops without a kernel that are compiled or that the importer replaces."""
 
 _OUTSIDE = "it would reach outside the model"
 BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
@@ -42,7 +42,7 @@ BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
     ),
     _OUTSIDE,
 )
-"""Ops XLA has a kernel for, whose result still cannot be built into a library."""
+"""Ops with an XLA kernel whose result cannot be built into a library."""
 
 _STRINGS = "it works on strings that are no input of the model: feed numbers there"
 _TABLE = (
@@ -90,9 +90,9 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class OpReport:
-    """The ops of a graph: how many nodes it has, those that cannot be compiled, and bytes of its constants.
+    """The ops of a graph: the number of nodes, those that cannot be compiled, and the bytes of its constants.
 
-    ``convolutions``: whether any node is one, or may be.
+    ``convolutions``: true if any node is one, or may be.
     """
 
     nodes: int
@@ -101,7 +101,7 @@ class OpReport:
     convolutions: bool = True
 
     def format_lines(self) -> list[str]:
-        """What stands in the way, as lines for a person."""
+        """Format the ops that cannot be compiled as lines for a person."""
         total = sum(u.count for u in self.unsupported)
         lines = [f"XLA cannot compile {total} of the graph's {self.nodes} nodes:"]
         for item in self.unsupported:
@@ -114,14 +114,14 @@ class OpReport:
 
 
 def inspect_ops(definition: Any, *, rewritten: bool = False, refused: Iterable[Refused] = ()) -> OpReport:
-    """Every node of a GraphDef, also inside loops, branches and called functions. Runs nothing of it.
+    """Report on all nodes of a GraphDef, also inside loops, branches and called functions, without running any.
 
     Ops that have a rewrite count as compiled, unless the graph is already ``rewritten``. ``refused``: nodes that could
-    not be.
+    not be rewritten.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    paths_of: dict[tuple[str, str], list[str]] = {}
     for path, op, reason in refused:
-        found.setdefault((op, reason), []).append(path.removeprefix(MODEL_SCOPE))
+        paths_of.setdefault((op, reason), []).append(path.removeprefix(MODEL_SCOPE))
     nodes = weights = 0
     convolutions = False
     for path, node in walk_nodes(definition):
@@ -130,24 +130,24 @@ def inspect_ops(definition: Any, *, rewritten: bool = False, refused: Iterable[R
         weights += constant_size(node)
         known = is_step(node) if rewritten else rewrite_of(node) is not None
         if not known and (missing := explain_gap(node, find_kernels)):
-            found.setdefault((node.op, missing), []).append(path)
+            paths_of.setdefault((node.op, missing), []).append(path)
     unsupported = tuple(
-        Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(found.items())
+        Unsupported(op, reason, HINTS.get(op), tuple(paths)) for (op, reason), paths in sorted(paths_of.items())
     )
     return OpReport(nodes, unsupported, weights, convolutions)
 
 
 def is_compiled(op: str) -> bool:
-    """Whether XLA compiles the op for some types, or the importer deals with it: nothing else may run in a build."""
+    """Return whether XLA compiles the op for some types or the importer replaces it; a build runs no others."""
     return op in TAKEN or op in REWRITES or (op not in BEYOND_RUNTIME and bool(find_kernels(op)))
 
 
 Constraints = tuple[tuple[str, frozenset[int]], ...]
-"""What one kernel requires: (attribute, DataTypes that it may have), all of which must hold."""
+"""The requirements of a kernel, all of which must hold: (attribute, DataTypes that it may have)."""
 
 
 def explain_gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | None:
-    """Why ``node`` cannot be compiled, or None. ``kernels`` gives the constraints of each of an op's kernels."""
+    """Return the reason why ``node`` cannot be compiled, or None, by the constraints of its op's ``kernels``."""
     if node.op in BEYOND_RUNTIME:
         return BEYOND_RUNTIME[node.op]
     if node.op in TAKEN:
@@ -161,7 +161,7 @@ def explain_gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) ->
     attribute, types = min(misses, key=len)[0]
     allowed = {t for constraints in candidates for name, values in constraints if name == attribute for t in values}
     wrong = ", ".join(sorted({dtype_name(t) for t in types}))
-    right = ", ".join(sorted({dtype_name(t) for t in allowed if t < 100}))  # 100 and up are reference types
+    right = ", ".join(sorted({dtype_name(t) for t in allowed if t < 100}))  # Types from 100 on are reference types.
     return f"XLA has no kernel for {attribute} = {wrong}, only for {right}"
 
 
@@ -175,7 +175,7 @@ def _find_misses(node: Any, constraints: Constraints) -> list[tuple[str, tuple[i
 
 
 def _read_types(node: Any, attribute: str) -> tuple[int, ...]:
-    if attribute not in node.attr:  # a default, or the type parameter of a generic function
+    if attribute not in node.attr:  # It has a default, or is a function's type parameter.
         return ()
     value = node.attr[attribute]
     return tuple(value.list.type) if value.HasField("list") else (value.type,) if value.HasField("type") else ()
@@ -195,17 +195,17 @@ def find_kernels(op: str) -> tuple[Constraints, ...]:
 
 @cache
 def _register_xla() -> None:
-    """XLA's kernels only come into the registry when something is first compiled."""
+    """Compile a small function, as XLA's kernels only enter the registry with the first compilation."""
     from tensorflow.python.eager.context import eager_mode
 
     import_tensorflow()
-    with eager_mode():  # in the middle of writing a graph, too
+    with eager_mode():  # A graph may be under construction.
         tf.function(lambda x: x + x, jit_compile=True)(tf.zeros([]))
 
 
 def constant_size(node: Any) -> int:
-    """Bytes of the constants that ``node`` holds. Raises ImportModelError."""
-    if node.op == "XlaCallModule":  # a whole program, as JAX saves it
+    """Return the bytes of the constants in ``node``, or raise ImportModelError."""
+    if node.op == "XlaCallModule":  # It is a whole program, as JAX saves it.
         return constants_size(node.attr["module"].s)
     if node.op != "Const":
         return 0

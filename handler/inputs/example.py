@@ -1,4 +1,4 @@
-"""Serialized tf.Examples, in base64, in the place of all that a model takes."""
+"""Serialized tf.Examples, in base64, which replace all inputs of a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ExampleKind(InputKind):
-    """``{"examples": […]}``."""
+    """Serialized tf.Examples as ``{"examples": […]}``."""
 
     def list_keys(self, description: Description) -> tuple[str, ...]:
         return ("examples",)
@@ -26,8 +26,8 @@ class ExampleKind(InputKind):
             raise WrongFieldError(f'"examples" and {others[0]} exclude each other; send one of them')
         if not isinstance(event["examples"], list):
             raise WrongTypeError('"examples" must be a list of base64 strings')
-        found = make_request(event["examples"], description, limits)
-        return {"inputs": found.inputs, "strings": found.strings}
+        request = make_request(event["examples"], description, limits)
+        return {"inputs": request.inputs, "strings": request.strings}
 
 
 KIND = ExampleKind()

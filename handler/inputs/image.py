@@ -1,4 +1,4 @@
-"""Image files, in base64 or elsewhere: one or several in a request, or in the place of the tensor of the image feed."""
+"""Image files, in base64 or stored elsewhere: one or several in a request, or in place of the image feed's tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ImageKind(InputKind):
-    """``{"image": …}`` and ``{"images": […]}``; elsewhere ``{"b64": …}`` and BYTES."""
+    """Images as ``{"image": …}`` and ``{"images": […]}``; in other protocols ``{"b64": …}`` and BYTES."""
 
     example = '{"image": "<base64>"}'
 
@@ -45,8 +45,8 @@ class ImageKind(InputKind):
         return (self.element_input(description),)
 
     def read_event(self, event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
-        listed = _list_files(event, description, limits)
-        return {"pictures": tuple(read_source(value, where, limits.encoded) for where, value in listed)}
+        values = _list_files(event, description, limits)
+        return {"pictures": tuple(read_source(value, where, limits.encoded) for where, value in values)}
 
     def element_input(self, description: Description) -> str:
         return description.image.feed if description.image else ""
@@ -67,14 +67,14 @@ class ImageKind(InputKind):
         return {"pictures": tuple(_read_file(value, place, limits) for value, place in files)}
 
     def fill_inputs(self, part: Request, server: Server, call: Invocation) -> Request:
-        """Decode the files, all of which are here by now."""
+        """Decode the files, which have all been fetched by now."""
         image, files = server.describe_request(part).image, [file for file in part.pictures if isinstance(file, File)]
         if image is None or not files:
             return part
         limits, left = server.limits, call.remaining_ms
-        found = [read_image(file.data, file.where, image, limits, seconds_left(left())) for file in files]
-        pixels = b"".join([one.data for one in found])
-        return part._replace(inputs=part.inputs | {image.feed: pixels}, image_sizes=tuple(one.size for one in found))
+        items = [read_image(file.data, file.where, image, limits, seconds_left(left())) for file in files]
+        pixels = b"".join([item.data for item in items])
+        return part._replace(inputs=part.inputs | {image.feed: pixels}, image_sizes=tuple(item.size for item in items))
 
 
 def _read_file(value: object, where: str, limits: RequestLimits) -> File:
@@ -82,13 +82,13 @@ def _read_file(value: object, where: str, limits: RequestLimits) -> File:
 
 
 def _require_count(count: int, where: str, limits: RequestLimits) -> None:
-    """Raises TooManyImagesError for more files than one request may hold."""
+    """Raise TooManyImagesError for more files than one request may hold."""
     if count > limits.images:
         raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
 
 
 def _list_files(event: dict[str, Any], description: Description, limits: RequestLimits) -> list[tuple[str, object]]:
-    """The files, and how messages name each."""
+    """Return the files, each with its name in messages."""
     if "image" in event:
         return [('"image"', event["image"])]
     images = event["images"]

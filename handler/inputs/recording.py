@@ -1,4 +1,4 @@
-"""A recording, in base64 or elsewhere, which becomes windows of samples."""
+"""A recording, in base64 or stored elsewhere, which becomes windows of samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RecordingKind(InputKind):
-    """``{"audio": …}``."""
+    """A recording as ``{"audio": …}``."""
 
     example = '{"audio": "<base64>"}'
 

@@ -1,7 +1,7 @@
 """Strings, for a model that makes numbers of them itself: nested lists of its own shape, with any number of items.
 
-They become UTF-8, row-major, then a row of numbers for each item, and these the tensors of the feeds. A single text for
-each item may be sent as ``{"text": …}`` or ``{"texts": […]}``, too.
+They become UTF-8, row-major, then a row of numbers for each item, and then the tensors of the feeds. A single text for
+each item may also be sent as ``{"text": …}`` or ``{"texts": […]}``.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class StringsKind(TextKind):
     def read_event(self, event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
         if "inputs" in event:
             raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
-        found, _ = read_strings({description.text_input: list(read_texts(event, limits))}, description, limits)
-        return {"strings": found}
+        strings, _ = read_strings({description.text_input: list(read_texts(event, limits))}, description, limits)
+        return {"strings": strings}
 
     def element_input(self, description: Description) -> str:
-        return ""  # strings are given as such
+        return ""  # other protocols have strings of their own
 
     def prepare_request(self, request: Request, server: Server, call: Invocation) -> Request:
-        """Put rows of numbers in the place of the strings."""
+        """Replace the strings by rows of numbers."""
         if not request.strings:
             return request
         began = time.perf_counter()
@@ -63,7 +63,7 @@ class StringsKind(TextKind):
         if (tokens := words.tokens) is not None:
             most = sizes[-1][tokens.feed].shape[1]
             located = tokens.locate_words(request.strings[tokens.source], most, limits, left)
-        # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
+        # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.
         size = request.size if description.has_fixed_outputs else request.size + words.choose_size(rows, sizes)
         seconds = {"decode": time.perf_counter() - began}
         return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
@@ -81,12 +81,12 @@ class StringsKind(TextKind):
         words, size = server.find_model(part.model).words[description.signature], part.size
         if words.pads and description.has_fixed_outputs:
             size = words.choose_size(part.rows, _index_all_sizes(description))
-        found = words.pad_rows(part.rows, _index_ports(description.select_size(size)))
-        return part._replace(inputs=part.inputs | found, size=size)
+        feeds = words.pad_rows(part.rows, _index_ports(description.select_size(size)))
+        return part._replace(inputs=part.inputs | feeds, size=size)
 
 
 def _index_all_sizes(description: Description) -> list[dict[str, Port]]:
-    """The model's feeds in each of its sizes."""
+    """Return the model's feeds by name, in each of its sizes."""
     return [_index_ports(sized) for sized in description.size_variants]
 
 
@@ -97,22 +97,22 @@ def _index_ports(description: Description) -> dict[str, Port]:
 def read_strings(
     values: Mapping[str, object], description: Description, limits: RequestLimits
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int]]:
-    """The strings of every input of them, and how many items each has. Raises HandlerError."""
-    found: dict[str, tuple[bytes, ...]] = {}
+    """Return the strings of every input of strings, and its number of items. Raises HandlerError."""
+    encoded: dict[str, tuple[bytes, ...]] = {}
     counts: dict[str, int] = {}
-    for one in description.strings:
-        flat, counts[one.name] = _flatten_strings(
-            values[one.name], one, limits.items if description.batched else one.shape[0]
+    for string_input in description.strings:
+        flat, counts[string_input.name] = _flatten_strings(
+            values[string_input.name], string_input, limits.items if description.batched else string_input.shape[0]
         )
-        found[one.name] = tuple(_encode_string(text, f'"{one.name}"', limits) for text in flat)
-    whole = sum(len(text) for texts in found.values() for text in texts)
-    if whole > (most := limits.characters * TEXTS_TOGETHER):
-        raise TooLargeError(f"the strings have {whole:,} bytes; at most {most:,} are allowed at a time")
-    return found, counts
+        encoded[string_input.name] = tuple(_encode_string(text, f'"{string_input.name}"', limits) for text in flat)
+    total = sum(len(text) for texts in encoded.values() for text in texts)
+    if total > (most := limits.characters * TEXTS_TOGETHER):
+        raise TooLargeError(f"the strings have {total:,} bytes; at most {most:,} are allowed at a time")
+    return encoded, counts
 
 
 def _flatten_strings(value: object, one: StringInput, most: int) -> tuple[list[object], int]:
-    """The strings in lists within lists; a string where an item is one, and a flat list of them where it is [1]."""
+    """Return the number of items and the strings of nested lists, or of a flat list where an item has one string."""
     where = f'"{one.name}"'
     item = one.shape[1:]
     if isinstance(value, str):

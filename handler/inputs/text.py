@@ -1,4 +1,4 @@
-"""Texts for a model with a tokenizer: each becomes ids of tokens, and these the tensors of the text's feeds."""
+"""Texts for a model with a tokenizer: each becomes token ids, and these the tensors of the text's feeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TextKind(InputKind):
-    """``{"text": …}`` and ``{"texts": […]}``; elsewhere strings and BYTES in the place of the ids."""
+    """Texts as ``{"text": …}`` and ``{"texts": […]}``; in other protocols strings and BYTES in place of the ids."""
 
     example = '{"text": "…"}'
 
@@ -52,23 +52,23 @@ class TextKind(InputKind):
 
     def read_elements(self, values: Sequence[Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
         where = f'"{self.element_input(description)}"'
-        found = [
+        texts = [
             decode_text(value, f"{where}[{index}]", limits) if isinstance(value, bytes) else value
             for index, value in enumerate(values)
         ]
-        return {"texts": require_same_run(check_texts(found, where, limits), where, description)}
+        return {"texts": require_same_run(check_texts(texts, where, limits), where, description)}
 
     def prepare_request(self, request: Request, server: Server, call: Invocation) -> Request:
-        """Find the ids of the texts, and where their tokens stand, if an output is of these."""
+        """Compute the token ids of the texts, and the places of the tokens if an output is about these."""
         if not request.texts or request.ids:
             return request
         began = time.perf_counter()
         description = server.describe_request(request)
         encoders = server.find_model(request.model).texts
-        asked = request.texts, server.limits, lambda: seconds_left(call.remaining_ms())
+        arguments = request.texts, server.limits, lambda: seconds_left(call.remaining_ms())
         tagged = any(output.kind == "tokens" for output in description.outputs)
-        ids, located = encoders.locate_texts(*asked) if tagged else (encoders.encode_texts(*asked), ())
-        # Each run has the shortest size for its texts, unless answers of different sizes could not stand together.
+        ids, located = encoders.locate_texts(*arguments) if tagged else (encoders.encode_texts(*arguments), ())
+        # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.
         size = request.size if description.has_fixed_outputs else choose_text_size(ids, description)
         seconds = {"decode": time.perf_counter() - began}
         return request._replace(ids=ids, located=located, size=size, seconds=seconds)
@@ -82,19 +82,19 @@ class TextKind(InputKind):
             return part
         description = server.describe_request(part)
         size = choose_text_size(part.ids, description) if description.has_fixed_outputs else part.size
-        found = make_text_feeds(part.ids, server.find_model(part.model).texts.pad, description.select_size(size))
-        return part._replace(inputs=part.inputs | found, size=size)
+        feeds = make_text_feeds(part.ids, server.find_model(part.model).texts.pad, description.select_size(size))
+        return part._replace(inputs=part.inputs | feeds, size=size)
 
 
 def read_text_file(files: Sequence[File], description: Description, limits: RequestLimits) -> str:
-    """Return the text in the one file. Raises HandlerError."""
+    """Return the text in the first of ``files``. Raises HandlerError."""
     if not description.text_alone:
         raise WrongFieldError("this model takes tensors beside the text; send JSON with both")
     return decode_text(files[0].data, files[0].where, limits)
 
 
 def read_texts(event: dict[str, Any], limits: RequestLimits) -> tuple[str, ...]:
-    """Return the text or the texts of an event that has one of both. Raises HandlerError."""
+    """Return the text or texts of an event that has either. Raises HandlerError."""
     if "text" in event:
         return (check_text(event["text"], '"text"', limits),)
     values = event["texts"]

@@ -1,8 +1,7 @@
-"""Every event the function takes. An event is a module: ``matches_event`` knows it by its shape, ``handle_event``
-answers it.
+"""The kinds of events that the function takes, each a module with ``matches_event`` and ``handle_event``.
 
-The usual ones are imported with the function, where Lambda lends a whole processor; any other when an event has
-its key, so that only those that are used cost anything.
+The usual ones are imported with the function, while Lambda lends a whole processor; any other when an event has
+its key, so that only those in use cost anything.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ KINDS = (
     ("Items", "step_functions"),
     ("Key", "step_functions"),
 )
-"""The key that an event has, and the module that may know it. What none knows is a direct invocation."""
+"""The key of an event, and a module that may know it. An event that no module knows is a direct invocation."""
 
 
 def answer_event(event: object, server: Server, call: Invocation) -> Any:
-    """What the function returns for ``event``. Raises RetryLater, and nothing else."""
+    """Return the function's answer to ``event``. Raises RetryLater, and nothing else."""
     kind = _find_event_module(event)
     if kind is None:
         return direct.handle_event(event, server, call)
@@ -37,12 +36,12 @@ def answer_event(event: object, server: Server, call: Invocation) -> Any:
         return kind.handle_event(event, server, call)
     except RetryLater:
         raise
-    except Exception as error:  # an answer of the wrong shape could count as success, and the event would be lost
+    except Exception as error:  # an answer of the wrong shape could count as success and lose the event
         raise RetryLater(call.refuse(error).message) from None
 
 
 def _find_event_module(event: object) -> Any:
-    """The module that knows this event, or None."""
+    """Return the module that knows this event, or None."""
     if isinstance(event, dict):
         for key, name in KINDS:
             if key in event:

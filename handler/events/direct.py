@@ -1,4 +1,4 @@
-"""A direct invocation: the event is the request."""
+"""Direct invocations, whose event is the request."""
 
 from __future__ import annotations
 

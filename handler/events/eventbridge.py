@@ -1,4 +1,4 @@
-"""EventBridge: S3's "Object Created", or an event of your own whose ``detail`` is a request of our own protocol."""
+"""EventBridge events: S3's "Object Created", or one of your own whose ``detail`` is a request of our own protocol."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def matches_event(event: dict[str, Any]) -> bool:
 
 
 def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
-    """The answers to all that the event asks for. Raises RetryLater where one may succeed later."""
+    """Return the answers to all tasks of the event. Raises RetryLater if one may succeed later."""
     try:
         with event_from("EventBridge"):
             name = str(event["id"])
         call = call.with_correlation_id(name)
-        found = find_tasks(event)
+        tasks = find_tasks(event)
     except Exception as error:
         return predict.format_error(call.refuse(error))
-    return answer_all_tasks(found, name, server, call)
+    return answer_all_tasks(tasks, name, server, call)

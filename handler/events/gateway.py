@@ -1,4 +1,4 @@
-"""What the events that carry HTTP have in common."""
+"""The common parts of the events that carry HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..typed import Any
 def serve_event(
     event: dict[str, Any], sender: str, parse: Callable[[dict[str, Any]], HttpRequest], server: Server, call: Invocation
 ) -> HttpResponse:
-    """The protocols' answer to the request that ``parse`` finds in the event; 400 where it finds none."""
+    """Return the protocols' answer to the request that ``parse`` reads from the event; 400 if it cannot."""
     try:
         with event_from(sender):
             request = parse(event)
@@ -27,7 +27,7 @@ def serve_event(
 
 
 def read_body(event: dict[str, Any]) -> bytes:
-    """The bytes of the request's body, decoded where the event says it is base64. Raises MalformedEventError."""
+    """Return the bytes of the request's body, decoding base64 if the event says so. Raises MalformedEventError."""
     text = event.get("body") or ""
     if not event.get("isBase64Encoded"):
         return bytes(text.encode())
@@ -38,22 +38,22 @@ def read_body(event: dict[str, Any]) -> bytes:
 
 
 def lower_headers(headers: Any) -> dict[str, str]:
-    """Headers of one value each, by name in lower case."""
+    """Return headers of one value each, by name in lower case."""
     return {str(name).lower(): str(value) for name, value in (headers or {}).items()}
 
 
 def join_values(multiple: Any) -> dict[str, str]:
-    """``{"Name": ["a", "b"]}`` as ``{"name": "a, b"}``."""
+    """Convert ``{"Name": ["a", "b"]}`` to ``{"name": "a, b"}``."""
     return {str(name).lower(): ", ".join(map(str, values)) for name, values in (multiple or {}).items()}
 
 
 def take_last_values(multiple: Any) -> dict[str, str]:
-    """``{"name": ["a", "b"]}`` as ``{"name": "b"}``: the last value counts, as where a service passes only one."""
+    """Convert ``{"name": ["a", "b"]}`` to ``{"name": "b"}``, the last value, as services that pass only one do."""
     return {str(name): str(values[-1]) for name, values in (multiple or {}).items() if values}
 
 
 def find_routed_path(route: object, parameters: Any) -> str | None:
-    """The path that a route like ``/v2/{proxy+}`` matched, which holds neither stage nor base path; or None."""
+    """Return the path that a route like ``/v2/{proxy+}`` matched, without stage and base path, or None."""
     if not isinstance(route, str) or not route.startswith("/"):
         return None
     for name, value in (parameters or {}).items():
@@ -62,7 +62,7 @@ def find_routed_path(route: object, parameters: Any) -> str | None:
 
 
 def remove_stage(event: dict[str, Any], path: Any) -> str:
-    """``path`` after the name of the API's stage, where it begins with it."""
+    """Return ``path`` without a leading name of the API's stage."""
     stage = f"/{event['requestContext'].get('stage')}"
     text = str(path)
     return text[len(stage) :] or "/" if text == stage or text.startswith(f"{stage}/") else text
@@ -77,7 +77,7 @@ def unquote_text(text: str) -> str:
 
 
 def encode_body(response: HttpResponse) -> tuple[str, bool]:
-    """The body as events carry it, and whether it is base64."""
+    """Return the body as events carry it, and whether it is base64."""
     if response.is_text:
         return response.body.decode(), False
     return binascii.b2a_base64(response.body, newline=False).decode(), True

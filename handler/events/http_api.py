@@ -1,4 +1,4 @@
-"""A Function URL or API Gateway's HTTP API: payload format 2.0."""
+"""Events of a Function URL or of API Gateway's HTTP API: payload format 2.0."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _parse_request(event: dict[str, Any]) -> HttpRequest:
         path=unquote_text(
             find_routed_path(route, event.get("pathParameters")) or remove_stage(event, event["rawPath"])
         ),
-        # Repeated ones come joined by commas.
+        # Repeated parameters arrive joined by commas.
         query=dict(event.get("queryStringParameters") or {}),
         headers=lower_headers(event.get("headers")),
         body=read_body(event),

@@ -1,4 +1,4 @@
-"""An Application Load Balancer's target group, with or without multi-value headers."""
+"""Events of an Application Load Balancer's target group, with or without multi-value headers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dic
     headers = _headers(event)
     call = call.with_correlation_id(headers.get("x-amzn-trace-id"))
     if headers.get("user-agent", "").startswith("ELB-HealthChecker/"):
-        # That the function runs is what is asked: the model was opened when it started, whatever the path.
+        # The check only asks whether the function runs: the model was opened at the start, whatever the path.
         response = HttpResponse.from_json({"status": "healthy"})
     else:
         response = serve_event(event, "the load balancer", _parse_request, server, call)
     text, encoded = encode_body(response)
-    told: dict[str, Any] = {name: [value] for name, value in response.headers.items()} if multiple else response.headers
+    head: dict[str, Any] = {name: [value] for name, value in response.headers.items()} if multiple else response.headers
     return {
         "statusCode": response.status,
         "statusDescription": f"{response.status} {HTTPStatus(response.status).phrase}",
-        "multiValueHeaders" if multiple else "headers": told,
+        "multiValueHeaders" if multiple else "headers": head,
         "body": text,
         "isBase64Encoded": encoded,
     }
@@ -48,7 +48,7 @@ def _headers(event: dict[str, Any]) -> dict[str, str]:
 
 
 def _parse_request(event: dict[str, Any]) -> HttpRequest:
-    """Unlike API Gateway it passes the query as it stands in the URL, encoded."""
+    """Parse the request. Unlike API Gateway, a load balancer passes the query as it stands in the URL, encoded."""
     query = take_last_values(event.get("multiValueQueryStringParameters")) or event.get("queryStringParameters") or {}
     return HttpRequest(
         method=str(event["httpMethod"]),

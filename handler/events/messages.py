@@ -1,4 +1,4 @@
-"""What a message asks for: the shapes of S3's notifications, of EventBridge's events, and of SNS's envelope."""
+"""The tasks in a message: in S3's notifications, EventBridge's events, and SNS's envelope."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..work import Task, parse_message
 
 
 def find_tasks(message: object) -> list[Task]:
-    """The tasks in ``message``: the objects of an S3 notification, whether S3, EventBridge or SNS sends it.
+    """Return the tasks in ``message``: the objects of an S3 notification, whether S3, EventBridge or SNS sends it.
 
     Any other message is one task, a request of our own protocol. Raises MalformedEventError.
     """
     if not isinstance(message, dict):
-        return [message]  # type: ignore[list-item]  # answered as a request that is wrong
+        return [message]  # type: ignore[list-item]  # answered as an invalid request
     if message.get("Type") == "Notification" and "TopicArn" in message:
         return find_tasks(parse_message(message.get("Message")))
     if message.get("Event") == "s3:TestEvent":  # sent once, when the notification is set up
@@ -35,14 +35,14 @@ def _is_created(event: str) -> bool:
 
 
 def _parse_record(record: Any) -> S3Object:
-    """The object of a record of S3's, where the key is URL-encoded as in a form."""
+    """Return the object of a record of S3's, where the key is URL-encoded as in a form."""
     return _make_object(
         record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]), record["s3"]["object"]
     )
 
 
 def _read_detail(event: Any) -> list[Task]:
-    """The tasks of an EventBridge event, in whose ``detail`` S3 leaves keys as they are."""
+    """Return the tasks of an EventBridge event, in whose ``detail`` S3 leaves keys unencoded."""
     detail = event["detail"]
     if event.get("source") != "aws.s3":
         return [detail]

@@ -1,4 +1,4 @@
-"""API Gateway's REST API, and an HTTP API with payload format 1.0."""
+"""Events of API Gateway's REST API, and of an HTTP API with payload format 1.0."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""An S3 notification, sent to the function by the bucket: each new object is answered, in the log and among the
-results."""
+"""S3 notifications from a bucket: each new object is answered in the log and among the results."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ def matches_event(event: dict[str, Any]) -> bool:
 
 
 def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
-    """The answers to all that the event asks for. Raises RetryLater where one may succeed later."""
+    """Return the answers to all tasks of the event. Raises RetryLater if one may succeed later."""
     try:
         with event_from("S3"):
             call = call.with_correlation_id(event["Records"][0].get("responseElements", {}).get("x-amz-request-id"))
-        found = find_tasks(event)
+        tasks = find_tasks(event)
     except Exception as error:
         return predict.format_error(call.refuse(error))
-    return answer_all_tasks(found, "", server, call)
+    return answer_all_tasks(tasks, "", server, call)

@@ -1,4 +1,4 @@
-"""A message of an SNS topic: a request of our own protocol, or a notification of S3."""
+"""Messages of an SNS topic: requests of our own protocol, or notifications of S3."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def matches_event(event: dict[str, Any]) -> bool:
 
 
 def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
-    """The answers to all that the event asks for. Raises RetryLater where one may succeed later."""
+    """Return the answers to all tasks of the event. Raises RetryLater if one may succeed later."""
     try:
         with event_from("SNS"):
-            message = event["Records"][0]["Sns"]  # there is always exactly one
+            message = event["Records"][0]["Sns"]  # there is always exactly one record
             message_id = str(message["MessageId"])
             text = message["Message"]
         call = call.with_correlation_id(message_id)
-        found = find_tasks(parse_message(text))
+        tasks = find_tasks(parse_message(text))
     except Exception as error:
         return predict.format_error(call.refuse(error))
-    return answer_all_tasks(found, message_id, server, call)
+    return answer_all_tasks(tasks, message_id, server, call)

@@ -1,7 +1,7 @@
 """Messages of an SQS queue: requests of our own protocol, or notifications of S3, also through SNS or EventBridge.
 
-Answered with the messages that failed (``ReportBatchItemFailures``): Lambda deletes the others, and gives these
-again until the queue's redrive policy puts them aside. A message may come twice: its result is the same object then.
+The answer lists the messages that failed (``ReportBatchItemFailures``): Lambda deletes the others, and delivers these
+again until the queue's redrive policy moves them away. A message may come twice; its result is then the same object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..work import Task, answer_task, deliver_answer, locate_task_result, parse_
 from .messages import find_tasks
 
 ATTEMPTS = "COLDFORGE_QUEUE_ATTEMPTS"
-"""The variable that says how often the stack's own FIFO queue gives a message; empty where another queue may."""
+"""The variable with the number of deliveries of the stack's own FIFO queue; empty where another queue may be used."""
 
 
 def matches_event(event: dict[str, Any]) -> bool:
@@ -31,7 +31,7 @@ def matches_event(event: dict[str, Any]) -> bool:
 def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
     deadline = Deadline(call.remaining_ms)
     failures: list[dict[str, str]] = []
-    stopped: set[object] = set()  # groups of a FIFO queue: what follows a failure must not overtake it
+    stopped: set[object] = set()  # groups of a FIFO queue in which a message failed: the next must not overtake it
     for record in event["Records"]:
         message_id, group, done, last = None, None, False, False
         try:
@@ -49,23 +49,24 @@ def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dic
             continue
         if group is not None and not last:
             stopped.add(group)
-        # An id that is missing makes Lambda give the whole batch again, which is all that can be done for it.
+        # A missing id makes Lambda deliver the whole batch again, which is all that can be done for it.
         failures.append({"itemIdentifier": message_id if isinstance(message_id, str) else ""})
     return {"batchItemFailures": failures}
 
 
 def _is_last(attributes: dict[str, Any]) -> bool:
-    """Whether the queue puts the message aside if it fails this time, so that nothing has to wait for it.
+    """Return whether the queue moves the message to its dead-letter queue if it fails now, so that no other must wait.
 
-    The messages behind it have come as often, untried: if they were given back now, they would be put aside, too.
+    The messages behind it were delivered as often, untried: returning them now would move them there, too.
     """
     most, count = os.environ.get(ATTEMPTS, ""), str(attributes.get("ApproximateReceiveCount"))
     return most.isdecimal() and count.isdecimal() and len(count) < 9 and int(count) >= int(most)
 
 
 def _answer_message(message_id: str, body: str, deadline: Deadline, server: Server, call: Invocation) -> bool:
-    """Whether all that the message asks for is answered. Each task's result is delivered as it comes, whatever becomes
-    of the others. Raises HandlerError for a message that cannot be read.
+    """Answer the message and return whether all of it is answered. Each task's result is delivered by itself.
+
+    Raises HandlerError for a message that cannot be read.
     """
     done = True
     for task in find_tasks(parse_message(body)):
@@ -90,7 +91,7 @@ def _answer_message(message_id: str, body: str, deadline: Deadline, server: Serv
 
 
 def _deliver_error(target: S3Object, task: Task, answer: dict[str, Any], call: Invocation) -> None:
-    """Deliver an error. The message comes again anyway."""
+    """Deliver an error, ignoring failures because the message comes again anyway."""
     try:
         deliver_answer(target, task, answer, call)
     except Exception as error:

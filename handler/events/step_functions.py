@@ -1,11 +1,11 @@
-"""Step Functions: a batch of a Distributed Map, or one object in S3. (Any other single item is a direct invocation.)
+"""Events of Step Functions: a batch of a Distributed Map, or one object in S3.
 
     {"Items": [<item>, …], "BatchInput": {…}}   →   {"results": [<answer or error>, …], "failed": 1}
     {"Bucket": "…", "Key": "…"}                 →   the answer, or error
 
-An item is a request of our own protocol, or names an object as the map's readers do (``Key``, with ``Bucket`` in
-the item or in BatchInput). BatchInput's fields are added to each item that does not have them. The results stand in
-the items' order; those that there was no time for have the code ``out_of_time``.
+Any other single item is a direct invocation. An item is a request of our own protocol, or names an object as the map's
+readers do (``Key``, with ``Bucket`` in the item or in BatchInput). BatchInput's fields are added to each item that
+lacks them. The results are in the items' order; those that there was no time for have the code ``out_of_time``.
 
 With ``Results`` in BatchInput it is a batch of a list, whose answers go to S3: ``handler/parts.py``.
 """
@@ -33,7 +33,7 @@ def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dic
     common = event.get("BatchInput")
     common = common if isinstance(common, dict) else {}
     if "Results" in common:
-        from .. import parts  # a batch of a list has threads and hashes, which nothing else needs
+        from .. import parts  # only a batch of a list needs threads and hashes
 
         return parts.answer_batch(event, server, call)
     results: list[dict[str, Any]] = []
@@ -42,7 +42,7 @@ def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dic
         results.append(_answer_item(_add_common_fields(item, common), deadline, server, call))
         least += compute_min_answer_length(results[-1])
         if least > ANSWER_LIMIT:
-            break  # all that is answered is kept here, and is too large already
+            break  # the answers kept so far are too large already
     try:
         require_room(*results)
     except AnswerTooLargeError as error:
@@ -53,7 +53,7 @@ def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dic
 def _add_common_fields(item: object, common: dict[str, Any]) -> object:
     if not isinstance(item, dict):
         return item
-    # A bucket is for the items that are objects; beside a picture it would be a field nobody knows.
+    # The bucket is for items that are objects; beside an image it would be an unknown field.
     return {name: value for name, value in common.items() if name != "Bucket" or "Key" in item} | item
 
 
@@ -69,9 +69,9 @@ def _answer_item(item: object, deadline: Deadline, server: Server, call: Invocat
 
 
 def _parse_task(item: object) -> Task:
-    """Raises WrongTypeError."""
+    """Parse an item. Raises WrongTypeError."""
     if not isinstance(item, dict) or "Key" not in item:
-        return item  # type: ignore[return-value]  # what is wrong with it, the protocol says
+        return item  # type: ignore[return-value]  # the protocol reports any error in it
     if not isinstance(item.get("Bucket"), str) or not isinstance(item["Key"], str):
         raise WrongTypeError('an item with a "Key" needs a "Bucket", in itself or in "BatchInput"; both are strings')
     version = item.get("VersionId")

@@ -1,1 +1,1 @@
-"""The Lambda function: an image in, the model's answer out. No NumPy, nothing that starts slowly."""
+"""The Lambda function, from an image or other input to the model's answer, without NumPy or any slow import."""

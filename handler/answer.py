@@ -1,6 +1,4 @@
-"""The model's bytes become what a caller reads: labels with probabilities, numbers, or nested lists; ``answers`` has
-what only some models answer.
-"""
+"""Conversion of the model's bytes to answers; ``answers`` holds the kinds of outputs that only some models have."""
 
 from __future__ import annotations
 
@@ -19,24 +17,24 @@ if TYPE_CHECKING:
     from .text import LocatedText
 
 ANSWER_LIMIT = 6_291_456
-"""Bytes of JSON that Lambda takes from a function (6 MB). What is longer is lost, and the caller is not told why."""
+"""Bytes of JSON that Lambda takes from a function (6 MB). A longer answer is lost without telling the caller why."""
 LOAD_BALANCER_LIMIT = 1_048_576
-"""The same, of a load balancer's target (1 MB)."""
-_AROUND = 4_096  # bytes at most that stand around the answer: a status, headers, timings
-_LEAF = 64  # bytes of a number, or of half a class with its label, which are rarely as many
-_ESCAPED = 12  # characters of JSON that a character outside of ASCII has at most
+"""Bytes of JSON that a load balancer takes from its target (1 MB)."""
+_AROUND = 4_096  # bytes at most of the status, headers and timings around the answer
+_LEAF = 64  # bytes that a number, or half a class with its label, rarely exceeds
+_ESCAPED = 12  # characters of JSON at most for a character outside ASCII
 _SHORTEST = {"bool": len("true, "), "float32": len("0.0, "), "float64": len("0.0, ")}
 _SHORTEST_INTEGER = len("0, ")
 _SHORTEST_CLASS = len('{"label": "", "probability": 0.0}, ')
 
 PLAIN = ("classification", "regression", "raw")
-"""Kinds of outputs that are answered here; any other by the module of ``answers`` that has its name."""
+"""Kinds of outputs that are answered here; the module of ``answers`` with its name answers any other kind."""
 
 Number = float | int | bool | None
 
 
 class OutputTensor(NamedTuple):
-    """A fetch over all runs, without padding. ``data``: flat, row-major, of ``dtype``."""
+    """A fetch over all runs, without padding. ``data``: flat and row-major, of type ``dtype``."""
 
     name: str
     dtype: str
@@ -44,21 +42,21 @@ class OutputTensor(NamedTuple):
     data: memoryview
 
     def to_numbers(self, *, strict: bool = True) -> list[Number]:
-        """All values of the tensor, flat; infinity and NaN are None unless ``strict`` is off."""
+        """Return all values as a flat list; infinity and NaN become None unless ``strict`` is off."""
         return convert_numbers(self.dtype, self.data, strict)
 
 
 class ItemOutputs(NamedTuple):
-    """What a run gave for one item of its batch: each fetch with what is there, by name."""
+    """The outputs of a run for one item of its batch: each fetch with its port and data, by name."""
 
     description: Description
     fetches: Mapping[str, tuple[Port, memoryview]]
     number: int
-    size: tuple[int, int] | None = None  # of its picture as it was sent, upright
-    text: LocatedText | None = None  # with the places of its tokens, where an output is of them
+    size: tuple[int, int] | None = None  # the size of its image as it was sent, upright
+    text: LocatedText | None = None  # the text with the places of its tokens, where an output is about them
 
     def get_values(self, fetch: str) -> tuple[memoryview, tuple[int, ...]]:
-        """The item's own part of ``fetch``, flat, and its shape; all of one that does not begin with the batch."""
+        """Return the item's own part of ``fetch``, flat, and its shape; a fetch without the batch is returned whole."""
         port, data = self.fetches[fetch]
         batch = self.description.batch
         if not port.begins_with_batch(batch):
@@ -68,14 +66,14 @@ class ItemOutputs(NamedTuple):
 
 
 def collect_tensors(description: Description, batches: Sequence[tuple[list[memoryview], int]]) -> list[OutputTensor]:
-    """Every answer, in the description's order. Several runs are put together, which needs a ``batched`` model."""
+    """Return every answer, in the description's order. Joining several runs requires a ``batched`` model."""
     runs = [_pair_answers(description, fetches) for fetches, _ in batches]
     counts = [count for _, count in batches]
     return [_join_runs(description.batch, parts, counts) for parts in zip(*runs, strict=True)]
 
 
 def _pair_answers(description: Description, fetches: list[memoryview]) -> list[tuple[Port, memoryview]]:
-    """Every answer of a run: with the shape that it has this time, and what is there."""
+    """Return every answer of a run with its actual shape and its data."""
     values = {port.name: data for port, data in zip(description.fetches, fetches, strict=True)}
     return [_trim_dynamic(port, values) for port in description.answers]
 
@@ -89,7 +87,7 @@ def _trim_dynamic(port: Port, values: Mapping[str, memoryview]) -> tuple[Port, m
 
 
 def _join_runs(batch: int, runs: Sequence[tuple[Port, memoryview]], counts: Sequence[int]) -> OutputTensor:
-    """One answer of all runs, of each as many items as were asked for."""
+    """Join one answer of all runs, taking ``counts`` items from each."""
     port, first = runs[0]
     if not port.size or not port.begins_with_batch(batch):
         return OutputTensor(port.name, port.dtype, port.shape, first)
@@ -106,45 +104,45 @@ def make_predictions(
     sizes: Sequence[tuple[int, int]] = (),
     texts: Sequence[LocatedText] = (),
 ) -> list[dict[str, Any]]:
-    """One answer per item for the first ``count`` of the batch, by output name. ``sizes``, ``texts``: see ``Result``.
+    """Return an answer by output name for each of the first ``count`` items. ``sizes``, ``texts``: see ``Result``.
 
-    A fetch whose first dimension is the batch is cut into its items; any other belongs to every item whole.
+    A fetch whose first dimension is the batch is cut into its items; every item gets the whole of any other fetch.
     """
     ports = {port.name: (port, data) for port, data in _pair_answers(description, fetches)}
     answers: list[dict[str, Any]] = [{} for _ in range(count)]
     for output in description.outputs:
-        told = _format_answer if output.kind in PLAIN else import_kind(output.kind).format_answer
+        format_answer = _format_answer if output.kind in PLAIN else import_kind(output.kind).format_answer
         for index, answer in enumerate(answers):
             size, text = sizes[index] if sizes else None, texts[index] if texts else None
-            answer[output.name] = told(output, ItemOutputs(description, ports, index, size, text))
+            answer[output.name] = format_answer(output, ItemOutputs(description, ports, index, size, text))
     return answers
 
 
 def import_kind(kind: str) -> Any:
-    """The module that answers outputs of a ``kind`` that is not PLAIN, imported when it is first needed."""
+    """Return the module that answers outputs of a ``kind`` not in PLAIN, importing it when it is first needed."""
     return import_module(f".answers.{kind}", __package__)
 
 
 def require_room(*answers: dict[str, Any]) -> None:
-    """Raises AnswerTooLargeError for answers that together are too large an answer of the function."""
-    # To write them out only for their length takes as long as to answer some models' requests.
+    """Raise AnswerTooLargeError for answers that together are too large for the function to return."""
+    # Writing them out only to learn their length can take as long as answering the request.
     if sum(map(_count_leaves, answers)) * _LEAF > ANSWER_LIMIT - _AROUND:
         require_size(len(json.dumps(answers)), ANSWER_LIMIT)
 
 
 def compute_min_length(dtype: str, elements: int) -> int:
-    """Characters of JSON that so many values have at least, whatever they are."""
+    """Return the least number of characters of JSON for ``elements`` values, whatever they are."""
     return elements * _SHORTEST.get(dtype, _SHORTEST_INTEGER)
 
 
 def compute_min_nested_length(dtype: str, shape: Sequence[int]) -> int:
-    """The same of lists within lists of ``shape``, each of which adds its brackets."""
+    """Return the same for lists within lists of ``shape``, each of which adds its brackets."""
     lists = sum(prod(shape[:depth]) for depth in range(1, len(shape)))
     return compute_min_length(dtype, prod(shape)) + len("[]") * lists
 
 
 def compute_min_predictions_length(description: Description, count: int) -> int:
-    """Characters that ``make_predictions`` of ``count`` items have at least."""
+    """Return the least number of characters that ``make_predictions`` gives for ``count`` items."""
     ports = {port.name: port for port in description.fetches}
     each = 0
     for output in description.outputs:
@@ -163,13 +161,14 @@ def compute_min_predictions_length(description: Description, count: int) -> int:
 
 
 def compute_min_answer_length(answer: dict[str, Any]) -> int:
-    """Characters that ``answer`` has at least, without writing it out."""
+    """Return the least number of characters of ``answer``, without writing it out."""
     return _count_leaves(answer) * _SHORTEST_INTEGER
 
 
 def require_possible(characters: int, limit: int | None, limits: RequestLimits) -> None:
-    """Before the work is done: raises AnswerTooLargeError for an answer of at least so many ``characters`` where
-    ``limit`` are passed on, OverBudgetError for one that there is no memory for.
+    """Require, before the work is done, that an answer of at least ``characters`` fits ``limit`` and the memory.
+
+    Raises AnswerTooLargeError or OverBudgetError.
     """
     if limit is not None:
         require_size(characters, limit)
@@ -177,7 +176,7 @@ def require_possible(characters: int, limit: int | None, limits: RequestLimits) 
 
 
 def require_size(size: int, limit: int) -> None:
-    """Raises AnswerTooLargeError for an answer of ``size`` bytes where ``limit`` are passed on."""
+    """Raise AnswerTooLargeError for an answer of ``size`` bytes that is over ``limit``."""
     if size > limit - _AROUND:
         raise AnswerTooLargeError(
             f"the answer has {size:,} bytes; at most {limit:,} are allowed. Ask for fewer items at a time"
@@ -185,7 +184,7 @@ def require_size(size: int, limit: int) -> None:
 
 
 def _count_leaves(value: object) -> int:
-    """Numbers and pieces of text in ``value``, in whose lists of numbers and of classes one thing is like another."""
+    """Count the numbers and pieces of text in ``value``, taking the items of a list to be like its first one."""
     if isinstance(value, dict):
         return sum(map(_count_leaves, value.values()))
     if isinstance(value, list):
@@ -199,9 +198,9 @@ def _count_leaves(value: object) -> int:
 
 
 def convert_numbers(dtype: str, data: memoryview, strict: bool = True) -> list[Number]:
-    """All of ``data``; infinity and NaN are None unless ``strict`` is off."""
+    """Return the values of ``data`` as a list; infinity and NaN become None unless ``strict`` is off."""
     values: list[Any] = list(data)
-    if dtype == "float32":  # nine digits are all it has, and half the payload
+    if dtype == "float32":  # nine digits are its full precision, in half the payload
         values = [float(format(v, ".9g")) for v in values]
     if not dtype.startswith("float") or not strict:
         return values
@@ -224,7 +223,7 @@ def _format_answer(output: Output, item: ItemOutputs) -> Any:
 
 
 def _rank_classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
-    """The best first; equal ones in the model's order. An undefined probability (null) comes last."""
+    """Return the best classes first, equal ones in the model's order and undefined probabilities (null) last."""
     order = sorted(range(len(numbers)), key=lambda i: (numbers[i] is None, -(numbers[i] or 0), i))
     labels = output.labels
     return [
@@ -233,7 +232,7 @@ def _rank_classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]
 
 
 def nest_values(numbers: list[Any], shape: tuple[int, ...]) -> Any:
-    """``numbers`` (or whatever they are) as lists within lists of ``shape``; of shape () a single number."""
+    """Return ``numbers``, or any other values, as lists within lists of ``shape``; a single value for shape ()."""
     if not shape:
         return numbers[0]
     nested: list[Any] = numbers

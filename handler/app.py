@@ -1,18 +1,18 @@
-"""The function's entry point, ``handler.app.lambda_handler``: opens the model once and keeps it warm.
+"""The function's entry point, ``handler.app.lambda_handler``, which opens the model once and keeps it warm.
 
 event (``events/``) → request → inference (``server``) → answer; over HTTP a protocol (``protocols/``) is between.
 
-An error is returned, not raised: what a function raises reaches the caller with its stack and paths. The metric
-``Error`` counts them. Only where nobody reads the answer, as with S3's events, is an opaque RetryLater raised, so
-that Lambda delivers the event again. If the model cannot be opened, the log has one line that says what to do, and
-the process ends: callers see only that it did.
+An error is returned, not raised: an exception reaches the caller with its stack and paths. The metric ``Error`` counts
+errors. Only where nobody reads the answer, as with S3's events, is an opaque RetryLater raised, so that Lambda delivers
+the event again. If the model cannot be opened, the log has one line that says what to do, and the process ends, without
+telling callers why.
 """
 
 from __future__ import annotations
 
 import gc
 
-gc.disable()  # until all is imported, which stays: looking through it again and again would take 2 ms
+gc.disable()  # during the imports, whose objects stay: collecting again and again would take 2 ms
 
 # ruff: noqa: E402
 import itertools
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 _START = os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE")
 _WARM = _START in ("provisioned-concurrency", "lambda-managed-instances")  # no request waits for a start
 _SNAPSHOT = _START == "snap-start"
-_AHEAD = _WARM or _SNAPSHOT  # of any request: nobody waits
+_AHEAD = _WARM or _SNAPSHOT  # the start comes ahead of any request, so nobody waits
 
 try:
     _began = time.perf_counter()
     models = open_models()
-    # What a snapshot was made of took its time long before.
+    # A snapshot was made long before, so its load time does not count.
     _load_ms = None if _SNAPSHOT else (time.perf_counter() - _began) * 1000
     for description in (models.first.description, *models.first.description.others):
         load_kinds(description)  # imports what requests of these kinds need
-    # In Lambda the processor is faster while the function starts. PNG's plugin takes 2 ms more, which a caller with
-    # another picture would wait for, too.
+    # Lambda's processor is faster while the function starts. PNG's plugin takes 2 ms more, which a caller with another
+    # kind of image would wait for, too.
     if models.first.description.image:
         from .image import load_decoders
 
@@ -55,7 +55,7 @@ try:
     memory = int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE") or 10_240)
     limits = RequestLimits.for_memory(memory // count_processes(), os.environ.get("COLDFORGE_FORMATS", ""))
     sources = Sources.from_environment(os.environ)
-    # A snapshot (SnapStart) holds what is in memory: a run of each brings in every page of the weights, so that a
+    # A snapshot (SnapStart) holds the memory's content: a run of each model loads every page of the weights, so that a
     # restored instance waits for none.
     if _SNAPSHOT:
         from .restored import register_hooks
@@ -70,15 +70,15 @@ except Exception:
     logger.critical("the model cannot be opened", exc_info=True)
     sys.exit(1)
 
-gc.freeze()  # what is there now is never looked through
+gc.freeze()  # the objects that exist now are never collected
 gc.enable()
 
 server = Server(models, limits, sources)
-_invocations = itertools.count()  # counts right in threads, too
+_invocations = itertools.count()  # is safe in threads, too
 
 
 def lambda_handler(event: object, context: LambdaContext) -> Any:
-    """One event; leaves the next one undisturbed. Raises RetryLater for one that nobody waits for."""
+    """Answer one event without affecting the next. Raises RetryLater for an event that nobody waits for."""
     first = next(_invocations) == 0
     telemetry = Telemetry(context, models.first.description, cold_start=first and not _WARM)
     if first:

@@ -1,7 +1,7 @@
-"""A recording becomes the windows of samples that a model takes.
+"""Conversion of a recording to the windows of samples that a model takes.
 
-bytes → survey and budget → decode → one channel → the model's rate → windows. The C that decodes and resamples is in
-the model's own library: see builder/runtime/audio/audio.h.
+bytes → header and budget → decode → one channel → the model's rate → windows. The C code that decodes and resamples is
+in the model's own library: see builder/runtime/audio/audio.h.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _CUT_SHORT = "ends too early, or is damaged"
 
 
 class Windows(NamedTuple):
-    """``samples``: float32 [count, length] as bytes; ``spans``: the start and end of each in the recording, seconds."""
+    """Windows of a recording. ``samples``: float32 [count, length] as bytes; ``spans``: start and end in seconds."""
 
     samples: bytes
     spans: tuple[tuple[float, float], ...]
 
 
 def open_decoders(path: str) -> Any:
-    """The decoders in the library at ``path``. Raises StartupError."""
+    """Load the decoders in the library at ``path``. Raises StartupError."""
     try:
         return ffi.dlopen(path)
     except (OSError, ffi.error) as error:
@@ -47,36 +47,36 @@ def open_decoders(path: str) -> Any:
 def read_windows(
     data: bytes, where: str, target: AudioInput, limits: RequestLimits, library: Any, seconds: float = math.inf
 ) -> Windows:
-    """The recording ``data``, WAV, FLAC or MP3, as what the model takes. ``where`` names it in messages.
+    """Return the windows of the recording ``data``, WAV, FLAC or MP3. Raises HandlerError.
 
-    ``library``: from ``open_decoders``. ``seconds`` are left for it. Raises HandlerError.
+    ``where`` names it in messages. ``library``: from ``open_decoders``. ``seconds``: the time left for it.
     """
     try:
         if len(data) > limits.recording:
             raise TooLargeError(f"has {len(data):,} bytes; at most {limits.recording:,} are allowed")
-        found = read_audio_header(data)
-        _require_allowed(found, target, limits, seconds)
-        if not found.frames:
-            found = _count_frames(found, limits, library, seconds)
-            _require_allowed(found, target, limits, seconds)
-        samples = _resample_mono(_decode_mono(found, library), found.rate, target.rate, library)
+        recording = read_audio_header(data)
+        _require_allowed(recording, target, limits, seconds)
+        if not recording.frames:
+            recording = _count_frames(recording, limits, library, seconds)
+            _require_allowed(recording, target, limits, seconds)
+        samples = _resample_mono(_decode_mono(recording, library), recording.rate, target.rate, library)
         return _cut_windows(samples, target)
     except HandlerError as error:
         raise type(error)(f"{where} {error.message}") from error.__cause__
 
 
 def count_resampled(frames: int, rate: int, to: int) -> int:
-    """How many samples at the rate ``to`` as many at ``rate`` become."""
+    """Return the number of samples at the rate ``to`` that ``frames`` at ``rate`` become."""
     return -(-frames * to // rate)
 
 
 def count_windows(samples: int, target: AudioInput) -> int:
-    """How many windows have each of so many samples in one at least; the last is filled up with zeros."""
+    """Return the number of windows that cover all ``samples``; the last is filled up with zeros."""
     return 1 + max(0, -(-(samples - target.length) // target.hop))
 
 
 def _require_allowed(found: Recording, target: AudioInput, limits: RequestLimits, seconds: float) -> None:
-    """Raises RecordingTooLongError, OverBudgetError, OutOfTimeError, before anything is decoded."""
+    """Raise RecordingTooLongError, OverBudgetError or OutOfTimeError before anything is decoded."""
     if found.frames > limits.recorded_seconds * found.rate:
         length = found.frames / found.rate
         raise RecordingTooLongError(f"is {length:,.0f} s long; at most {limits.recorded_seconds:,} s are allowed")
@@ -93,7 +93,7 @@ def _require_allowed(found: Recording, target: AudioInput, limits: RequestLimits
 
 
 def _count_frames(found: Recording, limits: RequestLimits, library: Any, seconds: float) -> Recording:
-    """A file that does not say how many frames it has, with their number."""
+    """Return ``found`` with its number of frames, for a file that does not say it."""
     frames = 0
     if found.kind is None:
         affordable = limits.samples * min(1, seconds / FILE_SECONDS) / found.channels
@@ -117,7 +117,7 @@ def _decode_mono(found: Recording, library: Any) -> Any:
 
 
 def _decode_frames(found: Recording, frames: int, mono: Any, library: Any) -> int:
-    """Decode the first ``frames`` into ``mono``, or count them where that is NULL. Return how many there are."""
+    """Decode the first ``frames`` into ``mono``, or count them where it is NULL, and return their number."""
     read = library.cf_mp3_read if found.format == "MP3" else library.cf_flac_read
     return int(read(ffi.from_buffer(found.samples), len(found.samples), frames, mono))
 
@@ -125,14 +125,14 @@ def _decode_frames(found: Recording, frames: int, mono: Any, library: Any) -> in
 def _resample_mono(mono: Any, rate: int, to: int, library: Any) -> Any:
     if rate == to:
         return mono
-    made = _floats(count_resampled(len(mono), rate, to))
-    if library.cf_resample(mono, len(mono), rate, to, made):
+    resampled = _floats(count_resampled(len(mono), rate, to))
+    if library.cf_resample(mono, len(mono), rate, to, resampled):
         raise MemoryError
-    return made
+    return resampled
 
 
 def _cut_windows(samples: Any, target: AudioInput) -> Windows:
-    """``samples`` in windows."""
+    """Cut ``samples`` into windows."""
     length, hop, data = target.length, target.hop, memoryview(ffi.buffer(samples))
     starts = [number * hop for number in range(count_windows(len(samples), target))]
     each = [bytes(data[4 * start : 4 * (start + length)]).ljust(4 * length, b"\0") for start in starts]

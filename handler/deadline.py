@@ -1,4 +1,4 @@
-"""When to stop, so that Lambda does not end the function in the middle of an answer."""
+"""The decision when to stop, so that Lambda does not end the function in the middle of an answer."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Callable
 from .errors import OutOfTimeError
 
 RESERVE_MS = 200.0
-"""Kept for writing the answer and the log."""
+"""Time kept for writing the answer and the log."""
 CAUTION = 1.5
-"""The next item may take this much longer than the slowest so far."""
+"""The factor by which the next item may take longer than the slowest so far."""
 
 
 def seconds_left(remaining_ms: float) -> float:
-    """Of the function's time, without what is kept."""
+    """Return the seconds of the function's time left, without the reserve."""
     return (remaining_ms - RESERVE_MS) / 1000
 
 
 def require_time(seconds_left: Callable[[], float]) -> None:
-    """Raises OutOfTimeError where none is left for the next step over texts."""
+    """Raise OutOfTimeError where no time is left for the next step over texts."""
     if seconds_left() <= 0:
         raise OutOfTimeError("the function ran out of time; send fewer or shorter texts at a time")
 
 
 def no_deadline() -> float:
-    """Return the seconds left to a caller that nobody ends."""
+    """Return infinity, the seconds left to a caller without a deadline."""
     return math.inf
 
 
 class Deadline:
-    """Asked before each of a row of items: is there time for one more?"""
+    """A check before each of several items that there is time for one more."""
 
     def __init__(self, remaining_ms: Callable[[], int]) -> None:
         self._remaining_ms = remaining_ms
@@ -39,7 +39,7 @@ class Deadline:
         self._began: float | None = None
 
     def allows_another(self) -> bool:
-        """Whether the next item may begin; the one before it has ended."""
+        """Return whether the next item may begin, now that the previous one has ended."""
         now = time.perf_counter()
         if self._began is not None:
             self._slowest = max(self._slowest, (now - self._began) * 1000)

@@ -1,4 +1,4 @@
-"""What the compiled model says of itself (``cf_describe``), as named tuples."""
+"""The description that the compiled model gives of itself (``cf_describe``), as named tuples."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FORMATS: dict[str, Any] = {
 class Port(NamedTuple):
     """A feed or fetch: dense, row-major, ``size`` bytes.
 
-    The data decides the size of the dimensions ``dynamic``: ``shape`` has the most of each, and the fetch
-    ``shape_fetch`` says how many there are.
+    The data decides the size of the dimensions in ``dynamic``: ``shape`` has the largest size of each, and the fetch
+    ``shape_fetch`` holds the actual ones.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Port(NamedTuple):
 
     @property
     def least(self) -> tuple[int, ...]:
-        """The shape where the data gives nothing."""
+        """The shape where each dynamic dimension is empty."""
         return tuple(0 if at in self.dynamic else size for at, size in enumerate(self.shape))
 
     def begins_with_batch(self, batch: int) -> bool:
-        """Whether it begins with a batch of so many."""
+        """Return whether the first dimension is a batch of ``batch`` items."""
         return self.shape[:1] == (batch,) and 0 not in self.dynamic
 
     @property
@@ -62,7 +62,7 @@ class Port(NamedTuple):
 
 
 class ImageInput(NamedTuple):
-    """The feed that takes pictures: uint8 [batch, height, width, 1 for grey or 3 for rgb]."""
+    """The feed that takes images: uint8 [batch, height, width, 1 for grey or 3 for rgb]."""
 
     feed: str
     width: int
@@ -74,17 +74,17 @@ class ImageInput(NamedTuple):
     padding: tuple[int, ...] = (0,)  # one value, or R, G, B
     background: tuple[int, ...] = (255,)
     decode: str = "fast"  # fast | exact
-    crop: float = 1.0  # the part of each side that is seen, around the centre
+    crop: float = 1.0  # the part of each side that the model sees, around the centre
     grid: str = "half_pixel"  # half_pixel | asymmetric | align_corners: see ``resize``
 
     @property
     def size(self) -> int:
-        """Bytes of one picture."""
+        """The number of bytes of one image."""
         return self.width * self.height * (1 if self.mode == "grey" else 3)
 
 
 class AudioInput(NamedTuple):
-    """The feed that takes sound: float32 [batch, length], one channel, -1 to 1."""
+    """The feed that takes sound: float32 [batch, length], one channel, values from -1 to 1."""
 
     feed: str
     rate: int  # Hz
@@ -93,9 +93,9 @@ class AudioInput(NamedTuple):
 
 
 class TextInput(NamedTuple):
-    """The feeds that take text, [batch, length]: ids of tokens, 1 for each that is one, and which part it is of.
+    """The feeds that take text, each [batch, length]: token ids, a mask that is 1 for each token, and segment types.
 
-    ``mask`` and ``types`` are empty where the model takes none.
+    ``mask`` and ``types`` are empty where the model has no such feed.
     """
 
     ids: str
@@ -108,24 +108,25 @@ class TextInput(NamedTuple):
 
     @property
     def implied(self) -> tuple[str, ...]:
-        """The feeds that a text fills besides that of its ids."""
+        """The feeds that a text fills besides the one for its ids."""
         return self.feeds[1:]
 
 
 class Detection(NamedTuple):
-    """What makes objects of the boxes that an output's fetch has. Fetches are named; empty where there is none."""
+    """The settings that turn the boxes of an output's fetch into objects; the name of an absent fetch is empty."""
 
     scores: str  # [batch, n], or [batch, n, classes] without ``classes``
     classes: str
-    counts: str  # [batch]: how many there are
+    counts: str  # [batch]: the number of objects
     box_format: str  # xyxy | yxyx | xywh | cxcywh
     box_units: str  # relative | pixels
     threshold: float
 
 
 class StringInput(NamedTuple):
-    """Strings that the function makes ``feeds`` of. ``shape``: of one batch. ``tokens``: the feed that has a number for
-    each word of a text, where an answer is of the words.
+    """Strings that the function turns into ``feeds``.
+
+    ``shape``: the shape of one batch. ``tokens``: the feed with a number for each word, for answers about words.
     """
 
     name: str
@@ -135,12 +136,12 @@ class StringInput(NamedTuple):
 
     @property
     def each(self) -> int:
-        """How many strings an item has."""
+        """The number of strings of an item."""
         return prod(self.shape[1:])
 
 
 class ExampleFeature(NamedTuple):
-    """A feature of a tf.Example, for the input ``name``: raw bytes or strings where it may be missing."""
+    """A feature of a tf.Example for the input ``name``; ``default``, raw bytes or strings, where it may be missing."""
 
     key: str
     name: str
@@ -148,43 +149,43 @@ class ExampleFeature(NamedTuple):
 
 
 class ExampleInput(NamedTuple):
-    """Serialized tf.Examples that may be given in the place of everything else. ``name``: as the model calls them."""
+    """Serialized tf.Examples, which may take the place of all other inputs. ``name``: the model's name for them."""
 
     name: str
     features: tuple[ExampleFeature, ...]
 
 
 class Output(NamedTuple):
-    """How a fetch becomes an answer."""
+    """The settings that turn a fetch into an answer."""
 
     name: str
     fetch: str
     kind: str  # classification | regression | embedding | detection | segmentation | tokens | label | raw
     labels: tuple[str, ...]
     top_k: int | None
-    format: str = ""  # of an embedding: float32 | float16 | int8 | base64; of a segmentation: png | rle
-    normalise: bool = False  # whether an embedding's length is 1
-    dimensions: int | None = None  # of an embedding the first so many, where a request asks for fewer
+    format: str = ""  # for an embedding: float32 | float16 | int8 | base64; for a segmentation: png | rle
+    normalise: bool = False  # whether an embedding is scaled to length 1
+    dimensions: int | None = None  # the number of an embedding's values to answer, where a request asks for fewer
     detection: Detection | None = None
-    join: bool = False  # of tokens: whether words of one thing are one answer
-    ignore: tuple[str, ...] = ()  # of tokens: labels that are not answered
+    join: bool = False  # for tokens: whether the words of one entity are one answer
+    ignore: tuple[str, ...] = ()  # for tokens: labels that are not answered
 
     @property
     def fetches(self) -> tuple[str, ...]:
-        """Every fetch that it reads."""
+        """Every fetch that the output reads."""
         parts = self.detection[:3] if self.detection else ()
         return (self.fetch, *filter(None, parts))
 
 
 class Size(NamedTuple):
-    """What a model takes and gives in one of its sizes."""
+    """The feeds and fetches of a model in one of its sizes."""
 
     feeds: tuple[Port, ...]
     fetches: tuple[Port, ...]
 
 
 class Description(NamedTuple):
-    """All a caller needs to know of a model, in one of its sizes and signatures."""
+    """Everything a caller needs to know about a model, in one of its sizes and signatures."""
 
     name: str
     version: str
@@ -195,71 +196,70 @@ class Description(NamedTuple):
     outputs: tuple[Output, ...]
     builder: str = ""  # the version of coldforge that compiled it
     stateful: bool = False  # whether it keeps variables from one run to the next
-    batches: tuple[int, ...] = ()  # all that it runs, the smallest first; ports are of ``batch``, that one
+    batches: tuple[int, ...] = ()  # all supported batches, ascending; the ports have the first, which is ``batch``
     in_parts: bool = False  # a larger batch takes as long as its items would one by one
-    weights: str = ""  # what weights outside the library must be of; empty: they are in it
-    sizes: tuple[Size, ...] = ()  # all, where there are several
-    size: int = 0  # which of them ``feeds`` and ``fetches`` are of
-    pad: Mapping[str, float] = MappingProxyType({})  # by feed, what fills a smaller input up
-    signature: str = ""  # its name, where there are several
+    weights: str = ""  # the layout that weights outside the library must have; empty: they are inside it
+    sizes: tuple[Size, ...] = ()  # all sizes, where there are several
+    size: int = 0  # the index into ``sizes`` of ``feeds`` and ``fetches``
+    pad: Mapping[str, float] = MappingProxyType({})  # by feed, the value that fills up a smaller input
+    signature: str = ""  # the signature's name, where there are several
     audio: AudioInput | None = None
     text: TextInput | None = None
     strings: tuple[StringInput, ...] = ()
     examples: ExampleInput | None = None
-    others: tuple[Any, ...] = ()  # of the first signature: a Description for each of the others
+    others: tuple[Any, ...] = ()  # in the first signature: a Description for each of the others
 
     @property
     def batched(self) -> bool:
-        """Whether everything that goes in and comes out begins with the batch: then any number of items is taken."""
+        """Whether every feed and fetch begins with the batch, so that the model takes any number of items."""
         sizes = self.sizes or (Size(self.feeds, self.fetches),)
         ports = (port for size in sizes for port in (*size.feeds, *size.fetches))
         return all(port.size and not port.dynamic and port.begins_with_batch(self.batch) for port in ports)
 
     @property
     def text_alone(self) -> bool:
-        """Whether it takes a text and nothing else."""
+        """Whether the model takes a text and nothing else."""
         return bool(self.text_input) or (self.text is not None and len(self.text.feeds) == len(self.feeds))
 
     @property
     def has_fixed_outputs(self) -> bool:
-        """Whether what it gives has one shape in all of its sizes."""
+        """Whether the outputs have one shape in all of the model's sizes."""
         return all(size.fetches == self.fetches for size in self.sizes)
 
     @property
     def answers(self) -> tuple[Port, ...]:
-        """The fetches without those that only say how large another is."""
+        """The fetches without those that only give the size of another."""
         shapes = {port.shape_fetch for port in self.fetches}
         return tuple(port for port in self.fetches if port.name not in shapes)
 
     @property
     def string_feeds(self) -> frozenset[str]:
-        """The feeds that the function makes of strings."""
-        return frozenset(feed for one in self.strings for feed in one.feeds)
+        """The feeds that the function computes from strings."""
+        return frozenset(feed for strings in self.strings for feed in strings.feeds)
 
     @property
     def tensor_inputs(self) -> tuple[Port, ...]:
-        """The feeds that callers give as tensors, where they give no picture, recording or text."""
+        """The feeds that callers give as tensors, unless they give an image, a recording or a text."""
         return tuple(port for port in self.feeds if port.name not in self.string_feeds) if self.strings else self.feeds
 
     @property
     def caller_inputs(self) -> tuple[Port, ...]:
-        """What callers give, where they give no picture, recording or text: ``given``, and strings, of no size."""
-        return (*self.tensor_inputs, *(Port(one.name, "string", one.shape, 0) for one in self.strings))
+        """All inputs of a caller without image, recording or text: ``tensor_inputs``, and strings with size 0."""
+        return (*self.tensor_inputs, *(Port(strings.name, "string", strings.shape, 0) for strings in self.strings))
 
     @property
     def text_input(self) -> str:
-        """The input of strings that a text alone is meant for; empty where there is none, or another input."""
+        """The input of strings that takes a text on its own; empty where there is none, or another input."""
         alone = len(self.strings) == 1 and not self.tensor_inputs and self.strings[0].each == 1
         return self.strings[0].name if alone else ""
 
     @property
     def one_size(self) -> bool:
-        """Whether inputs are of one shape only, but for the batch."""
+        """Whether all inputs have a single shape, apart from the batch."""
         return not self.sizes and not self.pad
 
     def find_open_shape(self, port: Port) -> list[int]:
-        """The shape of ``port``, with -1 where it takes any number of items, has another size in another, or the data
-        decides."""
+        """Return the shape of ``port``, with -1 where it varies with the batch, the model's size or the data."""
         ports = [p for size in self.sizes for p in (*size.feeds, *size.fetches) if p.name == port.name]
         fixed = [len({p.shape[at] for p in ports}) < 2 and at not in port.dynamic for at in range(len(port.shape))]
         if self.batched:
@@ -267,16 +267,16 @@ class Description(NamedTuple):
         return [size if known else -1 for size, known in zip(port.shape, fixed, strict=True)]
 
     def select_signature(self, name: str) -> Description:
-        """The description of the signature ``name``; of the first where it is empty. Raises WrongFieldError."""
+        """Return the description of the signature ``name``, or of the first if it is empty. Raises WrongFieldError."""
         signatures: tuple[Description, ...] = (self, *self.others)
-        for one in signatures:
-            if name in ("", one.signature):
-                return one
-        names = ", ".join(f'"{one.signature}"' for one in signatures if one.signature) or "only one, without a name"
+        for sig in signatures:
+            if name in ("", sig.signature):
+                return sig
+        names = ", ".join(f'"{sig.signature}"' for sig in signatures if sig.signature) or "only one, without a name"
         raise WrongFieldError(f'there is no signature "{name[:64]}"; choose from {names}')
 
     def select_size(self, number: int) -> Description:
-        """The description in the size ``number``, an index into ``sizes``; 0 for a model of one size."""
+        """Return the description in the size ``number``, an index into ``sizes``; 0 for a model of one size."""
         if number == self.size:
             return self
         feeds, fetches = self.sizes[number]
@@ -284,34 +284,34 @@ class Description(NamedTuple):
 
     @property
     def size_variants(self) -> list[Description]:
-        """The description in each of its sizes, in their order; itself alone for a model of one size."""
+        """The description in each of its sizes, in order; only itself for a model of one size."""
         return [self.select_size(number) for number in range(len(self.sizes) or 1)]
 
 
 def split_runs(count: int, batches: tuple[int, ...], in_parts: bool = False) -> Iterator[int]:
-    """How many of ``count`` items each run takes.
+    """Yield the number of items that each run takes of ``count`` items.
 
-    As many as the largest of ``batches`` that they fill; or all that are left, where those are three quarters of the
-    next larger one, or less than the smallest. ``in_parts``: zeros in the place of items take as long as these would,
-    so a batch is filled up only where there is no smaller one.
+    A run takes the largest of ``batches`` that the items fill; or all that are left, if they are three quarters of the
+    next larger batch, or fewer than the smallest. ``in_parts``: padding takes as long as items would, so a batch is
+    filled up only if there is no smaller one.
     """
     while count > 0:
         full = max((b for b in batches if b <= count), default=0)
         next_larger = min((b for b in batches if b > count), default=0)
         fills = next_larger and 4 * count >= 3 * next_larger and not in_parts
-        taken = count if not full or fills else full
-        yield taken
-        count -= taken
+        size = count if not full or fills else full
+        yield size
+        count -= size
 
 
 def parse_description(text: str) -> Description:
-    """The JSON of ``cf_describe``. Raises StartupError when it is not what this handler understands."""
+    """Parse the JSON of ``cf_describe``. Raises StartupError if this handler does not understand it."""
     try:
         data = json.loads(text)
         others = [_parse_signature(data, own) for own in data.get("signatures", [])]
         description = _parse_signature(data, data)._replace(others=tuple(others))
-        for one in (description, *others):
-            _require_consistent(one)
+        for signature in (description, *others):
+            _require_consistent(signature)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StartupError(
             f"the model's description cannot be used ({type(error).__name__}: {error}); "
@@ -321,7 +321,7 @@ def parse_description(text: str) -> Description:
 
 
 def _parse_signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
-    """The model of ``data``, with what one signature takes and gives."""
+    """Return the model of ``data`` with the inputs and outputs of the signature ``own``."""
     image, nan = own["image"], own.get("nan", ())
     size = _parse_size(own, nan)
     return Description(
@@ -352,7 +352,7 @@ def _parse_strings(data: dict[str, Any]) -> StringInput:
 
 
 def _parse_size(data: dict[str, Any], nan: Sequence[str]) -> Size:
-    """``nan``: the feeds that take NaN."""
+    """Parse one size of the model. ``nan``: the feeds that take NaN."""
     feeds = tuple(_parse_port(p)._replace(nan=p["name"] in nan) for p in data["feeds"])
     return Size(feeds, tuple(_parse_port(p) for p in data["fetches"]))
 
@@ -368,13 +368,13 @@ def _parse_port(data: dict[str, Any]) -> Port:
 def _parse_output(data: dict[str, Any]) -> Output:
     output = Output(data["name"], data["fetch"], data["kind"], tuple(data["labels"]), data["top_k"])
     detection = Detection(**{key: data[key] for key in Detection._fields}) if output.kind == "detection" else None
-    written, normalise = str(data.get("format", "")), bool(data.get("normalise"))
-    output = output._replace(format=written, normalise=normalise, detection=detection)
+    format_, normalise = str(data.get("format", "")), bool(data.get("normalise"))
+    output = output._replace(format=format_, normalise=normalise, detection=detection)
     return output._replace(join=bool(data.get("join")), ignore=tuple(data.get("ignore", ())))
 
 
 def _parse_image(data: dict[str, Any]) -> ImageInput:
-    """Unknown keys are a later version's, and mean nothing here."""
+    """Parse the image input, ignoring unknown keys, which belong to a later version."""
     known: dict[str, Any] = {key: data[key] for key in ImageInput._fields if key in data}
     for key in ("padding", "background"):
         if key in known:
@@ -388,7 +388,7 @@ def _parse_examples(data: dict[str, Any]) -> ExampleInput:
             return tuple(text.encode() for text in value)
         return None if value is None else binascii.a2b_base64(value)
 
-    features = [ExampleFeature(one["key"], one["name"], default(one["default"])) for one in data["features"]]
+    features = [ExampleFeature(item["key"], item["name"], default(item["default"])) for item in data["features"]]
     return ExampleInput(data["name"], tuple(features))
 
 
@@ -416,11 +416,11 @@ def _require_consistent(description: Description) -> None:
     if audio and (sizes.get(audio.feed) != 4 * audio.length * description.batch or not 0 < audio.hop <= audio.length):
         raise ValueError(f"feed {audio.feed} does not hold {description.batch} windows of {audio.length} samples")
     if text := description.text:
-        for one in (first, *description.sizes):
-            _require_text(text, one, description.batch)
+        for size in (first, *description.sizes):
+            _require_text(text, size, description.batch)
     if any(output.kind == "tokens" for output in description.outputs):
         _require_tokens(description)
-    if any(not one.shape or one.shape[0] != description.batch for one in description.strings):
+    if any(not item.shape or item.shape[0] != description.batch for item in description.strings):
         raise ValueError(f"strings that do not begin with the batch, {description.batch}")
     if not description.string_feeds <= sizes.keys():
         raise ValueError("strings that become no feeds")
@@ -436,9 +436,9 @@ def _require_consistent(description: Description) -> None:
 
 
 def _require_tokens(description: Description) -> None:
-    """Raises ValueError for an output of tokens that is not [batch, length, labels], of a text of that length."""
+    """Raise ValueError unless each output of tokens is [batch, length, labels], with the length of its text."""
     names = {output.fetch for output in description.outputs if output.kind == "tokens"}
-    feeds = {one.tokens for one in description.strings} | ({description.text.ids} if description.text else set())
+    feeds = {item.tokens for item in description.strings} | ({description.text.ids} if description.text else set())
     for size in description.sizes or (Size(description.feeds, description.fetches),):
         shapes = [port.shape[:2] for port in size.feeds if port.name in feeds]
         for port in size.fetches:

@@ -1,4 +1,4 @@
-"""What can be wrong with a request, and what can stop the function from starting.
+"""The errors of a request, and those that stop the function from starting.
 
 The subclasses of HandlerError are the catalogue: docs/errors.md is made of it, docstrings included.
 """
@@ -12,7 +12,7 @@ from .tuples import NamedTuple
 
 
 class Refusal(NamedTuple):
-    """What a caller is told of an error: ``status`` is HTTP's, ``code`` is for programs, ``message`` for people."""
+    """An error as a caller sees it: ``status`` is HTTP's, ``code`` is for programs, ``message`` for people."""
 
     status: int
     code: str
@@ -21,7 +21,7 @@ class Refusal(NamedTuple):
 
 
 def make_refusal(error: Exception, request_id: str) -> Refusal:
-    """An error that is not the caller's is only named by the request that its log lines stand under."""
+    """Return ``error`` as a caller may see it; an internal error only names the request to look up in the log."""
     if isinstance(error, HandlerError):
         return Refusal(error.status, error.code, error.message, error.retryable)
     return Refusal(500, "internal", f"the function failed; its log has more under request {request_id}", True)
@@ -55,9 +55,7 @@ class MalformedEventError(HandlerError, code="malformed_event"):
 
 @contextmanager
 def event_from(sender: str) -> Iterator[None]:
-    """A context in which an event of ``sender`` is taken apart: what it lacks or has another type for raises
-    MalformedEventError.
-    """
+    """Return a context that parses an event of ``sender``: a missing or mistyped field raises MalformedEventError."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -222,14 +220,14 @@ class OutOfTimeError(HandlerError, code="out_of_time", status=503, retryable=Tru
 
 
 class LibraryError(Exception):
-    """A library ended in an error that is no Exception. Not the caller's fault: it is answered as ``internal``."""
+    """A library raised an error that is no Exception. It is not the caller's fault and is answered as ``internal``."""
 
 
 @contextmanager
 def library_errors() -> Iterator[None]:
-    """A context or decorator that turns a library's BaseException, as Rust's panic is one, into LibraryError.
+    """Return a context or decorator that turns a library's BaseException, such as Rust's panic, into LibraryError.
 
-    Otherwise it would pass every ``except Exception`` and end the process. What Python itself raises to end it passes.
+    Otherwise it would pass every ``except Exception`` and end the process. Python's own exceptions of that kind pass.
     """
     try:
         yield
@@ -240,7 +238,7 @@ def library_errors() -> Iterator[None]:
 
 
 class RetryLater(Exception):
-    """Raised out of the function where nobody reads its answer, so that Lambda delivers the event again."""
+    """Raised from the function where nobody reads its answer, so that Lambda delivers the event again."""
 
 
 class MethodNotAllowedError(HandlerError, code="method_not_allowed", status=405):
@@ -260,4 +258,4 @@ class StartupError(Exception):
 
 
 class InferenceError(Exception):
-    """The compiled model reported a failure. Not the caller's fault: it is answered as ``internal``."""
+    """The compiled model reported a failure. It is not the caller's fault and is answered as ``internal``."""

@@ -1,15 +1,15 @@
-"""Serialized tf.Example protos become what a model takes: a value for each of its features.
+"""Conversion of serialized tf.Example protos to the features of a model.
 
-Imported for such models alone. Of the protobuf wire format as much is read as these messages have
+The module is imported for such models alone. It reads the part of the protobuf wire format that these messages use
 (https://protobuf.dev/programming-guides/encoding, tensorflow/core/example/feature.proto), in one pass, in time and
 memory proportional to the bytes:
 
     Example   features 1: Features
-    Features  feature 1: a map from the key 1 to the Feature 2; of a key that is there twice, the last one counts
-    Feature   bytes_list 1, float_list 2 or int64_list 3: lists of values 1, of numbers packed or one by one
+    Features  feature 1: a map from the key 1 to the Feature 2; of a repeated key, the last one counts
+    Feature   bytes_list 1, float_list 2 or int64_list 3: lists of values 1, numbers packed or one by one
 
-What TensorFlow's ParseExample takes becomes the same values here, or is refused: it reads a list in two parts, or two
-lists in one feature, in ways of its own.
+An example that TensorFlow's ParseExample accepts gives the same values here or is refused: ParseExample reads a list in
+two parts, or two lists in one feature, in ways of its own.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .tensors import require_finite, require_items, require_tensor_memory
 from .tuples import NamedTuple
 
 KINDS = {"string": (0x0A, "bytes_list"), "float32": (0x12, "float_list"), "int64": (0x1A, "int64_list")}
-"""The tag of the list that a feature of each dtype is, and its name."""
+"""For each dtype, the tag and the name of the list that holds a feature's values."""
 _NAMES = dict(KINDS.values())
 _TAGS = frozenset(_NAMES)
 _FIRST, _SECOND, _FIXED, _VARINT = 0x0A, 0x12, 0x0D, 0x08
-"""Tags: fields 1 and 2 of so many bytes; field 1 as four bytes, and as a varint."""
+"""Tags: the length-delimited fields 1 and 2; field 1 as four bytes, and as a varint."""
 _LENGTH = 2
-"""The wire type of a field of so many bytes."""
+"""The wire type of a length-delimited field."""
 
 Value = bytes | tuple[bytes, ...]
-"""Of one feature: numbers as raw little-endian bytes, or strings."""
+"""The value of one feature: numbers as raw little-endian bytes, or strings."""
 
 
 class Feature(NamedTuple):
-    """What a model takes of an example: ``size`` values under ``key``; ``default`` where the feature may be missing."""
+    """A feature that a model needs: ``size`` values under ``key``; ``default`` is set if the feature may be missing."""
 
     key: str
     dtype: str  # float32 | int64 | string
@@ -47,18 +47,18 @@ class Feature(NamedTuple):
 
 
 class _DamagedError(Exception):
-    """Bytes that are no such message."""
+    """The bytes are not such a message."""
 
 
 def parse_example(data: bytes, features: Sequence[Feature]) -> list[Value]:
-    """The values of ``features`` in one serialized tf.Example. Raises WrongExampleError, which names the feature."""
+    """Return the values of ``features`` in a tf.Example. Raises WrongExampleError, which names the feature."""
     try:
-        found = _locate_features(data, {feature.key.encode() for feature in features})
+        spans = _locate_features(data, {feature.key.encode() for feature in features})
     except (_DamagedError, IndexError):
         raise WrongExampleError("the bytes are no tf.Example") from None
     values: list[Value] = []
     for feature in features:
-        start, end = found.get(feature.key.encode(), (0, 0))
+        start, end = spans.get(feature.key.encode(), (0, 0))
         if start == end:
             if feature.default is None:
                 raise WrongExampleError(f'the feature "{feature.key}" is missing')
@@ -72,12 +72,12 @@ def parse_example(data: bytes, features: Sequence[Feature]) -> list[Value]:
 
 
 def list_features(description: Description) -> tuple[Feature, ...]:
-    """What an example has to have for the model."""
+    """Return the features that an example for the model must have."""
     assert description.examples is not None
     ports = {port.name: port for port in description.caller_inputs}
     return tuple(
-        Feature(one.key, ports[one.name].dtype, ports[one.name].elements // description.batch, one.default)
-        for one in description.examples.features
+        Feature(item.key, ports[item.name].dtype, ports[item.name].elements // description.batch, item.default)
+        for item in description.examples.features
     )
 
 
@@ -87,9 +87,9 @@ def make_request(
     limits: RequestLimits,
     require_answer: Callable[[int], None] = lambda count: None,
 ) -> Request:
-    """A request of serialized tf.Examples alone: bytes, or base64 text of them. Raises HandlerError.
+    """Return a request made of serialized tf.Examples alone, as bytes or base64 text. Raises HandlerError.
 
-    ``require_answer`` is called with how many they are, before they are read.
+    ``require_answer`` is called with the number of examples before they are read.
     """
     assert description.examples is not None
     count, where = len(examples), f'"{description.examples.name}"'
@@ -124,20 +124,20 @@ def make_request(
             _require_texts(strings[name], f'the feature "{feature.key}"', limits)
         else:
             inputs[name] = b"".join(column)  # type: ignore[arg-type]  # numbers are bytes
-    if (whole := sum(len(text) for texts in strings.values() for text in texts)) > limits.characters * TEXTS_TOGETHER:
+    if (total := sum(len(text) for texts in strings.values() for text in texts)) > limits.characters * TEXTS_TOGETHER:
         raise TooLargeError(
-            f"the strings have {whole:,} bytes; at most {limits.characters * TEXTS_TOGETHER:,} are taken"
+            f"the strings have {total:,} bytes; at most {limits.characters * TEXTS_TOGETHER:,} are taken"
         )
     return Request((), inputs, description.name, signature=description.signature, strings=strings)
 
 
 def _decode_example(example: object, place: str, limits: RequestLimits) -> bytes:
-    """An example of no features at all has no bytes."""
+    """Return the bytes of ``example``; an example without features has none."""
     return encoded_file(example, place, limits.encoded).data if example != "" else b""
 
 
 def _require_texts(texts: Sequence[bytes], where: str, limits: RequestLimits) -> None:
-    """The steps behind take UTF-8."""
+    """Require short strings of valid UTF-8, which the following steps expect."""
     for text in texts:
         if len(text) > limits.characters:
             raise TooLargeError(f"{where} has {len(text):,} bytes in one string; at most {limits.characters:,}")
@@ -148,11 +148,11 @@ def _require_texts(texts: Sequence[bytes], where: str, limits: RequestLimits) ->
 
 
 def _locate_features(data: bytes, wanted: set[bytes]) -> dict[bytes, tuple[int, int]]:
-    """Where each ``wanted`` feature begins and ends, by key: the last of a key that is not empty. Raises _DamagedError.
+    """Return the start and end of each ``wanted`` feature, by key. Raises _DamagedError.
 
-    Raises IndexError, too, where the bytes end in a number.
+    The last non-empty one of a key counts. Raises IndexError, too, where the bytes end in a number.
     """
-    found: dict[bytes, tuple[int, int]] = {}
+    spans: dict[bytes, tuple[int, int]] = {}
     at, size = 0, len(data)
     while at < size:
         tag = data[at]
@@ -166,14 +166,14 @@ def _locate_features(data: bytes, wanted: set[bytes]) -> dict[bytes, tuple[int, 
             entry, at = _locate_field(data, at + 1, end)
             key, feature = _parse_entry(data, entry, at)
             if feature[0] != feature[1] and key in wanted:
-                if data[feature[0]] not in _TAGS:  # also of one that another takes the place of
+                if data[feature[0]] not in _TAGS:  # checked even if a later feature replaces this one
                     raise _DamagedError
-                found[key] = feature
-    return found
+                spans[key] = feature
+    return spans
 
 
 def _parse_entry(data: bytes, at: int, end: int) -> tuple[bytes, tuple[int, int]]:
-    """The key, and where its feature begins and ends."""
+    """Return the key, and the start and end of its feature."""
     key, feature, left = b"", (0, 0), {_FIRST, _SECOND}
     while at < end:
         tag = data[at]
@@ -221,7 +221,7 @@ def _parse_value(data: bytes, at: int, end: int, feature: Feature) -> Value:
         if (end - at) % 5 or any(tag != _FIXED for tag in data[at:end:5]):
             raise _DamagedError
         _require_count((end - at) // 5, feature)
-        return b"".join([data[one : one + 4] for one in range(at + 1, end, 5)])
+        return b"".join([data[offset : offset + 4] for offset in range(at + 1, end, 5)])
     return _parse_integers(data[at:end], feature, one_by_one=True)
 
 
@@ -233,7 +233,7 @@ def _packed_floats(data: bytes, feature: Feature) -> bytes:
 
 
 def _parse_integers(data: bytes, feature: Feature, *, one_by_one: bool = False) -> bytes:
-    """Varints in a row; each behind its tag where they are ``one_by_one``."""
+    """Parse varints in a row, each after its own tag if ``one_by_one``."""
     if data.isascii() and not one_by_one:  # one byte each
         _require_count(len(data), feature)
         return struct.pack(f"<{len(data)}q", *data)
@@ -255,13 +255,13 @@ def _parse_integers(data: bytes, feature: Feature, *, one_by_one: bool = False) 
 
 def _require_count(count: int, feature: Feature) -> None:
     if count != feature.size:
-        found = "more" if count > feature.size else f"{count:,}"
+        actual = "more" if count > feature.size else f"{count:,}"
         many = "value" if feature.size == 1 else "values"
-        raise WrongExampleError(f'the feature "{feature.key}" must have {feature.size:,} {many}, not {found}')
+        raise WrongExampleError(f'the feature "{feature.key}" must have {feature.size:,} {many}, not {actual}')
 
 
 def _locate_field(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where a field of so many bytes, whose length stands at ``at``, begins and ends: no later than at ``end``."""
+    """Return the start and end of the field whose length stands at ``at``. Raises _DamagedError beyond ``end``."""
     length = data[at]
     if length < 0x80:
         start = at + 1
@@ -273,7 +273,7 @@ def _locate_field(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at ``at``, of ten bytes at most, and where it ends."""
+    """Return the number at ``at``, of at most ten bytes, and its end."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]

@@ -1,4 +1,4 @@
-"""Which part of a picture a model sees, and where it ends up: the geometry of ``fit``."""
+"""The geometry of ``fit``: the part of an image that a model sees, and its place in the target."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Fit(NamedTuple):
-    """``box`` (left, top, right, bottom) of the picture, resized to ``size`` and put at ``offset`` of the target.
+    """The placement of an image: its ``box`` (left, top, right, bottom) is resized to ``size`` and put at ``offset``.
 
-    Pixels; sizes and offsets are (horizontal, vertical). With a negative offset the target ends before what is resized.
+    All are in pixels; sizes and offsets are (horizontal, vertical). A negative offset cuts the resized image off.
     """
 
     box: tuple[int, int, int, int]
@@ -23,29 +23,29 @@ class Fit(NamedTuple):
     offset: tuple[int, int] = (0, 0)
 
     def map_to_source(self, x: float, y: float) -> tuple[float, float]:
-        """The point of the picture that the point ``x``, ``y`` of the target shows, in pixels from the upper left."""
+        """Map the point ``x``, ``y`` of the target to the image, in pixels from the upper left."""
         left, top, right, bottom = self.box
         across, down = (right - left) / self.size[0], (bottom - top) / self.size[1]
         return left + (x - self.offset[0]) * across, top + (y - self.offset[1]) * down
 
     def find_visible_part(self, target: tuple[int, int]) -> tuple[int, int, int, int]:
-        """What a target of that size has of the resized picture: left, top, right, bottom, in its pixels."""
+        """Return the part of the resized image in a target of that size: left, top, right, bottom, in its pixels."""
         (x, y), (width, height) = self.offset, self.size
         return max(0, -x), max(0, -y), min(width, target[0] - x), min(height, target[1] - y)
 
 
 def round_float32(value: float) -> float:
-    """``value`` rounded to the nearest float32."""
+    """Round ``value`` to the nearest float32."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
 
 
 def place_image(size: tuple[int, int], target: ImageInput) -> Fit:
-    """How a picture of ``size`` becomes ``target``, to the pixel as in Keras and TensorFlow.
+    """Place an image of ``size`` in ``target``, to the pixel as Keras and TensorFlow do.
 
     cover: ``keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)``, which is ``smart_resize``.
-    contain: ``tf.image.resize_with_pad``. ``target.crop``: ``tf.image.central_crop``, before that. square and short:
-    as TensorFlow's own networks do it, whose ``crop`` is a part of the short side.
+    contain: ``tf.image.resize_with_pad``. ``target.crop``: ``tf.image.central_crop``, applied first. square and
+    short: as in TensorFlow's own networks, whose ``crop`` is a part of the short side.
     """
     if target.fit == "square":
         return _crop_square(size, target)
@@ -61,27 +61,27 @@ def place_image(size: tuple[int, int], target: ImageInput) -> Fit:
 
 def _place_whole(size: tuple[int, int], target: ImageInput) -> Fit:
     width, height = size
-    whole, wanted = (0, 0, width, height), (target.width, target.height)
+    full, wanted = (0, 0, width, height), (target.width, target.height)
     if target.fit == "cover":
         kept_width = max(1, min(width, height * target.width // target.height))
         kept_height = max(1, min(height, width * target.height // target.width))
         left, top = (width - kept_width) // 2, (height - kept_height) // 2
         return Fit((left, top, left + kept_width, top + kept_height), wanted)
     if target.fit == "contain":
-        # In float32, in which TensorFlow may find a picture to be one pixel narrower than it is.
+        # TensorFlow computes in float32, which may make an image one pixel narrower.
         ratio = max(round_float32(width / target.width), round_float32(height / target.height))
-        shown = round_float32(width / ratio), round_float32(height / ratio)
-        offset = round_float32(target.width - shown[0]) / 2, round_float32(target.height - shown[1]) / 2
+        scaled = round_float32(width / ratio), round_float32(height / ratio)
+        offset = round_float32(target.width - scaled[0]) / 2, round_float32(target.height - scaled[1]) / 2
         return Fit(
-            whole,
-            (max(1, math.floor(shown[0])), max(1, math.floor(shown[1]))),
+            full,
+            (max(1, math.floor(scaled[0])), max(1, math.floor(scaled[1]))),
             (max(0, math.floor(offset[0])), max(0, math.floor(offset[1]))),
         )
-    return Fit(whole, wanted)
+    return Fit(full, wanted)
 
 
 def _crop_square(size: tuple[int, int], target: ImageInput) -> Fit:
-    """``center_crop_image`` of TensorFlow's model garden."""
+    """Crop as ``center_crop_image`` of TensorFlow's model garden does."""
     short = min(size)
     side = max(1, min(short, int(round_float32(round_float32(target.crop) * short))))
     left, top = ((edge - side + 1) // 2 for edge in size)
@@ -89,12 +89,12 @@ def _crop_square(size: tuple[int, int], target: ImageInput) -> Fit:
 
 
 def _resize_short_side(size: tuple[int, int], target: ImageInput) -> Fit:
-    """``aspect_preserving_resize`` and ``central_crop`` of TensorFlow's networks.
+    """Resize as ``aspect_preserving_resize`` and ``central_crop`` of TensorFlow's networks do.
 
-    They cut lengths down to whole numbers; short_rounded takes the nearest ones.
+    They truncate lengths to whole numbers; short_rounded rounds to the nearest ones.
     """
-    whole = round if target.fit == "short_rounded" else int
+    to_int = round if target.fit == "short_rounded" else int
     wanted = target.width, target.height
     scale = round_float32(round(min(wanted) / target.crop) / min(size))
-    width, height = (max(whole(round_float32(edge * scale)), least) for edge, least in zip(size, wanted, strict=True))
+    width, height = (max(to_int(round_float32(edge * scale)), least) for edge, least in zip(size, wanted, strict=True))
     return Fit((0, 0, *size), (width, height), (-((width - wanted[0]) // 2), -((height - wanted[1]) // 2)))

@@ -1,4 +1,4 @@
-"""HTTP as the protocols see it, whichever AWS service carried it."""
+"""HTTP requests and responses as the protocols see them, whichever AWS service carried them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TEXT = ("application/json", "text/", "image/svg")
 
 
 class HttpRequest(NamedTuple):
-    """``path`` is decoded and without a stage; header names are in lower case, repeated ones joined by ", ".
+    """A request. ``path`` is decoded and without a stage; header names are in lower case, repeated ones joined by ", ".
 
-    ``answer_limit``: bytes of an event's answer, with the response as JSON in it.
+    ``answer_limit``: the bytes of an event's answer, which holds the response as JSON.
     """
 
     method: str
@@ -28,8 +28,8 @@ class HttpRequest(NamedTuple):
     answer_limit: int = ANSWER_LIMIT
 
     def parse_json(self, like: str, limits: RequestLimits) -> Any:
-        """The body. ``like``: what is wanted, for the message. Raises NotJsonError, OverBudgetError."""
-        values = sum(map(self.body.count, (b",", b"[", b"{")))  # of these and texts, at most so many
+        """Parse the body as JSON. ``like``: an example for the message. Raises NotJsonError, OverBudgetError."""
+        values = sum(map(self.body.count, (b",", b"[", b"{")))  # an upper bound, as texts may hold these, too
         limits.require_memory(len(self.body) + values * JSON_VALUE)
         try:
             return _load_json(self.body)
@@ -43,8 +43,9 @@ class HttpRequest(NamedTuple):
 
 
 def _load_json(text: bytes) -> Any:
-    """``text`` as JSON. What is made of it holds no circles, so nobody looks for any: of 2,000,000 lists that would
-    take a second, and five times as long as parsing. Raises ValueError, RecursionError.
+    """Parse ``text`` without garbage collection, as JSON holds no cycles. Raises ValueError, RecursionError.
+
+    For 2,000,000 lists a collection would take a second, which is five times as long as parsing.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -56,7 +57,7 @@ def _load_json(text: bytes) -> Any:
 
 
 class HttpResponse(NamedTuple):
-    """Header names are in lower case."""
+    """A response, whose header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -69,7 +70,7 @@ class HttpResponse(NamedTuple):
 
     @property
     def carried(self) -> int:
-        """Bytes of the body in an event's answer, in whose JSON it is a string."""
+        """The number of bytes of the body in an event's answer, where it is a JSON string."""
         if self.is_text:
             return len(self.body) + sum(map(self.body.count, (b'"', b"\\", b"\n")))
         return (len(self.body) + 2) // 3 * 4

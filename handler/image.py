@@ -1,8 +1,8 @@
-"""An image file becomes the raw pixels a model takes.
+"""Conversion of an image file to the raw pixels that a model takes.
 
-bytes → survey and budget → decode → colour mode → upright (EXIF) → crop and resize (``fit``) → uint8 bytes. Formats are
-recognised by their first bytes, and only the plugin of that format is imported and asked: Pillow's own ``open`` would
-import five of them, and try each.
+bytes → header and budget → decode → colour mode → upright (EXIF) → crop and resize (``fit``) → uint8 bytes. A format is
+recognised by its first bytes, and only the plugin of that format is imported and tried: Pillow's own ``open`` would
+import five of them and try each.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LYING, _FROM_RIGHT, _FROM_BOTTOM = (5, 6, 7, 8), (2, 3, 7, 8), (3, 4, 6, 7)
 """Orientations in which width and height change places, and in which columns or rows run the other way."""
 
 _MARGIN, _MARGIN_ACROSS = 3, 6
-"""How many times the target's size a JPEG keeps that is decoded smaller; the second where the part that is shown
+"""The least size, in multiples of the target's, of a JPEG that is decoded smaller; the second for a visible part that
 ends inside a pixel. At 2, pixels would be off by up to 15 of 255; at 3 and at 4 by up to 5, and by 0.25 on average."""
 
 _UNUSED: dict[str, dict[str, object]] = {
@@ -67,48 +67,48 @@ _UNUSED: dict[str, dict[str, object]] = {
     "fractions": {},
     "subprocess": {},
 }
-"""What Pillow imports and our pictures do not need: ``orientation`` reads what matters of EXIF."""
+"""Modules that Pillow imports and images here do not need: ``read_orientation`` reads the part of EXIF that matters."""
 
 
 def load_decoders(*more: str) -> None:
-    """Import what most pictures need, and the plugins ``more``, ahead of the first; others come when their files do."""
+    """Import the decoders for most images and the plugins ``more`` at the start; others are imported when needed."""
     for name in ("Jpeg", *more):
         _import_plugin(name)
 
 
 def _import_plugin(name: str) -> ModuleType:
-    """Pillow's module for the format ``name``."""
+    """Return Pillow's module for the format ``name``."""
     full = f"PIL.{name}ImagePlugin"
     if full in sys.modules:
         return importlib.import_module(full)
-    import PIL  # noqa: F401 - or what is below it could not be deferred
+    import PIL  # noqa: F401 - without it, the imports of its submodules could not be deferred
 
-    # Python's own NamedTuple would wake its compiler up for two classes, which takes 1.5 ms.
+    # Python's own NamedTuple would compile code for two classes, which takes 1.5 ms.
     unused = _UNUSED | {"typing": STAND_INS | {"NamedTuple": NamedTuple}}
-    if name == "Png":  # which uses palettes where a picture has one, GIF's plugin at once
+    if name == "Png":  # its plugin uses palettes only for an image that has one; GIF's uses them at once
         unused["PIL.ImagePalette"] = {}
     with defer_imports(unused):
         return importlib.import_module(full)
 
 
 class ImagePixels(NamedTuple):
-    """A picture as the model takes it: row-major, uint8. ``size``: of what is in the file, upright."""
+    """An image as the model takes it: row-major, uint8. ``size``: the size of the image in the file, upright."""
 
     data: bytes
     size: tuple[int, int]
 
 
 def read_pixels(data: bytes, where: str, target: ImageInput, limits: RequestLimits, seconds: float = math.inf) -> bytes:
-    """The image file ``data`` as ``target.size`` bytes, row-major, uint8: see ``read_image``."""
+    """Return the image file ``data`` as ``target.size`` bytes, row-major, uint8; see ``read_image``."""
     return read_image(data, where, target, limits, seconds).data
 
 
 def read_image(
     data: bytes, where: str, target: ImageInput, limits: RequestLimits, seconds: float = math.inf
 ) -> ImagePixels:
-    """The picture in the image file ``data``. ``where`` names it in messages.
+    """Decode the image file ``data`` for ``target``. Raises HandlerError.
 
-    ``seconds`` are left for it. Raises HandlerError.
+    ``where`` names the file in messages. ``seconds``: the time left for it.
     """
     try:
         if len(data) > limits.encoded:
@@ -120,10 +120,9 @@ def read_image(
 
 
 class _DecodedImage(NamedTuple):
-    """``picture`` is upright and in the target's colour mode, and 1/``scale`` of what is in the file, which has
-    ``size``, upright.
+    """An image, upright and in the target's colour mode, at 1/``scale`` of ``size``, its upright size in the file.
 
-    Where the file's size is not divisible by that, the true picture begins at ``origin``, inside the first pixel.
+    Where that size is not divisible by ``scale``, the image begins at ``origin``, inside the first pixel.
     """
 
     picture: Image
@@ -149,7 +148,7 @@ class _DecodedImage(NamedTuple):
 
 
 def detect_format(data: bytes) -> str | None:
-    """Name Pillow's module for the format that the first bytes of ``data`` are of; None for no image that is known."""
+    """Name Pillow's module for the format of ``data``, judged by its first bytes; None for an unknown format."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for magic, name in _MAGIC if data.startswith(magic)), None)
@@ -165,11 +164,11 @@ def _decode_image(data: bytes, target: ImageInput, limits: RequestLimits, second
     try:
         with warnings.catch_warnings():  # Pillow warns of odd metadata, with the file's own words
             warnings.simplefilter("ignore")
-            found = read_image_header(plugin, data)
-            picture: ImageFile = getattr(module, f"{plugin}ImageFile")(io.BytesIO(found.data))
+            header = read_image_header(plugin, data)
+            picture: ImageFile = getattr(module, f"{plugin}ImageFile")(io.BytesIO(header.data))
             _check_pixels(picture.size, limits)
             _check_decoder(picture, plugin)
-            exif, xmp = (found.exif or picture.info.get("exif", b"")), (found.xmp or picture.info.get("xmp", b""))
+            exif, xmp = (header.exif or picture.info.get("exif", b"")), (header.xmp or picture.info.get("xmp", b""))
             turn = read_orientation(exif, xmp)
             width, height = picture.size
             fit = place_image((height, width) if turn in _LYING else (width, height), target)
@@ -187,31 +186,31 @@ def _decode_image(data: bytes, target: ImageInput, limits: RequestLimits, second
 
 
 def _load_image(picture: ImageFile, plugin: str, turn: int, fit: Fit, scale: int, target: ImageInput) -> _DecodedImage:
-    """A JPEG no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
+    """Load a JPEG no larger than the target needs, and in grey without its colours, as ``tf.io.decode_jpeg`` does."""
     width, height = picture.size
     size = (height, width) if turn in _LYING else (width, height)
-    done = picture.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
+    draft = picture.draft("L" if target.mode == "grey" else "RGB", (width // scale, height // scale))
     picture.load()
     upright = _turn_upright(_convert_mode(picture, target), turn)
-    if plugin != "Jpeg" or done is None or picture.size == (width, height):
+    if plugin != "Jpeg" or draft is None or picture.size == (width, height):
         return _DecodedImage(upright, fit, size)
-    # libjpeg rounds sizes up, so the last pixel is in part beyond the picture: after turning, perhaps the first.
+    # libjpeg rounds sizes up, so the last pixel is partly outside the image: after turning, perhaps the first.
     x = picture.width - width / scale if turn in _FROM_RIGHT else 0
     y = picture.height - height / scale if turn in _FROM_BOTTOM else 0
     return _DecodedImage(upright, fit, size, scale, (y, x) if turn in _LYING else (x, y))
 
 
 def _can_shrink_first(target: ImageInput) -> bool:
-    """Whether a pixel of the target is of so many of the picture's that a smaller one will do."""
+    """Return whether a smaller decoded image will do, as each pixel of the target averages many of its pixels."""
     return target.antialias and target.resize in ("bilinear", "bicubic", "lanczos") and target.decode == "fast"
 
 
 def _choose_scale(fit: Fit, size: tuple[int, int]) -> int:
-    """The part of its size, 1/2, 1/4 or 1/8, that libjpeg may decode to; 1 is all of it."""
+    """Return 2, 4 or 8 where libjpeg may decode to that fraction of the size, else 1."""
     shrinkage = min((fit.box[2] - fit.box[0]) / fit.size[0], (fit.box[3] - fit.box[1]) / fit.size[1])
     for scale in (8, 4, 2):
-        whole = not any(edge % scale for edge in (*fit.box, *size))
-        if shrinkage >= scale * (_MARGIN if whole else _MARGIN_ACROSS):
+        divisible = not any(edge % scale for edge in (*fit.box, *size))
+        if shrinkage >= scale * (_MARGIN if divisible else _MARGIN_ACROSS):
             return scale
     return 1
 
@@ -230,7 +229,7 @@ def _check_pixels(size: tuple[int, int], limits: RequestLimits) -> None:
 
 
 def _check_decoder(picture: ImageFile, plugin: str) -> None:
-    """Pillow decodes some kinds in Python, a hundred times slower than in C: a BMP with run-length encoding."""
+    """Refuse what Pillow decodes in Python, a hundred times slower than in C, as a BMP with run-length encoding."""
     from PIL import Image
 
     if any(tile.codec_name in Image.DECODERS for tile in picture.tile):
@@ -238,7 +237,7 @@ def _check_decoder(picture: ImageFile, plugin: str) -> None:
 
 
 def _check_webp(data: bytes, limits: RequestLimits) -> None:
-    """Length and size out of the header: libwebp takes memory for the whole canvas as soon as it is opened."""
+    """Check length and size in the header, as libwebp allocates the whole canvas as soon as it opens a file."""
     if int.from_bytes(data[4:8], "little") + 8 > len(data) or len(data) < 30:
         raise TruncatedImageError("is a WEBP file that ends too early")
     kind = data[12:16]
@@ -253,7 +252,7 @@ def _check_webp(data: bytes, limits: RequestLimits) -> None:
 
 
 def _convert_mode(picture: Image, target: ImageInput) -> Image:
-    """Grey ("L") or RGB; transparent parts over a colour; 16 bits reduced to the upper 8, as for 16-bit RGB."""
+    """Convert to grey ("L") or RGB, with transparent parts over the background and 16 bits cut to the upper 8."""
     from PIL import Image
 
     wanted = "L" if target.mode == "grey" else "RGB"

@@ -27,33 +27,33 @@ class Model:
     """An opened model. Any thread may call ``run``; the calls run one after the other."""
 
     def __init__(self, path: str) -> None:
-        """Load ``path`` and open the model in it. Raises StartupError with what to do about it."""
+        """Load the library at ``path`` and open the model in it. Raises StartupError, which says what to do."""
         self._library = _load_library(path)
         self.folder = os.path.dirname(path)  # noqa: PTH120
-        """Where the files beside the library are."""
+        """The folder that holds the library and its other files."""
         self.description: Description = parse_description(_read_string(self._library.cf_describe()))
         self._lock = threading.RLock()
         self._handle, self._weights = _open_library(self._library, self.description)
-        # Written before every run, so that a request allocates nothing but its answer.
         self.decoders = _open_decoders(path, self.description)
-        """What decodes recordings, of a model that takes sound."""
+        """The decoders of recordings, for a model that takes sound."""
         self.texts = _open_texts(path, self.description)
-        """What makes ids of texts, of a model that takes them."""
+        """The encoders of texts to token ids, for a model that takes texts."""
         self.words = _open_words(path, self.description)
-        """What makes numbers of strings, by the signature that takes them."""
+        """The encoders of strings to numbers, by the signature that takes them."""
+        # These are filled in before every run, so that a request allocates nothing but its answer.
         signatures = (self.description, *self.description.others)
-        self._feeds = ffi.new("cf_feed[]", max(len(one.feeds) for one in signatures))
-        self._fetches = ffi.new("cf_fetch[]", max(len(one.fetches) for one in signatures))
-        self._signature = self.description.signature  # that the library is set to
+        self._feeds = ffi.new("cf_feed[]", max(len(signature.feeds) for signature in signatures))
+        self._fetches = ffi.new("cf_fetch[]", max(len(signature.fetches) for signature in signatures))
+        self._signature = self.description.signature  # the signature that the library is set to
 
     def run(
         self, feeds: Sequence[Bytes], size: int | None = None, signature: str = "", before: int = 0
     ) -> list[memoryview]:
-        """One inference. ``feeds``: raw bytes in the description's order, of exactly its sizes, or of another of its
-        batches in proportion; of its size of that number where it has several, or else of the first that they fit.
-        ``signature``: the first where it is empty. ``before``: how many items the same request has before these.
+        """Run one inference and return each fetch as a flat, row-major memoryview of its own dtype.
 
-        Returns each fetch as a flat memoryview of its own dtype, row-major; it stays valid after
+        ``feeds``: raw bytes in the description's order, of exactly its sizes, or in proportion for another batch.
+        ``size``: an index into the model's sizes, by default the first that the feeds fit. ``signature``: by default
+        the first. ``before``: the number of items of the same request before these. The result stays valid after
         later runs. Raises UnfitInputError, ResultTooLargeError, and InferenceError with the library's reason.
         """
         description = self.description.select_signature(signature)
@@ -61,17 +61,17 @@ class Model:
             description = description.select_size(_find_size(feeds, description) if size is None else size)
         if len(feeds) != len(description.feeds):
             raise InferenceError(f"the model takes {len(description.feeds)} feeds, not {len(feeds)}")
-        times, whole = 1, 1
+        feed_bytes, port_bytes = 1, 1
         if len(description.batches) > 1:
-            times, whole = len(feeds[0]), description.feeds[0].size
-        results = [bytearray(port.size * times // whole) for port in description.fetches]
-        # from_buffer keeps the memory in place for as long as its result is referenced: hold them all.
+            feed_bytes, port_bytes = len(feeds[0]), description.feeds[0].size
+        results = [bytearray(port.size * feed_bytes // port_bytes) for port in description.fetches]
+        # from_buffer keeps the memory in place only while its result is referenced, so all are kept here.
         inputs = [ffi.from_buffer(feed) for feed in feeds]
         outputs = [ffi.from_buffer(result) for result in results]
         with self._lock:
             if self._handle is None:
                 raise InferenceError("the model is closed")
-            for slot, pointer in zip(self._feeds, inputs, strict=False):  # another signature may have more
+            for slot, pointer in zip(self._feeds, inputs, strict=False):  # another signature may have more feeds
                 slot.data, slot.size = pointer, len(pointer)
             for slot, pointer in zip(self._fetches, outputs, strict=False):
                 slot.data, slot.size = pointer, len(pointer)
@@ -90,8 +90,9 @@ class Model:
 
     @contextmanager
     def start_sequence(self) -> Iterator[None]:
-        """A context whose runs follow one another: a model with state begins with its first state, and no run of
-        another thread comes between. Nothing for a model without state.
+        """Return a context for runs of a model with state, which begins with its initial state.
+
+        No run of another thread comes between them. For a model without state, the context does nothing.
         """
         if not self.description.stateful:
             yield
@@ -102,21 +103,18 @@ class Model:
             yield
 
     def warm_up(self) -> None:
-        """Run every batch, size and signature once on zeros, which touches all that a request will.
-
-        Raises InferenceError.
-        """
-        for one in (self.description, *self.description.others):
-            for sized in one.size_variants:
-                for batch in one.batches:
-                    zeros = [bytes(port.size * batch // one.batch) for port in sized.feeds]
-                    self.run(zeros, sized.size, one.signature)
-        with self._lock:  # as a model that was just opened: its state, and where its random numbers begin
+        """Run every batch, size and signature once on zeros, to touch all that requests use. Raises InferenceError."""
+        for signature in (self.description, *self.description.others):
+            for sized in signature.size_variants:
+                for batch in signature.batches:
+                    zeros = [bytes(port.size * batch // signature.batch) for port in sized.feeds]
+                    self.run(zeros, sized.size, signature.signature)
+        with self._lock:  # restores the state and the random numbers of a model that was just opened
             if self._handle is not None:
                 self._library.cf_reset(self._handle)
 
     def close(self) -> None:
-        """Give the model's memory back; later runs raise InferenceError."""
+        """Free the model's memory; later runs raise InferenceError."""
         with self._lock:
             handle, self._handle = self._handle, None
         if handle is not None:
@@ -125,12 +123,12 @@ class Model:
 
 
 class Models(Mapping[str, Model]):
-    """A bundle's models by name. The first is opened at once, any other when it is first asked for."""
+    """A bundle's models by name. The first is opened at once, and any other when it is first looked up."""
 
     def __init__(self, path: str) -> None:
-        """``path``: the first one's library; the others stand beside it, as ``<name>/libmodel.so``.
+        """Open the first model from the library at ``path``, and find the others beside it in ``<name>/libmodel.so``.
 
-        Raises StartupError, as does a lookup of one that cannot be opened.
+        Raises StartupError, as does looking up a model that cannot be opened.
         """
         first = Model(path)
         self.first = first
@@ -153,12 +151,12 @@ class Models(Mapping[str, Model]):
 
 
 def open_models() -> Models:
-    """The models of ``$COLDFORGE_LIBRARY``, or of the model layer. Raises StartupError."""
+    """Return the models of ``$COLDFORGE_LIBRARY``, or else of the model layer. Raises StartupError."""
     return Models(os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY)
 
 
 def _find_size(feeds: Sequence[Bytes], description: Description) -> int:
-    """The first size that has such feeds in one of the batches; if none has, the first, and the library refuses."""
+    """Return the first size that the feeds fit in one of the batches, or 0, which the library then refuses."""
     lengths = [len(feed) for feed in feeds]
     for number, (ports, _) in enumerate(description.sizes):
         if any(lengths == [p.size * batch // description.batch for p in ports] for batch in description.batches):
@@ -195,7 +193,7 @@ def _load_library(path: str) -> Any:
 
 
 def _open_library(library: Any, description: Description) -> tuple[Any, Any]:
-    """The opened model, and memory that must stay while it is open."""
+    """Return the opened model, and the memory that must stay while it is open."""
     handle = ffi.new("cf_model **")
     memory, where = None, ""
     if description.weights:
@@ -225,7 +223,7 @@ def _open_decoders(path: str, description: Description) -> Any:
 
 
 def _open_words(path: str, description: Description) -> Any:
-    if not any(one.strings for one in (description, *description.others)):
+    if not any(signature.strings for signature in (description, *description.others)):
         return {}
     from .text.words import open_words
 
@@ -241,13 +239,14 @@ def _open_texts(path: str, description: Description) -> Any:
 
 
 def _describe_unfit_input(reason: str, description: Description, before: int) -> str:
-    """The library's ``reason``, "feed NAME: element NUMBER must be RANGE, not INDEX", without the caller's data. The
-    element is counted in the whole request, of which other runs had ``before`` items. In a feed that was filled up,
-    where the caller counts otherwise, it is named by its place in each dimension.
+    """Return the library's ``reason``, "feed NAME: element NUMBER must be RANGE, not INDEX", without the caller's data.
+
+    The element is counted in the whole request, of which other runs had ``before`` items. In a padded feed, where the
+    caller counts otherwise, it is named by its place in each dimension.
     """
     name, _, rest = reason.removeprefix("feed ").rpartition(": element ")
     number, _, rule = rest.partition(" ")
-    name = name.rstrip("\ufffd")  # a long one is cut off, at times within a letter
+    name = name.rstrip("\ufffd")  # a long name is cut off, perhaps within a character
     port = min((port for port in description.feeds if port.name.startswith(name)), key=lambda port: len(port.name))
     element = int(number) + before * port.elements // description.batch
     if port.name not in description.pad:

@@ -1,4 +1,4 @@
-"""What a request may ask of its answer, where the model's own way is not wanted: in the query, or beside the input."""
+"""Options by which a request changes the model's usual answer, in the query or beside the input."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from .typed import Any
 
 NAMES = ("top_k", "dimensions", "format", "threshold")
 _FOR = {"dimensions": ("embedding",), "format": ("embedding", "segmentation"), "threshold": ("detection",)}
-"""The kinds of outputs that an option is for. ``top_k`` may be asked of any model."""
+"""The kinds of outputs that an option applies to. ``top_k`` applies to any model."""
 
 
 class AnswerOptions(NamedTuple):
-    """None: the model's own. ``top_k``: how many classes or objects; ``dimensions``: of an embedding the first so many;
-    ``threshold``: the score that an object must have.
+    """Options of an answer; None means the model's own value. ``top_k``: the number of classes or objects.
+
+    ``dimensions``: the number of first values of an embedding. ``threshold``: the least score of an object.
     """
 
     top_k: int | None = None
@@ -27,25 +28,25 @@ class AnswerOptions(NamedTuple):
     threshold: float | None = None
 
     def with_defaults(self, others: AnswerOptions) -> AnswerOptions:
-        """These, and those of ``others`` where these say nothing."""
+        """Return these options, with those of ``others`` where these are None."""
         return self._replace(**{name: value for name, value in others._asdict().items() if getattr(self, name) is None})
 
 
 def parse_options(given: Mapping[str, Any]) -> AnswerOptions:
-    """The options among the keys of a query or a request. Raises WrongFieldError."""
+    """Return the options among the keys of a query or a request. Raises WrongFieldError."""
     if given.keys().isdisjoint(NAMES):
         return AnswerOptions()
     counts = {name: _parse_count(name, given[name]) for name in ("top_k", "dimensions") if name in given}
     threshold = _parse_number("threshold", given["threshold"]) if "threshold" in given else None
-    written = given.get("format")
-    if not isinstance(written, str | None):
+    format_ = given.get("format")
+    if not isinstance(format_, str | None):
         raise WrongFieldError("format must be a string")
-    return AnswerOptions(**counts, format=written, threshold=threshold)
+    return AnswerOptions(**counts, format=format_, threshold=threshold)
 
 
 def _parse_count(name: str, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON Schema counts 3.0 among the integers
+        value = int(value)  # JSON Schema counts 3.0 as an integer
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
         raise WrongFieldError(f"{name} must be a whole number, 1 or more")
@@ -63,13 +64,13 @@ def _parse_number(name: str, value: object) -> float:
 
 
 def apply_options(description: Description, wanted: AnswerOptions) -> Description:
-    """``description`` with outputs as ``wanted``. Raises WrongFieldError for what none of them can be."""
+    """Apply ``wanted`` to the outputs of ``description``. Raises WrongFieldError for an option that fits no output."""
     if wanted == AnswerOptions():
         return description
     kinds = {output.kind for output in description.outputs}
-    for name, whose in _FOR.items():
-        if getattr(wanted, name) is not None and kinds.isdisjoint(whose):
-            raise WrongFieldError(f"{name} is for outputs of kind {' or '.join(whose)}, and this model has none")
+    for name, applicable in _FOR.items():
+        if getattr(wanted, name) is not None and kinds.isdisjoint(applicable):
+            raise WrongFieldError(f"{name} is for outputs of kind {' or '.join(applicable)}, and this model has none")
     if wanted.format is not None:
         formats = [name for kind in _FOR["format"] if kind in kinds for name in list_formats(kind)]
         if wanted.format not in formats:
@@ -92,7 +93,7 @@ def _apply_to_output(output: Output, wanted: AnswerOptions) -> Output:
 
 
 def list_formats(kind: str) -> tuple[str, ...]:
-    """How an answer of ``kind`` can be written."""
+    """Return the formats in which an answer of ``kind`` can be written."""
     formats: tuple[str, ...] = import_module(f".answers.{kind}", __package__).FORMATS
     return formats
 

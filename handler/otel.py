@@ -1,7 +1,7 @@
 """Spans for OpenTelemetry, made with the API of the layer that brings it, such as AWS's (ADOT).
 
-Only imported with ``COLDFORGE_OTEL=on``. The layer starts the SDK, makes the span of the invocation and sends all of
-them; a span made here is a child of that one. https://opentelemetry.io/docs/specs/otel/trace/api/
+This module is imported only with ``COLDFORGE_OTEL=on``. The layer starts the SDK, makes the span of the invocation and
+sends all spans; one made here is a child of that one. https://opentelemetry.io/docs/specs/otel/trace/api/
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TRACER = trace.get_tracer("coldforge")
 
 
 def send_span(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
-    """A span that ends now, with ``annotations`` as its attributes. ``status``: HTTP's; from 500 on it failed."""
+    """Send a span that ends now, with ``annotations`` as its attributes. ``status``: HTTP's; from 500 on a failure."""
     end = time.time_ns()
     attributes = {f"coldforge.{key}": value for key, value in annotations.items()}
     span = _TRACER.start_span(name, start_time=end - int(milliseconds * 1e6), attributes=attributes)

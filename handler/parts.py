@@ -1,4 +1,4 @@
-"""A batch of a list (docs/batch.md): its items are answered, and all the answers become one object in S3.
+"""A batch of a Distributed Map over a list (docs/batch.md), whose answers become one object in S3.
 
     {"Batch": 17, "Items": [{"Row": 1700, "Bucket": …, "Key": …, "ETag": …}, {"Row": 1701, <request>}, …],
      "BatchInput": {"Results": "s3://bucket/prefix/parts/0/", "Together": 4}, "Attempt": 0}
@@ -6,12 +6,12 @@
     →  {"batch": 17, "items": 100, "failed": 2, "part": "s3://bucket/prefix/parts/0/00000017.jsonl"}
 
 The object has a line of JSON for the batch, with the model and the SHA-256 of its layer's manifest, and one for each
-item: ``{"Row", "ETag", "predictions"}`` or ``{"Row", "ETag", "error"}``. Its name is the batch's number, so an
-invocation that is tried again overwrites it. The answer has counts alone: Step Functions hands on 256 KB at most.
+item: ``{"Row", "ETag", "predictions"}`` or ``{"Row", "ETag", "error"}``. Its name is the batch's number, so a repeated
+invocation overwrites it. The answer has counts alone, because Step Functions passes on at most 256 KB.
 
-Whatever is wrong with an item is its own line. Where S3 did not deliver one, the invocation fails, and Step Functions
-tries it again; from the third time on (``Attempt``, counted from 0) that is a line, too, so that one object never
-loses the others. So is what there was no time for: the same batch would run out of time again.
+An error of an item becomes the item's line. Where S3 did not deliver an object, the invocation fails and Step Functions
+repeats it; from the third attempt on (``Attempt``, counted from 0) that, too, becomes a line, so that one object never
+loses the others. So does an item that there was no time for: the same batch would run out of time again.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from .work import answer_file, read_limit
 
 LAST_ATTEMPT = 2
 READ_AHEAD = 8
-"""Objects that are read at once, while another is answered: S3 takes tens of milliseconds for each."""
+"""Objects to read at once while another is answered: S3 takes tens of milliseconds for each."""
 READ_SHARE = 0.25
-"""Of the memory for one request that objects may take which are read ahead."""
+"""The share of a request's memory for objects that are read ahead."""
 TEXT_SHARE = 0.25
-"""The same for the lines until they are written."""
+"""The share of a request's memory for lines until they are written."""
 
 
 class BatchItem(NamedTuple):
-    """``source``: the object, or None for a request, which is ``value``. ``etag``: as the list has it."""
+    """An item of the list. ``source``: its object, or None for a request, which is ``value``. ``etag``: as listed."""
 
     row: int
     source: S3Object | None
@@ -54,7 +54,7 @@ class BatchItem(NamedTuple):
 
 
 class ReadItem(NamedTuple):
-    """An item with its object's bytes and ETag, or with why there are none."""
+    """An item with its object's bytes and ETag, or with the error that prevented reading them."""
 
     item: BatchItem
     data: bytes = b""
@@ -63,15 +63,15 @@ class ReadItem(NamedTuple):
 
 
 def answer_batch(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
-    """Raises RetryLater, and HandlerError for an event that is none of this kind."""
+    """Answer a batch. Raises RetryLater, and HandlerError for an event that is not such a batch."""
     target, number = _parse_target(event)
     items = [_parse_item(row) for row in event["Items"]]
     attempt = event.get("Attempt")
     together = event["BatchInput"].get("Together")
     lines = _ResultLines(server.limits.memory * TEXT_SHARE, last=isinstance(attempt, int) and attempt >= LAST_ATTEMPT)
     answer = _ItemAnswers(server, call, together if isinstance(together, int) else 1)
-    for read, found in answer.answer_items(_read_items(items, server, call)):
-        lines.add_line(read, found, call)
+    for read, outcome in answer.answer_items(_read_items(items, server, call)):
+        lines.add_line(read, outcome, call)
     head = {"batch": number, "items": len(items), "model": answer.model, "layer": read_layer_digest()}
     storage.write_object(
         target, "".join(_format_line(row) for row in (head, *lines.rows)), seconds_left(call.remaining_ms())
@@ -80,7 +80,7 @@ def answer_batch(event: dict[str, Any], server: Server, call: Invocation) -> dic
 
 
 def read_layer_digest() -> str | None:
-    """The SHA-256 of the layer's manifest, which has that of each of its files; None where there is none."""
+    """Return the SHA-256 of the layer's manifest, which lists that of each of its files; None without a manifest."""
     library = os.environ.get("COLDFORGE_LIBRARY") or DEFAULT_LIBRARY
     path = f"{os.path.dirname(os.path.dirname(library))}/model/manifest.json"  # noqa: PTH120  # as in handler/model.py
     try:
@@ -95,7 +95,7 @@ def _format_line(row: dict[str, Any]) -> str:
 
 
 def _parse_target(event: dict[str, Any]) -> tuple[S3Object, int]:
-    """The object for the answers, and the batch's number. Raises WrongTypeError, SourceNotAllowedError."""
+    """Return the object for the answers, and the batch's number. Raises WrongTypeError, SourceNotAllowedError."""
     number, place = event.get("Batch"), event["BatchInput"]["Results"]
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 10**8:
         raise WrongTypeError('"Batch" must be a number from 0')
@@ -109,20 +109,20 @@ def _parse_target(event: dict[str, Any]) -> tuple[S3Object, int]:
 
 
 def _parse_item(row: object) -> BatchItem:
-    """Raises WrongTypeError for what no list has; what is wrong with a request, its answer says."""
+    """Parse an item. Raises WrongTypeError for one that no list has; errors in a request are left to its answer."""
     if not isinstance(row, dict) or not isinstance(row.get("Row"), int):
         raise WrongTypeError('an item of a batch needs its "Row"')
     if "Key" not in row:
         return BatchItem(row["Row"], None, {name: value for name, value in row.items() if name != "Row"}, None)
-    named = [row.get(name) for name in ("Bucket", "Key", "VersionId", "ETag")]
-    if not all(isinstance(value, str) for value in named[:2]):
+    fields = [row.get(name) for name in ("Bucket", "Key", "VersionId", "ETag")]
+    if not all(isinstance(value, str) for value in fields[:2]):
         raise WrongTypeError('an item with a "Key" needs a "Bucket"; both are strings')
-    version, etag = (value if isinstance(value, str) else None for value in named[2:])
-    return BatchItem(row["Row"], S3Object(str(named[0]), str(named[1]), version, etag), None, etag)
+    version, etag = (value if isinstance(value, str) else None for value in fields[2:])
+    return BatchItem(row["Row"], S3Object(str(fields[0]), str(fields[1]), version, etag), None, etag)
 
 
 def _read_items(items: list[BatchItem], server: Server, call: Invocation) -> Iterator[ReadItem]:
-    """The items in their order, a few objects ahead."""
+    """Yield the items in order, reading a few objects ahead."""
     most = read_limit(server)
     ahead = max(1, min(READ_AHEAD, int(server.limits.memory * READ_SHARE / most)))
 
@@ -146,7 +146,7 @@ def _read_items(items: list[BatchItem], server: Server, call: Invocation) -> Ite
 
 
 class _ItemAnswers:
-    """What the model says of each item. ``together``: pictures of one run, where it was built for several."""
+    """The model's answers to items. ``together``: the images for one run, if the model was built for several."""
 
     def __init__(self, server: Server, call: Invocation, together: int) -> None:
         description = server.find_description(None)
@@ -157,7 +157,7 @@ class _ItemAnswers:
         self._together = 1 if alone else max(1, min(together, server.limits.images))
 
     def answer_items(self, reads: Iterable[ReadItem]) -> Iterator[tuple[ReadItem, list[Any] | Exception]]:
-        """Each item with its predictions, or with what was wrong."""
+        """Yield each item with its predictions, or with the error."""
         group: list[ReadItem] = []
         for read in reads:
             if read.error is not None or read.item.source is None:
@@ -173,11 +173,11 @@ class _ItemAnswers:
 
     def _answer_group(self, group: list[ReadItem]) -> Iterator[tuple[ReadItem, list[Any] | Exception]]:
         if len(group) > 1:
-            found = self._try_answer(lambda: self._answer_together(group))
-            if not isinstance(found, Exception) and len(found) == len(group):
-                yield from ((read, [one]) for read, one in zip(group, found, strict=True))
+            outcome = self._try_answer(lambda: self._answer_together(group))
+            if not isinstance(outcome, Exception) and len(outcome) == len(group):
+                yield from ((read, [prediction]) for read, prediction in zip(group, outcome, strict=True))
                 return
-        for read in group:  # of several, one is wrong: the others are answered without it
+        for read in group:  # one of several may be wrong, so each is answered on its own
             yield read, self._try_answer(lambda read=read: self._answer_one(read))  # type: ignore[misc]
 
     def _try_answer(self, answer: Callable[[], list[Any]]) -> list[Any] | Exception:
@@ -191,21 +191,21 @@ class _ItemAnswers:
     def _answer_together(self, group: list[ReadItem]) -> list[Any]:
         description, limits = self._server.find_description(None), self._server.limits
         files = [File(read.data, str(read.item.source)) for read in group]
-        found = predict.answer_request(
+        answer = predict.answer_request(
             predict.make_file_request(files, description, limits), self._server, self._call, None
         )
-        return list(found["predictions"])
+        return list(answer["predictions"])
 
     def _answer_one(self, read: ReadItem) -> list[Any]:
         if read.item.source is None:
-            found = predict.answer_event(read.item.value, self._server, self._call, partial=False, limit=None)
+            answer = predict.answer_event(read.item.value, self._server, self._call, partial=False, limit=None)
         else:
-            found = answer_file(read.data, read.item.source, self._server, self._call)
-        return list(found["predictions"])
+            answer = answer_file(read.data, read.item.source, self._server, self._call)
+        return list(answer["predictions"])
 
 
 class _ResultLines:
-    """The lines of the object that is written. ``last``: nothing is tried again."""
+    """The lines of the object that is written. ``last``: whether nothing will be retried."""
 
     def __init__(self, characters: float, *, last: bool) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -213,7 +213,7 @@ class _ResultLines:
         self._left, self._last = characters, last
 
     def add_line(self, read: ReadItem, found: list[Any] | Exception, call: Invocation) -> None:
-        """Raises RetryLater where the item may succeed when the whole batch is tried again."""
+        """Add the item's line. Raises RetryLater where the item may succeed when the whole batch is retried."""
         row: dict[str, Any] = {"Row": read.item.row, "ETag": read.etag or read.item.etag}
         if not isinstance(found, Exception):
             found = self._keep_predictions(found)
@@ -228,7 +228,7 @@ class _ResultLines:
         self.rows.append(row)
 
     def _keep_predictions(self, found: list[Any]) -> list[Any] | HandlerError:
-        """Predictions, if there is memory to keep them in until all are written."""
+        """Return the predictions if there is memory to keep them until all are written, else OutOfTimeError."""
         self._left -= len(json.dumps(found))
         if self._left >= 0:
             return found

@@ -1,13 +1,13 @@
-"""Powertools' Logger and metrics, without what they import and do not use here: half of the time that they took.
+"""Powertools' Logger and metrics, without imports that they do not use here, which are half of their import time.
 
 - The package's own ``__init__`` imports its Tracer, and botocore to sign requests to AWS; see ``announce_powertools``.
 - The Logger's ``jmespath_utils`` would find a correlation id in an event: jmespath, gzip, typing_extensions, socket.
-- ``inspect`` is for the names of one function's parameters; ``random`` is for logs that are sampled. Nothing here
-  calls what uses ``base64`` and ``pathlib``, and no log lines are held back in a buffer.
-- ``typing`` is for people who check types: see ``typed``.
+- ``inspect`` gives the names of one function's parameters; ``random`` is for sampled logs. Nothing here calls what
+  uses ``base64`` and ``pathlib``, and no log lines are kept in a buffer.
+- ``typing`` is for type checkers: see ``typed``.
 
-With ``POWERTOOLS_DEBUG`` the package is imported as it is, and logs what it does; so is a release of it that cannot be
-imported in part, which takes 20 ms more.
+With ``POWERTOOLS_DEBUG`` the package is imported whole, and logs its steps. A release of it that cannot be imported in
+part is imported whole, too, which takes 20 ms more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .typed import STAND_INS, Any
 
 
 def _list_parameters(made: type) -> SimpleNamespace:
-    """``inspect.getfullargspec`` as far as Powertools' formatter reads it, of a class with its own ``__init__``."""
+    """Return what Powertools' formatter reads of ``inspect.getfullargspec``, for a class with its own ``__init__``."""
     code: Any = made.__init__.__code__  # type: ignore[misc]
     return SimpleNamespace(args=list(code.co_varnames[: code.co_argcount]))
 
@@ -46,7 +46,7 @@ try:
         from aws_lambda_powertools.metrics import EphemeralMetrics as EphemeralMetrics
         from aws_lambda_powertools.package_logger import set_package_logger_handler
     set_package_logger_handler()  # type: ignore[no-untyped-call]
-except Exception:  # another release may use at once what is deferred here: whatever it raises, all of it is imported
+except Exception:  # another release may use deferred modules at once: whatever it raises, it is then imported whole
     for name in [name for name in sys.modules if name.partition(".")[0] == "aws_lambda_powertools"]:
         del sys.modules[name]
     from aws_lambda_powertools import Logger as Logger
@@ -54,5 +54,5 @@ except Exception:  # another release may use at once what is deferred here: what
 
 
 def announce_powertools() -> None:
-    """Have boto3's clients say that Powertools is here, as they do where all of it is imported."""
+    """Have boto3's clients name Powertools in their requests, as they do when all of it is imported."""
     import aws_lambda_powertools  # noqa: F401

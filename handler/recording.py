@@ -1,4 +1,4 @@
-"""What a WAV, FLAC or MP3 file says of itself, before anything of it is decoded."""
+"""Headers of WAV, FLAC and MP3 files, read before anything is decoded."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from .errors import DamagedAudioError, NotAudioError, TruncatedAudioError, Unsup
 from .tuples import NamedTuple
 
 MOST_CHUNKS = 1_024
-"""Pieces of a WAV file."""
+"""Chunks of a WAV file."""
 MOST_CHANNELS = 8
 RATES = (1_000, 384_000)
-"""Hz."""
+"""The least and the greatest sample rate, in Hz."""
 
 _OPEN_END = 0x7FFFF000
-"""A WAV that is written to a pipe has such a length, or a larger one: then its samples go on to the file's end."""
+"""The least length of a WAV that is written to a pipe, whose samples go on to the file's end."""
 _EXTENSIBLE = 0xFFFE
-_GUID = bytes.fromhex("000000001000800000aa00389b71")  # behind a format's number
+_GUID = bytes.fromhex("000000001000800000aa00389b71")  # follows a format's number
 _KINDS = {(1, 1): 0, (1, 2): 1, (1, 3): 2, (1, 4): 3, (3, 4): 4, (3, 8): 5}
-"""WAV's number of a format and the bytes of a sample to ``cf_pcm``."""
+"""The sample type of ``cf_pcm`` for WAV's number of a format and the bytes of a sample."""
 
 
 class Recording(NamedTuple):
-    """``frames`` of one sample for each channel; 0 where the file does not say how many.
+    """A recording's header. ``frames``: the number of samples of each channel; 0 where the file does not say it.
 
-    ``samples``: those of a WAV file, of the type ``kind`` of ``cf_pcm``; of others all that is to be decoded.
+    ``samples``: those of a WAV file, of the type ``kind`` of ``cf_pcm``; for other formats all data to decode.
     """
 
     format: str  # "WAV", "FLAC" or "MP3"
@@ -41,20 +41,20 @@ def is_recording(data: bytes) -> bool:
 
 
 def read_audio_header(data: bytes) -> Recording:
-    """Raises NotAudioError, UnsupportedAudioError, TruncatedAudioError, DamagedAudioError."""
+    """Read the header. Raises NotAudioError, UnsupportedAudioError, TruncatedAudioError, DamagedAudioError."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
-        found = _read_wav(data)
+        audio = _read_wav(data)
     elif data[:4] == b"fLaC":
-        found = _read_flac(data)
+        audio = _read_flac(data)
     elif _is_mp3_frame(sound := _skip_id3(data)):
-        found = _read_mp3(sound)
+        audio = _read_mp3(sound)
     else:
         raise NotAudioError("is not a recording in an accepted format; send WAV, FLAC or MP3")
-    if not 1 <= found.channels <= MOST_CHANNELS:
-        raise UnsupportedAudioError(f"has {found.channels} channels; 1 to {MOST_CHANNELS} are allowed")
-    if not RATES[0] <= found.rate <= RATES[1]:
-        raise UnsupportedAudioError(f"has {found.rate:,} samples a second; {RATES[0]:,} to {RATES[1]:,} are allowed")
-    return found
+    if not 1 <= audio.channels <= MOST_CHANNELS:
+        raise UnsupportedAudioError(f"has {audio.channels} channels; 1 to {MOST_CHANNELS} are allowed")
+    if not RATES[0] <= audio.rate <= RATES[1]:
+        raise UnsupportedAudioError(f"has {audio.rate:,} samples a second; {RATES[0]:,} to {RATES[1]:,} are allowed")
+    return audio
 
 
 def _read_wav(data: bytes) -> Recording:
@@ -84,25 +84,25 @@ def _read_wav_samples(data: bytes, at: int, size: int, form: bytes) -> Recording
         raise UnsupportedAudioError("is a WAV file of an unsupported kind; save it as PCM or float")
     if block != channels * width:
         raise DamagedAudioError("is a WAV file whose samples have another size than it says")
-    there = memoryview(data)[at:]
-    if size > len(there) and size < _OPEN_END:
+    samples = memoryview(data)[at:]
+    if size > len(samples) and size < _OPEN_END:
         raise TruncatedAudioError("is a WAV file that ends too early")
-    frames = min(size, len(there)) // block if block else 0
-    return Recording("WAV", rate, channels, frames, there[: frames * block], kind)
+    frames = min(size, len(samples)) // block if block else 0
+    return Recording("WAV", rate, channels, frames, samples[: frames * block], kind)
 
 
 def _read_flac(data: bytes) -> Recording:
-    """From the block STREAMINFO, which comes first: RFC 9639, section 8.2."""
+    """Read the block STREAMINFO, which comes first: RFC 9639, section 8.2."""
     if len(data) < 42:
         raise TruncatedAudioError("is a FLAC file that ends too early")
     if data[4] & 0x7F or data[5:8] != b"\0\0\x22":
         raise DamagedAudioError("is a FLAC file that cannot be decoded")
-    about = int.from_bytes(data[18:26], "big")
-    return Recording("FLAC", about >> 44, (about >> 41 & 7) + 1, about & (1 << 36) - 1, memoryview(data))
+    stream = int.from_bytes(data[18:26], "big")
+    return Recording("FLAC", stream >> 44, (stream >> 41 & 7) + 1, stream & (1 << 36) - 1, memoryview(data))
 
 
 def _skip_id3(data: bytes) -> memoryview:
-    """Return what follows the tag that an MP3 file may begin with: https://id3.org/id3v2.4.0-structure."""
+    """Return the data after the tag that an MP3 file may begin with: https://id3.org/id3v2.4.0-structure."""
     size = 0
     if data[:3] == b"ID3" and len(data) >= 10:
         size = 10 + sum((data[6 + at] & 0x7F) << 7 * (3 - at) for at in range(4)) + (data[5] & 0x10 and 10)

@@ -1,8 +1,8 @@
-"""Fetch the files a request names: from S3 with the function's role, or over https.
+"""Fetching of the files that a request names: from S3 with the function's role, or over https.
 
-A server that a caller may choose is not to be trusted, nor is a caller: only listed hosts, only public addresses
-(or listed networks), looked up once and then connected to, no redirects, and bounds on bytes and time.
-Messages name no address: a presigned one is a secret.
+Neither the caller nor a server of the caller's choice is trusted: only listed hosts and public addresses (or listed
+networks) are allowed, looked up once and then connected to, without redirects, and with bounds on bytes and time.
+Messages name no address, because a presigned one is a secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .sources import Sources
 from .storage import S3Object, open_object
 
 AT_ONCE = 8
-MOST_TOGETHER = 4  # times ``Limits.encoded``, for all of a request
+MOST_TOGETHER = 4  # the bytes of all files of a request, in multiples of ``RequestLimits.encoded``
 RESERVE_MS = 500  # kept for the inference and the answer
 LONGEST_SECONDS = 20.0
 CHUNK = 65_536
@@ -46,14 +46,14 @@ TOO_LONG = "names a file that takes too long to fetch"
 
 @dataclass
 class _FetchBudget:
-    """What is left of time and bytes for the whole request. Threads share it."""
+    """The time and bytes left for the whole request, shared by its threads."""
 
     ends: float
     each: int
     together: int
 
     def require_seconds(self) -> float:
-        """The seconds that are left, more than 0. Raises SourceUnavailableError when none is."""
+        """Return the seconds left, which are more than 0. Raises SourceUnavailableError if none are left."""
         left = self.ends - time.monotonic()
         if left <= 0:
             raise SourceUnavailableError(TOO_LONG)
@@ -63,7 +63,7 @@ class _FetchBudget:
         data = bytearray()
         for chunk in chunks:
             data += chunk
-            self.together -= len(chunk)  # two threads at once may let a chunk too many through, and no more
+            self.together -= len(chunk)  # two threads at once may let one chunk too many through
             if len(data) > self.each or self.together < 0:
                 raise TooLargeError(
                     f"names a file of more than {self.each:,} bytes"
@@ -71,12 +71,12 @@ class _FetchBudget:
                     else "and the files before it have too many bytes together"
                 )
             self.require_seconds()
-        self.require_seconds()  # a clock that ended the connection looks like the end of the data
+        self.require_seconds()  # a connection that the timer ended looks like the end of the data
         return bytes(data)
 
 
 def fetch_files(request: Request, sources: Sources, limits: RequestLimits, remaining_ms: int) -> Request:
-    """``request`` with a File for each Reference. Raises HandlerError, which says which."""
+    """Return ``request`` with a File for each Reference. Raises HandlerError, which names the file."""
     seconds = min(LONGEST_SECONDS, (remaining_ms - RESERVE_MS) / 1000)
     each = limits.recording if request.recording else limits.encoded
     budget = _FetchBudget(time.monotonic() + seconds, each, each * MOST_TOGETHER)
@@ -99,12 +99,12 @@ def fetch_files(request: Request, sources: Sources, limits: RequestLimits, remai
         try:
             return request._replace(pictures=tuple(pool.map(resolved, request.pictures)))
         except HandlerError:
-            budget.ends = 0  # the others need not go on
+            budget.ends = 0  # stops the other downloads
             raise
 
 
 def _fetch_object(address: str, sources: Sources, budget: _FetchBudget) -> bytes:
-    """An object as ``s3://bucket/key``."""
+    """Return the bytes of an object given as ``s3://bucket/key``."""
     scheme, _, rest = address.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme != "s3" or not bucket or not key:
@@ -121,7 +121,7 @@ def _fetch_object(address: str, sources: Sources, budget: _FetchBudget) -> bytes
 
 
 def _fetch_url(address: str, sources: Sources, budget: _FetchBudget) -> bytes:
-    """What an https URL gives."""
+    """Return the bytes at an https URL."""
     host, port, path = _split_url(address)
     if not sources.allow_host(host, port):
         raise SourceNotAllowedError("names a host that this function may not read from")
@@ -135,18 +135,18 @@ def _fetch_url(address: str, sources: Sources, budget: _FetchBudget) -> bytes:
             if response.status != 200:
                 raise SourceUnavailableError(f"names a file, but its host answered with status {response.status}")
             data = budget.read_chunks(iter(lambda: response.read1(CHUNK), b""))
-            if response.length:  # bytes that were announced and did not come
+            if response.length:  # bytes that were announced and did not arrive
                 raise SourceUnavailableError("names a file whose download broke off")
             return data
     except HandlerError:
         raise
     except (OSError, http.client.HTTPException, ValueError) as error:
-        budget.require_seconds()  # raises when that was why
+        budget.require_seconds()  # raises if the time was the reason
         raise SourceUnavailableError("names a file that cannot be fetched") from error
 
 
 def _split_url(address: str) -> tuple[str, int, str]:
-    """Host, port and path of an https URL. Raises WrongTypeError."""
+    """Return host, port and path of an https URL. Raises WrongTypeError."""
     try:
         if len(address) > LONGEST_URL or not address.isascii() or not address.isprintable() or " " in address:
             raise ValueError
@@ -160,9 +160,9 @@ def _split_url(address: str) -> tuple[str, int, str]:
 
 
 def _look_up_addresses(host: str, port: int, budget: _FetchBudget) -> set[str]:
-    """A host's IPv4 addresses. Raises SourceUnavailableError when the time is up, and OSError where there are none.
+    """Return a host's IPv4 addresses. Raises SourceUnavailableError when the time is up, OSError where there are none.
 
-    The C library's look-up takes no limit of time: a thread does it, which then ends when the resolver gives up.
+    The C library's look-up takes no time limit, so a thread does it and ends when the resolver gives up.
     """
     answers: queue.SimpleQueue[set[str] | Exception] = queue.SimpleQueue()
 
@@ -184,7 +184,7 @@ def _look_up_addresses(host: str, port: int, budget: _FetchBudget) -> set[str]:
 
 
 def _choose_address(found: set[str], sources: Sources) -> str:
-    """The one of a host's IPv4 addresses to connect to. One that is not public makes all of them unusable."""
+    """Return the one of a host's IPv4 addresses to connect to. Raises SourceNotAllowedError unless all are allowed."""
     networks = [ipaddress.IPv4Network(network) for network in sources.networks]
     for text in found:
         address = ipaddress.IPv4Address(text)
@@ -194,12 +194,12 @@ def _choose_address(found: set[str], sources: Sources) -> str:
 
 
 def is_public(address: ipaddress.IPv4Address) -> bool:
-    """Whether anyone's computer has it: not this machine, its network, the cloud's metadata, or a group."""
+    """Return whether the address is on the public internet: not local, private, the cloud's metadata or multicast."""
     return address.is_global and not address.is_multicast
 
 
 class _PinnedConnection(http.client.HTTPSConnection):
-    """To the address that was looked at: a second look-up might find another."""
+    """A connection to the address that was checked: a second look-up might return another."""
 
     def __init__(self, host: str, port: int, address: str, seconds: float) -> None:
         super().__init__(host, port, timeout=seconds, context=_make_ssl_context())
@@ -207,13 +207,13 @@ class _PinnedConnection(http.client.HTTPSConnection):
 
     def connect(self) -> None:
         self.sock = socket.create_connection((self._address, self.port), self.timeout)
-        # In two steps, so that the clock can end a handshake.
+        # The handshake is a separate step, so that the timer can end it.
         self.sock = _make_ssl_context().wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
         self.sock.do_handshake()
 
 
 def forget_state() -> None:
-    """Read the certificates that are trusted again, when they are next needed."""
+    """Have the trusted certificates read again when they are next needed."""
     _make_ssl_context.cache_clear()
 
 
@@ -224,7 +224,7 @@ def _make_ssl_context() -> ssl.SSLContext:
 
 @contextmanager
 def _connect_with_limit(connection: _PinnedConnection, seconds: float) -> Iterator[None]:
-    """Connected for the length of the block, and for ``seconds`` at most: bytes may come one by one for ever."""
+    """Connect for the length of the block, for ``seconds`` at most: bytes may arrive one by one for ever."""
 
     def end() -> None:
         with suppress(OSError, AttributeError):

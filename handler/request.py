@@ -1,4 +1,4 @@
-"""The one kind of request inside, whatever event or protocol it came by, and what it becomes."""
+"""The form that every request takes inside the function, whatever event or protocol it came by."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ADDRESSES = ("https://", "http://", "s3://")
 
 
 class File(NamedTuple):
-    """An encoded file, of a picture or a recording. ``where`` names it in messages, such as ``"images"[2]``."""
+    """An encoded file of an image or a recording. ``where`` names it in messages, such as ``"images"[2]``."""
 
     data: bytes
     where: str
 
 
 class Reference(NamedTuple):
-    """Such a file that is elsewhere. ``kind``: "s3" or "url"; ``address`` is unchecked, and may be a secret."""
+    """A file stored elsewhere. ``kind``: "s3" or "url"; ``address`` is unchecked, and may be a secret."""
 
     kind: str
     address: str
@@ -43,18 +43,17 @@ class Reference(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Pictures for the model's image feed, a recording for its feed of sound, texts for its feeds of text, or none; raw
-    little-endian bytes for each other feed, by name.
+    """A request: images, a recording or texts for their feeds, and raw little-endian bytes for other feeds.
 
-    ``inputs`` hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
-    ``model`` names one of the bundle's models; None is its first. ``partial``: an answer for the first items
-    only is welcome when there is no time for all. ``size``: of the model's sizes, the one that ``inputs`` are of.
-    ``signature``: of its signatures; the first where it is empty. ``spans``: of a recording that ``inputs`` now hold
-    as windows, the start and end of each in seconds; ``seconds``: what took how long so far; ``image_sizes``: of the
-    pictures that ``inputs`` now hold, as they were sent, upright. ``options``: what the answer is to be like. ``ids``:
-    of the texts, one list of tokens for each, once they are known; ``located``: where these stand, if an output is of
-    them. ``strings``: of each input of strings, UTF-8, row-major, until they are ``rows``: for each item the raw bytes
-    of the feeds that are made of them, which may have to be filled up.
+    ``inputs``, by feed, hold the compiled batch, or, for a model that is ``batched``, the same number of items each.
+    ``model`` names one of the bundle's models; None is the first. ``partial``: whether an answer for the first items
+    only is welcome when there is no time for all. ``size``: the index of the model's size that ``inputs`` have.
+    ``signature``: the name of its signature; empty is the first. ``spans``: the start and end in seconds of each
+    window of a recording that ``inputs`` now hold; ``seconds``: the time of each step so far; ``image_sizes``: the
+    upright sizes of the images that ``inputs`` now hold. ``options``: the wanted form of the answer. ``ids``: the
+    tokens of each text, once they are known; ``located``: their places, if an output is about them. ``strings``: the
+    strings of each input, UTF-8, row-major, until they become ``rows``: the raw bytes of the feeds for each item,
+    which may still need padding.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -76,7 +75,7 @@ class Request(NamedTuple):
 
 
 def encoded_file(value: object, where: str, most: int) -> File:
-    """The file in ``value``, of at most so many bytes: base64 text, or a ``data:`` URL of it. Raises HandlerError."""
+    """Return the file in ``value``, base64 text or a ``data:`` URL of at most ``most`` bytes. Raises HandlerError."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{where} must be a string of base64, not {_name_json_type(value)}")
     if value[:8].lower().startswith(_ADDRESSES):
@@ -89,7 +88,7 @@ def encoded_file(value: object, where: str, most: int) -> File:
         head, comma, value = value.partition(",")
         if not comma or not head.lower().endswith(";base64"):
             raise NotBase64Error(f'{where} is a data: URL without ";base64,"')
-    # Checked before decoding; whitespace (base64 tools wrap lines) may make this refuse a little early.
+    # The check precedes decoding; whitespace (base64 tools wrap lines) may make it refuse a little early.
     if len(value) > most * 3 // 2:
         raise TooLargeError(f"{where} is larger than {most:,} bytes")
     try:
@@ -103,7 +102,7 @@ def encoded_file(value: object, where: str, most: int) -> File:
 
 
 def read_source(value: object, where: str, most: int) -> File | Reference:
-    """The file in ``value``, in the forms that ``encoded_file`` takes, or where it is: {"s3": …} or {"url": …}.
+    """Return the file in ``value`` as ``encoded_file`` takes it, or its location: {"s3": …} or {"url": …}.
 
     Raises HandlerError.
     """
@@ -116,7 +115,7 @@ def read_source(value: object, where: str, most: int) -> File | Reference:
 
 
 def check_text(value: object, where: str, limits: RequestLimits) -> str:
-    """The text ``value``. Raises WrongTypeError, WrongFieldError, TooLargeError, NotTextError."""
+    """Return the text ``value``. Raises WrongTypeError, WrongFieldError, TooLargeError, NotTextError."""
     if not isinstance(value, str):
         raise WrongTypeError(f"{where} must be a string, not {_name_json_type(value)}")
     if not value:
@@ -131,7 +130,7 @@ def check_text(value: object, where: str, limits: RequestLimits) -> str:
 
 
 def decode_text(data: bytes | memoryview, where: str, limits: RequestLimits) -> str:
-    """The text whose UTF-8 is ``data``, perhaps after a byte order mark. Raises as ``check_text`` does."""
+    """Decode ``data``, UTF-8 with or without a byte order mark. Raises as ``check_text`` does."""
     try:
         return check_text(str(data, "utf-8").removeprefix("\ufeff"), where, limits)
     except UnicodeDecodeError:
@@ -139,20 +138,20 @@ def decode_text(data: bytes | memoryview, where: str, limits: RequestLimits) -> 
 
 
 def check_texts(values: list[Any], where: str, limits: RequestLimits) -> tuple[str, ...]:
-    """The texts ``values``, called ``where`` together. Raises HandlerError as ``check_text`` does, and for too many."""
+    """Return the texts ``values``, together called ``where``. Raises as ``check_text`` does, and for too many."""
     if not values:
         raise WrongFieldError(f"{where} is empty")
     if len(values) > limits.items:
         raise TooManyImagesError(f"{where} has {len(values)}; at most {limits.items} are allowed at a time")
-    found = tuple(check_text(value, f"{where}[{index}]", limits) for index, value in enumerate(values))
-    if (whole := sum(map(len, found))) > limits.characters * TEXTS_TOGETHER:
+    texts = tuple(check_text(value, f"{where}[{index}]", limits) for index, value in enumerate(values))
+    if (total := sum(map(len, texts))) > limits.characters * TEXTS_TOGETHER:
         most = limits.characters * TEXTS_TOGETHER
-        raise TooLargeError(f"{where} has {whole:,} characters; at most {most:,} are allowed at a time")
-    return found
+        raise TooLargeError(f"{where} has {total:,} characters; at most {most:,} are allowed at a time")
+    return texts
 
 
 def require_same_run(found: tuple[str, ...], where: str, description: Description) -> tuple[str, ...]:
-    """``found``, of which as many are taken at a time as a run holds, unless the model takes texts alone, in batches.
+    """Return ``found`` if one run holds so many texts, or if the model takes texts alone, in batches.
 
     Raises TooManyImagesError.
     """
@@ -162,9 +161,9 @@ def require_same_run(found: tuple[str, ...], where: str, description: Descriptio
 
 
 def count_items(request: Request, description: Description) -> int:
-    """How many answers the request asks for."""
-    if told := request.ids or request.rows or request.texts:
-        return len(told)
+    """Count the answers that the request asks for."""
+    if texts := request.ids or request.rows or request.texts:
+        return len(texts)
     first = next((port for port in description.feeds if port.size and port.name in request.inputs), None)
     if request.pictures or first is None:
         return len(request.pictures) or description.batch
@@ -172,7 +171,7 @@ def count_items(request: Request, description: Description) -> int:
 
 
 def split_request(request: Request, description: Description) -> Iterator[Request]:
-    """The request in as many as the model's batches it fills, in order."""
+    """Split the request into runs, in order, each of at most one of the model's batches."""
     count, batch = count_items(request, description), description.batch
     if count <= batch:
         yield request
@@ -197,14 +196,14 @@ def split_request(request: Request, description: Description) -> Iterator[Reques
 
 
 def make_feeds(inputs: Mapping[str, bytes], description: Description) -> list[bytes]:
-    """What one run takes of ``inputs``, which may hold less than a batch: the rest is zeros."""
-    found = [inputs[port.name] for port in description.feeds]
+    """Return the feeds of one run from ``inputs``, with zeros for the items missing from a batch."""
+    feeds = [inputs[port.name] for port in description.feeds]
     batch = description.batch
     wanted = batch
     if len(description.batches) > 1:
-        most = max(-(-len(data) * batch // port.size) for data, port in zip(found, description.feeds, strict=True))
+        most = max(-(-len(data) * batch // port.size) for data, port in zip(feeds, description.feeds, strict=True))
         wanted = min((b for b in description.batches if b >= most), default=batch)
-    return [data.ljust(port.size * wanted // batch, b"\0") for data, port in zip(found, description.feeds, strict=True)]
+    return [data.ljust(port.size * wanted // batch, b"\0") for data, port in zip(feeds, description.feeds, strict=True)]
 
 
 def _name_json_type(value: object) -> str:

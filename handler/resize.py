@@ -1,9 +1,9 @@
-"""A picture in another size, with the numbers of TensorFlow's ``tf.image.resize`` (half-pixel centres).
+"""Resizing of an image as TensorFlow's ``tf.image.resize`` does it (half-pixel centres).
 
-Pillow's own filters are TensorFlow's with antialiasing, bilinear within one level of 255 and much faster than
-anything here. The rest has no equal in Pillow, and is a weighted sum of a few rows and columns for each of the target's
-(``compute_taps``): gathered as bytes, the unneeded ones left out first, and added up as Pillow's float images. No
-NumPy.
+Pillow's own filters match TensorFlow's with antialiasing, bilinear within one level of 255, and are much faster than
+anything here. The other methods have no equal in Pillow. They are a weighted sum of a few rows and columns for each one
+of the target (``compute_taps``): gathered as bytes, without the unneeded ones, and added up as Pillow's float images,
+without NumPy.
 
 TensorFlow's answer is float32 and may overshoot; models here take uint8, so it is clipped and rounded once.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 Taps = tuple[list[int], list[list[float]]]
-"""Along one axis: the first source pixel of each target pixel, and the weights of it and those after it."""
+"""The taps along one axis: the first source pixel of each target pixel, and the weights of it and those after it."""
 
 
 def resize_image(
@@ -35,11 +35,11 @@ def resize_image(
     part: tuple[int, int, int, int] | None = None,
     grid: str = "half_pixel",
 ) -> Image.Image:
-    """``picture`` ("L" or "RGB"), or the ``box`` of it, as ``size`` (width, height) in the same mode.
+    """Resize ``picture`` ("L" or "RGB"), or the ``box`` of it, to ``size`` (width, height) in the same mode.
 
-    ``method``: nearest, bilinear, bicubic, area or lanczos (of radius 3). ``antialias`` says nothing of nearest and
-    area. A box that is not of whole pixels is only for the filters with antialiasing. ``part``: of the result, all that
-    is wanted, and calculated. ``grid``: see ``compute_taps``.
+    ``method``: nearest, bilinear, bicubic, area or lanczos (of radius 3). ``antialias`` has no effect on nearest and
+    area. Only the filters with antialiasing take a box of fractional pixels. ``part``: the only part of the result to
+    compute and return. ``grid``: see ``compute_taps``.
     """
     from PIL import Image
 
@@ -48,7 +48,7 @@ def resize_image(
         return picture if part == (0, 0, *size) else picture.crop(part)
     if box is not None and box != (0, 0, *picture.size):
         x, y = math.floor(box[0]), math.floor(box[1])
-        # Cut first: Pillow's filters look beyond a box, TensorFlow's see no more than the part they are given.
+        # Pillow's filters look beyond a box and TensorFlow's do not, so the image is cut first.
         picture = picture.crop((x, y, math.ceil(box[2]), math.ceil(box[3])))
         box = box[0] - x, box[1] - y, box[2] - x, box[3] - y
     if method in ("nearest", "area") or not antialias:
@@ -69,7 +69,7 @@ def resize_image(
         size = right - left, bottom - top
     if method == "bilinear":
         return picture.resize(size, Image.Resampling.BILINEAR, box)
-    # These overshoot, and on bytes Pillow would clip between its two passes: as floats it doesn't.
+    # These filters overshoot. Pillow would clip bytes between its two passes, but does not clip floats.
     filters = {"bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
     return _round_bands(
         picture.mode, [band.convert("F").resize(size, filters[method], box) for band in picture.split()]
@@ -77,12 +77,12 @@ def resize_image(
 
 
 def compute_taps(method: str, source: int, target: int, grid: str = "half_pixel") -> Taps:
-    """The weights of ``tf.image.resize(antialias=False)``, or of area, from ``source`` to ``target`` pixels.
+    """Return the weights of ``tf.image.resize(antialias=False)``, or of area, from ``source`` to ``target`` pixels.
 
-    ``grid``: of nearest and bilinear, where target pixels lie: half_pixel, or in TensorFlow 1 asymmetric, and
-    align_corners where that was asked for.
-    As in TensorFlow's kernels (``tensorflow/core/kernels/image``): nearest and the positions of bicubic in float32,
-    bicubic with a table of 1024 fractions, weights outside the picture left out and the others scaled up.
+    ``grid``: the places of target pixels for nearest and bilinear: half_pixel, or TensorFlow 1's asymmetric and
+    align_corners.
+    As in TensorFlow's kernels (``tensorflow/core/kernels/image``), nearest and the positions of bicubic are in float32,
+    bicubic uses a table of 1024 fractions, and weights outside the image are left out and the others scaled up.
     """
     aligned = grid == "align_corners" and target > 1
     scale = round_float32((source - 1) / (target - 1) if aligned else source / target)
@@ -115,7 +115,7 @@ def compute_taps(method: str, source: int, target: int, grid: str = "half_pixel"
 
 
 def _compute_area_taps(source: int, target: int) -> Taps:
-    """Each source pixel counts by the part of it that the target pixel covers."""
+    """Weight each source pixel by the part of it that the target pixel covers."""
     scale = source / target
     starts, weights = [], []
     for x in range(target):
@@ -143,35 +143,35 @@ def _evaluate_kernel(method: str, x: float) -> float:
 
 
 def _keep_needed_rows(picture: Image.Image, taps: Taps) -> tuple[Image.Image, Taps]:
-    """The picture with only those rows that are taken, transposed, and where the taps find them there."""
+    """Return the image with only the rows that the taps use, transposed, and the taps for those rows."""
     firsts, weights = taps
     last, count = picture.height - 1, len(weights[0])
     kept = sorted({min(max(first + i, 0), last) for first in firsts for i in range(count)})
     place = {row: index for index, row in enumerate(kept)}
-    # Rows that follow each other do so still; a tap may begin above the picture.
+    # Adjacent rows stay adjacent; a tap may begin above the image.
     moved = [place[max(first, 0)] + min(first, 0) for first in firsts]
     return _sum_rows(picture, (kept, [[1.0]] * len(kept))), (moved, weights)
 
 
 def _sum_rows(picture: Image.Image, taps: Taps) -> Image.Image:
-    """The weighted sum of the picture's rows, transposed: done twice, it is of both axes.
+    """Return the weighted sum of the image's rows, transposed, so that two calls cover both axes.
 
-    Of mode "F"; in the picture's own when there is one tap, whose weight is 1.
+    The result has mode "F", or the image's own mode for a single tap, whose weight is 1.
     """
     from PIL import Image, ImageMath
 
     firsts, weights = taps
     size = picture.width, len(firsts)
-    # Outside the picture weights are 0, and any row will do.
+    # Weights outside the image are 0, so any row will do there.
     row_numbers = [[min(max(first + i, 0), picture.height - 1) for first in firsts] for i in range(len(weights[0]))]
     rows = _read_rows(picture, {y for numbers in row_numbers for y in numbers})
     total: Image.Image | None = None
     for i, numbers in enumerate(row_numbers):
-        taken = Image.frombytes(picture.mode, size, b"".join([rows[y] for y in numbers]))
+        gathered = Image.frombytes(picture.mode, size, b"".join([rows[y] for y in numbers]))
         if len(row_numbers) == 1:
-            return taken.transpose(Image.Transpose.TRANSPOSE)
+            return gathered.transpose(Image.Transpose.TRANSPOSE)
         column = Image.frombytes("F", (1, len(firsts)), array("f", [row[i] for row in weights]).tobytes())
-        operands = {"rows": taken.convert("F"), "weight": column.resize(size, Image.Resampling.NEAREST)}
+        operands = {"rows": gathered.convert("F"), "weight": column.resize(size, Image.Resampling.NEAREST)}
         if total is None:
             total = ImageMath.lambda_eval(lambda of: of["rows"] * of["weight"], **operands)
         else:
@@ -181,8 +181,8 @@ def _sum_rows(picture: Image.Image, taps: Taps) -> Image.Image:
 
 
 def _read_rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
-    """The bytes of the rows ``wanted``."""
-    if len(wanted) * 4 < picture.height:  # a few rows of a large picture: leave the rest where it is
+    """Return the bytes of the rows ``wanted``."""
+    if len(wanted) * 4 < picture.height:  # for a few rows of a large image, the rest is not copied
         return {y: picture.crop((0, y, picture.width, y + 1)).tobytes() for y in wanted}
     data = picture.tobytes()
     length = len(data) // picture.height
@@ -190,9 +190,9 @@ def _read_rows(picture: Image.Image, wanted: set[int]) -> Mapping[int, bytes]:
 
 
 def _round_bands(mode: str, bands: list[Image.Image]) -> Image.Image:
-    """Bands as bytes. Pillow's conversion of mode "F" clips, and cuts off."""
+    """Round the bands to bytes; Pillow's own conversion of mode "F" clips and truncates."""
     from PIL import Image
 
-    if bands[0].mode == "L":  # each pixel is one of the picture's
+    if bands[0].mode == "L":  # each pixel is one of the image's own
         return Image.merge(mode, bands)
     return Image.merge(mode, [band.point(lambda value: value * 1 + 0.5).convert("L") for band in bands])

@@ -1,6 +1,6 @@
-"""What a snapshot (SnapStart) must not hold: connections, credentials, random numbers and what was decided by them.
+"""Hooks that clear the state that a snapshot (SnapStart) must not hold: connections, credentials and random choices.
 
-Every instance is made of one snapshot, hours or days after it. Imported only where the function starts for one.
+Every instance is restored from one snapshot, hours or days after it. The module is imported only with SnapStart.
 https://docs.aws.amazon.com/lambda/latest/dg/snapstart-runtime-hooks-python.html
 """
 
@@ -15,23 +15,22 @@ from .typed import Any
 
 
 def register_hooks() -> None:
-    """Have Lambda's runtime call ``forget_start_state`` before the snapshot, which may be kept, and in each instance
-    after it.
+    """Have Lambda call ``forget_start_state`` before the snapshot, which may be kept, and in each instance after it.
 
-    What a hook raises ends the instance, and an instance has 10 seconds for all of them.
+    An exception in a hook ends the instance, and an instance has 10 seconds for all of its hooks.
     """
     try:
         from snapshot_restore_py import register_after_restore, register_before_snapshot
-    except ImportError:  # not Lambda's own runtime, which alone has snapshots
+    except ImportError:  # only Lambda's own runtime has snapshots
         return
     register_before_snapshot(forget_start_state)
     register_after_restore(forget_start_state)
 
 
 def forget_start_state() -> None:
-    """Give up connections and credentials, and draw new random numbers. May be called again, and at any time.
+    """Drop connections and credentials, and seed the random numbers anew. It may be called at any time, repeatedly.
 
-    Only modules that were imported have anything to forget.
+    Only modules that were imported have any state to drop.
     """
     random.seed()  # from the kernel, which Lambda seeds anew
     if (ssl := sys.modules.get("ssl")) is not None:
@@ -41,6 +40,6 @@ def forget_start_state() -> None:
             module.forget_state()
     boto3: Any = sys.modules.get("boto3")
     if boto3 is not None:
-        boto3.DEFAULT_SESSION = None  # has the credentials of the start
-    if logger.sampling_rate:  # decided for all instances alike
+        boto3.DEFAULT_SESSION = None  # it holds the credentials of the start
+    if logger.sampling_rate:  # the snapshot made one decision for all instances
         logger.refresh_sample_rate_calculation()

@@ -1,4 +1,4 @@
-"""What answers requests: the bundle's models, opened once, and what one request may ask of them."""
+"""The server of requests: the bundle's models, opened once, and the limits of a request."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Invocation(NamedTuple):
     """One invocation of the function.
 
-    ``remaining_ms``: milliseconds until Lambda ends it. ``observe``: counts what was done. ``refuse``: logs and
-    counts an error, and gives what the caller may know of it. ``report``: logs an answer that nobody waits for.
-    ``correlate``: see ``correlated``.
+    ``remaining_ms``: milliseconds until Lambda ends it. ``observe``: records a result. ``refuse``: logs and counts an
+    error, and returns the part that the caller may see. ``report``: logs an answer that nobody waits for.
+    ``correlate``: see ``with_correlation_id``.
     """
 
     request_id: str
@@ -37,24 +37,24 @@ class Invocation(NamedTuple):
     correlate: Callable[[str], Invocation] | None = None
 
     def with_correlation_id(self, correlation_id: object) -> Invocation:
-        """This call with log lines that carry the id by which the sender's side knows the request."""
+        """Return this invocation with log lines that carry the sender's id of the request."""
         return self.correlate(str(correlation_id)[:128]) if self.correlate and correlation_id else self
 
 
 class Result(NamedTuple):
-    """``batches``: the fetches of each run, and how many items of its batch were asked for.
+    """The outputs of a request. ``batches``: the fetches of each run, and the number of its items that were asked for.
 
-    ``left``: how many items at the end there was no time for.
+    ``left``: the number of items at the end that there was no time for.
     """
 
     description: Description
     batches: tuple[tuple[list[memoryview], int], ...]
-    timings_ms: dict[str, float]  # decode (with crop and resize), infer, total; fetch where pictures were elsewhere
+    timings_ms: dict[str, float]  # decode (with crop and resize), infer, total; fetch if images were elsewhere
     left: int = 0
-    spans: tuple[tuple[float, float], ...] = ()  # of a recording's windows: see ``Request``
-    tokens: int = 0  # of texts, with special ones
-    sizes: tuple[tuple[int, int], ...] = ()  # of each picture as it was sent, upright; none where tensors were
-    texts: tuple[LocatedText, ...] = ()  # with the places of their tokens; none where no output is of them
+    spans: tuple[tuple[float, float], ...] = ()  # the times of a recording's windows: see ``Request``
+    tokens: int = 0  # the number of tokens in texts, special ones included
+    sizes: tuple[tuple[int, int], ...] = ()  # of each image as it was sent, upright; empty for tensors
+    texts: tuple[LocatedText, ...] = ()  # with the places of their tokens; empty if no output is about them
 
     @property
     def items(self) -> int:
@@ -62,14 +62,14 @@ class Result(NamedTuple):
 
 
 class Server(NamedTuple):
-    """The models by name, the first of which is meant where a request names none."""
+    """The models by name, the first of which serves requests without a model's name."""
 
     models: Mapping[str, Model]
     limits: RequestLimits
     sources: Sources = NOWHERE
 
     def find_model(self, name: str | None) -> Model:
-        """The model ``name``; the first where it is None. Raises UnknownModelError."""
+        """Return the model ``name``, or the first if it is None. Raises UnknownModelError."""
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
@@ -77,20 +77,21 @@ class Server(NamedTuple):
         return self.models[name]
 
     def find_description(self, name: str | None) -> Description:
-        """The description of the model ``name``; of the first where it is None. Raises UnknownModelError."""
+        """Return the description of the model ``name``, or of the first if it is None. Raises UnknownModelError."""
         return self.find_model(name).description
 
     def describe_request(self, request: Request) -> Description:
-        """The model that ``request`` is of, in its signature and size. Raises UnknownModelError, WrongFieldError."""
+        """Return the model of ``request`` in its signature and size. Raises UnknownModelError, WrongFieldError."""
         return self.find_description(request.model).select_signature(request.signature).select_size(request.size)
 
     def make_clock(self, call: Invocation) -> Callable[[], float]:
-        """Return a function that tells how many seconds are left for the request."""
+        """Return a function that returns the seconds left for the request."""
         return lambda: seconds_left(call.remaining_ms())
 
     def prepare_request(self, request: Request, call: Invocation) -> Request:
-        """Return ``request`` with its recording as windows among its inputs, the ids of its texts, or rows of numbers
-        in the place of its strings. Raises HandlerError.
+        """Return ``request`` with its recording as windows, its texts as token ids, and its strings as rows of numbers.
+
+        Raises HandlerError.
         """
         for kind in load_kinds(self.describe_request(request)):
             request = kind.prepare_request(request, self, call)
@@ -98,9 +99,9 @@ class Server(NamedTuple):
 
     @library_errors()
     def run_inference(self, request: Request, call: Invocation) -> Result:
-        """``request``, batch after batch, each decoded when its turn comes. Raises HandlerError, InferenceError.
+        """Run ``request`` batch after batch, decoding each at its turn. Raises HandlerError, InferenceError.
 
-        Where time runs out, what is done is the result if the request takes a partial one, and OutOfTimeError if not.
+        If time runs out, a request that takes a partial result gets what is done; otherwise OutOfTimeError is raised.
         """
         request = self.prepare_request(request, call)
         began = time.perf_counter()
@@ -108,8 +109,8 @@ class Server(NamedTuple):
         description = self.describe_request(request)
         _require_memory(request, description, self.limits)
         places: list[int] = []
-        taken = load_kinds(description)
-        if lengths := next(filter(None, (kind.measure_lengths(request, self) for kind in taken)), None):
+        kinds = load_kinds(description)
+        if lengths := next(filter(None, (kind.measure_lengths(request, self) for kind in kinds)), None):
             from .text.order import reorder_items, restore_order, sort_by_length
 
             if places := sort_by_length(lengths, description):
@@ -125,13 +126,13 @@ class Server(NamedTuple):
         batches: list[tuple[list[memoryview], int]] = []
         sizes: list[tuple[int, int]] = []
         left = count_items(request, description)
-        with model.start_sequence():  # state lives for the items of one request: no caller sees another's
+        with model.start_sequence():  # state lives for one request, so no caller sees another's
             for part in split_request(request, description):
                 if not deadline.allows_another():
                     break
                 start = time.perf_counter()
                 try:
-                    for kind in taken:
+                    for kind in kinds:
                         part = kind.fill_inputs(part, self, call)
                 except OutOfTimeError:
                     if request.partial and batches:
@@ -160,11 +161,9 @@ class Server(NamedTuple):
 
 
 def _require_memory(request: Request, description: Description, limits: RequestLimits) -> None:
-    """Raises OverBudgetError for more items than there is memory for: tensors are there until the last is answered, and
-    what the runs give, before and after it is put together.
-    """
+    """Raise OverBudgetError for more items than there is memory for: all tensors and results are kept to the end."""
     count = count_items(request, description)
     if count > description.batch:
         runs = -(-count // description.batch)
-        given = sum(map(len, request.inputs.values())) + sum(len(data) for row in request.rows for data in row.values())
-        limits.require_memory(given + 2 * runs * sum(port.size for port in description.fetches))
+        size = sum(map(len, request.inputs.values())) + sum(len(data) for row in request.rows for data in row.values())
+        limits.require_memory(size + 2 * runs * sum(port.size for port in description.fetches))

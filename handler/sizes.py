@@ -1,4 +1,4 @@
-"""Which of a model's sizes a request is of, and what fills a smaller one up: for models of several, or with ``pad``."""
+"""The choice of the model's size for a request, and padding to it: for models of several sizes, or with ``pad``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .description import Description, Port
 from .errors import OutOfTimeError, WrongShapeError
 
 SHORT_ROW = 16
-"""Bytes of a row that is sooner copied by its columns than by itself."""
+"""Bytes of a row up to which copying by columns is faster than by rows."""
 ROWS_AT_ONCE = 4_096
-"""Rows that are copied between two looks at the clock."""
+"""Rows that are copied between two checks of the time."""
 
 Shape = tuple[int, ...]
 
 
 def measure_shape(value: object, port: Port) -> Shape:
-    """The shape of nested lists, as their first elements have it; of {"b64": …} that of one flat list."""
+    """Return the shape of nested lists, judged by their first elements; for {"b64": …} that of one flat list."""
     if isinstance(value, dict) and isinstance(text := value.get("b64"), str):
         return ((len(text) // 4 * 3 - text[-2:].count("=")) * port.elements // (port.size or 1),)
     shape: list[int] = []
@@ -30,7 +30,7 @@ def measure_shape(value: object, port: Port) -> Shape:
 
 
 def choose_size(shapes: Mapping[str, Shape], description: Description) -> Description:
-    """``description`` in the size whose feeds have ``shapes``, or else in the smallest that they can be padded to.
+    """Return ``description`` in the size whose feeds have ``shapes``, or in the smallest that they can be padded to.
 
     Raises WrongShapeError, which names every size.
     """
@@ -41,15 +41,15 @@ def choose_size(shapes: Mapping[str, Shape], description: Description) -> Descri
     for sized in sorted(sizes, key=lambda s: sum(port.size for port in s.feeds)):
         if all(_can_pad_shape(shapes[p.name], p, sized) for p in sized.feeds if p.name in shapes):
             return sized
-    given = ", ".join(f'"{name}" has the shape {list(shape[:8])}' for name, shape in shapes.items())
-    there = " or ".join(", ".join(_format_shapes(sized, set(shapes))) for sized in sizes)
-    raise WrongShapeError(f"{given}; {there} is needed" + (", or less" if description.pad else ""))
+    actual = ", ".join(f'"{name}" has the shape {list(shape[:8])}' for name, shape in shapes.items())
+    accepted = " or ".join(", ".join(_format_shapes(sized, set(shapes))) for sized in sizes)
+    raise WrongShapeError(f"{actual}; {accepted} is needed" + (", or less" if description.pad else ""))
 
 
 def match_port(shape: Shape, port: Port, description: Description) -> Port:
-    """The port that a request's tensor of ``shape`` is: ``port``, or a smaller one, which ``pad_tensor`` fills up.
+    """Return the port for a tensor of ``shape``: ``port``, or a smaller one, which ``pad_tensor`` fills up.
 
-    ``description`` is what ``choose_size`` gave for the request, and ``port`` one of its feeds.
+    ``description``: the result of ``choose_size`` for the request. ``port``: one of its feeds.
     """
     items = 1 if description.batched else 0
     if (
@@ -64,9 +64,9 @@ def match_port(shape: Shape, port: Port, description: Description) -> Port:
 def pad_tensor(
     data: bytes, given: Port, port: Port, description: Description, left: Callable[[], float] = no_deadline
 ) -> bytes:
-    """``data``, row-major of the shape of ``given``, in the shape of ``port``: ``description.pad`` fills the rest.
+    """Pad ``data``, row-major in the shape of ``given``, to that of ``port`` with the value in ``description.pad``.
 
-    Takes twice the memory of ``port``, however small its rows are. ``left``: the seconds that are. Raises
+    This takes twice the memory of ``port``, however small its rows are. ``left``: returns the seconds left. Raises
     OutOfTimeError.
     """
     pad = description.pad.get(port.name, 0)
@@ -83,12 +83,12 @@ def pad_tensor(
 def _lengthen_rows(
     data: bytes | bytearray, length: int, wanted: int, element: bytes, left: Callable[[], float]
 ) -> bytearray:
-    """Rows of ``length`` bytes as rows of ``wanted``, with as many ``element`` after each as it takes."""
+    """Return the rows of ``length`` bytes as rows of ``wanted``, each filled up with ``element``."""
     _require_time(left)
     rows = len(data) // length
-    found = bytearray(element) * (rows * wanted // len(element))
-    source, target = memoryview(data), memoryview(found)
-    # Column by column for short rows only: each byte of a column lies in another line of the processor's cache.
+    padded = bytearray(element) * (rows * wanted // len(element))
+    source, target = memoryview(data), memoryview(padded)
+    # Only short rows go column by column, as each byte of a column lies in another line of the processor's cache.
     if length > SHORT_ROW or rows <= length:
         for row in range(rows):
             if row % ROWS_AT_ONCE == 0:
@@ -98,7 +98,7 @@ def _lengthen_rows(
         for at in range(length):
             _require_time(left)
             target[at::wanted] = source[at::length]
-    return found
+    return padded
 
 
 def _require_time(left: Callable[[], float]) -> None:
@@ -113,10 +113,10 @@ def _has_shape(shape: Shape, port: Port, description: Description) -> bool:
 
 
 def _can_pad_shape(shape: Shape, port: Port, description: Description) -> bool:
-    """Whether ``shape`` is the port's, or less of it and may be padded."""
+    """Return whether ``shape`` is the port's, or is smaller and may be padded."""
     if _has_shape(shape, port, description):
         return True
-    free = 1 if description.batched else 0  # any number of items is taken
+    free = 1 if description.batched else 0  # the number of items is free
     return (
         port.name in description.pad
         and len(shape) == len(port.shape)

@@ -1,10 +1,10 @@
-"""Where pictures may come from that a request names instead of carrying. Nowhere, unless the function is told.
+"""The places from which a request may have files fetched: none, unless the function's environment allows them.
 
 COLDFORGE_S3_SOURCES   "bucket/prefix, bucket/, …"
 COLDFORGE_URL_SOURCES  "host, *.domain, host:port, …" over https; and networks, "10.1.0.0/16", to whose addresses a
                        host may lead although they are not public
 
-Read when the function starts; what fetches (``remote``) is imported with the first picture that needs it.
+They are read when the function starts; ``remote``, which fetches, is imported with the first file that needs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .tuples import NamedTuple
 
 
 class Sources(NamedTuple):
-    """``s3``: "bucket/prefix"; ``hosts``: "host", "host:port" or "*.domain" in lower case; ``networks``: CIDR."""
+    """Allowed sources. ``s3``: "bucket/prefix"; ``hosts``: lower-case "host", "host:port", "*.domain"; ``networks``: CIDR."""
 
     s3: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Sources(NamedTuple):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Sources:
-        """Raises StartupError."""
+        """Read the sources from the environment. Raises StartupError."""
         s3 = _split_items(environment, "COLDFORGE_S3_SOURCES")
         for item in s3:
             if not item.partition("/")[1] or item.startswith("/"):
@@ -47,7 +47,7 @@ class Sources(NamedTuple):
         return any(f"{bucket}/{key}".startswith(item) for item in self.s3)
 
     def allow_host(self, host: str, port: int) -> bool:
-        """``host`` in lower case."""
+        """Return whether files may be fetched from ``host``, which is in lower case."""
         for item in self.hosts:
             name, _, number = item.partition(":")
             if int(number or 443) == port and (host.endswith(name[1:]) if name.startswith("*.") else host == name):

@@ -1,6 +1,6 @@
-"""Objects in S3: pictures that events and requests name, and results where nobody waits for them.
+"""Objects in S3: images that events and requests name, and results where nobody waits for them.
 
-boto3 is imported with the first object; what never names one never pays for it (about 600 ms).
+boto3 is imported with the first object, so a function that never uses one does not pay for it (about 600 ms).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .errors import (
 from .typed import Any
 
 RESULTS = "COLDFORGE_RESULTS"
-"""The variable that names where results go: ``s3://bucket`` or ``s3://bucket/prefix/``."""
+"""The variable with the place of results: ``s3://bucket`` or ``s3://bucket/prefix/``."""
 
 LONGEST_KEY = 1024
-"""Bytes of UTF-8, which S3 takes."""
+"""Bytes of UTF-8 in a key that S3 accepts."""
 
 ATTEMPTS = 3
 _clients: dict[int, Any] = {}
-_lock = threading.Lock()  # clients may be shared by threads, but not made by several at once
+_lock = threading.Lock()  # threads may share clients, but must not create them at the same time
 
 
 @dataclass(frozen=True)
 class S3Object:
-    """``key`` as S3 has it, not URL-encoded. ``etag``: without quotes; another one's bytes are not read."""
+    """An object in S3. ``key``: not URL-encoded. ``etag``: without quotes; an object with another one is not read."""
 
     bucket: str
     key: str
@@ -46,13 +46,13 @@ class S3Object:
 
 
 def read_object(source: S3Object, limit: int, seconds: float) -> bytes:
-    """The object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``open_object`` does."""
+    """Return the object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``open_object`` does."""
     return read_tagged_object(source, limit, seconds)[0]
 
 
 @library_errors()
 def read_tagged_object(source: S3Object, limit: int, seconds: float) -> tuple[bytes, str]:
-    """The object's bytes and its ETag, without quotes. Raises as ``read_object`` does."""
+    """Return the object's bytes and its ETag, without quotes. Raises as ``read_object`` does."""
     with _get_object(source, seconds) as answer:
         if answer["ContentLength"] > limit:
             raise TooLargeError(f"{source} has {answer['ContentLength']:,} bytes; at most {limit:,} are allowed")
@@ -61,9 +61,9 @@ def read_tagged_object(source: S3Object, limit: int, seconds: float) -> tuple[by
 
 @contextmanager
 def open_object(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
-    """The object's length, and what its bytes are read from. ``seconds``: see ``get_client``.
+    """Return a context with the object's length and a reader of its bytes. ``seconds``: see ``get_client``.
 
-    Raises ObjectNotFoundError, ObjectChangedError, StorageUnavailableError, the latter also while it is read.
+    Raises ObjectNotFoundError, ObjectChangedError and StorageUnavailableError, the last also during reading.
     """
     with _get_object(source, seconds) as answer:
         yield answer["ContentLength"], answer["Body"]
@@ -71,7 +71,7 @@ def open_object(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
 
 @contextmanager
 def _get_object(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
-    """What S3 answers, with the object's open body."""
+    """Return a context with S3's answer and the object's open body."""
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
     if not _is_key(source.key):
@@ -89,27 +89,27 @@ def _get_object(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
         if status >= 500:
             raise StorageUnavailableError(f"S3 did not deliver {source}; try again") from error
         raise ObjectNotFoundError(f"{source} does not exist, or the function's role may not read it") from error
-    except ParamValidationError as error:  # to be caught before BotoCoreError, as one of them
+    except ParamValidationError as error:  # a subclass of BotoCoreError, so it is caught first
         raise ObjectNotFoundError(f"{source} does not exist: S3 has no such buckets or keys") from error
     except (BotoCoreError, OSError) as error:  # no connection, no credentials, or a body that broke off
         raise StorageUnavailableError(f"S3 did not deliver {source}; try again") from error
 
 
 def find_results_location() -> tuple[str, str] | None:
-    """The bucket and the prefix that results are written to; None where they are only logged."""
+    """Return the bucket and the prefix that results are written to; None where they are only logged."""
     place = os.environ.get(RESULTS, "").removeprefix("s3://")
     bucket, _, prefix = place.partition("/")
     return (bucket, prefix) if bucket else None
 
 
 def is_result(source: S3Object) -> bool:
-    """Whether results are written where this object is: answering them, too, would never end."""
+    """Return whether the object lies where results are written: answering results, too, would never end."""
     place = find_results_location()
     return place is not None and source.bucket == place[0] and source.key.startswith(place[1])
 
 
 def locate_result(name: str) -> S3Object | None:
-    """Where the result ``name`` goes, which is its key but for the prefix and ``.json``; None where none are kept.
+    """Return the object for the result ``name``: prefix, name and ``.json``; None where results are not kept.
 
     Raises KeyTooLongError.
     """
@@ -124,7 +124,7 @@ def locate_result(name: str) -> S3Object | None:
 
 @library_errors()
 def write_object(target: S3Object, text: str, seconds: float) -> None:
-    """Put ``text``, which is JSON, at ``target``. ``seconds``: see ``get_client``. Raises StorageUnavailableError."""
+    """Write ``text``, which is JSON, to ``target``. ``seconds``: see ``get_client``. Raises StorageUnavailableError."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -136,22 +136,22 @@ def write_object(target: S3Object, text: str, seconds: float) -> None:
 
 
 def _is_key(key: str) -> bool:
-    """Whether S3 can have such a key."""
+    """Return whether S3 accepts such a key."""
     try:
         return 0 < len(key.encode()) <= LONGEST_KEY
-    except UnicodeEncodeError:  # half a surrogate pair, which JSON's escapes can make
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON's escapes can express
         return False
 
 
 def forget_state() -> None:
-    """Close every client, with its connections and credentials; the next call makes another."""
+    """Close every client, with its connections and credentials; the next call creates another."""
     with _lock:
         while _clients:
             _clients.popitem()[1].close()
 
 
 def get_client(seconds: float) -> Any:
-    """A client whose attempts, if S3 is silent, end in about ``seconds``; one of four, made with the first call."""
+    """Return a client whose attempts end in about ``seconds`` if S3 is silent; one of four, created on demand."""
     each = 1 << min(max(int(seconds / ATTEMPTS).bit_length() - 1, 0), 3)
     with _lock:
         if each not in _clients:

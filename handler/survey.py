@@ -1,7 +1,7 @@
-"""A look at an image file before a decoder sees it: how much there is to do, and only what the decoder needs.
+"""Headers of image files, read before a decoder sees them, to bound its work and to keep only the data that it needs.
 
-Pillow reads what stands before a picture in Python, byte by byte or piece by piece, and keeps it all; ten megabytes of
-comments would take seconds. Here pieces are counted, and those that do not matter to the pixels are left out.
+Pillow reads the data before an image in Python, byte by byte or piece by piece, and keeps it all; ten megabytes of
+comments would take seconds. Here pieces are counted, and those without effect on the pixels are left out.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from .errors import DamagedImageError, OverBudgetError, TruncatedImageError, Uns
 from .tuples import NamedTuple
 
 MOST_STEPS = 16_384
-"""Segments, chunks and blocks of a file."""
+"""Segments, chunks or blocks of a file."""
 MOST_SCANS = 100
 """Scans of a JPEG, each of which visits every block again. libjpeg writes ten, some programs twenty."""
 MOST_TABLES = 65_536
-"""Bytes of a JPEG's tables; four of quantisation and eight of Huffman's have 3 KB."""
+"""Bytes of a JPEG's tables; four for quantisation and eight of Huffman's have 3 KB."""
 MOST_TEXT = 1 << 20
-"""Bytes of a compressed text of a PNG, unpacked."""
+"""Bytes of a compressed text of a PNG after decompression."""
 
 _MARKER = re.compile(rb"\xff([\x01-\xfe])", re.DOTALL)
 _EOI, _SOS, _APP1 = 0xD9, 0xDA, 0xE1
@@ -36,7 +36,7 @@ _PNG_EXIF = b"Raw profile type exif\0"  # as ImageMagick writes it: in hexadecim
 
 
 class ImageHeader(NamedTuple):
-    """``data``: the file, without what its decoder does not need. ``exif``, ``xmp``: metadata, unread."""
+    """An image's metadata, ``exif`` and ``xmp``, unparsed; and ``data``, the file with only what its decoder needs."""
 
     data: bytes
     exif: bytes = b""
@@ -44,19 +44,19 @@ class ImageHeader(NamedTuple):
 
 
 def read_image_header(plugin: str, data: bytes) -> ImageHeader:
-    """The file ``data``, which Pillow's ``plugin`` is to decode. Raises HandlerError."""
+    """Return the header of the file ``data``, which Pillow's ``plugin`` will decode. Raises HandlerError."""
     look = {"Jpeg": _read_jpeg, "Png": _read_png, "Gif": _read_gif}.get(plugin)
     return look(data) if look else ImageHeader(data)
 
 
 def _read_jpeg(data: bytes) -> ImageHeader:
-    """Tables, frame and scans. What stands between two segments is skipped, as libjpeg skips it."""
+    """Keep tables, frame and scans. Bytes between two segments are skipped, as libjpeg skips them."""
     kept, size, exif, xmp, at = [b"\xff\xd8"], 0, b"", b"", 2
     for _ in range(MOST_STEPS):
-        found = _MARKER.search(data, at)
-        if found is None or found[1][0] == _EOI:
+        match = _MARKER.search(data, at)
+        if match is None or match[1][0] == _EOI:
             raise TruncatedImageError("is a JPEG file that ends too early")
-        marker, at = found[1][0], found.end()
+        marker, at = match[1][0], match.end()
         if marker in _ALONE:
             continue
         length = int.from_bytes(data[at : at + 2], "big")
@@ -64,10 +64,10 @@ def _read_jpeg(data: bytes) -> ImageHeader:
         if at > len(data):
             raise TruncatedImageError("is a JPEG file that ends too early")
         if marker == _SOS and length >= 2:
-            # Not only those of this picture, if the file holds another: too many rather than too few.
+            # This also counts the scans of other images in the file: too many rather than too few.
             if data.count(b"\xff\xda", at) >= MOST_SCANS:
                 raise OverBudgetError(f"is a JPEG file with more than {MOST_SCANS} scans")
-            return ImageHeader(b"".join(kept) + data[found.start() :], exif, xmp)
+            return ImageHeader(b"".join(kept) + data[match.start() :], exif, xmp)
         content = segment[4:]
         if marker in _OTHER_FRAMES and marker not in _TABLES:
             raise UnsupportedImageError("is a JPEG file of an unsupported kind; save it as baseline or progressive")
@@ -86,11 +86,11 @@ def _read_jpeg(data: bytes) -> ImageHeader:
 
 
 def _read_png(data: bytes) -> ImageHeader:
-    """The chunks of the picture: no second frame, profile or text."""
+    """Keep the chunks of the image, without other frames, profiles and texts."""
     kept, exif, xmp, at = [data[:8]], b"", b"", 8
     for _ in range(MOST_STEPS):
         name, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
-        if len(name) < 4 or end > len(data) or name in _PNG_KEPT:  # of the last one Pillow says whether it is whole
+        if len(name) < 4 or end > len(data) or name in _PNG_KEPT:  # Pillow checks whether the last one is whole
             kept.append(data[at:end])
         elif name == b"eXIf":
             exif = data[at + 8 : end - 4]
@@ -116,18 +116,18 @@ def _read_exif_profile(name: bytes, text: bytes) -> bytes:
 
 
 def _read_gif(data: bytes) -> ImageHeader:
-    """The blocks before the first frame are counted, and each byte between them."""
-    at, inside = 13 + (3 << (data[10] & 7) + 1 if data[10:11] and data[10] & 128 else 0), False
+    """Count the blocks before the first frame, and each byte between them."""
+    at, in_block = 13 + (3 << (data[10] & 7) + 1 if data[10:11] and data[10] & 128 else 0), False
     for _ in range(MOST_STEPS):
         byte = data[at] if at < len(data) else None
-        if byte is None or (byte == ord(";") and not inside):
+        if byte is None or (byte == ord(";") and not in_block):
             raise TruncatedImageError("is a GIF file that ends too early")
-        if inside:
-            at, inside = at + byte + 1, byte > 0
+        if in_block:
+            at, in_block = at + byte + 1, byte > 0
         elif byte == ord(","):
             return ImageHeader(data)
         elif byte == ord("!"):
-            at, inside = at + 2, True
+            at, in_block = at + 2, True
         else:
             at += 1
     raise _too_many("GIF", "blocks")

@@ -1,11 +1,11 @@
-"""What one invocation tells the operator: log lines under its ids, and metrics in CloudWatch's embedded format.
+"""Log lines of an invocation under its ids, and its metrics in CloudWatch's embedded format.
 
-Nothing here is shared between invocations but the logger, so that a host may run several at once in one process.
-No line ever holds an event, a picture or a variable of the environment.
+Invocations share nothing here but the logger, so a host may run several at once in one process. No line ever holds an
+event, an image or an environment variable.
 
 Metrics are in the namespace ``coldforge``, with the dimensions FunctionName, ModelName and ModelVersion: ColdStart,
-LoadMs (both only of the first invocation), BatchSize, DecodeMs, InferMs, TotalMs. Error has Code as well, and is
-counted a second time by FunctionName and Code alone, for alarms.
+LoadMs (both only of the first invocation), BatchSize, DecodeMs, InferMs, TotalMs. Error also has Code, and is counted a
+second time by FunctionName and Code alone, for alarms.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ logger = Logger(service="coldforge")
 
 
 def _skip_span(name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200) -> None:
-    """Tracing is off."""
+    """Do nothing, because tracing is off."""
 
 
 trace = _skip_span
 if os.environ.get("COLDFORGE_OTEL") == "on":
     try:
         from .otel import send_span as trace
-    except ImportError as error:  # no reason to answer nobody
+    except ImportError as error:  # the function still answers without spans
         logger.warning("there are no spans, because no layer brings OpenTelemetry", extra={"reason": str(error)})
 elif os.environ.get("COLDFORGE_TRACING") == "on":
     from .tracing import send_subsegment as trace
@@ -47,7 +47,7 @@ logger.append_keys(
 
 
 class Telemetry:
-    """One invocation's. ``model``: whose name stands by errors, and by the start."""
+    """The logs and metrics of one invocation. ``model``: the model named beside errors and by the start."""
 
     def __init__(self, context: LambdaContext, model: Description, *, cold_start: bool) -> None:
         self._context = context
@@ -58,7 +58,7 @@ class Telemetry:
             logger.refresh_sample_rate_calculation()
 
     def make_invocation(self, correlation_id: str | None = None) -> Invocation:
-        """What the server and the protocols know of this invocation."""
+        """Return the view of this invocation that the server and the protocols have."""
         return Invocation(
             self._context.aws_request_id,
             self._cold_start,
@@ -70,7 +70,7 @@ class Telemetry:
         )
 
     def record_start(self, load_ms: float | None) -> None:
-        """The first invocation says what the start took. ``load_ms``: None where nothing was opened, but restored."""
+        """Record the start in the first invocation. ``load_ms``: None where the model was restored, not opened."""
         metrics = self._get_model_metrics(self._model)
         if self._cold_start:
             metrics.add_metric("ColdStart", "Count", 1)
@@ -81,10 +81,10 @@ class Telemetry:
         """Write the metrics, one line for each set of dimensions."""
         metrics, self._metrics = self._metrics, {}
         handler = logger.registered_handler
-        for one in metrics.values():
-            handler.acquire()  # or a log line of another thread may come before the line's end
+        for metric_set in metrics.values():
+            handler.acquire()  # keeps another thread's log line from cutting into this one
             try:
-                one.flush_metrics()
+                metric_set.flush_metrics()
             finally:
                 handler.release()
 
@@ -103,17 +103,17 @@ class Telemetry:
         )
 
     def _record_refusal(self, correlation_id: str | None, error: Exception) -> Refusal:
-        told = make_refusal(error, self._context.aws_request_id)
-        fields = self._list_ids(correlation_id) | {"code": told.code, "status": told.status}
+        refusal = make_refusal(error, self._context.aws_request_id)
+        fields = self._list_ids(correlation_id) | {"code": refusal.code, "status": refusal.status}
         if isinstance(error, HandlerError):
             logger.warning("request refused", extra=fields | {"reason": error.message})
         else:
             logger.error("request failed", extra=fields, exc_info=error)
-        trace("refused", 0, {"code": told.code}, told.status)
+        trace("refused", 0, {"code": refusal.code}, refusal.status)
         name, version = self._model.name, self._model.version
-        for dimensions in ({"ModelName": name, "ModelVersion": version, "Code": told.code}, {"Code": told.code}):
+        for dimensions in ({"ModelName": name, "ModelVersion": version, "Code": refusal.code}, {"Code": refusal.code}):
             self._get_metrics(dimensions).add_metric("Error", "Count", 1)
-        return told
+        return refusal
 
     def _log_report(self, correlation_id: str | None, message: str, fields: dict[str, object]) -> None:
         logger.info(message, extra=self._list_ids(correlation_id) | fields)
@@ -131,7 +131,7 @@ class Telemetry:
     def _get_metrics(self, dimensions: dict[str, str]) -> EphemeralMetrics:
         key = tuple(dimensions.values())
         if key not in self._metrics:
-            # Without a service of its own, POWERTOOLS_SERVICE_NAME would become one more dimension.
+            # With no service given, POWERTOOLS_SERVICE_NAME would become one more dimension.
             metrics = self._metrics[key] = EphemeralMetrics(namespace=NAMESPACE, service="")
             for name, value in ({"FunctionName": self._context.function_name} | dimensions).items():
                 metrics.add_dimension(name, value)

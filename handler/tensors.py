@@ -1,4 +1,4 @@
-"""Tensors as JSON, or as base64 of raw little-endian bytes, become raw bytes; how many items of a batch there are."""
+"""Conversion of tensors, in JSON or as base64 of raw little-endian bytes, to raw bytes, and counting of their items."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .errors import (
 from .typed import Any
 
 ALIAS = "input"
-"""A name for the input of a model that has one, whatever its author or Keras called it."""
+"""A name for the input of a model that has only one, whatever its author or Keras called it."""
 _TYPES: dict[str, set[type]] = {"bool": {bool, int}, "float32": {float, int}, "float64": {float, int}}
 
 
 def read_tensor(value: object, port: Port) -> bytes:
-    """Raw bytes of nested lists of ``port.shape``, of one flat list, or of {"b64": …}. Raises HandlerError."""
+    """Return the raw bytes of lists nested as ``port.shape``, one flat list, or {"b64": …}. Raises HandlerError."""
     where = f'"{port.name}"'
     if isinstance(value, dict):
         return _read_base64(value, where, port)
@@ -37,11 +37,11 @@ def read_tensor(value: object, port: Port) -> bytes:
     else:
         flat = [value]
     kind = port.dtype
-    # One pass in C, where a picture's worth of numbers would take tens of milliseconds here.
+    # This is one pass in C; an image's worth of numbers would take tens of milliseconds in Python.
     types = set(map(type, flat))
     if list in types:
         raise _wrong_shape(port)
-    if float in types and not kind.startswith("float"):  # JSON does not tell 2.0 from 2
+    if float in types and not kind.startswith("float"):  # JSON does not distinguish 2.0 from 2
         flat = [int(number) if isinstance(number, float) and number.is_integer() else number for number in flat]
         types = set(map(type, flat))
     if not types <= _TYPES.get(kind, {int}) or (kind == "bool" and not set(flat) <= {0, 1}):
@@ -56,11 +56,11 @@ def read_tensor(value: object, port: Port) -> bytes:
 def require_finite(data: bytes, port: Port, where: str) -> bytes:
     """Return ``data``, the raw bytes of the feed ``port``. Raises UnfitInputError for NaN and infinities.
 
-    A feed that takes them is not looked at.
+    A feed that takes them is not checked.
     """
     if port.nan or not port.dtype.startswith("float"):
         return data
-    # All of them have 0x7f or 0xff in their last byte, as do the largest of the other numbers.
+    # NaN and infinities have 0x7f or 0xff in their last byte, as do the largest of the other numbers.
     size = struct.calcsize(port.format)
     last = data[size - 1 :: size]
     if b"\x7f" in last or b"\xff" in last:
@@ -71,14 +71,14 @@ def require_finite(data: bytes, port: Port, where: str) -> bytes:
 
 
 def name_single(values: Any, names: Sequence[str]) -> Any:
-    """Return ``values`` by the inputs' own ``names``: of one input, ``ALIAS`` may stand in the place of its name."""
+    """Return ``values`` by the inputs' own ``names``: a single input may go by ``ALIAS`` instead of its name."""
     if len(names) == 1 and isinstance(values, dict) and [*values] == [ALIAS]:
         return {names[0]: values[ALIAS]}
     return values
 
 
 def choose_description(values: dict[str, object], description: Description) -> Description:
-    """``description`` in the size of these ``values`` (by feed, as ``read_tensor`` takes them).
+    """Return ``description`` in the size of these ``values`` (by feed, as ``read_tensor`` takes them).
 
     Raises WrongShapeError.
     """
@@ -91,21 +91,21 @@ def choose_description(values: dict[str, object], description: Description) -> D
 
 
 def input_bytes(value: object, port: Port, description: Description, left: Callable[[], float]) -> bytes:
-    """Raw bytes of the feed ``port`` from ``value``, in the forms that ``read_tensor`` takes. Raises HandlerError.
+    """Return the raw bytes of the feed ``port`` from ``value``, as ``read_tensor`` takes it. Raises HandlerError.
 
-    ``description`` is what ``choose_description`` gave. A smaller tensor is filled up where its ``pad`` says with what,
-    if there is time ``left``: see ``Server.make_clock``.
+    ``description``: the result of ``choose_description``. A smaller tensor is filled up with the value in ``pad``, if
+    there is time ``left``: see ``Server.make_clock``.
     """
     if port.name not in description.pad:
         return read_tensor(value, port)
     from .sizes import match_port, measure_shape, pad_tensor
 
-    given = match_port(measure_shape(value, port), port, description)
-    return pad_tensor(read_tensor(value, given), given, port, description, left)
+    actual = match_port(measure_shape(value, port), port, description)
+    return pad_tensor(read_tensor(value, actual), actual, port, description, left)
 
 
 def _read_base64(value: dict[object, object], where: str, port: Port) -> bytes:
-    """The bytes themselves, row-major: the model's own size of them."""
+    """Return the bytes in {"b64": …}, row-major, in the model's own size."""
     text = value.get("b64")
     if len(value) != 1 or not isinstance(text, str):
         raise WrongTypeError(f'{where} must be lists of numbers, or {{"b64": "<raw little-endian bytes>"}}')
@@ -121,7 +121,7 @@ def _read_base64(value: dict[object, object], where: str, port: Port) -> bytes:
 
 
 def reshape_port(port: Port, shape: tuple[int, ...], description: Description) -> Port:
-    """``port`` with the shape of a request, which may have another number of items. Raises WrongShapeError."""
+    """Return ``port`` with the shape of a request, which may have another number of items. Raises WrongShapeError."""
     if shape == port.shape:
         return port
     if not description.batched or not shape or shape[1:] != port.shape[1:] or shape[0] < 1:
@@ -131,9 +131,9 @@ def reshape_port(port: Port, shape: tuple[int, ...], description: Description) -
 
 
 def item_count(value: object, port: Port) -> int:
-    """How many items ``value`` has, in the forms that ``read_tensor`` takes, for a feed that begins with the batch.
+    """Return the number of items of ``value``, as ``read_tensor`` takes it, for a feed that begins with the batch.
 
-    The compiled batch where ``value`` does not tell: a flat list, or what ``read_tensor`` will refuse.
+    It is the compiled batch where ``value`` does not tell: in a flat list, or in what ``read_tensor`` will refuse.
     """
     batch = port.shape[0]
     if isinstance(value, dict) and isinstance(text := value.get("b64"), str):
@@ -145,19 +145,19 @@ def item_count(value: object, port: Port) -> int:
 
 
 def require_items(counts: dict[str, int], description: Description, limits: RequestLimits) -> None:
-    """``counts``: the items for each feed that begins with the batch. Raises WrongShapeError, TooManyImagesError."""
+    """Check ``counts``, the items of each feed with a batch. Raises WrongShapeError, TooManyImagesError."""
     if len(set(counts.values())) > 1:
-        found = ", ".join(f'"{name}" has {count}' for name, count in counts.items())
-        raise WrongShapeError(f"all inputs must have the same number of items; {found}")
+        counted = ", ".join(f'"{name}" has {count}' for name, count in counts.items())
+        raise WrongShapeError(f"all inputs must have the same number of items; {counted}")
     most = limits.items if description.batched else description.batch
     if counts and max(counts.values()) > most:
         raise TooManyImagesError(f"the request has {max(counts.values())} items; at most {most} are allowed at a time")
 
 
 def require_tensor_memory(names: Collection[str], count: int, description: Description, limits: RequestLimits) -> None:
-    """Raises OverBudgetError for more items of the feeds ``names`` than there is memory for.
+    """Raise OverBudgetError for more items of the feeds ``names`` than there is memory for.
 
-    Each is there twice, before and after it is filled up to the model's size.
+    Each item is held twice, before and after it is filled up to the model's size.
     """
     if count > description.batch:
         size = sum(port.size for port in description.feeds if port.name in names)
@@ -167,7 +167,7 @@ def require_tensor_memory(names: Collection[str], count: int, description: Descr
 def set_item_counts(
     ports: Sequence[Port], counts: dict[str, int], description: Description, limits: RequestLimits
 ) -> list[Port]:
-    """``ports`` with as many items as ``counts`` says of each, by name; as they are where it says nothing.
+    """Return ``ports`` with the number of items in ``counts``, by name; a port without a count is unchanged.
 
     Raises WrongShapeError, TooManyImagesError, OverBudgetError.
     """
@@ -180,7 +180,7 @@ def set_item_counts(
 
 
 def _flatten_lists(value: object, shape: tuple[int, ...], port: Port, flat: list[object]) -> None:
-    """The numbers of lists within lists of ``shape``; the innermost ones may hold anything. Raises WrongShapeError."""
+    """Append the numbers of nested lists of ``shape`` to ``flat``, unchecked. Raises WrongShapeError."""
     if not isinstance(value, list) or len(value) != shape[0]:
         raise _wrong_shape(port)
     if len(shape) == 1:

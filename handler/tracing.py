@@ -1,7 +1,7 @@
 """Subsegments for AWS X-Ray, sent to the daemon that Lambda runs beside a traced function.
 
-Only imported with ``COLDFORGE_TRACING=on``. Powertools' Tracer would import the X-Ray SDK and botocore, which takes
-longer than all of the function's start; a subsegment is one datagram.
+This module is imported only with ``COLDFORGE_TRACING=on``. Powertools' Tracer would import the X-Ray SDK and botocore,
+which takes longer than the function's whole start; a subsegment is one datagram.
 https://docs.aws.amazon.com/xray/latest/devguide/xray-api-segmentdocuments.html
 """
 
@@ -23,7 +23,7 @@ def _open_socket() -> socket.socket:
 
 
 def forget_state() -> None:
-    """Close the socket; the next subsegment makes another."""
+    """Close the socket; the next subsegment opens another."""
     if _open_socket.cache_info().currsize:
         _open_socket().close()
         _open_socket.cache_clear()
@@ -32,7 +32,7 @@ def forget_state() -> None:
 def send_subsegment(
     name: str, milliseconds: float, annotations: dict[str, str | int | bool], status: int = 200
 ) -> None:
-    """A subsegment that ends now. Nothing is sent where this invocation isn't sampled, and nothing is waited for."""
+    """Send a subsegment that ends now, without waiting, unless this invocation is not sampled."""
     trace = dict(part.partition("=")[::2] for part in os.environ.get("_X_AMZN_TRACE_ID", "").split(";"))
     host, _, port = os.environ.get("AWS_XRAY_DAEMON_ADDRESS", "").partition(":")
     if trace.get("Sampled") != "1" or "Root" not in trace or "Parent" not in trace or not port.isdigit():

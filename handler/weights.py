@@ -1,9 +1,9 @@
-"""Weights that are not in the library, from where ``COLDFORGE_WEIGHTS`` says: a mapped file, or memory filled from S3.
+"""Weights outside the library, from where ``COLDFORGE_WEIGHTS`` says: a mapped file, or memory filled from S3.
 
-Imported only for a model that has such, when the function starts; boto3 only for weights in S3. What the file holds:
-builder/compiler/emit/outside_weights.py. A mapped file is read as it is needed, so only its header is checked; what
-comes from S3 is checked whole, piece by piece, by threads that hash one piece while others are on their way. Where
-several processes share an environment (``processes``), it goes into one file that all of them map.
+The module is imported at the start only for a model that has such weights, and boto3 only for weights in S3. The file's
+format is in builder/compiler/emit/outside_weights.py. A mapped file is read as it is needed, so only its header is
+checked. Weights from S3 are checked whole, piece by piece, by threads that hash one piece while others are on their
+way. Where several processes share an environment (``processes``), they go into one file that all of them map.
 """
 
 # pathlib would be imported for this alone
@@ -28,16 +28,16 @@ VARIABLE = "COLDFORGE_WEIGHTS"
 HEADER = struct.Struct("<8sIIQ32sQ32s")
 MAGIC = b"CFWEIGHT"
 FIRST = 65_536
-"""Bytes of the first request: the header and the hashes of 16 GB."""
+"""Bytes of the first request, enough for the header and the hashes of 16 GB."""
 TEMPORARY = "/tmp"
 AT_ONCE = 12
 ATTEMPTS = 3
 
 
 def open_with_weights(library: Any, handle: Any, name: str, layout: str) -> tuple[int, Any, str]:
-    """Open the model ``name`` with its weights: (status, memory to keep while it is open, where the weights were).
+    """Open the model ``name``: return (status, memory to keep while it is open, the place of its weights).
 
-    ``handle``: a cf_model **. ``layout``: what the library wants its weights to be. Raises StartupError.
+    ``handle``: a cf_model **. ``layout``: the layout of weights that the library needs. Raises StartupError.
     """
     place = os.environ.get(VARIABLE, "")
     if place.endswith("/") or os.path.isdir(place):
@@ -53,14 +53,14 @@ def open_with_weights(library: Any, handle: Any, name: str, layout: str) -> tupl
 
 
 def fetch_shared(address: str, layout: str) -> str:
-    """A file with what is at ``s3://bucket/key``, for all processes to map: fetched once, by the first of them.
+    """Return a file of the weights at ``s3://bucket/key`` for all processes to map, fetched by the first of them.
 
-    The others wait for it. Its name says which weights it has, so one that is there is the right one. Raises
+    The others wait for it. Its name identifies its weights, so an existing file is the right one. Raises
     StartupError.
     """
     path = os.path.join(TEMPORARY, f"coldforge-{layout}.weights")
     try:
-        # The lock ends with the process that holds it, whatever it ends of.
+        # The lock ends with the process that holds it, however that ends.
         with open(f"{path}.lock", "wb", opener=_open_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.path.exists(path):
@@ -79,7 +79,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def download_weights(address: str, layout: str, file: int | None = None) -> mmap.mmap:
-    """The whole file at ``s3://bucket/key`` in memory of its own, which no disk backs, or in ``file``, which is open.
+    """Load the whole file at ``s3://bucket/key`` into memory without a disk behind it, or into the open ``file``.
 
     Raises StartupError.
     """
@@ -107,21 +107,21 @@ def download_weights(address: str, layout: str, file: int | None = None) -> mmap
                 raise _make_damaged_error(address)
             memory = _allocate_memory(start + size, file)
             memory[:start] = first[:start]
-            # Another object may take this one's place meanwhile: pieces of two would not fit together.
-            which = {"Bucket": bucket, "Key": key, "IfMatch": answer["ETag"]}
+            # Another object may replace this one meanwhile, and pieces of two would not fit together.
+            source = {"Bucket": bucket, "Key": key, "IfMatch": answer["ETag"]}
             offsets = range(start, start + size, piece)
             pieces = [(at, min(piece, start + size - at), wanted) for at, wanted in zip(offsets, hashes, strict=True)]
-            _fetch_pieces(client, which, memory, pieces)
+            _fetch_pieces(client, source, memory, pieces)
             return memory
     except (ClientError, BotoCoreError, OSError) as error:
         raise StartupError(f"the weights cannot be fetched from {address} ({error}): see {VARIABLE}.") from error
 
 
 def _allocate_memory(size: int, file: int | None) -> mmap.mmap:
-    """Memory of ``size`` bytes, in the open ``file`` where that is not None. Raises StartupError."""
+    """Allocate memory of ``size`` bytes, in the open ``file`` if there is one. Raises StartupError."""
     if file is not None:
         try:
-            os.posix_fallocate(file, 0, size)  # on a disk that is full, a write to the memory would end the process
+            os.posix_fallocate(file, 0, size)  # on a full disk, a write to the memory would end the process
         except OSError as error:
             raise StartupError(
                 f"there is no room in {TEMPORARY} for {size:,} bytes of weights, which all processes share: give the "
@@ -129,29 +129,29 @@ def _allocate_memory(size: int, file: int | None) -> mmap.mmap:
             ) from error
         return mmap.mmap(file, size)
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError, AttributeError):  # a wish, which spares most of the faults that filling it takes
+    with suppress(OSError, AttributeError):  # optional; it avoids most page faults while the memory is filled
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
 
 def _parse_header(first: bytes, address: str, layout: str) -> tuple[int, int, int, list[bytes]]:
-    """Where the weights start, their bytes, a piece's, and the SHA-256 of each piece. Raises StartupError."""
+    """Return the offset of the weights, their bytes, a piece's bytes, and each piece's SHA-256. Raises StartupError."""
     if len(first) < HEADER.size or first[: len(MAGIC)] != MAGIC:
         raise StartupError(f"{address} is not a weights file of coldforge: name a model.weights with {VARIABLE}.")
-    _, _, start, size, digest, piece, whole = HEADER.unpack_from(first)
+    _, _, start, size, digest, piece, hashes_digest = HEADER.unpack_from(first)
     if digest.hex() != layout:
         raise StartupError(
             f"the weights at {address} belong to another model or another build: put the file there that was built "
             "with the library, or that `coldforge weights` made for it."
         )
-    listed = first[HEADER.size : HEADER.size + 32 * -(-size // piece)] if piece else b""
-    if not (piece and size and HEADER.size <= start <= len(first)) or hashlib.sha256(listed).digest() != whole:
+    hashes = first[HEADER.size : HEADER.size + 32 * -(-size // piece)] if piece else b""
+    if not (piece and size and HEADER.size <= start <= len(first)) or hashlib.sha256(hashes).digest() != hashes_digest:
         raise _make_damaged_error(address)
-    return start, size, piece, [listed[at : at + 32] for at in range(0, len(listed), 32)]
+    return start, size, piece, [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
 
 
 def _fetch_pieces(client: Any, which: dict[str, str], memory: mmap.mmap, pieces: list[tuple[int, int, bytes]]) -> None:
-    """Get each piece (offset, bytes, SHA-256) into its place, many at once. Raises StartupError, or as the client."""
+    """Fetch all pieces (offset, bytes, SHA-256) into their places, many at once. Raises as ``_fetch_piece`` does."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -165,6 +165,7 @@ def _fetch_pieces(client: Any, which: dict[str, str], memory: mmap.mmap, pieces:
 
 
 def _fetch_piece(client: Any, which: dict[str, str], memory: mmap.mmap, offset: int, size: int, wanted: bytes) -> None:
+    """Fetch one piece. Raises StartupError if it is damaged, or the client's own errors."""
     from botocore.exceptions import BotoCoreError
 
     piece = memoryview(memory)[offset : offset + size]
@@ -177,7 +178,7 @@ def _fetch_piece(client: Any, which: dict[str, str], memory: mmap.mmap, offset: 
                     filled += count
             if filled == size and hashlib.sha256(piece).digest() == wanted:
                 return
-        except (BotoCoreError, OSError) as error:  # a connection that broke off; what S3 refuses is a ClientError
+        except (BotoCoreError, OSError) as error:  # a broken connection; a refusal by S3 is a ClientError
             problem = error
     raise problem or _make_damaged_error(f"s3://{which['Bucket']}/{which['Key']}")
 

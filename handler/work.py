@@ -1,6 +1,6 @@
-"""Requests that no caller waits for: how each is answered, and where its answer goes.
+"""Requests that no caller waits for: answering each, and delivering its answer.
 
-``events/messages.py`` says which an event holds.
+``events/messages.py`` finds them in an event.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .typed import Any
 LOGGED = 100_000  # characters of one answer; CloudWatch cuts lines at 256 KB
 
 Task = S3Object | dict[str, Any]
-"""A picture, recording or text in S3, or a request of our own protocol."""
+"""An image, recording or text in S3, or a request of our own protocol."""
 
 
 def parse_message(text: object) -> object:
-    """The value that ``text``, a message, holds as JSON. Raises MalformedEventError."""
+    """Parse the message ``text`` as JSON. Raises MalformedEventError."""
     try:
         if isinstance(text, str):
             return json.loads(text)
@@ -37,7 +37,7 @@ def parse_message(text: object) -> object:
 def answer_task(
     task: Task, server: Server, call: Invocation, *, partial: bool = False, limit: int | None = None
 ) -> dict[str, Any]:
-    """The answer to ``task`` in our own protocol. ``limit``: see ``predict.answer_event``. Raises HandlerError."""
+    """Answer ``task`` in our own protocol. ``limit``: see ``predict.answer_event``. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer_event(task, server, call, partial=partial, limit=limit)
     data = storage.read_object(task, read_limit(server), seconds_left(call.remaining_ms()))
@@ -45,18 +45,18 @@ def answer_task(
 
 
 def read_limit(server: Server) -> int:
-    """Bytes of an object, at most."""
+    """Return the most bytes that an object may have."""
     return server.limits.recording if server.find_description(None).audio else server.limits.encoded
 
 
 def answer_file(
     data: bytes, task: S3Object, server: Server, call: Invocation, *, partial: bool = False, limit: int | None = None
 ) -> dict[str, Any]:
-    """As ``answer_task``, of an object whose bytes are ``data``. Raises HandlerError."""
+    """Answer ``task``, an object with the bytes ``data``, as ``answer_task`` does. Raises HandlerError."""
     description, limits = server.find_description(None), server.limits
     kind = find_file_kind(description)
     if kind is None or not kind.stands_alone(description) or (description.text_alone and task.key.endswith(".json")):
-        # More than a file is asked for, or may be: a request in JSON.
+        # The model needs or allows more than a file, so the object is a request in JSON.
         event = parse_message(_decode_object(data, task))
         return predict.answer_event(event, server, call, partial=partial, limit=limit)
     request = predict.make_file_request([File(data, str(task))], description, limits)
@@ -64,9 +64,9 @@ def answer_file(
 
 
 def _decode_object(data: bytes, task: S3Object) -> str:
-    """An object's UTF-8, perhaps after a byte order mark.
+    """Decode an object's UTF-8, with or without a byte order mark.
 
-    Raises NotTextError: with something else in the place of what is wrong, another text would be answered.
+    Raises NotTextError: replacing invalid bytes would answer another text.
     """
     try:
         return data.decode("utf-8-sig")
@@ -78,14 +78,14 @@ def deliver_answer(target: S3Object | None, task: Task, answer: dict[str, Any], 
     """Log the answer, and write it to ``target`` if there is one. Raises StorageUnavailableError."""
     text = json.dumps(answer)
     origin = {"object": str(task)} if isinstance(task, S3Object) else {}
-    shown: dict[str, object] = {"result": answer} if len(text) <= LOGGED else {"result_characters": len(text)}
-    call.report("result", origin | shown)
+    fields: dict[str, object] = {"result": answer} if len(text) <= LOGGED else {"result_characters": len(text)}
+    call.report("result", origin | fields)
     if target:
         storage.write_object(target, text, call.remaining_ms() / 1000)
 
 
 def locate_task_result(task: Task, message_id: str) -> S3Object | None:
-    """Where the task's result goes, which no other object's or message's does; None where none are kept.
+    """Return the object for the task's result, unique to its object or message; None where results are not kept.
 
     Raises KeyTooLongError.
     """
@@ -93,13 +93,13 @@ def locate_task_result(task: Task, message_id: str) -> S3Object | None:
 
 
 def answer_all_tasks(found: list[Task], message_id: str, server: Server, call: Invocation) -> dict[str, Any]:
-    """Answer and deliver each task, wrong ones' errors too.
+    """Answer and deliver each task; an error is delivered, too.
 
-    Raises RetryLater when any failed that may succeed later, or was not begun for want of time.
+    Raises RetryLater if any failed that may succeed later, or was not begun for lack of time.
     """
     deadline = Deadline(call.remaining_ms)
     answers: list[dict[str, Any]] = []
-    done = again = least = 0
+    count = retries = least = 0
     for task in found:
         if isinstance(task, S3Object) and storage.is_result(task):
             call.report("object skipped: it lies among the results", {"object": str(task)})
@@ -113,21 +113,21 @@ def answer_all_tasks(found: list[Task], message_id: str, server: Server, call: I
         except Exception as error:
             refusal = call.refuse(error)
             answer, retry = predict.format_error(refusal), refusal.retryable
-        done += 1
+        count += 1
         least += compute_min_answer_length(answer)
-        if least <= ANSWER_LIMIT:  # what is too large already need not be kept
+        if least <= ANSWER_LIMIT:  # answers that are too large already need not be kept
             answers.append(answer)
         try:
             if not retry:
                 deliver_answer(target, task, answer, call)
         except Exception as error:
             retry = call.refuse(error).retryable
-        again += retry
-    if again:
-        raise RetryLater(f"{again} of {done} items failed and may succeed later; see request {call.request_id}")
+        retries += retry
+    if retries:
+        raise RetryLater(f"{retries} of {count} items failed and may succeed later; see request {call.request_id}")
     try:
         require_size(least, ANSWER_LIMIT)
         require_room(*answers)
-    except AnswerTooLargeError as error:  # to Lambda a failure, after which it delivers the event again
+    except AnswerTooLargeError as error:  # Lambda would count it as a failure and deliver the event again
         return predict.format_error(call.refuse(error))
     return {"results": answers}

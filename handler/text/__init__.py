@@ -34,8 +34,9 @@ class Encoding(NamedTuple):
 
 
 class TokenPlace(NamedTuple):
-    """The place of a token. ``word``: the number of its word, None for a token that is put around every text;
-    ``start`` and ``end``: character positions (Unicode code points) in the text as it was sent.
+    """The place of a token: ``start`` to ``end`` in characters (Unicode code points) of the text as it was sent.
+
+    ``word``: the number of its word, None for a token that is put around every text.
     """
 
     word: int | None
@@ -66,7 +67,8 @@ class TextEncoder(Protocol):
 
 
 class TextTokenizer(NamedTuple):
-    """An encoder of texts with its limits. ``longest``: the most tokens of a text, special ones included;
+    """An encoder of texts with its limits, ``longest``: the most tokens of a text, special ones included.
+
     ``truncate``: whether a longer text is cut off, and not refused; ``pad``: the id that fills up a shorter text.
     """
 

@@ -16,8 +16,9 @@ LIBRARY = "tokenizers.abi3.so"
 
 
 class Subwords(NamedTuple):
-    """A ``Tokenizer`` of the package. ``cost`` and ``slope``: those of all its patterns, as ``require_comparisons``
-    takes them; ``slowest``: the slowest pattern, for the error message.
+    """A ``Tokenizer`` of the package, with the bounds of its patterns' time.
+
+    ``cost`` and ``slope`` are those that ``require_comparisons`` takes; ``slowest`` is the pattern for its message.
     """
 
     tokenizer: Any

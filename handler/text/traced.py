@@ -38,8 +38,9 @@ class TracedText(NamedTuple):
 
 
 class WordFinder(NamedTuple):
-    """A finder of the words in texts of the input ``source``, by ``steps`` and then ``split``. ``feed``: the name of
-    the feed that has a number for each word.
+    """A finder of the words in texts of the input ``source``, by ``steps`` and then ``split``.
+
+    ``feed``: the name of the feed that has a number for each word.
     """
 
     source: str

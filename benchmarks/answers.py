@@ -14,7 +14,7 @@ Answer = NDArray[np.float32]
 
 
 class WrongSize(Exception):
-    """There are more numbers, or fewer, than the outputs have."""
+    """The error of an answer with more numbers, or fewer, than the outputs have."""
 
 
 def read_answers(data: bytes, shapes: Sequence[Sequence[int]]) -> list[Answer]:
@@ -27,7 +27,7 @@ def read_answers(data: bytes, shapes: Sequence[Sequence[int]]) -> list[Answer]:
 
 
 def difference(ours: Answer, right: Answer) -> float:
-    """Return the largest difference, as a share of the largest right value; infinite where there is a NaN."""
+    """Return the largest difference, as a share of the largest right value; infinite if there is a NaN."""
     worst = float(np.abs(np.subtract(ours, right, dtype=np.float64)).max() / np.abs(right).max())
     return math.inf if math.isnan(worst) else worst
 
@@ -41,7 +41,7 @@ def judge(theirs: Sequence[Sequence[Answer]], right: Sequence[Sequence[Answer]])
     """
     errors, classes = [], []
     for number in range(len(right[0])):
-        ours, expected = (np.stack([one[number] for one in each]).astype(np.float64) for each in (theirs, right))
+        ours, expected = (np.stack([run[number] for run in runs]).astype(np.float64) for runs in (theirs, right))
         deviation = np.square(expected - expected.mean(axis=0)).sum() or 1.0
         error = math.sqrt(np.square(ours - expected).sum() / deviation)
         errors.append(math.inf if math.isnan(error) else error)

@@ -1,4 +1,4 @@
-"""MiniLM in ONNX with the operators that an export of Hugging Face's BertModel has: what ONNX Runtime's tools expect.
+"""MiniLM in ONNX with the operators of an export of Hugging Face's BertModel, which ONNX Runtime's tools expect.
 
 tf2onnx writes Keras' layer norms as a dozen small operators each, and no tool puts them together again.
 """
@@ -18,9 +18,9 @@ OPSET = 18
 
 @dataclass(frozen=True)
 class Form:
-    """``shape``: of the int32 ids and mask, [batch, tokens]; None: int64 of any shape, as Hugging Face's files take.
+    """The inputs' ``shape``, int32 [batch, tokens]; None for int64 of any shape, as Hugging Face's files take.
 
-    ``pooled``: whether the mean [batch, width] comes out, or every token's vector [batch, tokens, width].
+    ``pooled``: whether the output is the mean [batch, width], or every token's vector [batch, tokens, width].
     """
 
     shape: tuple[int, int] | None = None
@@ -28,7 +28,7 @@ class Form:
 
 
 class _Graph:
-    """Nodes and constants, as they are added."""
+    """The nodes and constants that have been added."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -39,7 +39,7 @@ class _Graph:
         return name
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """An operator; returns its output."""
+        """Add an operator, and return the name of its output."""
         from onnx import helper
 
         output = f"{kind.lower()}_{len(self.nodes)}"
@@ -55,7 +55,7 @@ class _Graph:
         return self.add("LayerNormalization", x, *parts, axis=-1, epsilon=EPSILON)
 
     def gelu(self, x: str) -> str:
-        """As PyTorch's is exported; ONNX Runtime has an operator of its own for it."""
+        """Add GELU as PyTorch exports it; ONNX Runtime has an operator of its own for it."""
         erf = self.add("Erf", self.add("Div", x, self.constant("root_of_two", np.float32(2**0.5))))
         one, half = self.constant("one", np.float32(1)), self.constant("half", np.float32(0.5))
         return self.add("Mul", self.add("Mul", x, self.add("Add", erf, one)), half)
@@ -68,7 +68,7 @@ def write(keras_model: Path, target: Path, form: Form) -> int:
     from onnx import TensorProto, helper, numpy_helper
 
     saved = keras.saving.load_model(keras_model, compile=False)
-    trained = next((one for one in saved.layers if one.name == "minilm"), saved)
+    trained = next((inner for inner in saved.layers if inner.name == "minilm"), saved)
     graph, layer = _Graph(), trained.get_layer
     words = graph.add("Gather", graph.constant("words", layer("words").get_weights()[0]), "input_ids")
     table = layer("positions").get_weights()[0]
@@ -76,42 +76,42 @@ def write(keras_model: Path, target: Path, form: Form) -> int:
     x = graph.normalised(graph.add("Add", words, positions), layer("embeddings.normalised"))
     width = trained.output.shape[-1]
     hidden = _hidden(graph)
-    for number in range(sum(one.name.endswith(".inner") for one in trained.layers)):
+    for number in range(sum(part.name.endswith(".inner") for part in trained.layers)):
         x = _block(graph, x, hidden, layer, f"layer{number}", width)
     if form.pooled:
         x = _mean(graph, x, graph.add("Cast", "attention_mask", to=TensorProto.FLOAT))
     shape = list(form.shape or ("batch", "tokens"))
     kind = TensorProto.INT32 if form.shape else TensorProto.INT64
-    put = [helper.make_tensor_value_info(name, kind, shape) for name in ("input_ids", "attention_mask")]
-    given = [shape[0], width] if form.pooled else [*shape, width]
-    made = helper.make_graph(
+    inputs = [helper.make_tensor_value_info(name, kind, shape) for name in ("input_ids", "attention_mask")]
+    output_shape = [shape[0], width] if form.pooled else [*shape, width]
+    onnx_graph = helper.make_graph(
         graph.nodes,
         "minilm",
-        put,
-        [helper.make_tensor_value_info(x, TensorProto.FLOAT, given)],
+        inputs,
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, output_shape)],
         [numpy_helper.from_array(value, name) for name, value in graph.constants.items()],
     )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    model = helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
     onnx.checker.check_model(model)
     onnx.save(model, str(target))
     return int(width)
 
 
 def optimise(source: Path, target: Path, width: int) -> dict[str, int]:
-    """What ONNX Runtime's own tool for BERT makes of it; returns how often it fused what."""
+    """Optimise ``source`` with ONNX Runtime's own tool for BERT. Returns the number of fusions by operator."""
     from onnxruntime.transformers import optimizer
     from onnxruntime.transformers.fusion_options import FusionOptions
 
     options = FusionOptions("bert")
-    made = optimizer.optimize_model(
+    optimised = optimizer.optimize_model(
         str(source), "bert", num_heads=HEADS, hidden_size=width, optimization_options=options, opt_level=0
     )
-    made.save_model_to_file(str(target))
-    return {name: count for name, count in made.get_fused_operator_statistics().items() if count}
+    optimised.save_model_to_file(str(target))
+    return {name: count for name, count in optimised.get_fused_operator_statistics().items() if count}
 
 
 def _places(graph: _Graph, form: Form, longest: int) -> str:
-    """0, 1, 2, ... [1, tokens]."""
+    """Add the tokens' positions 0, 1, 2, ... [1, tokens]."""
     if form.shape:
         return graph.constant("places", np.arange(form.shape[1], dtype=np.int64)[None])
     everything = graph.constant("places", np.arange(longest, dtype=np.int64)[None])
@@ -120,11 +120,11 @@ def _places(graph: _Graph, form: Form, longest: int) -> str:
 
 
 def _hidden(graph: _Graph) -> str:
-    """What is added to the scores [batch, 1, 1, tokens]: 0, or far below any score for padding."""
+    """Add the mask that the scores get [batch, 1, 1, tokens]: 0, or for padding far below any score."""
     from onnx import TensorProto
 
     mask = "attention_mask"
-    for axis in (1, 2):  # one after the other, as PyTorch's exporter writes it and the tool looks for it
+    for axis in (1, 2):  # the tool looks for PyTorch's pattern, which is an operator for each axis
         mask = graph.add("Unsqueeze", mask, graph.constant(f"axis{axis}", np.array([axis], np.int64)))
     real = graph.add("Cast", mask, to=TensorProto.FLOAT)
     padding = graph.add("Sub", graph.constant("one", np.float32(1)), real)

@@ -1,7 +1,7 @@
-"""A fresh process to its first answer, split into import, load and first answer; and its peak memory.
+"""The time of a fresh process until its first answer, split into import, load and first answer, and its peak memory.
 
-Engines take turns here too. The page cache is warm: what is measured is the engine, not this disk. One
-thread on one CPU, which is what a Lambda function of 1,769 MB has.
+The engines take turns. The page cache is warm, so that the disk is not measured. One thread runs on one CPU, as in a
+Lambda function of 1,769 MB.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ PARTS = ("python_ms", "import_ms", "load_ms", "first_ms", "start_ms", "total_ms"
 
 
 def measure(network: Network, repeats: int, engines: Sequence[str]) -> dict[str, Any]:
-    """Medians over ``repeats`` fresh processes of each engine; the latency runs before have read every file."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in engines}
+    """Return medians over ``repeats`` fresh processes of each engine. The latency runs before it read every file."""
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in engines}
     excluded: dict[str, str] = {}
     for _ in range(repeats):
         for name in [name for name in engines if name not in excluded]:
             try:
                 with Worker(name, network, Setting(threads=1)) as worker:
-                    found[name].append(worker.opened)
+                    runs[name].append(worker.opened)
             except EngineFailed as error:
                 excluded[name] = str(error)
-    rows = {name: _row(name, network, starts) for name, starts in found.items() if starts}
+    rows = {name: _row(name, network, starts) for name, starts in runs.items() if starts}
     return {"repeats": repeats, "engines": rows, "excluded": excluded, **compare(rows)}
 
 
@@ -49,13 +49,13 @@ def _row(name: str, network: Network, starts: list[dict[str, Any]]) -> dict[str,
 
 @functools.cache
 def installed_size(package: Path) -> int:
-    """Bytes of a package's folder (or module file), with the folder of shared libraries that belongs to it."""
+    """Return the bytes of a package's folder (or module file) and of its folder of shared libraries."""
     libraries = package.with_name(f"{package.name}.libs")
     return sum(_size(path) for path in (package, libraries) if path.exists())
 
 
 def model_size(model: Path) -> int:
-    """Bytes of the model's file, and of the weights beside it where they are a file of their own."""
+    """Return the bytes of the model's file, and of the file of its weights if there is one beside it."""
     return sum(path.stat().st_size for path in (model, model.with_suffix(".bin")) if path.exists())
 
 
@@ -66,7 +66,7 @@ def _size(path: Path) -> int:
 
 
 def compare(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The best peer's figure over ours, for the start, the memory and what has to be installed."""
+    """Return the best peer's figure over ours, for the start, the memory and the installed size."""
     peers = [row for name, row in rows.items() if name != OURS]
     if OURS not in rows or not peers:
         return {"start_ratio": None, "total_ratio": None, "rss_ratio": None, "size_ratio": None}

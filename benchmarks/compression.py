@@ -1,7 +1,7 @@
 """``python -m benchmarks.compression``: each type of weights and activations beside TensorFlow Lite's models.
 
-Of the same graph: size, agreement with TensorFlow float32 and latency, for the three examples, into docs/accuracy.md.
-All models of a network take turns in one process on one thread; their processor time counts.
+It measures size, agreement with TensorFlow float32 and latency of the three examples' graphs for docs/accuracy.md. All
+models of a network take turns in one process on one thread; their processor time counts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from builder.verify.quantise.number_types import KINDS
 
 Run = Callable[[], object]
 BLOCK_SECONDS = 0.4
-"""Of processor time: a kernel's clock of it may move at ticks of 4 ms alone."""
+"""Seconds of processor time: a kernel may count it in ticks of 4 ms alone."""
 
 FOLDER = ROOT / "build" / "bench" / "compression"
 PHOTOGRAPHS = ("face.jpg", "astronaut.jpg", "coffee.jpg", "cat_exif_rotated.jpg")
@@ -59,7 +59,7 @@ INPUTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One model file: ``size`` in bytes; ``milliseconds`` of processor time of a run."""
+    """A model file: ``size`` in bytes; ``milliseconds`` of processor time of a run."""
 
     engine: str
     weights: str
@@ -69,30 +69,30 @@ class Row:
 
 
 def measure(name: str, seconds: float, progress: Progress) -> dict[str, Any]:
-    """All models of one example; ``seconds`` of them for latency."""
+    """Measure all models of one example, their latency for ``seconds``."""
     project = Project(ROOT)
     spec = read_spec(project.examples / name / "model.toml")
     ws = Workspace(spec, project, spec.target, progress)
-    made = compile_here(ws)
-    inputs = load_user_inputs(_images(name, spec, CROPS.get(name, 0), seed=1), spec, made.graph)
-    theirs = answer_with_tensorflow(made.graph, inputs)
-    found: list[tuple[str, str, Path, Answers]] = []
+    compiled = compile_here(ws)
+    inputs = load_user_inputs(_images(name, spec, CROPS.get(name, 0), seed=1), spec, compiled.graph)
+    theirs = answer_with_tensorflow(compiled.graph, inputs)
+    answered: list[tuple[str, str, Path, Answers]] = []
     runs: dict[str, Run] = {}
     samples = _images(name, spec, CALIBRATION, seed=2)
     spec = replace(spec, activations=Activations("float32", samples))
     for kind in KINDS:
-        library = make_candidate(ws.for_spec(spec), made, kind).library
-        found.append(("coldforge", str(kind), library, answer_with_library(library, made.graph, inputs)))
-        runs[f"coldforge {kind}"] = _our_run(library, made.graph, inputs)
-    examples = load_user_inputs(samples, spec, made.graph)
-    for kind, path in _lite_models(made.graph, examples, FOLDER / name):
-        lite = Lite(path, made.graph)
-        found.append(("LiteRT", kind, path, lite.answers(inputs)))
+        library = make_candidate(ws.for_spec(spec), compiled, kind).library
+        answered.append(("coldforge", str(kind), library, answer_with_library(library, compiled.graph, inputs)))
+        runs[f"coldforge {kind}"] = _our_run(library, compiled.graph, inputs)
+    examples = load_user_inputs(samples, spec, compiled.graph)
+    for kind, path in _lite_models(compiled.graph, examples, FOLDER / name):
+        lite = Lite(path, compiled.graph)
+        answered.append(("LiteRT", kind, path, lite.answers(inputs)))
         runs[f"LiteRT {kind}"] = lite.run_of(inputs)
     times, rounds = run_times(runs, seconds)
     rows = []
-    for engine, kind, path, ours in found:
-        agreement = compare_answers(spec, made.graph, inputs, ours, theirs)
+    for engine, kind, path, ours in answered:
+        agreement = compare_answers(spec, compiled.graph, inputs, ours, theirs)
         rows.append(Row(engine, kind, path.stat().st_size, agreement, 1e3 * times[f"{engine} {kind}"]))
     return {"inputs": INPUTS[name], "items": inputs.items, "rounds": rounds, "rows": [asdict(row) for row in rows]}
 
@@ -103,18 +103,18 @@ def run_times(runs: Mapping[str, Run], seconds: float) -> tuple[dict[str, float]
     A time is the tenth percentile over the rounds: a virtual machine's clock may stand still and catch up later.
     """
     counts = {name: max(1, round(BLOCK_SECONDS / min(timeit.repeat(run, number=1)))) for name, run in runs.items()}
-    found: dict[str, list[float]] = {name: [] for name in runs}
+    times: dict[str, list[float]] = {name: [] for name in runs}
     end, rounds = time.monotonic() + seconds, 0
     while rounds < LEAST_ROUNDS or time.monotonic() < end:
         for name, run in runs.items():
             run()  # its own data are in the caches again
-            found[name].append(timeit.timeit(run, timer=time.thread_time, number=counts[name]) / counts[name])
+            times[name].append(timeit.timeit(run, timer=time.thread_time, number=counts[name]) / counts[name])
         rounds += 1
-    return {name: quantiles(values)["p10"] for name, values in found.items()}, rounds
+    return {name: quantiles(values)["p10"] for name, values in times.items()}, rounds
 
 
 def _images(name: str, spec: ModelSpec, count: int, seed: int) -> Path:
-    """An .npz file of pictures as the model takes them; of digits those that training left out."""
+    """Write an .npz file of images as the model takes them; for digits those that training left out."""
     if name == "digits":
         held_out = ROOT / "build" / "digits" / "held_out.npz"
         if seed == 1:
@@ -130,7 +130,7 @@ def _images(name: str, spec: ModelSpec, count: int, seed: int) -> Path:
 
 
 def crops(spec: ModelSpec, count: int, seed: int) -> Iterator[Any]:
-    """Parts of the test photographs: moved, scaled, turned a little, mirrored, lighter and darker; seeded."""
+    """Yield parts of the test photographs: moved, scaled, turned a little, mirrored, lighter and darker; seeded."""
     from PIL import Image, ImageEnhance, ImageOps
 
     image = spec.image
@@ -139,10 +139,10 @@ def crops(spec: ModelSpec, count: int, seed: int) -> Iterator[Any]:
     opened = [ImageOps.exif_transpose(Image.open(ROOT / "tests" / "data" / name)) for name in PHOTOGRAPHS]
     for number in range(count):
         face = number % 2 == 0
-        picture = opened[0] if face else opened[int(rng.integers(len(opened)))]
-        side = rng.uniform(0.65 if face else 0.3, 1) * min(picture.size)
-        left, top = rng.uniform(0, picture.width - side), rng.uniform(0, picture.height - side)
-        turned = picture.rotate(
+        photograph = opened[0] if face else opened[int(rng.integers(len(opened)))]
+        side = rng.uniform(0.65 if face else 0.3, 1) * min(photograph.size)
+        left, top = rng.uniform(0, photograph.width - side), rng.uniform(0, photograph.height - side)
+        turned = photograph.rotate(
             rng.uniform(-15, 15), Image.Resampling.BILINEAR, center=(left + side / 2, top + side / 2)
         )
         part = turned.resize(
@@ -155,7 +155,7 @@ def crops(spec: ModelSpec, count: int, seed: int) -> Iterator[Any]:
 
 
 def _lite_models(graph: FrozenGraph, examples: Inputs, folder: Path) -> Iterator[tuple[str, Path]]:
-    """(kind, file) of the frozen graph, as TensorFlow's own converter makes them."""
+    """Yield (kind, file) of each model that TensorFlow's own converter makes of the frozen graph."""
     tf = import_tensorflow()
 
     def feeds() -> Iterator[list[Any]]:
@@ -180,7 +180,7 @@ def _lite_models(graph: FrozenGraph, examples: Inputs, folder: Path) -> Iterator
 
 
 class Lite:
-    """A .tflite file in LiteRT, on one thread, with XNNPACK; the graph's fetches in their own order."""
+    """A .tflite file in LiteRT, on one thread, with XNNPACK; its outputs are in the order of the graph's fetches."""
 
     def __init__(self, model: Path, graph: FrozenGraph) -> None:
         from ai_edge_litert.interpreter import Interpreter
@@ -192,13 +192,13 @@ class Lite:
         self.outputs = [detail["index"] for detail in self.interpreter.get_output_details()]
 
     def answers(self, inputs: Inputs) -> Answers:
-        found = []
+        outputs = []
         for run in inputs.runs:
             self.interpreter.set_tensor(self.input["index"], next(iter(run.values())))
             self.interpreter.invoke()
-            found.append([self.interpreter.get_tensor(index) for index in self.outputs])
+            outputs.append([self.interpreter.get_tensor(index) for index in self.outputs])
         names = [port.spec.name for port in self.graph.fetches]
-        joined = (np.concatenate(parts)[: inputs.items] for parts in zip(*found, strict=True))
+        joined = (np.concatenate(parts)[: inputs.items] for parts in zip(*outputs, strict=True))
         return dict(zip(names, joined, strict=True))
 
     def run_of(self, inputs: Inputs) -> Run:
@@ -214,23 +214,23 @@ def _our_run(path: Path, graph: FrozenGraph, inputs: Inputs) -> Run:
 
 
 def document(results: Mapping[str, Any]) -> str:
-    """docs/accuracy.md."""
+    """Return the page docs/accuracy.md."""
     parts = [_HEAD.format(cpu=results["machine"]["processor"], tensorflow=results["tensorflow"])]
-    for name, found in results["networks"].items():
-        parts.append(f"\n## {name}\n\nMeasured on {found['inputs']}.\n\n")
-        labelled = any(o["right"] is not None for row in found["rows"] for o in row["accuracy"]["outputs"])
+    for name, network in results["networks"].items():
+        parts.append(f"\n## {name}\n\nMeasured on {network['inputs']}.\n\n")
+        labelled = any(o["right"] is not None for row in network["rows"] for o in row["accuracy"]["outputs"])
         heads = ["", "weights", "size", "top-1", "top-5", "worst error", "mean error", "ms"]
         heads[7:7] = ["right labels"] if labelled else []
         parts.append(_line(heads) + _line(["---"] * len(heads)))
-        for row in found["rows"]:
+        for row in network["rows"]:
             outputs = row["accuracy"]["outputs"]
             cells = [row["engine"], row["weights"], _size(row["size"])]
             cells += [" / ".join(_share(o[key]) for o in outputs) for key in ("top1", "top5")]
             cells += [" / ".join(f"{o[key]:.1e}" for o in outputs) for key in ("worst", "mean")]
             cells += [" / ".join(_share(o["right"]) for o in outputs)] if labelled else []
             parts.append(_line([*cells, f"{row['milliseconds']:.3g}"]))
-        if len(found["rows"][0]["accuracy"]["outputs"]) > 1:
-            names = " / ".join(o["output"] for o in found["rows"][0]["accuracy"]["outputs"])
+        if len(network["rows"][0]["accuracy"]["outputs"]) > 1:
+            names = " / ".join(o["output"] for o in network["rows"][0]["accuracy"]["outputs"])
             parts.append(f"\nEach pair is {names}.\n")
     return "".join(parts)
 
@@ -287,7 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in names:
         results["networks"][name] = measure(name, options.seconds, progress)
-        # After each: a run that is broken off has something to show.
+        # The results are written after each network, so that an interrupted run keeps them.
         (FOLDER / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     options.output.write_text(document(results), encoding="utf-8")
     print(options.output.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""From the frozen graph that coldforge compiles to each peer's own format: the same network for all."""
+"""Conversion of the frozen graph that coldforge compiles to each peer's own format: all run the same network."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def to_openvino(graph: FrozenGraph, onnx_model: Path, name: str, target: Path) -
         model = ov.convert_model(str(onnx_model))
     else:
         loose = ov.convert_model(str(graph.graph_path))
-        # It sorts the outputs in an order of its own; ours is the network's.
+        # OpenVINO sorts the outputs in an order of its own; the network's order is needed.
         results = [loose.output(port.tensor).get_node() for port in graph.fetches]
         model = ov.Model(results, loose.get_parameters(), name)
     ov.save_model(model, str(target), compress_to_fp16=False)
@@ -63,7 +63,7 @@ def to_litert(graph: FrozenGraph, target: Path) -> str:
 
 
 def lite_converter(graph: FrozenGraph) -> Any:
-    """TensorFlow's converter of the frozen graph, for whatever it is asked to make."""
+    """Return TensorFlow's converter for the frozen graph, with its default options."""
     import tensorflow as tf
 
     definition = _definition(graph)
@@ -79,7 +79,7 @@ def _definition(graph: FrozenGraph) -> Any:
 
 
 def _restore_gelu(model: Any) -> None:
-    """0.5 * x * erfc(-x / sqrt(2)), for which ONNX has no operator, becomes Gelu(x)."""
+    """Replace 0.5 * x * erfc(-x / sqrt(2)), for which ONNX has no operator, by Gelu(x)."""
     from onnx import helper
 
     graph = model.graph
@@ -101,15 +101,15 @@ def _restore_gelu(model: Any) -> None:
 
 
 def _leaves(node: Any, makers: Any) -> list[str]:
-    """What the negation and scaling in front of erfc start from."""
-    found = []
+    """Return the tensors at which the negation and scaling in front of erfc begin."""
+    leaves = []
     for name in node.input:
         maker = makers.get(name)
         if maker is not None and maker.op_type in ("Neg", "Mul", "Div"):
-            found += _leaves(maker, makers)
+            leaves += _leaves(maker, makers)
         elif maker is not None and maker.op_type != "Constant":
-            found.append(name)
-    return found
+            leaves.append(name)
+    return leaves
 
 
 def _drop_unused(graph: Any) -> None:
@@ -129,8 +129,8 @@ def _minilm_onnx(keras_model: Path, target: Path, shape: tuple[int, ...]) -> str
     width = bert_onnx.write(keras_model, plain, bert_onnx.Form((shape[0], shape[1])))
     fused = bert_onnx.optimise(plain, target, width)
     plain.unlink()
-    said = ", ".join(f"{count} {name}" for name, count in sorted(fused.items()))
-    return f"the operators of Hugging Face's export, then onnxruntime.transformers.optimizer ({said})"
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(fused.items()))
+    return f"the operators of Hugging Face's export, then onnxruntime.transformers.optimizer ({counts})"
 
 
 def _lstm_onnx(keras_model: Path, target: Path, batch: int) -> None:
@@ -144,7 +144,7 @@ def _lstm_onnx(keras_model: Path, target: Path, batch: int) -> None:
     units, (_, steps, features) = lstm.units, model.inputs[0].shape
 
     def gates(weight: Any) -> Any:
-        """Keras has them as input, forget, cell, output; ONNX wants input, output, forget, cell, transposed."""
+        """Reorder and transpose Keras' gates (input, forget, cell, output) to ONNX's (input, output, forget, cell)."""
         i, f, c, o = np.split(weight, 4, axis=-1)
         return np.ascontiguousarray(np.concatenate([i, o, f, c], axis=-1).T)[None]
 
@@ -170,6 +170,6 @@ def _lstm_onnx(keras_model: Path, target: Path, batch: int) -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, dense.units])],
         [numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    onnx.checker.check_model(made)
-    onnx.save(made, str(target))
+    onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    onnx.checker.check_model(onnx_model)
+    onnx.save(onnx_model, str(target))

@@ -1,8 +1,7 @@
-"""``python -m benchmarks.fit``: measure 3x3 layers by each algorithm, and fit the factors of
-builder/compiler/lower/costs.py.
+"""``python -m benchmarks.fit``: measure 3x3 layers by each algorithm, and fit builder/compiler/lower/costs.py.
 
-Each geometry has several copies of its weights, which take turns: no cache holds them any more when they are read
-again, as in a network. A time is the lower quartile over all runs. ``--json FILE`` keeps the times.
+Each geometry has several copies of its weights, which take turns, so that no cache has them when they are read again,
+as in a network. A time is the lower quartile over all runs. ``--json FILE`` keeps the times.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tests.support.fused import Case, Kernels, build, prepare
 SIDES = ((3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (7, 4), (8, 1), (10, 1), (12, 1), (14, 1), (28, 1))  # and batch
 CHANNELS = ((16, 16), (32, 64), (64, 64), (128, 128), (256, 256), (512, 512), (64, 256), (256, 32))
 TABLES = ("v3", "v4")
-MOST = 28 * 28 * 128 * 128  # positions times channels in times channels out: more say nothing new
+MOST = 28 * 28 * 128 * 128  # positions times channels in times channels out: larger layers show nothing new
 BYTES = 40 << 20  # of all copies of the weights
 RUNS = 24
 
@@ -41,7 +40,7 @@ def geometries() -> Iterator[Geometry]:
 
 
 def measure(kernels: Kernels) -> Times:
-    """Seconds: the geometric mean over the instruction sets."""
+    """Measure each geometry and algorithm: seconds, the geometric mean over the instruction sets."""
     return {
         geometry: {
             algorithm: math.prod(_time(kernels, geometry, algorithm, t) for t in TABLES) ** (1 / len(TABLES))
@@ -57,25 +56,25 @@ def _time(kernels: Kernels, geometry: Geometry, algorithm: Algorithm, table: str
     copies = [prepare(case, 1) for _ in range(max(2, min(12, BYTES // (4 * geometry.weights))))]
     context = kernels.context(table, 1)
     times = [
-        kernels.library.cf_test_time(context, ctypes.byref(one.layer), ctypes.byref(one.data), 1)
+        kernels.library.cf_test_time(context, ctypes.byref(copy.layer), ctypes.byref(copy.data), 1)
         for _ in range(max(3, RUNS // len(copies)))
-        for one in copies
+        for copy in copies
     ]
     return float(sorted(times)[len(times) // 4])
 
 
 def fit(times: Times) -> dict[Algorithm, CostFactors]:
-    """The factors with the least relative error, none below zero, as multiples of the multiply-add of ``direct``."""
-    found = {}
+    """Return the nonnegative factors with the least relative error, as multiples of the multiply-add of ``direct``."""
+    fitted = {}
     for algorithm in FACTORS:
         matrix = np.array([count_operations(geometry, algorithm) for geometry in times], float)
         seconds = np.array([of[algorithm] for of in times.values()])
-        found[algorithm] = _not_negative(matrix / seconds[:, None])
-    return {a: CostFactors(*(round(float(x / found["direct"][0]), 2) for x in of)) for a, of in found.items()}
+        fitted[algorithm] = _not_negative(matrix / seconds[:, None])
+    return {a: CostFactors(*(round(float(x / fitted["direct"][0]), 2) for x in of)) for a, of in fitted.items()}
 
 
 def _not_negative(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x >= 0 with matrix @ x near 1, where each column that would get a negative factor is left out."""
+    """Return x >= 0 with matrix @ x near 1; each column that would get a negative factor is left out."""
     used = [i for i in range(matrix.shape[1]) if matrix[:, i].any()]
     while True:
         x, *_ = np.linalg.lstsq(matrix[:, used], np.ones(len(matrix)), rcond=None)
@@ -87,7 +86,7 @@ def _not_negative(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def regret(times: Times) -> float:
-    """How much longer the choice of today's factors takes than the best: the mean over the geometries, 0.05 is 5 %."""
+    """Return how much longer the choice by today's factors takes than the best: a mean ratio, 0.05 is 5 %."""
     ratios = [
         of[min(of, key=lambda a: estimate_cost(geometry, a))] / min(of.values()) for geometry, of in times.items()
     ]

@@ -1,11 +1,11 @@
-"""Inputs apart from those that an engine must answer like TensorFlow: to measure int8's ranges on, and to judge it by.
+"""Held-out inputs, to calibrate int8 engines and to judge their accuracy.
 
 ``calibration.npz`` has an array [n, ...] for each input, by name; ``<number>.in`` and ``<number>.out`` are inputs of a
-run and TensorFlow's answers to them in float32, as ``benchmarks.prepare`` writes them. All are drawn like the others,
-with other seeds.
+run and TensorFlow's answers to them in float32, as ``benchmarks.prepare`` writes them. All are drawn like the inputs
+that an engine must answer like TensorFlow, with other seeds.
 
-An int8 engine need not answer like TensorFlow. Its accuracy on inputs that it was not calibrated on stands beside its
-time, and one that gives something else altogether is left out.
+An int8 engine need not answer like TensorFlow. Its accuracy on inputs that it was not calibrated on is reported with
+its time, and an engine with useless answers is left out.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from benchmarks.process import Worker
 CALIBRATION, JUDGED = 64, 48  # items
 FOLDER = "held"
 BROKEN = 0.5
-"""Root mean square of the error, as a share of the answers' own deviation from their mean, of a model that is none."""
+"""The root mean square error of a useless model, as a share of the answers' own deviation from their mean."""
 
 
 def write(network: Network, model: Any, folder: Path) -> None:
-    """``model``: the Keras model that is measured."""
+    """Write the held-out inputs and answers of the Keras model ``model`` to ``folder``."""
     np.savez(
         folder / "calibration.npz", **network.feeds(model, -(-CALIBRATION // network.batch) * network.batch, seed=2)
     )
@@ -38,21 +38,21 @@ def write(network: Network, model: Any, folder: Path) -> None:
 
 
 def write_sample(model: Any, sample: dict[str, Any], to: Path) -> None:
-    """The inputs' bytes in the order of their names as ``to``.in, and those of TensorFlow's answers as ``to``.out."""
+    """Write the inputs' bytes in the order of their names to ``to``.in, and TensorFlow's answers to ``to``.out."""
     to.with_suffix(".in").write_bytes(b"".join(sample[name].tobytes() for name in sorted(sample)))
-    inputs = [sample[one.name] for one in model.inputs]
-    found = model(inputs if len(inputs) > 1 else inputs[0], training=False)
-    every = list(found) if isinstance(found, (list, tuple)) else [found]
+    inputs = [sample[port.name] for port in model.inputs]
+    answers = model(inputs if len(inputs) > 1 else inputs[0], training=False)
+    every = list(answers) if isinstance(answers, (list, tuple)) else [answers]
     to.with_suffix(".out").write_bytes(b"".join(np.asarray(answer, np.float32).tobytes() for answer in every))
 
 
 def runs(network: Network) -> int:
-    """How many inputs an int8 engine is judged by."""
+    """Return the number of runs by which an int8 engine is judged."""
     return max(2, JUDGED // network.batch)
 
 
 def accuracy(worker: Worker, network: Network, shapes: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Judge an engine by all inputs that are there; the error is the one that ``BROKEN`` speaks of."""
+    """Judge an engine by all held-out inputs; its error is measured as ``BROKEN`` is."""
     samples = list((network.folder / FOLDER).glob("*.in"))
     theirs = [worker.answer(sample, shapes) for sample in samples]
     right = [read_answers(sample.with_suffix(".out").read_bytes(), shapes) for sample in samples]

@@ -1,6 +1,6 @@
-"""The same networks with int8 weights and activations: each engine's by its own tools, on the same calibration set.
+"""The same networks with int8 weights and activations, by each engine's own tools and with the same calibration set.
 
-``benchmarks.held_out`` has that set, and says what a model is worth that came of it.
+``benchmarks.held_out`` has that set, and judges the models.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def to_coldforge(ws: Any, calibration: Path, target: Path) -> str:
     from builder.verify.quantise.number_types import Precision
 
     spec = replace(ws.spec, activations=Activations("float32", calibration))
-    made = make_candidate(ws.for_spec(spec), compile_first(ws), Precision("int8", "int8"))
-    layers = made.lowering.weights
+    candidate = make_candidate(ws.for_spec(spec), compile_first(ws), Precision("int8", "int8"))
+    layers = candidate.lowering.weights
     rounded = sum(layer.input is not None for layer in layers)
     if not rounded:
         raise RuntimeError("no layer of it takes int8 inputs")
-    target.write_bytes(made.library.read_bytes())
+    target.write_bytes(candidate.library.read_bytes())
     return f"[weights] and [activations] int8; {rounded} of {len(layers)} layers take bytes"
 
 
 def to_litert(graph: FrozenGraph, calibration: Path, batch: int, target: Path) -> str:
     """Write ``target``; returns how it was made. Raises RuntimeError where the converter fails or faults.
 
-    In a process of its own: calibrating a network with a loop ends it with a segmentation fault.
+    It runs in a process of its own, since calibrating a network with a loop ends in a segmentation fault.
     """
     command = [sys.executable, "-m", "benchmarks.int8", graph.folder, calibration, str(batch), target]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
@@ -50,7 +50,7 @@ def to_litert(graph: FrozenGraph, calibration: Path, batch: int, target: Path) -
 
 
 def _convert_lite(graph: FrozenGraph, calibration: Path, batch: int, target: Path) -> str:
-    """The work of ``to_litert``."""
+    """Do the work of ``to_litert`` in its own process."""
     import tensorflow as tf
 
     def feeds() -> Iterator[list[Any]]:
@@ -62,27 +62,27 @@ def _convert_lite(graph: FrozenGraph, calibration: Path, batch: int, target: Pat
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
         converter.representative_dataset = feeds
         converter.experimental_new_quantizer = newer
-        made: bytes = converter.convert()
-        return made
+        converted: bytes = converter.convert()
+        return converted
 
     how = "TFLiteConverter with a representative data set: int8, float where it has no int8 kernel"
     try:
         target.write_bytes(convert(newer=True))
-    except RuntimeError:  # concatenations of what has two ranges, for one
+    except RuntimeError:  # for example, it refuses concatenations of tensors with different ranges
         target.write_bytes(convert(newer=False))
         return f"{how}; by its older quantiser, for the newer one refuses the network"
     return how
 
 
 def to_onnx(model: Path, calibration: Path, batch: int, target: Path) -> str:
-    """``model``: the one in float32. Write ``target``; returns how it was made."""
+    """Write ``target``, made of the float32 ``model``; returns how it was made."""
     import onnxruntime as ort
     from onnxruntime import quantization as tools
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared = target.with_name("prepared.onnx")
     quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
-    names = [put.name for put in ort.InferenceSession(str(prepared), providers=["CPUExecutionProvider"]).get_inputs()]
+    names = [feed.name for feed in ort.InferenceSession(str(prepared), providers=["CPUExecutionProvider"]).get_inputs()]
 
     class Reader(tools.CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -105,9 +105,9 @@ def to_onnx(model: Path, calibration: Path, batch: int, target: Path) -> str:
 
 
 def to_openvino(network: Network, model: Path, quantised: Path, calibration: Path, target: Path) -> str:
-    """``model``: in float32; ``quantised``: ONNX Runtime's, which serves where NNCF is not installed.
+    """Write ``target``, made of the float32 ``model``; returns how it was made.
 
-    Write ``target``; returns how it was made.
+    ``quantised``: ONNX Runtime's model, which is used if NNCF is not installed.
     """
     import openvino as ov
 
@@ -117,11 +117,11 @@ def to_openvino(network: Network, model: Path, quantised: Path, calibration: Pat
     import nncf
 
     float32 = ov.Core().read_model(str(model))
-    names = [put.get_any_name() for put in float32.inputs]
+    names = [feed.get_any_name() for feed in float32.inputs]
     runs = [_named(run, names) for run in _runs(calibration, network.batch)]
     kind = nncf.ModelType.TRANSFORMER if network.tokens or network.name == "transformer" else None
-    made = nncf.quantize(float32, nncf.Dataset(runs), subset_size=len(runs), model_type=kind)
-    ov.save_model(made, str(target), compress_to_fp16=False)
+    quantised_model = nncf.quantize(float32, nncf.Dataset(runs), subset_size=len(runs), model_type=kind)
+    ov.save_model(quantised_model, str(target), compress_to_fp16=False)
     return f"nncf.quantize{' for a transformer' if kind else ''}"
 
 
@@ -133,7 +133,7 @@ def _runs(calibration: Path, batch: int) -> Iterator[dict[str, Any]]:
 
 
 def _named(run: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """Under the names that a converter gave: in the same order as the network's, as ``engines.arrays`` has it."""
+    """Rename the inputs of ``run`` as a converter did, whose names sort in the same order as the network's."""
     return {name: run[ours] for name, ours in zip(sorted(names), sorted(run), strict=True)}
 
 

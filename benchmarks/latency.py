@@ -1,8 +1,8 @@
-"""How long one answer takes, every engine beside every other in the same minutes.
+"""The time of one answer, measured for all engines in the same minutes.
 
-An engine is timed only when it answers like TensorFlow, or, with int8, when what it answers is of use. Then rounds: in
-each, one engine after the other has a turn of a few runs while the others are stopped, and the order moves on by one
-every round. So whatever else the machine does falls on all of them.
+An engine is timed only if it answers like TensorFlow, or, with int8, accurately enough to be of use. In each round, one
+engine after the other has a turn of a few runs while the others are stopped, and the order moves on by one every round.
+So other load on the machine slows down all of them alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.models import SAMPLES, Network
 from benchmarks.process import EngineFailed, Setting, Worker, quantiles, sample_path
 
 TOLERANCE = 1e-4
-"""Largest difference from TensorFlow's answer, as a share of that answer's largest value."""
+"""The largest allowed difference from TensorFlow's answer, as a share of that answer's largest value."""
 
 LEAST_RUNS = 3
 TURN_SECONDS = 0.05
@@ -30,7 +30,7 @@ TURN_SECONDS = 0.05
 def measure(
     network: Network, setting: Setting, rounds: int, engines: Sequence[str], shapes: Sequence[Sequence[int]]
 ) -> dict[str, Any]:
-    """Milliseconds per engine, and who was left out and why. ``shapes`` are those of the fetches."""
+    """Return milliseconds by engine, and the excluded engines with reasons. ``shapes`` are those of the fetches."""
     excluded: dict[str, str] = {}
     answers: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
@@ -48,31 +48,31 @@ def measure(
             else:
                 workers[engine] = worker
         turns = _rounds(workers, rounds, excluded)
-    medians = {name: [median(turn) for turn in found] for name, found in turns.items()}
-    found = {
+    medians = {name: [median(turn) for turn in own] for name, own in turns.items()}
+    figures = {
         "cpus": setting.cpus,
-        "engines": {name: _summary(found) | answers[name] for name, found in turns.items()},
+        "engines": {name: _summary(own) | answers[name] for name, own in turns.items()},
         "excluded": excluded,
         **compare({name: values for name, values in medians.items() if not KINDS[name].int8}),
     }
     bytes_ = {name: values for name, values in medians.items() if KINDS[name].int8}
-    return found | ({"int8": compare_int8(bytes_, medians.get(OURS))} if bytes_ else {})
+    return figures | ({"int8": compare_int8(bytes_, medians.get(OURS))} if bytes_ else {})
 
 
 def _judged(
     worker: Worker, network: Network, engine: str, shapes: Sequence[Sequence[int]]
 ) -> tuple[dict[str, Any], str]:
-    """What its row says of an engine's answers, and what is wrong with them, if they are."""
+    """Return the figures of an engine's answers for its row, and their fault, empty if they are right."""
     if KINDS[engine].int8:
-        found = held_out.accuracy(worker, network, shapes)
-        off = f"the error is {found['error']:.0%} of the answers' own deviation"
-        return {"accuracy": found}, "" if found["error"] <= held_out.BROKEN else off
+        judgement = held_out.accuracy(worker, network, shapes)
+        off = f"the error is {judgement['error']:.0%} of the answers' own deviation"
+        return {"accuracy": judgement}, "" if judgement["error"] <= held_out.BROKEN else off
     off_by = difference(worker, network, shapes)
     return {"difference": off_by}, "" if off_by <= TOLERANCE else f"off by {off_by:.1e} of the largest answer"
 
 
 def difference(worker: Worker, network: Network, shapes: Sequence[Sequence[int]]) -> float:
-    """The largest difference from TensorFlow over all samples, as ``TOLERANCE`` counts it; NaN counts as infinite."""
+    """Return the largest difference from TensorFlow over all samples, as ``TOLERANCE`` measures it; NaN is infinite."""
     worst = 0.0
     for number in range(SAMPLES):
         sample = sample_path(network, number)
@@ -82,7 +82,7 @@ def difference(worker: Worker, network: Network, shapes: Sequence[Sequence[int]]
 
 
 def _rounds(workers: dict[str, Worker], rounds: int, excluded: dict[str, str]) -> dict[str, list[list[float]]]:
-    """Milliseconds of every run by engine and round."""
+    """Return the milliseconds of every run by engine and round; an engine that fails moves to ``excluded``."""
     turns: dict[str, list[list[float]]] = {name: [] for name in workers}
     for worker in workers.values():
         worker.pause()
@@ -101,9 +101,9 @@ def _rounds(workers: dict[str, Worker], rounds: int, excluded: dict[str, str]) -
 
 
 def _summary(turns: list[list[float]]) -> dict[str, Any]:
-    """Over the rounds' medians."""
-    found = quantiles([median(turn) for turn in turns])
-    return {f"{name}_ms": value for name, value in found.items()} | {
+    """Summarise the medians of the rounds."""
+    spread = quantiles([median(turn) for turn in turns])
+    return {f"{name}_ms": value for name, value in spread.items()} | {
         "least_ms": min(median(turn) for turn in turns),
         "rounds": len(turns),
         "runs": sum(len(turn) for turn in turns),
@@ -111,7 +111,7 @@ def _summary(turns: list[list[float]]) -> dict[str, Any]:
 
 
 def compare(medians: dict[str, list[float]], ours: str = OURS) -> dict[str, Any]:
-    """The best peer (smallest median) and its time over that of ``ours``, with that ratio's spread over the rounds."""
+    """Return the best peer (smallest median) and its time over that of ``ours``, with the ratio's spread."""
     peers = {name: median(values) for name, values in medians.items() if name != ours}
     if ours not in medians or not peers:
         return {"best_peer": None, "ratio": None}
@@ -126,6 +126,6 @@ def compare(medians: dict[str, list[float]], ours: str = OURS) -> dict[str, Any]
 
 
 def compare_int8(medians: dict[str, list[float]], float32: list[float] | None) -> dict[str, Any]:
-    """``compare`` of int8 engines; ``gain``: how many times as long our float32 took, None where one is missing."""
+    """Compare int8 engines. ``gain`` is our float32's time over our int8's, None if one is missing."""
     ours = medians.get(OURS_INT8)
     return compare(medians, OURS_INT8) | {"gain": median(float32) / median(ours) if float32 and ours else None}

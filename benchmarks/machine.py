@@ -1,4 +1,4 @@
-"""What the figures were measured on and with."""
+"""The machine and the versions with which the figures were measured."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ PROCESSORS = {
         "0x41/0xd4f": "Graviton4",
     },
 }
-"""By family and model, which a hypervisor leaves where it hides the name (Linux' intel-family.h and cpu/amd.c).
+"""Microarchitectures by family and model, which a hypervisor shows though it hides the name.
 
-Of ARM's by implementer and part: which of Amazon's processors has such cores.
+The numbers are from Linux' intel-family.h and cpu/amd.c. For ARM, they are Amazon's processors by implementer and part.
 """
 
 _CORES = {"0x41/0xd0c": "Neoverse N1", "0x41/0xd40": "Neoverse V1", "0x41/0xd4f": "Neoverse V2"}
-"""By implementer and part (Linux' arch/arm64/include/asm/cputype.h): on ARM, Linux tells programs no name."""
+"""ARM's cores by implementer and part, from Linux' asm/cputype.h: on ARM, Linux does not show a name."""
 
 _WIDE = {
     "amx_tile": "AVX-512 with VNNI and AMX",
@@ -55,7 +55,7 @@ _WIDE = {
 
 
 def name(machine: dict[str, Any]) -> str:
-    """The processor with its microarchitecture, where that is known."""
+    """Return the processor's name with its microarchitecture, if that is known."""
     family, model, _ = (*machine["family_model_stepping"], "", "", "")[:3]
     vendor = "AuthenticAMD" if "AMD" in machine["processor"] else "ARM" if "0x" in family else "GenuineIntel"
     kind = PROCESSORS[vendor].get(f"{family}/{model}")
@@ -63,17 +63,17 @@ def name(machine: dict[str, Any]) -> str:
 
 
 def identity(machine: dict[str, Any]) -> str:
-    """What ratios depend on besides the code: the processor, by the numbers it has for itself, and how many CPUs."""
+    """Return the processor with its numbers and its count of CPUs, on which ratios depend besides the code."""
     return f"{machine['processor']} {'/'.join(machine['family_model_stepping'])}, {machine['cpus']} CPUs"
 
 
 def wide(machine: dict[str, Any]) -> str:
-    """The widest vectors it has: what most of the differences between machines come from."""
-    return next((said for flag, said in _WIDE.items() if flag in machine["instruction_sets"]), "other vectors")
+    """Return the widest vector instructions, which cause most of the differences between machines."""
+    return next((label for flag, label in _WIDE.items() if flag in machine["instruction_sets"]), "other vectors")
 
 
 def describe() -> dict[str, Any]:
-    """The processor, its vector instruction sets, and how busy it is just now."""
+    """Return the processor, its vector instruction sets, and its present load."""
     info: dict[str, str] = {}
     cpuinfo = Path("/proc/cpuinfo")
     for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else []:
@@ -96,18 +96,18 @@ def describe() -> dict[str, Any]:
 
 
 def said(machine: dict[str, Any]) -> str:
-    """One line on the processor, the instruction sets that matter here, and the system."""
+    """Return a line with the processor, the relevant instruction sets, and the system."""
     numbers = "/".join(filter(None, machine["family_model_stepping"]))
     flags = ", ".join(machine["instruction_sets"])
     return f"{name(machine)} ({numbers}), {machine['cpus']} CPUs, {flags}; {machine['system']}"
 
 
 def versions() -> dict[str, str]:
-    """Every engine's version; those that are not installed are left out."""
-    found = {"coldforge": __version__}
+    """Return the version of every engine that is installed."""
+    installed = {"coldforge": __version__}
     for package in (*(kind.package for kind in ENGINES.values() if kind.package), "nncf"):
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -1,7 +1,7 @@
 """The networks that are measured, each saved once as ``build/bench/<name>/keras/model.keras``.
 
-Every engine gets the same network with float32 or ids of tokens in and float32 out: what a build would add in front of
-it (an image's cast and scaling) is left out, because no peer would be given it.
+Every engine gets the same network, with float32 or ids of tokens in and float32 out. The cast and scaling of images
+that a build would add in front are left out, because the peers would not have them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "bench"
 READY = "ready.json"
-"""In a network's folder: what was prepared, and how."""
+"""The file in a network's folder that lists what was prepared, and how."""
 
 SAMPLES = 3  # inputs, each a batch, that every engine has to answer like TensorFlow before it is timed
 BATCH_CLAIMS = {"digits": (1.3, 1.3)}
-"""The ratios aimed at with several inputs a run, where they are others than with one."""
+"""The target ratios for several inputs a run, where they differ from those for one input."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """``build()`` gives the Keras model; ``low``, ``high`` are the range of its pictures' values.
+    """A network, whose Keras model ``build()`` gives; ``low``, ``high`` are the range of its images' values.
 
-    ``claim`` is the ratio aimed at with one and two threads: the best peer's median over ours.
+    ``claim`` is the target ratio with one and two threads: the best peer's median over ours.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Network:
     high: float = 1
     trained: bool = False  # or given its weights by an example's own script
     batch: int = 1
-    tokens: int = 0  # of a network that takes ids and a mask; 0: it takes pictures or features
+    tokens: int = 0  # of a network that takes ids and a mask; 0: it takes images or features
 
     @property
     def key(self) -> str:
-        """Names it with its batch; ``named`` reads it back."""
+        """The name with the batch, which ``named`` reads."""
         return self.name if self.batch == 1 else f"{self.name}-batch{self.batch}"
 
     @property
@@ -51,7 +51,7 @@ class Network:
         return FOLDER / self.key
 
     def batched(self, batch: int) -> Network:
-        """This network with ``batch`` inputs a run."""
+        """Return this network with ``batch`` inputs a run."""
         if batch in (1, self.batch):
             return self
         return replace(self, batch=batch, claim=BATCH_CLAIMS.get(self.name, self.claim))
@@ -61,8 +61,9 @@ class Network:
         return zlib.crc32(self.name.encode())
 
     def inputs(self, count: int, shape: tuple[int, ...], seed: int) -> Any:
-        """float32 [count, ...], the same ones every time: noise for sequences, soft blobs of growing contrast
-        with a little noise for pictures (noise alone is all one picture to a deep network)."""
+        """Return float32 [count, ...], the same every time: noise for sequences, soft blobs for images.
+
+        Blobs have growing contrast and a little noise: images of noise alone look all the same to a deep network."""
         import numpy as np
 
         rng = np.random.default_rng([self.seed, seed])
@@ -77,10 +78,10 @@ class Network:
         return np.clip(middle + reach * (contrast * blobs + 0.05 * noise), self.low, self.high)
 
     def feeds(self, model: Any, count: int, seed: int) -> dict[str, Any]:
-        """Arrays [count, ...] by the name of the model's input, the same ones every time."""
+        """Return arrays [count, ...] by the name of the model's input, the same every time."""
         if not self.tokens:
-            (one,) = model.inputs
-            return {one.name: self.inputs(count, one.shape[1:], seed)}
+            (port,) = model.inputs
+            return {port.name: self.inputs(count, port.shape[1:], seed)}
         import numpy as np
 
         rng = np.random.default_rng([self.seed, seed])
@@ -90,7 +91,7 @@ class Network:
         return {"input_ids": ids, "attention_mask": mask}
 
     def make(self) -> Any:
-        """The Keras model with the weights it is measured with."""
+        """Return the Keras model with the weights that it is measured with."""
         import keras
 
         from benchmarks.weights import stir
@@ -146,7 +147,7 @@ def _lstm() -> Any:
 
 
 def _transformer(steps: int = 128, width: int = 256, heads: int = 4) -> Any:
-    """One post-norm encoder block with BERT-mini's sizes."""
+    """Return a post-norm encoder block with BERT-mini's sizes."""
     import keras
     from keras import layers as kl
 
@@ -157,38 +158,38 @@ def _transformer(steps: int = 128, width: int = 256, heads: int = 4) -> Any:
 
 
 def _pitch(frames: int = 86, bins: int = 264, harmonics: int = 8) -> Any:
-    """What transcribes music: a spectrogram with its harmonics stacked as channels, three bins for a semitone.
+    """Return a network that transcribes music from a spectrogram, three bins a semitone, harmonics as channels.
 
-    Most of its convolutions have 1 to 8 output channels, and one a filter that is as wide as an octave.
+    Most of its convolutions have 1 to 8 output channels, and one has a filter that is as wide as an octave.
     """
     import keras
     from keras import layers as kl
 
-    def seen(y: Any, channels: int, size: tuple[int, int], step: int = 1) -> Any:
+    def convolve(y: Any, channels: int, size: tuple[int, int], step: int = 1) -> Any:
         y = kl.Conv2D(channels, size, strides=(1, step), padding="same")(y)
         return kl.ReLU()(kl.BatchNormalization()(y))
 
-    def found(y: Any, size: tuple[int, int]) -> Any:
+    def detect(y: Any, size: tuple[int, int]) -> Any:
         return kl.Conv2D(1, size, padding="same", activation="sigmoid")(y)
 
     x = keras.Input((frames, bins, harmonics), name="x")
-    contours = found(seen(seen(x, 16, (5, 5)), 8, (5, 39)), (5, 5))
-    notes = found(seen(contours, 32, (7, 7), 3), (7, 3))
-    onsets = found(kl.Concatenate()([notes, seen(x, 32, (5, 5), 3)]), (3, 3))
+    contours = detect(convolve(convolve(x, 16, (5, 5)), 8, (5, 39)), (5, 5))
+    notes = detect(convolve(contours, 32, (7, 7), 3), (7, 3))
+    onsets = detect(kl.Concatenate()([notes, convolve(x, 32, (5, 5), 3)]), (3, 3))
     return keras.Model(x, kl.Concatenate()([notes, onsets]), name="pitch")
 
 
-MINILM_WORDS = (1000, 30522)  # ids of whole words and of pieces; below are signs and what no text has
+MINILM_WORDS = (1000, 30522)  # ids of whole words and of pieces; below are signs and unused tokens
 
 
 def _minilm(tokens: int) -> Callable[[], Any]:
-    """The example for one length, without what a build would add behind it."""
+    """Return a builder of the example for one length, without the steps that a build would add behind it."""
 
     def build() -> Any:
         import keras
 
         trained = _example("minilm", "make_model.py")()
-        inputs = [keras.Input((tokens,), dtype=one.dtype, name=one.name) for one in trained.inputs]
+        inputs = [keras.Input((tokens,), dtype=port.dtype, name=port.name) for port in trained.inputs]
         return keras.Model(inputs, trained(inputs), name="minilm")
 
     return build
@@ -236,6 +237,6 @@ NETWORKS: dict[str, Network] = {
 
 
 def named(key: str) -> Network:
-    """The network of a ``Network.key``."""
+    """Return the network of a ``Network.key``."""
     name, _, batch = key.partition("-batch")
     return NETWORKS[name].batched(int(batch or 1))

@@ -1,8 +1,8 @@
-"""What pictures cost: ``python -m benchmarks.pictures [MEMORY_MB]``.
+"""The time that images take: ``python -m benchmarks.pictures [MEMORY_MB]``.
 
-First how soon each picture of tests/support/hostile_pictures.py is answered, at its best of three, by a function of
-1,769 MB or as many as are given. Then nanoseconds of the processor for each pixel, of large pictures decoded and
-resized: at the cap both together are FILE_SECONDS (handler/budget.py) at most. Idle processors give the best figures.
+It first prints the time until each image of tests/support/hostile_pictures.py is answered, the best of three, by a
+function of MEMORY_MB (1,769 by default); then the processor's nanoseconds for each pixel of large images, decoded and
+resized. Both together are FILE_SECONDS (handler/budget.py) at most. Idle processors give the best figures.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ METHODS += [(method, antialias) for method in ("bilinear", "bicubic", "lanczos")
 def main() -> None:
     limits = RequestLimits.for_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 1769)
     target = ImageInput("image", 224, 224, "rgb", "stretch", "bilinear", decode="exact")
-    made = {name: make() for name, (_, make) in hostile.REFUSED.items()}
-    made |= {name: make() for name, make in hostile.HARMLESS.items()}
-    for name, data in made.items():
+    files = {name: make() for name, (_, make) in hostile.REFUSED.items()}
+    files |= {name: make() for name, make in hostile.HARMLESS.items()}
+    for name, data in files.items():
         seconds, answer = _best(lambda data=data: _answer(data, target, limits))
         print(f"{name:50} {len(data):>10,} bytes {seconds * 1000:7.1f} ms  {answer}")
     sampled = target._replace(resize="nearest")  # the quickest
     for name, data in _files():
         seconds, _ = _best(lambda data=data: read_pixels(data, "it", sampled, RequestLimits(encoded=10**9)))
         _rate(f"decode {name}, {len(data) / SIZE[0] / SIZE[1]:.2f} bytes a pixel", seconds)
-    picture = _photo()
+    photo = _photo()
     for method, antialias in METHODS:
-        seconds, _ = _best(lambda m=method, a=antialias: resize_image(picture, (224, 224), m, a))
+        seconds, _ = _best(lambda m=method, a=antialias: resize_image(photo, (224, 224), m, a))
         _rate(f"resize {method}{'' if antialias else ', not antialiased'}", seconds)
 
 
 def _best(call: Callable[[], object]) -> tuple[float, object]:
-    """The seconds of the processor that it took, and what it gave."""
+    """Return the least processor seconds of ``call`` over several rounds, and its result."""
     seconds = []
     for _ in range(ROUNDS):
         start = time.process_time()
@@ -86,9 +86,9 @@ def _files() -> list[tuple[str, bytes]]:
     ]
     files = []
     for form, options in kinds:
-        for name, picture in (("plain", plain), ("photograph", photo)):
+        for name, image in (("plain", plain), ("photograph", photo)):
             buffer = io.BytesIO()
-            picture.save(buffer, form, **options)
+            image.save(buffer, form, **options)
             kind = "progressive " if "progressive" in options else ""
             files.append((f"{kind}{form}, {name}", buffer.getvalue()))
     return files

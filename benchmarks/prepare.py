@@ -1,7 +1,7 @@
-"""``python -m benchmarks.prepare NAME [INT8 ENGINE...]``: all that is measured of a network, in ``build/bench/NAME/``.
+"""``python -m benchmarks.prepare NAME [INT8 ENGINE...]``: make a network's models in ``build/bench/NAME/``.
 
-A process of its own, because it needs TensorFlow and the measuring one must stay small. What is there
-already for the same sources and versions is kept.
+It is a process of its own, because it needs TensorFlow and the measuring process must stay small. Models that exist for
+the same sources and versions are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class BenchProject(Project):
-    """Builds below ``build/bench``, so that neither ``dist/`` nor the layer that SAM deploys changes."""
+    """A project that builds below ``build/bench``, so that neither ``dist/`` nor the deployed layer changes."""
 
     @property
     def build(self) -> Path:
@@ -54,9 +54,9 @@ class BenchProject(Project):
 
 
 def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, Any]:
-    """Make what is missing; returns (and writes as ready.json) shapes, files and what could not be made.
+    """Make the missing models; returns (and writes as ready.json) shapes, files and failures.
 
-    The models of bytes are made for ``int8_engines`` alone, of ``benchmarks.engines.INT8``.
+    The int8 models are made for ``int8_engines`` alone, which are names in ``benchmarks.engines.INT8``.
     """
     folder = network.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def prepare(network: Network, int8_engines: Collection[str] = ()) -> dict[str, A
 
 
 def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Callable[..., None]) -> None:
-    """The models of bytes; those in float32 are there. ``peer`` as in ``prepare``."""
+    """Make the int8 models; those in float32 exist. ``peer`` as in ``prepare``."""
     folder, batch = network.folder, network.batch
     sources = compute_digest(HERE / "held_out.py", HERE / "models.py", folder / "keras" / "model.keras")
     run_cached(folder / held_out.FOLDER, sources, lambda fresh: _hold_out(network, fresh))
@@ -150,13 +150,13 @@ def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Cal
 
 
 def save_keras(network: Network) -> None:
-    """The Keras model that every engine's is made of, in ``network.folder / "keras"``."""
+    """Save the Keras model, of which every engine's is made, in ``network.folder / "keras"``."""
     sources = compute_digest(HERE / "models.py", HERE / "weights.py", importlib.metadata.version("keras"))
     run_cached(network.folder / "keras", sources, lambda fresh: _save(network, fresh))
 
 
 def _save(network: Network, folder: Path) -> None:
-    """The Keras model, the inputs, and TensorFlow's own answers to them as float32 bytes."""
+    """Save the Keras model, the inputs, and TensorFlow's own answers to them as float32 bytes."""
     model = network.make()
     model.save(folder / "model.keras")
     feeds = network.feeds(model, SAMPLES * network.batch, seed=0)
@@ -186,7 +186,7 @@ def _build(network: Network) -> Bundle:
 
 
 def workspace(network: Network) -> Any:
-    """The build of ``network``, whose model.toml it writes."""
+    """Return a workspace for the build of ``network``, and write its model.toml."""
     from builder.config import read_spec
     from builder.pipeline.workspace import Workspace
 
@@ -196,8 +196,8 @@ def workspace(network: Network) -> Any:
     model = f'source = "keras/model.keras"\nname = "{network.key}"\nbatch = {network.batch}'
     text = f"[model]\n{model}\n\n[limits]\nzipped = 262_144_000\n"
     if network.batch > 1:
-        # Among so many random pictures are some for which a stirred network amplifies float32's own errors, XLA's too.
-        # The answers to the benchmark's inputs are held to its own tolerance, as those of every engine.
+        # For some of so many random images, a stirred network amplifies float32's own errors, with XLA, too. The
+        # answers to the benchmark's inputs must be within its own tolerance, as those of every engine.
         text += "\n[tolerance]\nabsolute = 0.01\n"
     spec.write_text(text)
     return Workspace.from_spec(read_spec(spec), project, host_target())
@@ -206,7 +206,7 @@ def workspace(network: Network) -> Any:
 def _place(folder: Path, files: dict[str, Path]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in files.items():
-        # Under a new name first: a library that is loaded somewhere must not change under it.
+        # The file is written under a new name first: a library that a process has loaded must not change.
         shutil.copyfile(source, folder / f"{name}.fresh")
         (folder / f"{name}.fresh").replace(folder / name)
 

@@ -1,4 +1,4 @@
-"""Worker processes, seen from the measuring one: started, asked, and stopped while another has its turn."""
+"""Worker processes, which the measuring process starts, commands, and stops while another has its turn."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ PATIENCE = 180.0  # seconds for one reply
 
 
 class EngineFailed(Exception):
-    """The engine could not do it; the message says why."""
+    """The error of an engine that failed; the message says why."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """``threads`` on as many CPUs, with AVX-512 kept from the engines that can be kept from it if ``avx2``."""
+    """``threads`` on as many CPUs; with ``avx2``, engines that have a switch for it do not use AVX-512."""
 
     threads: int
     avx2: bool = False
 
     @property
     def cpus(self) -> list[int]:
-        """The last ones that this process may use: the first one usually serves the interrupts."""
+        """The last CPUs that this process may use: the first one usually serves the interrupts."""
         return sorted(os.sched_getaffinity(0))[-self.threads :]
 
     @property
@@ -48,7 +48,7 @@ class Setting:
 
 
 class Worker:
-    """One engine with one network; ``opened`` is what it said of its start."""
+    """A process of one engine with one network; ``opened`` has the figures of its start."""
 
     def __init__(self, engine: str, network: Network, setting: Setting) -> None:
         kind = KINDS[engine]
@@ -63,7 +63,7 @@ class Worker:
             "ready": str(network.folder / "ready.json"),
         }
         environment = {**os.environ, **kind.environment}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # it would have every import compile everything again
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, every import would compile its file again
         if setting.avx2:
             environment |= kind.avx2 or {}
         self.log = network.folder / "log" / f"{engine}.txt"
@@ -92,7 +92,7 @@ class Worker:
         self.close()
 
     def ask(self, **command: Any) -> dict[str, Any]:
-        """Give one command while every other worker stands still. Raises EngineFailed."""
+        """Give a command while every other worker is stopped. Raises EngineFailed."""
         assert self.process.stdin
         self.resume()
         try:
@@ -114,7 +114,7 @@ class Worker:
             raise EngineFailed(str(error)) from error
 
     def pause(self) -> None:
-        """Stop its threads, some of which spin for a while after each run."""
+        """Stop the process, since some engines' threads spin for a while after each run."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGSTOP)
 
@@ -146,18 +146,18 @@ class Worker:
 
 
 def end_with(parent: int) -> None:
-    """In a process that was just forked: have the kernel kill it when the thread that started it ends (``prctl(2)``).
+    """Have the kernel kill this process, just forked, when the thread that started it ends (``prctl(2)``).
 
-    ``parent`` is the id of the process that started it. A worker is stopped most of the time, and then no other signal
-    than SIGKILL ends it, nor does the end of its standard input.
+    ``parent`` is the id of the process that started it. A worker is stopped most of the time, and then only SIGKILL
+    ends it, not even the end of its standard input.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    if os.getppid() != parent:  # it ended before the kernel was told
+    if os.getppid() != parent:  # the parent ended before prctl
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _prepare_worker(parent: int, cpus: Sequence[int]) -> None:
-    # A group of its own: in a shared one, the end of the shell that started us would hang up all of us.
+    # The worker has a process group of its own: the end of the shell would hang up all of a shared one.
     os.setpgid(0, 0)
     end_with(parent)
     os.sched_setaffinity(0, cpus)
@@ -168,7 +168,7 @@ def sample_path(network: Network, number: int) -> Path:
 
 
 def quantiles(values: Sequence[float]) -> Mapping[str, float]:
-    """Median, tenth and ninetieth percentile."""
+    """Return the median, and the tenth and ninetieth percentile."""
     ordered = sorted(values)
 
     def at(share: float) -> float:

@@ -75,12 +75,12 @@ def latency_rows(results: Results, key: str) -> list[list[str]]:
     """Return the median ms of each engine, the ratio with its spread over the rounds, and the ratio aimed at."""
     rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours", "aim"]]
     for name, network in results["networks"].items():
-        found = network["latency"].get(key)
-        if found is None:
+        latency = network["latency"].get(key)
+        if latency is None:
             continue
-        cells = [ms(found["engines"].get(engine, {}).get("median_ms")) for engine in ENGINES]
+        cells = [ms(latency["engines"].get(engine, {}).get("median_ms")) for engine in ENGINES]
         aim = f"{network['claim'][min(int(key.split('-')[0]), 2) - 1]:g}" if "avx2" not in key else NONE
-        rows.append([name, *cells, ratio(found), aim])
+        rows.append([name, *cells, ratio(latency), aim])
     return rows
 
 
@@ -88,11 +88,11 @@ def int8_rows(results: Results, key: str) -> list[list[str]]:
     """Return the median ms of each int8 engine, how often it has TensorFlow's top class, and its error."""
     rows = [["", *(kind.label for kind in INT8.values()), "best peer / ours", "our float32 / ours"]]
     for name, network in results["networks"].items():
-        found = network["latency"].get(key, {})
-        if "int8" in found:
-            cells = [_judged(found["engines"].get(engine)) for engine in INT8]
-            gain = found["int8"]["gain"]
-            rows.append([name, *cells, ratio(found["int8"]), bold(gain) if gain else NONE])
+        latency = network["latency"].get(key, {})
+        if "int8" in latency:
+            cells = [_judged(latency["engines"].get(engine)) for engine in INT8]
+            gain = latency["int8"]["gain"]
+            rows.append([name, *cells, ratio(latency["int8"]), bold(gain) if gain else NONE])
     return rows
 
 
@@ -104,18 +104,18 @@ def _judged(row: dict[str, Any] | None) -> str:
 
 
 def cold_rows(results: Results) -> list[list[str]]:
-    """Return import / load / first answer = their sum; the best peer's over ours, without and with Python's start."""
+    """Return import / load / first answer = their sum, and the best peer's over ours, also with Python's start."""
     rows = [["", *(kind.label for kind in ENGINES.values()), "best peer / ours", "with Python's start"]]
     for name, network in results["networks"].items():
-        found = network.get("cold")
-        if not found:
+        cold = network.get("cold")
+        if not cold:
             continue
         cells = []
         for engine in ENGINES:
-            row = found["engines"].get(engine)
+            row = cold["engines"].get(engine)
             parts = [row[f"{part}_ms"] for part in ("import", "load", "first")] if row else []
             cells.append(f"{'/'.join(ms(p, 0) for p in parts)} = {row['start_ms']:.0f}" if row else NONE)
-        ratios = [bold(found[key]) if found[key] else NONE for key in ("start_ratio", "total_ratio")]
+        ratios = [bold(cold[key]) if cold[key] else NONE for key in ("start_ratio", "total_ratio")]
         rows.append([name, *cells, *ratios])
     return rows
 
@@ -124,15 +124,15 @@ def size_rows(results: Results) -> list[list[str]]:
     """Return the peak resident memory after the first answer, and the bytes of engine + model on disk."""
     rows = [["", *(kind.label for kind in ENGINES.values()), "memory", "size"]]
     for name, network in results["networks"].items():
-        found = network.get("cold")
-        if not found:
+        cold = network.get("cold")
+        if not cold:
             continue
         cells = []
         for engine in ENGINES:
-            row = found["engines"].get(engine)
+            row = cold["engines"].get(engine)
             sizes = f"{row['engine_bytes'] / 1e6:.0f}+{row['model_bytes'] / 1e6:.1f}" if row else ""
             cells.append(f"{row['peak_rss_mb']:.0f}, {sizes}" if row else NONE)
-        ratios = [bold(found[key]) if found[key] else NONE for key in ("rss_ratio", "size_ratio")]
+        ratios = [bold(cold[key]) if cold[key] else NONE for key in ("rss_ratio", "size_ratio")]
         rows.append([name, *cells, *ratios])
     return rows
 
@@ -141,9 +141,9 @@ def notes(results: Results) -> Iterator[tuple[str, str]]:
     """Yield (network, which engine is missing from its rows and why)."""
     for name, network in results["networks"].items():
         seen = set()
-        places = [network, *network["latency"].values(), network.get("cold", {})]
-        for place in places:
-            for engine, why in (place.get("failed") or place.get("excluded") or {}).items():
+        parts = [network, *network["latency"].values(), network.get("cold", {})]
+        for part in parts:
+            for engine, why in (part.get("failed") or part.get("excluded") or {}).items():
                 line = f"{KINDS[engine].label} is left out: {why}"
                 if line not in seen:
                     seen.add(line)
@@ -151,11 +151,11 @@ def notes(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def summary(results: Results) -> str:
-    """Say in one sentence for each setting where we are ahead of the best peer, and where behind."""
+    """Say for each setting on which networks we are ahead of the best peer, and on which behind."""
     lines = []
     for key in settings(results["networks"]):
-        found = {n: w["latency"][key]["ratio"] for n, w in results["networks"].items() if key in w["latency"]}
-        known = {name: ratio for name, ratio in found.items() if ratio}
+        ratios = {n: w["latency"][key]["ratio"] for n, w in results["networks"].items() if key in w["latency"]}
+        known = {name: ratio for name, ratio in ratios.items() if ratio}
         ahead = [f"{name} ({ratio:.2f})" for name, ratio in known.items() if ratio >= 1]
         behind = [f"{name} ({ratio:.2f})" for name, ratio in known.items() if ratio < 1]
         lines.append(
@@ -166,7 +166,7 @@ def summary(results: Results) -> str:
 
 
 def page(machines: Sequence[Results], batch16: Results, minilm: Results) -> str:
-    """Return docs/benchmarks.md. ``machines``: the first one's times are shown, the others' ratios."""
+    """Return docs/benchmarks.md, with the times of the first of ``machines`` and the ratios of all."""
     results = machines[0]
     parts = [
         "# Benchmarks",
@@ -186,7 +186,7 @@ def page(machines: Sequence[Results], batch16: Results, minilm: Results) -> str:
         INT8_WORDS,
     ]
     for letter, other in _lettered(machines):
-        if any("int8" in one for network in other["networks"].values() for one in network["latency"].values()):
+        if any("int8" in row for network in other["networks"].values() for row in network["latency"].values()):
             parts += _by_setting(other, f"Int8 on {letter}, ", int8_rows)
     parts += [
         "## 16 inputs in a run",
@@ -207,7 +207,7 @@ def page(machines: Sequence[Results], batch16: Results, minilm: Results) -> str:
         "(1e6 bytes). The last columns are the best peer's figure over ours.",
         table(size_rows(results)),
     ]
-    if left_out := [f"- {name}: {note}" for one in (results, batch16, minilm) for name, note in notes(one)]:
+    if left_out := [f"- {name}: {note}" for run in (results, batch16, minilm) for name, note in notes(run)]:
         parts += ["## Left out", "\n".join(left_out)]
     return "\n\n".join([*parts, "## How it was measured", *_method(results)]) + "\n"
 
@@ -221,7 +221,7 @@ def _by_setting(results: Results, head: str, rows: Callable[[Results, str], list
 
 
 def side_by_side(machines: Sequence[Results]) -> str:
-    """Return what each machine is, and the ratios of all of them by number of threads."""
+    """Return a line on each machine, and the ratios of all machines by number of threads."""
     parts = [
         "Best peer's median / ours, the tenth and ninetieth percentile of that over the rounds, and who the peer was. "
         "Each column is a run of its own on its machine.",
@@ -256,8 +256,8 @@ def _machine_line(letter: str, results: Results) -> str:
 
 
 def _ratio_and_peer(results: Results, network: str, key: str) -> str:
-    found = results["networks"].get(network, {}).get("latency", {}).get(key, {})
-    return f"{ratio(found)} {ENGINES[found['best_peer']].label}" if found.get("ratio") else NONE
+    latency = results["networks"].get(network, {}).get("latency", {}).get(key, {})
+    return f"{ratio(latency)} {ENGINES[latency['best_peer']].label}" if latency.get("ratio") else NONE
 
 
 def _method(results: Results) -> Iterator[str]:
@@ -292,8 +292,8 @@ def _conversions(results: Results) -> Iterator[str]:
 def main() -> None:
     if len(sys.argv) > 1:
         results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-        kept = sys.argv[2] if len(sys.argv) > 2 else f"machines/{machine_name(results['machine'])}"
-        write_json(results, RESULTS / f"{kept}.json")
+        name = sys.argv[2] if len(sys.argv) > 2 else f"machines/{machine_name(results['machine'])}"
+        write_json(results, RESULTS / f"{name}.json")
     PAGE.write_text(page(read_machines(), read_results("batch16"), read_results("minilm")), encoding="utf-8")
 
 

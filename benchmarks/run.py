@@ -22,14 +22,14 @@ from benchmarks.worker import LONG
 
 QUICK_NETWORKS = ("lstm", "transformer")
 MODULES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "litert": "ai_edge_litert"}
-"""What an engine's module here imports."""
+"""The package that each engine's module imports."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure: ``rounds`` of latency, ``repeats`` of fresh processes (0: none).
+    """The extent of a measurement: ``rounds`` of latency, ``repeats`` of fresh processes (0: none).
 
-    ``networks`` by the names that the results have for them.
+    ``networks`` have the names that the results have for them.
     """
 
     networks: dict[str, Network]
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
         results["networks"][name] = _measure(network, plan)
         results["machine"]["load_average_after"] = list(os.getloadavg())
         results["seconds"] = round(time.monotonic() - begin)
-        # After each network: a run that is broken off has something to show.
+        # The results are written after each network, so that an interrupted run keeps them.
         report.write_json(results, plan.output / "results.json")
     if not results["networks"]:
         raise SystemExit("nothing could be measured")
@@ -112,7 +112,7 @@ def _plan(arguments: list[str] | None) -> Plan:
 
 
 def _prepared(network: Network, int8_engines: list[str]) -> bool:
-    """Make what is measured, in a process of its own; its log is shown when that fails."""
+    """Make the network's models in a process of its own, and return whether it succeeded; if not, show its log."""
     log = network.folder / "prepare.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as out:
@@ -136,7 +136,7 @@ def _measure(network: Network, plan: Plan) -> dict[str, Any]:
     settings = [Setting(threads) for threads in plan.threads]
     limited = plan.avx2 and "avx512f" in machine.describe()["instruction_sets"]
     settings += [Setting(threads, avx2=True) for threads in plan.threads if limited]
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "what": network.what,
         "batch": network.batch,
         "parameters": ready["parameters"],
@@ -149,11 +149,11 @@ def _measure(network: Network, plan: Plan) -> dict[str, Any]:
     for setting in settings:
         _say(f"{network.name}: {setting.key} thread{'s' * (setting.threads > 1)}, {plan.rounds} rounds")
         chosen = [name for name in engines if not setting.avx2 or KINDS[name].avx2 is not None]
-        found["latency"][setting.key] = latency.measure(network, setting, plan.rounds, chosen, ready["fetches"])
+        figures["latency"][setting.key] = latency.measure(network, setting, plan.rounds, chosen, ready["fetches"])
     if plan.repeats and network.batch == 1:
         _say(f"{network.name}: {plan.repeats} fresh processes of each engine")
-        found["cold"] = cold.measure(network, plan.repeats, [name for name in engines if not KINDS[name].int8])
-    return found
+        figures["cold"] = cold.measure(network, plan.repeats, [name for name in engines if not KINDS[name].int8])
+    return figures
 
 
 def _say(text: str) -> None:

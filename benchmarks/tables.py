@@ -1,4 +1,4 @@
-"""Tables of Markdown, and how times and ratios are written in them."""
+"""Tables of Markdown, and the format of their times and ratios."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NONE = "–"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table that also reads well as it is."""
+    """Return a Markdown table whose source reads well, too."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
 
     def line(cells: Sequence[str]) -> str:
@@ -21,7 +21,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def ms(value: float | None, digits: int | None = None) -> str:
-    """Milliseconds with three or four figures, or with so many ``digits`` behind the point."""
+    """Format milliseconds with three or four figures, or with ``digits`` after the decimal point."""
     if value is None:
         return NONE
     if digits is not None:
@@ -31,13 +31,13 @@ def ms(value: float | None, digits: int | None = None) -> str:
 
 
 def bold(ratio: float) -> str:
-    """A ratio, in bold where we are ahead."""
+    """Format a ratio, in bold if we are ahead."""
     figure = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     return f"**{figure}**" if ratio >= 1 else figure
 
 
 def ratio(found: dict[str, Any]) -> str:
-    """``compare``'s ratio of ``benchmarks.latency``, with its spread over the rounds where that is known."""
+    """Format the ratio of ``benchmarks.latency.compare``, with its spread over the rounds if that is known."""
     if not found.get("ratio"):
         return NONE
     spread = f" ({found['ratio_p10']:.2f}–{found['ratio_p90']:.2f})" if "ratio_p10" in found else ""
@@ -45,12 +45,12 @@ def ratio(found: dict[str, Any]) -> str:
 
 
 def settings(networks: dict[str, Any]) -> list[str]:
-    """The numbers of threads that were measured, those limited to AVX2 last."""
-    found = {key for network in networks.values() for key in network["latency"]}
-    return sorted(found, key=lambda key: ("avx2" in key, key))
+    """Return the settings that were measured, those limited to AVX2 last."""
+    keys = {key for network in networks.values() for key in network["latency"]}
+    return sorted(keys, key=lambda key: ("avx2" in key, key))
 
 
 def title(key: str) -> str:
-    """A setting in words."""
+    """Return a setting in words."""
     threads, _, limit = key.partition("-")
     return f"{threads} thread{'s' if threads != '1' else ''}{', AVX2 only' if limit else ''}"

@@ -1,7 +1,7 @@
-"""Weights for networks that nobody trained here, drawn so that nothing an engine does is left untested.
+"""Random weights for networks that are not trained, which make every part of an engine matter for the answer.
 
-As Keras initialises them, BatchNorm folds to one scalar, biases vanish and some networks give the same
-answer whatever goes in: an engine that skipped half the work would pass.
+With Keras' initial weights, BatchNorm folds to one scalar, biases vanish and some networks give the same answer to any
+input, so that an engine that skipped half the work would pass.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOGIT_SPREAD = 2.0  # standard deviation of the logits: a saturated softmax woul
 
 
 def stir(network: keras.Model, inputs: Any, seed: int) -> None:
-    """Seeded kernels, biases, scales and shifts; BatchNorm statistics of ``inputs``; logits of a fixed spread."""
+    """Set seeded kernels, biases, scales, shifts, BatchNorm statistics of ``inputs``, and the spread of the logits."""
     rng = np.random.default_rng(seed)
     for variable in network.weights:
         kind, shape = variable.path.rsplit("/", 1)[-1], variable.shape
@@ -41,7 +41,7 @@ def stir(network: keras.Model, inputs: Any, seed: int) -> None:
 
 
 def _spread(path: str, shape: tuple[int, ...]) -> Any:
-    """Keeps a layer's output about as large as its input."""
+    """Return the kernel's deviation that keeps a layer's output about as large as its input."""
     depthwise = "depthwise" in path and len(shape) == 4
     fan_in = int(np.prod(shape[:2] if depthwise else shape[:-1])) or 1
     return np.float32((1.7 / fan_in) ** 0.5)

@@ -1,7 +1,7 @@
 """One engine with one network in a process of its own: ``python -m benchmarks.worker REQUEST`` (JSON).
 
-It opens the model, answers once and says what that took; then it takes commands, one JSON object a line
-on standard input, and replies likewise, until standard input ends. It imports as little as it can itself.
+It opens the model, answers once and replies with the times. Then it takes commands, one JSON object a line on standard
+input, and replies likewise, until standard input ends. It imports as little as possible itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONG = 0.5  # seconds
 
 def main() -> None:
     request = json.loads(sys.argv[1])
-    # Engines print what they like; replies go where the pipe was.
+    # Engines may print to standard output; replies go to a copy of its descriptor.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -26,7 +26,7 @@ def main() -> None:
         replies.write(json.dumps(message) + "\n")
         replies.flush()
 
-    # Before the engine is imported: some size their pools by what they may run on.
+    # This comes before the engine's import: some engines size their pools by the CPUs that they may use.
     os.sched_setaffinity(0, request["cpus"])
     from benchmarks.engines import KINDS
 
@@ -67,10 +67,7 @@ def main() -> None:
 
 
 def _time(engine: Any, feed: Any, least: int, budget: float) -> list[float]:
-    """Wall-clock seconds of each run, after one that does not count: at least ``least`` of them, for ``budget`` s.
-
-    One is enough where a run takes longer than LONG.
-    """
+    """Return seconds of each run after a first: ``least`` or more, for ``budget`` s, or until one exceeds LONG."""
     clock, run = time.perf_counter, engine.run
     run(feed)
     seconds: list[float] = []
@@ -85,7 +82,7 @@ def _time(engine: Any, feed: Any, least: int, budget: float) -> list[float]:
 
 
 def _peak_rss() -> int:
-    """Bytes, of this program alone: ru_maxrss would also count what the parent had at the fork."""
+    """Return this program's peak memory in bytes; ru_maxrss would include the parent's at the fork."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -93,15 +90,15 @@ def _peak_rss() -> int:
 
 
 def _packages() -> list[str]:
-    """The folders and files directly below site-packages that were imported from."""
-    found = set()
+    """Return the folders and files directly below site-packages from which modules were imported."""
+    packages = set()
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None) or ""
         before, here, after = path.rpartition("/site-packages/")
-        # Those two are of the virtual environment, not of the engine.
+        # These two belong to the virtual environment, not to the engine.
         if here and not after.startswith(("_distutils_hack", "__editable__")):
-            found.add(f"{before}{here}{after.split('/')[0]}")
-    return sorted(found)
+            packages.add(f"{before}{here}{after.split('/')[0]}")
+    return sorted(packages)
 
 
 if __name__ == "__main__":

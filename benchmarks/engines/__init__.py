@@ -1,9 +1,9 @@
-"""What is measured: one small class per engine, in a module of its own that is imported only where it runs.
+"""The engines that are measured: a small class for each, in a module that is imported only where it runs.
 
-Every class has the same four methods. The constructor takes the model's path and the number of threads
-and leaves the model ready; ``feed(data)`` turns a sample's bytes into what ``run`` takes, ``run(feed)`` gives
-the answers in the engine's own form (this alone is timed), and ``raw(answers)`` turns those into bytes,
-one item per fetch, in the order TensorFlow gives them.
+Every class has the same four methods. The constructor takes the model's path and the number of threads, and loads the
+model; ``feed(data)`` converts a sample's bytes to the argument of ``run``; ``run(feed)`` gives the answers in the
+engine's own form (this alone is timed); and ``raw(answers)`` converts these to bytes, one item for each fetch, in
+TensorFlow's order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """An engine by name: ``module`` and ``cls`` below this package, its model file below the network's folder.
+    """An engine: its ``module`` and ``cls`` in this package, its ``model`` file below the network's folder.
 
-    ``environment`` is set before the process starts; ``avx2`` is what keeps the engine off AVX-512, None
-    where it has no such switch. ``package`` is the distribution whose version is reported. ``int8``: whether its
-    answers are judged by ``benchmarks.held_out`` rather than held to TensorFlow's.
+    ``environment`` is set before the process starts; ``avx2`` is the environment that keeps the engine off AVX-512,
+    None if it has no such switch. ``package`` is the distribution whose version is reported. ``int8``: whether
+    ``benchmarks.held_out`` judges its answers, rather than that they must be TensorFlow's.
     """
 
     label: str
@@ -43,8 +43,8 @@ class Kind:
 
     def load_class(self) -> type[Engine]:
         """Import the engine's module, and with it the engine."""
-        found: type[Engine] = getattr(importlib.import_module(f"benchmarks.engines.{self.module}"), self.cls)
-        return found
+        engine: type[Engine] = getattr(importlib.import_module(f"benchmarks.engines.{self.module}"), self.cls)
+        return engine
 
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -110,7 +110,7 @@ OURS_INT8 = "coldforge_int8"
 
 
 def _int8(engine: str, folder: str) -> Kind:
-    """The engine of that name with an int8 model, which it takes as it takes one of float32."""
+    """Return the kind of ``engine`` with an int8 model, which it runs like one of float32."""
     kind = ENGINES[engine]
     return replace(kind, label=f"{kind.label} int8", model=f"{folder}/{Path(kind.model).name}", int8=True)
 
@@ -121,7 +121,7 @@ INT8: dict[str, Kind] = {
     "openvino_int8": _int8("openvino", "openvino_int8"),
     "litert_int8": _int8("litert", "litert_int8"),
 }
-"""The same engines with weights and activations of bytes."""
+"""The same engines with int8 weights and activations."""
 
 KINDS: dict[str, Kind] = ENGINES | INT8
-"""Every one, by name."""
+"""All engines by name."""

@@ -1,4 +1,4 @@
-"""A sample's bytes as arrays: those of each feed follow those of the one before, in the order of their names."""
+"""The arrays in a sample's bytes, which has the feeds one after the other, in the order of their names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 
 def arrays(data: bytes, feeds: Mapping[str, tuple[Any, Sequence[int]]]) -> dict[str, Any]:
-    """``feeds``: dtype and shape by name. The arrays are read-only."""
-    found, place = {}, 0
+    """Return the read-only arrays in ``data`` by name. ``feeds``: dtype and shape by name."""
+    by_name, place = {}, 0
     for name in sorted(feeds):
         dtype, shape = feeds[name]
-        found[name] = np.frombuffer(data, dtype, math.prod(shape), place).reshape(shape)
-        place += found[name].nbytes
-    return found
+        by_name[name] = np.frombuffer(data, dtype, math.prod(shape), place).reshape(shape)
+        place += by_name[name].nbytes
+    return by_name

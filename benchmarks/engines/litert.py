@@ -18,8 +18,8 @@ class LiteRt:
         self.outputs = [detail["index"] for detail in self.interpreter.get_output_details()]
 
     def feed(self, data: bytes) -> Any:
-        found = arrays(data, {name: (one["dtype"], tuple(one["shape"])) for name, one in self.inputs.items()})
-        return [(self.inputs[name]["index"], array) for name, array in found.items()]
+        tensors = arrays(data, {name: (info["dtype"], tuple(info["shape"])) for name, info in self.inputs.items()})
+        return [(self.inputs[name]["index"], array) for name, array in tensors.items()]
 
     def run(self, feed: Any) -> Any:
         for index, array in feed:

@@ -23,7 +23,7 @@ class OnnxRuntime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "1")
         options.log_severity_level = 3
         self.session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        self.inputs = {put.name: (DTYPES[put.type], put.shape) for put in self.session.get_inputs()}
+        self.inputs = {feed.name: (DTYPES[feed.type], feed.shape) for feed in self.session.get_inputs()}
 
     def feed(self, data: bytes) -> Any:
         return arrays(data, self.inputs)

@@ -23,15 +23,16 @@ class OpenVino:
             },
         )
         self.inputs = {
-            put.get_any_name(): (put.get_element_type().to_dtype(), tuple(put.get_shape())) for put in compiled.inputs
+            port.get_any_name(): (port.get_element_type().to_dtype(), tuple(port.get_shape()))
+            for port in compiled.inputs
         }
         self.outputs = len(compiled.outputs)
         self.request = compiled.create_infer_request()
 
     def feed(self, data: bytes) -> Any:
-        # A copy of our own: a shared tensor must be writable.
-        found = arrays(data, self.inputs)
-        return [ov.Tensor(found[name].copy(), shared_memory=True) for name in self.inputs]
+        # The arrays are copied, since a shared tensor must be writable.
+        tensors = arrays(data, self.inputs)
+        return [ov.Tensor(tensors[name].copy(), shared_memory=True) for name in self.inputs]
 
     def run(self, feed: Any) -> Any:
         for number, tensor in enumerate(feed):

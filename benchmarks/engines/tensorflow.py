@@ -28,8 +28,8 @@ class TensorFlow:
         self.function = tf.function(frozen, jit_compile=True, autograph=False) if self.jit else frozen
 
     def feed(self, data: bytes) -> Any:
-        found = arrays(data, self.inputs)
-        return [tf.constant(found[name]) for name in self.inputs]
+        tensors = arrays(data, self.inputs)
+        return [tf.constant(tensors[name]) for name in self.inputs]
 
     def run(self, feed: Any) -> Any:
         return [answer.numpy() for answer in self.function(*feed)]

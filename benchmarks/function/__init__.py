@@ -1,1 +1,1 @@
-"""The whole function, ours and as one would write it on other engines, in Lambda's emulator."""
+"""The whole function in Lambda's emulator: ours, and functions as one would write them on other engines."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.function [emotion|minilm]``: prepare, measure, report. ``--quick`` shows that it all works."""
+"""``python -m benchmarks.function [emotion|minilm]``: prepare, measure, report. ``--quick`` shows that it works."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
             left_out[name] = f"{' or '.join(kinds[name].distributions)} is not installed"
         elif not all((subject.models / model).is_file() for model in kinds[name].models):
             left_out[name] = "its model could not be converted"
-    python = find_python(Path(sys.executable))  # the one that the peers are installed for
+    python = find_python(Path(sys.executable))  # the interpreter for which the peers are installed
     functions = {name: make(subject, name, python) for name in kinds if name not in left_out}
     with one_cpu():
         results: dict[str, Any] = {

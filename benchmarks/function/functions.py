@@ -1,8 +1,8 @@
 """The functions that are measured, each as two folders: the function itself and the packages below it.
 
-All have the same dependencies layer (Powertools, Pillow, cffi's backend; what ours never loads is taken out of it) and
-the same Python. A peer's own packages are links into this environment's site-packages: its distribution with
-everything that it requires, and nothing else.
+All have the same Python and the same dependencies layer: Powertools, Pillow and cffi's backend, without the files that
+our function never loads. A peer's own packages are links into this environment's site-packages: its distribution with
+all its requirements, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ HANDLERS = Path(__file__).with_name("handlers")
 OURS, EMPTY = "coldforge", "empty"
 
 POWERTOOLS = ("later", "powertools", "typed")
-"""The modules of our function that every peer's uses too: its set-up of Powertools."""
+"""The modules of our function that every peer uses, too: the set-up of Powertools."""
 PICTURES = ("budget", "exif", "fit", "image", "resize", "survey", "tuples")
-"""The modules of our function that a peer's uses too: from a picture's bytes to a feed's pixels."""
+"""The modules of our function that a peer uses, too: from an image's bytes to a feed's pixels."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """``source``: the peer's file below handlers/, with its ``distributions``. ``models``: its files below the
-    subject's ``models``. ``layer``: of ours, below the subject's ``place``.
+    """A function. ``source``: a peer's file below handlers/, which imports ``distributions``.
+
+    ``models``: a peer's files below the subject's ``models``; ``layer``: our layer below the subject's ``place``.
     """
 
     label: str
@@ -117,14 +118,15 @@ _TEXTS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Subject:
-    """The example that the functions serve. ``models``: the folder of the peers' files. ``service``: the module below
-    handlers/ that they share, which reads ``service.json``; ``modules`` of our function are what it imports.
+    """The example that the functions serve. ``models``: the folder of the peers' files.
+
+    ``service``: the peers' module below handlers/, which reads ``service.json`` and imports our function's ``modules``.
     """
 
     name: str
     title: str
     serves: str
-    differ: str  # in what the functions do and do not differ
+    differ: str  # a sentence on the differences between the functions
     answer: str
     place: Path
     models: Path
@@ -169,14 +171,14 @@ SUBJECTS = {subject.name: subject for subject in (EMOTION, MINILM)}
 
 @dataclass(frozen=True)
 class Function:
-    """``emulator`` is to be entered, each time a fresh start. ``sizes``: unzipped bytes of what is deployed."""
+    """A packed function: each entry of ``emulator`` is a fresh start; ``sizes`` are the deployed bytes, unzipped."""
 
     emulator: LambdaEmulator
     sizes: dict[str, int]
 
 
 def installed(kind: Kind) -> bool:
-    """Whether the engine is there to be measured."""
+    """Return whether the engine is installed."""
     try:
         for name in kind.distributions:
             importlib.metadata.distribution(name)
@@ -186,7 +188,7 @@ def installed(kind: Kind) -> bool:
 
 
 def make(subject: Subject, name: str, python: emulator_parts.PythonInterpreter) -> Function:
-    """The function called ``name``, ready to start; its models are there (see prepare). Raises ColdforgeError."""
+    """Pack the function called ``name``, whose models exist (see prepare.py). Raises ColdforgeError."""
     kind = subject.kinds[name]
     shared = emulator_parts.build_dependencies(CACHE, python, ROOT / "layers" / "dependencies")
     ours = emulator_parts.pack_function(CACHE, python, ROOT / "handler")
@@ -221,7 +223,7 @@ def make(subject: Subject, name: str, python: emulator_parts.PythonInterpreter) 
 
 
 def _pack(subject: Subject, kind: Kind, task: Path) -> None:
-    """A peer's function instead of ours; of our own package, only what it uses stays."""
+    """Replace our function in ``task`` by a peer's, and keep the modules of our package that it uses."""
     handler = task / "handler"
     shutil.copyfile(HANDLERS / f"{kind.source}.py", task / "app.py")
     if not kind.distributions:
@@ -244,8 +246,8 @@ def _pack(subject: Subject, kind: Kind, task: Path) -> None:
 
 
 def _closure(distributions: tuple[str, ...]) -> list[Path]:
-    """What stands in site-packages for distributions and everything that they require here."""
-    todo, seen, found = list(distributions), set[str](), set[Path]()
+    """Return the entries in site-packages of the distributions and of their installed requirements."""
+    todo, seen, paths = list(distributions), set[str](), set[Path]()
     while todo:
         name = todo.pop()
         if name in seen:
@@ -256,13 +258,13 @@ def _closure(distributions: tuple[str, ...]) -> list[Path]:
         except importlib.metadata.PackageNotFoundError:
             if name in distributions:
                 raise
-            continue  # one that requirements/bench.overrides.txt leaves out
-        found |= set(_places(installed))
+            continue  # requirements/bench.overrides.txt leaves it out
+        paths |= set(_places(installed))
         for text in installed.requires or []:
             needed = Requirement(text)
             if needed.marker is None or needed.marker.evaluate({"extra": ""}):
                 todo.append(needed.name.lower().replace("_", "-").replace(".", "-"))
-    return sorted(found)
+    return sorted(paths)
 
 
 def _places(installed: importlib.metadata.Distribution) -> Iterator[Path]:
@@ -273,7 +275,7 @@ def _places(installed: importlib.metadata.Distribution) -> Iterator[Path]:
 
 
 def size(path: Path) -> int:
-    """Bytes of the files in it; a link counts as nothing."""
+    """Return the bytes of the file or of the files in the folder, without links."""
     if path.is_file():
         return path.stat().st_size
     return sum(p.stat().st_size for p in path.rglob("*") if p.is_file() and not p.is_symlink() and p.name != ".key")

@@ -1,4 +1,4 @@
-"""Fresh starts of every function, taking turns, in Lambda's emulator; one CPU, files in the page cache."""
+"""Fresh starts of the functions, which take turns, in Lambda's emulator, on one CPU and from the page cache."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ RATIOS = (*PARTS, "unzipped_bytes")
 
 
 class FunctionFailed(Exception):
-    """It did not start, or answers something else; the message says why."""
+    """The error of a function that does not start, or answers wrongly; the message says why."""
 
 
 @contextmanager
 def one_cpu() -> Iterator[None]:
-    """This process and what it starts, on the last CPU it may use: as much as 1,769 MB of Lambda have."""
+    """Limit this process and those that it starts to one CPU, as a function of 1,769 MB has; it is the last allowed."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:
@@ -46,12 +46,12 @@ def measure(
     say: Callable[[str], None],
     peers: Sequence[str] = EMOTION.peers,
 ) -> dict[str, Any]:
-    """Medians and spread over ``starts`` fresh starts of each, after one that is not counted but checked.
+    """Return medians and spread over ``starts`` fresh starts of each function, after one whose answer is checked.
 
-    Times in ms: ``init`` is the emulator's, from Python's start to ready; ``own_init`` the same without the median
-    start of a bare Python in this run; ``init_cpu`` the processor's time for that, in a process without the emulator,
-    which other programs disturb less; ``answer`` what a client waits in all on a cold start, ``first`` that without
-    init; ``warm`` the median of later requests.
+    Times in ms: ``init`` is the emulator's, from Python's start until the function is ready; ``own_init`` is the same
+    without the median start of a bare Python in this run; ``init_cpu`` is the processor's time for it in a process
+    without the emulator, which other programs disturb less; ``answer`` is a client's wait on a cold start, and
+    ``first`` the same without init; ``warm`` is the median of later requests.
     """
     excluded: dict[str, str] = {}
     labels: dict[str, dict[str, float]] = {}
@@ -60,16 +60,16 @@ def measure(
             labels[name] = _check(functions[name], event, labels.get(OURS))
         except FunctionFailed as error:
             excluded[name] = str(error)
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in functions if name not in excluded}
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in functions if name not in excluded}
     bare = []
     for turn in range(starts):
         say(f"start {turn + 1} of {starts}")
         bare.append(_bare(python.path))
-        names = list(found)
+        names = list(measured)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            found[name].append(_start(functions[name], event))
+            measured[name].append(_start(functions[name], event))
     start = quantiles(bare)["median"]
-    rows = {name: _row(samples, functions[name].sizes, start) for name, samples in found.items()}
+    rows = {name: _row(samples, functions[name].sizes, start) for name, samples in measured.items()}
     return {
         "starts": starts,
         "python_start_ms": quantiles(bare),
@@ -80,7 +80,7 @@ def measure(
 
 
 def compare(rows: Mapping[str, dict[str, Any]], peers: Sequence[str] = EMOTION.peers) -> dict[str, float | None]:
-    """The best peer's figure over ours."""
+    """Return the best peer's figures over ours."""
     theirs = [rows[name] for name in peers if name in rows]
     if not theirs or OURS not in rows:
         return dict.fromkeys(RATIOS)
@@ -88,7 +88,7 @@ def compare(rows: Mapping[str, dict[str, Any]], peers: Sequence[str] = EMOTION.p
 
 
 def _figure(part: str, row: Mapping[str, Any]) -> float:
-    """The median; of CPU time, which only other programs can lengthen, the least."""
+    """Return the median of a figure; for CPU time, which other programs only lengthen, the least value."""
     value = row[part]
     return float(value["least" if part == "init_cpu_ms" else "median"] if isinstance(value, Mapping) else value)
 
@@ -127,9 +127,9 @@ def _start(function: Function, event: dict[str, Any]) -> dict[str, float]:
 
 
 def init_cpu(function: LambdaEmulator) -> dict[str, float]:
-    """CPU ms, Python's start excluded, of a fresh process that imports what Lambda's would; no request.
+    """Return the CPU ms, after Python's start, in which a fresh process imports what Lambda's does; no request.
 
-    ``all``: runtime client and function; ``function``: the latter alone.
+    ``all``: runtime client and function; ``function``: the function alone.
     """
     module = function.handler.rpartition(".")[0]
     code = (
@@ -144,7 +144,7 @@ def init_cpu(function: LambdaEmulator) -> dict[str, float]:
 
 
 def _check(function: Function, event: dict[str, Any], ours: dict[str, float] | None) -> dict[str, float]:
-    """Start it once, which also reads every file and writes missing bytecode; what it answers, by label or place."""
+    """Start it once, which also reads its files and writes missing bytecode; returns the answer by label or index."""
     try:
         with function.emulator as running:
             answer = running.invoke(event)
@@ -158,22 +158,23 @@ def _check(function: Function, event: dict[str, Any], ours: dict[str, float] | N
 
 
 def check_answer(answer: dict[str, Any], ours: dict[str, float] | None) -> dict[str, float]:
-    """The probabilities of ``answer`` by label, or the numbers of its vector by place. Raises FunctionFailed where they
-    are not those of ``ours``.
+    """Return the probabilities of ``answer`` by label, or the numbers of its vector by index.
+
+    Raises FunctionFailed if they differ from those of ``ours``.
     """
-    (shown,) = answer["predictions"][0].values()
-    if isinstance(shown[0], float):
-        found = {str(place): number for place, number in enumerate(shown)}
+    (output,) = answer["predictions"][0].values()
+    if isinstance(output[0], float):
+        values = {str(place): number for place, number in enumerate(output)}
     else:
-        found = {one["label"]: one["probability"] for one in shown}
+        values = {row["label"]: row["probability"] for row in output}
     for label, value in (ours or {}).items():
-        if not abs(found.get(label, math.inf) - value) <= TOLERANCE:
-            raise FunctionFailed(f"answers {label} with {found.get(label)}, ours with {value}")
-    return found
+        if not abs(values.get(label, math.inf) - value) <= TOLERANCE:
+            raise FunctionFailed(f"answers {label} with {values.get(label)}, ours with {value}")
+    return values
 
 
 def _bare(python: Path) -> float:
-    """Python's own start and end, in ms, as the function starts it."""
+    """Return the ms of a Python that starts as the function's does, and ends."""
     begin = time.perf_counter()
     subprocess.run([python, "-S", "-c", "pass"], check=True, env={"PATH": "/usr/bin:/bin"})
     return (time.perf_counter() - begin) * 1000

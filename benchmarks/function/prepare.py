@@ -1,7 +1,7 @@
-"""``python -m benchmarks.function.prepare SUBJECT``: its bundle as a user builds it, and each peer's model.
+"""``python -m benchmarks.function.prepare SUBJECT``: make its bundle as a user builds it, and each peer's model.
 
-A process of its own, because it needs TensorFlow. Everything goes below ``build/bench``; ``dist/`` and the layer that
-SAM deploys stay as they are.
+It is a process of its own, because it needs TensorFlow. It writes below ``build/bench`` alone; ``dist/`` and the layer
+that SAM deploys stay as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOKENS, WIDTH = 256, 384  # of MiniLM
 
 @dataclass(frozen=True)
 class FunctionProject(peers.BenchProject):
-    """Apart from the bare network of the same name. ``place``: below it are stages; ``variant``: of bundles there."""
+    """A project for the bundles of the functions: stages below ``place``, bundles below its folder ``variant``."""
 
     place: Path = EMOTION.place
     variant: str = ""
@@ -63,23 +63,23 @@ def _bundle(subject: Subject, spec: ModelSpec, variant: str = "") -> Bundle:
 
 
 def _describe(subject: Subject, bundle: Bundle) -> None:
-    """Write what the peers' functions read of ours."""
+    """Write our model's description, which the peers' functions read."""
     assert bundle.layer == subject.place / subject.kinds[OURS].layer, bundle.layer
     (subject.place / "description.json").write_text(json.dumps(_described(bundle.library)))
 
 
 def _minilm() -> ModelSpec:
-    """The example's spec; the model that it names and the peers' files are there."""
+    """Return the example's spec, and make the model that it names and the peers' files."""
     NETWORKS["minilm_16"].make()
     spec = read_spec(ROOT / "examples" / "minilm" / "model.toml")
-    made = ROOT / "build" / "minilm"
-    key = compute_digest(Path(bert_onnx.__file__), Path(__file__), made / "model.keras")
-    run_cached(MINILM.models, key, lambda fresh: _peers(made, fresh))
+    example = ROOT / "build" / "minilm"
+    key = compute_digest(Path(bert_onnx.__file__), Path(__file__), example / "model.keras")
+    run_cached(MINILM.models, key, lambda fresh: _peers(example, fresh))
     return spec
 
 
 def _peers(made: Path, folder: Path) -> None:
-    """``model.onnx`` for any number of tokens; below ``fastembed`` what that package would download."""
+    """Write ``model.onnx`` for any number of tokens, and below ``fastembed`` the files that it would download."""
     plain = folder / "plain.onnx"
     bert_onnx.write(made / "model.keras", plain, bert_onnx.Form(pooled=True))
     bert_onnx.optimise(plain, folder / "model.onnx", WIDTH)

@@ -37,7 +37,7 @@ def subject(results: Results) -> Subject:
 
 
 def text(results: Results) -> str:
-    """What a terminal shows."""
+    """Return the tables that a terminal shows."""
     return "\n".join(
         [
             f"Medians of {results['starts']} fresh starts, ms (tenth–ninetieth percentile)",
@@ -50,14 +50,14 @@ def text(results: Results) -> str:
 
 
 def rows(results: Results) -> list[list[str]]:
-    """One row for each function, and the best peer's median over ours."""
-    found = [["", *TITLES.values()]]
+    """Return a row for each function, and a row of the best peer's figures over ours."""
+    lines = [["", *TITLES.values()]]
     for name, kind in subject(results).kinds.items():
         row = results["functions"].get(name)
         if row:
-            found.append([kind.label, *(_cell(part, row[part]) for part in TITLES)])
+            lines.append([kind.label, *(_cell(part, row[part]) for part in TITLES)])
     ratios = [f"{value:.2f}" if value else NONE for value in (results["ratios"][part] for part in TITLES)]
-    return [*found, ["best peer / ours", *ratios]]
+    return [*lines, ["best peer / ours", *ratios]]
 
 
 def _cell(part: str, value: Any) -> str:
@@ -71,7 +71,7 @@ def _cell(part: str, value: Any) -> str:
 
 
 def budget(results: Results) -> str:
-    """One sentence: our init against the budget."""
+    """Return a sentence on our init and the budget."""
     ours, empty = results["functions"][OURS], results["functions"][EMPTY]
     init, python = ours["own_init_ms"], results["python_start_ms"]["median"]
     cpu, client = ours["init_cpu_ms"]["least"], empty["init_cpu_ms"]["least"]

@@ -1,4 +1,4 @@
-"""A function that does nothing: what Python's start and Lambda's runtime client take."""
+"""A function that does nothing, to measure Python's start and Lambda's runtime client."""
 
 from __future__ import annotations
 

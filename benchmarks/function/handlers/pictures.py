@@ -1,4 +1,4 @@
-"""The peers' functions of pictures: our own picture code, so that exactly the same pixels reach every engine."""
+"""The peers' functions of images, with our own image code, so that every engine gets exactly the same pixels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["FOLDER", "serve"]
 
 
 def serve(infer: Callable[[bytes], Sequence[float]]) -> Handler:
-    """``infer``: raw pixels, uint8 row-major, to one probability for each label."""
-    found = settings()
-    labels, image = found["labels"], ImageInput(**found["image"])
+    """Return a handler with ``infer``, from raw pixels, uint8 row-major, to a probability for each label."""
+    names = settings()
+    labels, image = names["labels"], ImageInput(**names["image"])
     load_decoders()
     limits = RequestLimits.for_memory(int(os.environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"]))
 
@@ -30,4 +30,4 @@ def serve(infer: Callable[[bytes], Sequence[float]]) -> Handler:
         ranked = sorted(zip(labels, probabilities, strict=True), key=lambda pair: -pair[1])
         return [{"label": label, "probability": float(value)} for label, value in ranked]
 
-    return answering(found, decode, infer, show)
+    return answering(names, decode, infer, show)

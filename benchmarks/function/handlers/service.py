@@ -1,7 +1,7 @@
-"""What every peer's function shares, so that nothing but the engine is compared.
+"""The parts that all peers' functions share, so that the engines alone are compared.
 
-The same Powertools set-up as ours, the metrics and the log line of ours. It has one event, one model and no protocols,
-which is less than ours has to do.
+They have the Powertools set-up, the metrics and the log line of our function. They have one event, one model and no
+protocols, which is less work than ours has.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 def settings() -> dict[str, Any]:
     with open(f"{FOLDER}/service.json") as file:  # noqa: PTH123
-        found: dict[str, Any] = json.load(file)
-    return found
+        values: dict[str, Any] = json.load(file)
+    return values
 
 
 def answering(
@@ -37,7 +37,7 @@ def answering(
     infer: Callable[[Any], Any],
     show: Callable[[Any], Any],
 ) -> Handler:
-    """The function's entry point: an event decoded, inferred from, and shown as the output that ``names`` names."""
+    """Return the function's entry point: it decodes an event, infers, and shows the output in ``names``."""
     cold = True
 
     def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -11,5 +11,5 @@ __all__ = ["FOLDER", "serve"]
 
 
 def serve(infer: Callable[[str], Any]) -> Handler:
-    """``infer``: a text to its embedding, an array of length 1."""
+    """Return a handler with ``infer``, from a text to its embedding, an array of length 1."""
     return answering(settings(), lambda event: event["text"], infer, lambda vector: vector.tolist())

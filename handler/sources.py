@@ -17,10 +17,10 @@ from .tuples import NamedTuple
 
 
 class Sources(NamedTuple):
-    """Allowed sources. ``s3``: "bucket/prefix"; ``hosts``: lower-case "host", "host:port", "*.domain"; ``networks``: CIDR."""
+    """Allowed sources. ``s3``: "bucket/prefix"; ``hosts``: "host", "host:port", "*.domain"; ``networks``: CIDR."""
 
     s3: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()  # in lower case
     networks: tuple[str, ...] = ()
 
     @classmethod

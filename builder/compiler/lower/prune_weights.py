@@ -65,7 +65,7 @@ def _find_shared_starts(programs: Sequence[Program]) -> dict[bytes, bytes]:
         _move_weights(program, note)
     homes: dict[bytes, bytes] = {}
     longer = b""
-    # In this order a constant comes before its own start, and all between the two begin with that start as well.
+    # In this order a constant comes before a shorter one that it begins with, as do all those between the two.
     for data in sorted((data for data in used if len(data) >= LEAST_SHARED_START), reverse=True):
         longer = longer if longer.startswith(data) else data
         homes[data] = longer

@@ -107,6 +107,7 @@ class _LoopBody:
         return (first, second) if self._find_state(second.data) is not None else None
 
     def match_recurrent(self, of_input: _LoopProduct, of_state: _LoopProduct) -> RecurrentLayer | None:
+        """Return the layer whose step the body computes from these two products, else None."""
         units, columns = of_state.weights.shape
         gates, hidden = columns // units, self._find_state(of_state.data)
         batch = of_state.data.elements // units

@@ -70,7 +70,7 @@ class Attention:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The values that have to be stored before it."""
+        """Values that have to be stored before it."""
         bases = [self.query.base, self.key.base, self.values.base]
         if self.mask is not None and self.mask.source is not None:
             bases.append(self.mask.source)
@@ -83,7 +83,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """``factor`` times an operand of a product. The numbers of a row are adjacent in memory."""
+    """``factor`` times an operand of a product, with the numbers of a row adjacent in memory."""
 
     base: Value
     first: int

@@ -30,7 +30,7 @@ class BufferPlan:
     weights_size: int
 
     def resolve_slice(self, proto: Any, what: str) -> Buffer:
-        """Return the buffer of a BufferAllocationSliceProto. Raises LowerError for one outside the plan."""
+        """Return the buffer of a BufferAllocationSliceProto; raise LowerError for one outside the plan."""
         index = proto.buffer_allocation_index
         if index not in self.allocations:
             raise LowerError(f"{what} uses buffer {index}, which belongs to one kernel.")

@@ -339,7 +339,7 @@ class _ProgramBuilder(Allocator):
         self._append_step(gather, StepInfo(step.name, "gather", (stored.type,), bytes=moved))
 
     def finish_program(self) -> Program:
-        """Return the finished Program. Raises LowerError if a fetch has no storage."""
+        """Return the finished Program; raise LowerError if a fetch has no storage."""
         for value in self.fetched:
             if value in self.values:
                 self.values[value].extend_life(len(self.steps))

@@ -105,13 +105,13 @@ def quantise_weights(weights: Array, kind: WeightType) -> StoredWeights:
 
 
 def round_to_float16(values: Array) -> Array:
-    """Return the nearest float16 numbers, as float32; they are infinite beyond 65,504."""
+    """Return the nearest float16 numbers, as float32, infinite beyond 65,504."""
     with np.errstate(over="ignore"):
         return values.astype(np.float16).astype(np.float32)
 
 
 def round_to_bfloat16(values: Array) -> Array:
-    """Return the nearest bfloat16 numbers, as float32; infinite beyond the largest. ``values`` must not hold NaN."""
+    """Return the nearest bfloat16 numbers, as float32, infinite beyond the largest, for ``values`` without NaN."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     return (bits & np.uint32(0xFFFF0000)).view(np.float32)
@@ -188,7 +188,7 @@ class Compressor:
         *,
         alone: bool = True,
     ) -> StoredWeights:
-        """Compress the ``weights`` of the layer ``name``: ``view_of(constant) * scale``, with a ``scale`` per channel.
+        """Compress the ``weights`` of layer ``name``: ``view_of(constant) * scale``, with a ``scale`` per channel.
 
         ``alone``: only layers like this one read the constant.
         """

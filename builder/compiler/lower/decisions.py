@@ -40,7 +40,7 @@ _NOT_FUSED = ("xla", "copy", "repack")
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision about one fused step; only layers have ``geometry`` and ``chosen_by``.
+    """A decision about one fused step; only layers have ``geometry`` and ``chosen_by``.
 
     ``packing``: for a layer, ``layout`` of the weights, ``panel`` (output channels side by side), for Winograd ``band``
     (tiles of output transformed at a time), for thin layers ``block`` (rows and columns of output computed at a time),
@@ -147,7 +147,7 @@ class WeightSizes:
 
 @dataclass(frozen=True)
 class LoweringReport:
-    """A report on how a graph was lowered: ``path`` names the pipeline's attempt, ``steps`` counts the steps.
+    """A report on the lowering of a graph by the pipeline's attempt ``path``, which came to ``steps`` steps.
 
     ``reason``: why the optimised path was not possible, if it was requested. ``given_up``: the earlier attempts, and
     why each was not good enough. ``weights``: those of the layers. ``weights_size``: bytes of all constants.

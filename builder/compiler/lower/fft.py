@@ -26,7 +26,7 @@ LONG = 2048
 
 @dataclass(frozen=True)
 class FftAxis:
-    """One dimension of a transform, as in ``cf_fft_axis`` of runtime/ops/kernels.h. ``tables``: offset in floats."""
+    """One dimension of a transform, as ``cf_fft_axis`` of runtime/ops/kernels.h, with ``tables`` in floats."""
 
     size: int
     length: int
@@ -37,7 +37,7 @@ class FftAxis:
 
 @dataclass(frozen=True)
 class FftPlan:
-    """Fields of an FftStep besides its buffers. ``lines``, ``copy`` and ``scratch`` (the total) are in floats."""
+    """Fields of an FftStep besides its buffers, with ``lines``, ``copy`` and ``scratch`` (the total) in floats."""
 
     axes: tuple[FftAxis, ...]
     tables: NDArray[np.float32]
@@ -68,7 +68,7 @@ def plan_fft(kind: FftKind, sizes: tuple[int, ...], batch: int) -> FftPlan:
 
 
 def _plan_axis(size: int, length: int, *, shared: bool) -> FftAxis:
-    """Plan one dimension; ``shared``: the lanes should share a line, if they can."""
+    """Plan one dimension, whose lanes share a line if they can and ``shared`` is set."""
     padded = 0
     if _find_largest_prime(length) > LARGEST_RADIX:
         padded = 2 * length - 1

@@ -64,7 +64,7 @@ class FusionLimits:
 
 @dataclass
 class _FusionChain:
-    """The walk from a core's sums to the last value that is fused to them."""
+    """A walk from a core's sums to the last value that is fused to them."""
 
     core: Core
     dag: Dag
@@ -77,6 +77,7 @@ class _FusionChain:
     before_residual: Value | None = None
 
     def advance_to(self, to: Value, region: AbstractSet[Value]) -> None:
+        """Move the chain's end to ``to``, and record ``region`` as computed inside the chain."""
         stop = self.current
         for value in region:
             if value.base is not to.base:

@@ -23,7 +23,7 @@ from builder.config.model_spec import WeightType
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table as stored: ``numbers`` and int8's ``scales``, as bytes. ``kept``: the reason why it is still float32."""
+    """A table as stored: bytes of ``numbers`` and of int8's ``scales``, and why it is ``kept`` as float32."""
 
     type: WeightType
     numbers: bytes
@@ -74,7 +74,7 @@ def add_gather_steps(result: Any, thunks: list[Thunk], compressor: Compressor) -
 
 @dataclass(frozen=True)
 class RoundableTables:
-    """Tables with whether each may be rounded: only gathers, and layers whose weights are rounded alike, read it.
+    """Tables, and whether each may be rounded: only gathers, and layers whose weights are rounded alike, read it.
 
     ``by_buffer``: each table that a GatherStep reads. ``by_constant``: those that layers read as well.
     """

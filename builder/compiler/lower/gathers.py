@@ -228,7 +228,7 @@ class _GatherKernel:
 
 @dataclass(frozen=True)
 class _IndexChain:
-    """The ``steps`` by which ``gather`` takes its indices from ``argument``, and their ``dtypes``, argument first.
+    """``steps`` by which ``gather`` takes its indices from ``argument``, and their ``dtypes``, argument first.
 
     ``rows``: the number added to indices below 0; None if nothing is added.
     """

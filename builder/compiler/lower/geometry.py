@@ -38,7 +38,7 @@ class Geometry:
 
     @property
     def k(self) -> int:
-        """Number of products in each output's sum: KH * KW * input channels of a group. K of the matrix product."""
+        """Number of products in each output's sum, KH * KW * input channels of a group: K of the matrix product."""
         return self.kernel_size[0] * self.kernel_size[1] * self.in_channels // self.groups
 
     @property

@@ -32,7 +32,7 @@ _SMALL = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """One array (or tuple) of the graph. Equal expressions are the same object."""
+    """One array (or tuple) of the graph; equal expressions are the same object."""
 
     number: int
     op: str
@@ -117,7 +117,7 @@ def find_sources(values: Iterable[Value]) -> set[Value]:
 
 
 def read_dag(result: Any) -> Dag:
-    """Read the DAG of a CompilationResultProto's entry computation. Raises LowerError for a dtype without a name."""
+    """Read the DAG of a CompilationResultProto's entry computation; raise LowerError for a dtype without a name."""
     builder = _DagBuilder(HloIndex(result))
     root = builder.evaluate_computation(builder.index.entry, None)
     builder.dag.outputs = root.operands if root.op == "tuple" else (root,)
@@ -125,7 +125,7 @@ def read_dag(result: Any) -> Dag:
 
 
 def read_computation(index: HloIndex, computation: Any) -> tuple[Dag, Value]:
-    """Read a computation's values, parameters included, and its root. Raises LowerError as ``read_dag`` does."""
+    """Read a computation's values, parameters included, and its root; raise LowerError as ``read_dag`` does."""
     builder = _DagBuilder(index)
     root = builder.evaluate_computation(computation, None)
     return builder.dag, root
@@ -247,7 +247,7 @@ def find_channel_vector(value: Value) -> NDArray[np.float64] | None:
 
 
 def find_split_channel_vector(value: Value, channels: int) -> NDArray[np.float64] | None:
-    """Return the same for ``channels`` split over several last dimensions: a constant of just these, repeated."""
+    """Return the numbers of a constant of ``channels`` split over several last dimensions and repeated, or None."""
     if value.op != "broadcast" or value.dtype != "float32" or not value.row_major:
         return None
     source = value.operands[0]
@@ -272,7 +272,7 @@ def make_intermediate(name: str) -> Value:
 
 
 def require_entry(dag: Dag, name: str) -> Value:
-    """Return the value of an instruction of the entry computation. Raises LowerError if there is none."""
+    """Return the value of an instruction of the entry computation; raise LowerError if there is none."""
     if name not in dag.names:
         raise LowerError(f"{name} is not in the entry computation")
     return dag.names[name]

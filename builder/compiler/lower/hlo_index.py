@@ -6,10 +6,9 @@ from typing import Any
 
 
 class HloIndex:
-    """An index of an HloModuleProto by id and name. Both are unique among the instructions of a module."""
+    """An index of a CompilationResultProto's module by id and by name, which are unique among its instructions."""
 
     def __init__(self, result: Any) -> None:
-        """Index the module of ``result``, a CompilationResultProto."""
         module = result.hlo_module.hlo_module
         self.computations: dict[int, Any] = {c.id: c for c in module.computations}
         self.entry: Any = self.computations.get(module.entry_computation_id)

@@ -28,7 +28,7 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 
 @dataclass(frozen=True)
 class Int8Edge:
-    """A tensor as bytes. ``readers``: the first output of each of its readers. ``alone``: nothing reads floats."""
+    """A tensor as bytes, the first output of each of its ``readers``, and whether bytes ``alone`` are read."""
 
     by: Quantisation
     layout: TensorLayout

@@ -68,6 +68,7 @@ class _GatherReplacer:
         self.alone = self._find_exclusive_tables(program)
 
     def replace_step(self, step: Step) -> list[Step]:
+        """Return the steps that replace ``step``."""
         gathers = self.gathers[id(step)]
         if not isinstance(step, KernelStep) or not is_worth_compressing(gathers, self.compressor.rules):
             self.compressor.names += [gather.name for gather in gathers]

@@ -13,7 +13,7 @@ from builder.compiler.lower.steps.printing import format_float, format_kernel_ca
 
 @dataclass(frozen=True)
 class MatrixRows:
-    """Rows of many matrices of float32. Strides are in floats; the numbers of a row are adjacent.
+    """Rows of many matrices of float32, with strides in floats and the numbers of a row adjacent.
 
     ``outer``: the strides from matrix to matrix, in three dimensions. ``first``: the offset of the first row in the
     buffer.
@@ -32,7 +32,7 @@ MaskType = Literal["f32", "s32", "set", "u8"]
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask of the scores. Its number for a query and a key is ``element * scale + shift``.
+    """A mask of the scores, whose number for a query and a key is ``element * scale + shift``.
 
     "added": number and score are added. "chosen": the score is kept if the number is not 0, and else becomes ``fill``.
     "causal": only scores with key <= query + ``past`` count; it has no ``buffer``. ``strides``: in elements, of the

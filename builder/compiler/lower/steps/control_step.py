@@ -22,7 +22,7 @@ class CallStep(Step):
 
 @dataclass(frozen=True)
 class ConditionalStep(Step):
-    """A choice of one branch. ``index`` is a bool (true is branch 0) or an int32 (out of range is the last)."""
+    """A choice of one branch by ``index``: a bool (true is branch 0) or an int32 (out of range is the last)."""
 
     index: Reads[Buffer]
     branches: tuple[Steps, ...]

@@ -26,7 +26,7 @@ class CallTensor:
 
 @dataclass(frozen=True)
 class CustomCall:
-    """A custom call. ``scratch``: a function that reserves memory of a given number of bytes for a step."""
+    """A custom call, whose ``scratch`` reserves memory of a given number of bytes for a step."""
 
     name: str
     config: Mapping[str, float | bool]
@@ -36,7 +36,7 @@ class CustomCall:
 
 
 ReadCall = Callable[[CustomCall], Step]
-"""A function that reads the step of a call. Raises ValueError, LookupError or TypeError if no rewrite writes it."""
+"""A function that reads the step of a call, or raises ValueError, LookupError or TypeError if no rewrite writes it."""
 
 _CALLS: dict[str, tuple[tuple[str, ...], ReadCall]] = {}
 """Dtypes of operands and results, and the reader, of each target."""
@@ -69,7 +69,7 @@ def _read_custom_call(name: str, thunk: Any, reader: ThunkReader) -> Step:
 
 
 def make_tensor(shape: Any, buffer: Buffer) -> tuple[str, CallTensor]:
-    """Return the dtype of a ShapeProto, and its CallTensor. Raises LowerError if it is not row-major."""
+    """Return the dtype of a ShapeProto, and its CallTensor; raise LowerError if it is not row-major."""
     if not hlo_shapes.is_row_major(shape):
         raise LowerError("a step of coldforge's own has dimensions in another order; report this model.")
     return hlo_shapes.get_dtype(shape), CallTensor(tuple(shape.dimensions), buffer)
@@ -83,7 +83,7 @@ def make_step(
     outputs: list[tuple[str, CallTensor]],
     scratch: Callable[[int], Buffer],
 ) -> Step:
-    """Return the step of a call of ``target``. Raises LowerError for an unknown target or unsuitable operands."""
+    """Return the step of a call of ``target``; raise LowerError for an unknown target or unsuitable operands."""
     if target not in _CALLS:
         raise LowerError(f"there is no step for a custom call of {target!r}.")
     dtypes, make = _CALLS[target]

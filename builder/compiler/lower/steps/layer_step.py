@@ -98,7 +98,7 @@ class LayerStep(Step):
 
     @property
     def stored(self) -> View:
-        """Output, as floats, or as bytes if nothing reads floats."""
+        """Stored output: floats, or bytes if nothing reads floats."""
         if self.output is not None:
             return self.output
         assert self.rounded is not None
@@ -119,7 +119,7 @@ class LayerStep(Step):
         return frozenset(kind for kind, is_needed in needed.items() if is_needed)
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
-        """Return the lines of C that run the layer. Raises ValueError if its scratch is too small for the algorithm."""
+        """Return the lines of C that run the layer; raise ValueError if its scratch is too small for the algorithm."""
         needed = compute_scratch_size(join_pixels(self.geometry, self.joined), self.algorithm)
         if needed and (self.scratch is None or self.scratch.size < needed):
             raise ValueError(f"{self.name}: {self.algorithm} needs {needed} bytes of scratch")

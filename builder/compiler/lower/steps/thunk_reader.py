@@ -16,7 +16,7 @@ from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import Buffer, Step, Steps
 
 ReadThunk = Callable[[str, Any, "ThunkReader"], Step]
-"""A function that reads a step from a thunk's name and proto. Raises LowerError if the runtime does not support it."""
+"""A function that reads a step from a thunk's name and proto, or raises LowerError if the runtime cannot run it."""
 
 _READERS: dict[str, ReadThunk] = {}
 
@@ -43,7 +43,7 @@ def load_thunk_readers() -> Mapping[str, ReadThunk]:
 
 @dataclass
 class ThunkReader:
-    """A reader of thunks as steps. It collects those it refuses, so that a person learns of all of them at once."""
+    """A reader of thunks as steps, which collects those it refuses, so that a person learns of all of them at once."""
 
     plan: BufferPlan
     scratch_size: int = 0

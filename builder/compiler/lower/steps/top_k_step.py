@@ -12,7 +12,7 @@ from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 @dataclass(frozen=True)
 class TopKStep(Step):
-    """A search for the ``k`` largest float32 of every row and their int32 positions."""
+    """A selection of the ``k`` largest float32 of every row and their int32 positions."""
 
     values: Reads[Buffer]
     out_values: Writes[Buffer]

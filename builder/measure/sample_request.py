@@ -11,11 +11,12 @@ from typing import Any
 
 from builder.base.commands import choose_command
 from builder.base.escape import json_line, quote_shell
+from builder.base.project import HOME
 
 TEXT = "How long does it take to get there by train?"
 """Text that is sent where a person gives none."""
 
-PICTURE = Path(__file__).parents[1] / "verify" / "photographs" / "face.jpg"
+PICTURE = HOME / "builder" / "importers" / "samples" / "photographs" / "face.jpg"
 """Image that is sent where a person names none."""
 
 

@@ -42,7 +42,7 @@ EXECUTION = {"executionArn": "arn", "stateMachineArn": "arn", "startDate": TODAY
 
 def machine(name: str, **task: Any) -> str:
     """The template's state machine under ``name``, with ``task`` in the place of the function."""
-    definition = packaged()["Resources"]["BatchMachine"]["Properties"]["Definition"]
+    definition = packaged(["batch", "results"])["Resources"]["BatchMachine"]["Properties"]["Definition"]
     answer = definition["States"]["Answer"]
     for part in (answer["ItemReader"], answer["ResultWriter"]):
         part["Resource"] = part["Resource"]["Fn::Sub"].replace("${AWS::Partition}", "aws")

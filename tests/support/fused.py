@@ -425,7 +425,7 @@ def prepare(case: Case, threads: int = 8, less: int = 0) -> Prepared:
     if case.extremes:
         scale = case.quantisation.scale if case.quantisation else 1.0
         odd = np.array(EXTREMES, np.float32) * np.float32(scale)
-        places = random.integers(0, x.count_findings, max(1, x.count_findings // 8))
+        places = random.integers(0, x.size, max(1, x.size // 8))
         x.reshape(-1)[places] = random.choice(odd, len(places))
     picture = Picture((g.batch, h, w, g.in_channels), case.padding, case.in_gap).with_values(x)
     shape = (g.batch, oh, ow, g.out_channels)

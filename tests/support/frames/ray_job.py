@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.parquet
 import ray
 from age_gender.columns import files
-from age_gender.function.description import parse
+from age_gender.function.description import parse_description
 from age_gender.predictor import Predictor
 from answers import write
 
@@ -36,7 +36,7 @@ def pixels(batch: dict[str, Any]) -> dict[str, Any]:
     """The tensors that the model takes."""
     from age_gender.pictures import decoded
 
-    image = parse(Path(age_gender.__file__).with_name("model.json").read_text()).image
+    image = parse_description(Path(age_gender.__file__).with_name("model.json").read_text()).image
     assert image is not None
     found, _ = decoded(files(batch, "bytes"), image)
     return {"path": batch["path"], "image": found.reshape(-1, image.height, image.width, 3)}

@@ -8,10 +8,10 @@ import numpy as np
 
 from . import ModelError
 from .columns import Array
-from .function.budget import Limits
+from .function.budget import RequestLimits
 from .function.description import ImageInput
 from .function.errors import HandlerError
-from .function.image import load_decoders, pixels
+from .function.image import load_decoders, read_pixels
 
 
 def decoded(files: Sequence[bytes], target: ImageInput) -> tuple[Array, list[HandlerError | None]]:
@@ -25,10 +25,10 @@ def decoded(files: Sequence[bytes], target: ImageInput) -> tuple[Array, list[Han
         raise ModelError("install Pillow: it decodes the files of pictures") from error
     found = np.zeros((len(files), target.size), np.uint8)
     errors: list[HandlerError | None] = [None] * len(files)
-    limits = Limits()
+    limits = RequestLimits()
     for row, data in enumerate(files):
         try:
-            found[row] = np.frombuffer(pixels(data, "the picture", target, limits), np.uint8)
+            found[row] = np.frombuffer(read_pixels(data, "the picture", target, limits), np.uint8)
         except HandlerError as error:
             errors[row] = error
     return found, errors

@@ -22,7 +22,7 @@ import numpy as np
 
 from . import LIBRARY, Feeds, Fetches, Model, ModelError
 from .columns import Array, array, files, like
-from .function.description import Description, Port, parse, runs
+from .function.description import Description, Port, parse_description, split_runs
 
 INPUTS = tuple(field.name for field in fields(Feeds))
 OUTPUTS = tuple(field.name for field in fields(Fetches))
@@ -114,7 +114,7 @@ class _Process:
         with self._lock:
             if (library, threads) not in self._models:
                 model = Model(library, threads)
-                self._models[library, threads] = model, _of_rows(parse(json.dumps(model.description)))
+                self._models[library, threads] = model, _of_rows(parse_description(json.dumps(model.description)))
             return self._models[library, threads]
 
     def forget(self) -> None:
@@ -144,7 +144,7 @@ def _run(model: Model, description: Description, arrays: Sequence[Array]) -> lis
     sized = _sized(arrays, description) if rows else description
     outputs = [np.empty((rows, *port.shape[1:]), port.dtype) for port in sized.fetches]
     start = 0
-    for count in runs(rows, sized.batches, sized.in_parts):
+    for count in split_runs(rows, sized.batches, sized.in_parts):
         batch = min(size for size in sized.batches if size >= count)
         feeds = [values[start : start + count] for values in arrays]
         fetches = [values[start : start + count] for values in outputs]
@@ -161,7 +161,7 @@ def _run(model: Model, description: Description, arrays: Sequence[Array]) -> lis
 
 def _sized(arrays: Sequence[Array], description: Description) -> Description:
     """``description`` in the size that the rows of ``arrays`` have. Raises ModelError."""
-    sizes = description.in_sizes
+    sizes = description.size_variants
     for sized in sizes:
         if all(_fits(values, port) for values, port in zip(arrays, sized.feeds, strict=True)):
             return sized

@@ -70,15 +70,15 @@ def make_channels_last(function: Callable[..., Sequence[Any]]) -> Callable[..., 
 
 
 def _evaluate_jaxpr(jaxpr: Any, constants: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
-    k_values: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
-    k_values |= dict(zip(jaxpr.invars, arguments, strict=True))
+    computed: dict[Any, Value] = dict(zip(jaxpr.constvars, constants, strict=True))
+    computed |= dict(zip(jaxpr.invars, arguments, strict=True))
 
     def read(variable: Any) -> Value:
-        return variable.val if isinstance(variable, core.Literal) else k_values[variable]
+        return variable.val if isinstance(variable, core.Literal) else computed[variable]
 
     for equation in jaxpr.eqns:
         results = _apply_equation(equation, [read(variable) for variable in equation.invars])
-        k_values |= dict(zip(equation.outvars, results, strict=True))
+        computed |= dict(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 

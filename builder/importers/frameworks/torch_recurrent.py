@@ -103,9 +103,9 @@ def _apply_direction(
 
     def step(carried: tuple[State, Array], following: Array) -> tuple[tuple[State, Array], Array]:
         state, gates = carried
-        hidden, *rest_ = cell(state, gates, state[0] @ back + bias_back)
+        hidden, *next_cells = cell(state, gates, state[0] @ back + bias_back)
         hidden = hidden @ project[0] if project else hidden
-        return ((hidden, *rest_), following), hidden
+        return ((hidden, *next_cells), following), hidden
 
     # Each step reads the input of the next step and passes it on. Otherwise XLA would read the input's row inside the
     # cell's kernels, where its index prevents vectorisation.

@@ -84,15 +84,15 @@ def _label_outputs(
     gone = set()
     for tail in cut.tails:
         if tail.tensor is not None:
-            found_ = labels.read_label_table(cut, tail)
-            by_fetch[tail.fetch] = found_.labels
+            found = labels.read_label_table(cut, tail)
+            by_fetch[tail.fetch] = found.labels
             lines.append(
-                f"labels of {tail.fetch!r}: {len(found_.labels)} ({_preview_labels(found_.labels)}), by {tail.tensor}"
+                f"labels of {tail.fetch!r}: {len(found.labels)} ({_preview_labels(found.labels)}), by {tail.tensor}"
             )
             scored |= {
-                f.name: found_.labels
+                f.name: found.labels
                 for f in fetches
-                if _is_made_of_scores(graph, cut.raw.fetches[f.name], found_.scores)
+                if _is_made_of_scores(graph, cut.raw.fetches[f.name], found.scores)
             }
             continue
         gone.add(tail.fetch)

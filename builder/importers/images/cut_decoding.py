@@ -163,7 +163,7 @@ def remove_identity_nodes(raw: RawGraph) -> RawGraph:
 
     for node in result.node:
         node.attr.pop("_class", None)
-        node.input[:] = [past(name_) for name_ in node.input]
+        node.input[:] = [past(source) for source in node.input]
     fetches = {name: past(tensor_name(tensor)) for name, tensor in raw.fetches.items()}
     return replace(raw, graph_def=result, fetches=fetches)
 
@@ -238,7 +238,7 @@ def _insert_placeholder(graph_def: Any, pictures: EncodedImages, shape: Shape) -
         scope += "_"
     old = {frontier.tensor, frontier.tensor.removesuffix(":0")}
     for node in result.node:
-        node.input[:] = [f"{scope}/shaped" if name_ in old else name_ for name_ in node.input]
+        node.input[:] = [f"{scope}/shaped" if tensor in old else tensor for tensor in node.input]
     placeholder = result.node.add(name=f"{scope}/pixels", op="Placeholder")
     placeholder.attr["dtype"].type = dtype
     placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())

@@ -97,7 +97,7 @@ def is_text(case: str) -> bool:
 
 
 def _choose_passages(number: int, count: int) -> list[str]:
-    """Return ``count`` passages: beginnings of sentences (2 to 128 characters), or for an odd ``number`` running text."""
+    """Return ``count`` passages: beginnings of sentences (2 to 128 characters), or running text for an odd number."""
     lines = TEXTS.read_text(encoding="utf-8").splitlines()
     if number % 2:
         return [" ".join(lines[(number + item + at) % len(lines)] for at in range(len(lines))) for item in range(count)]
@@ -108,21 +108,21 @@ def make_text_feeds(texts: Sequence[str], text: TextSpec, feeds: Sequence[Tensor
     """Return the feeds of ``texts``, by name, as the function makes them, truncated if they are too long."""
     from builder.importers.text import make_encoder
 
-    named = text.with_feed_names([feed.name for feed in feeds])
+    names = text.with_feed_names([feed.name for feed in feeds])
     ports = {feed.name: feed for feed in feeds}
-    ids = ports[named.ids or ""]
+    ids = ports[names.ids or ""]
     encode = make_encoder(text, ids.shape[1])
-    found: dict[str, Array] = {named.ids or "": np.full((len(texts), ids.shape[1]), encode.pad, ids.dtype)}
+    arrays: dict[str, Array] = {names.ids or "": np.full((len(texts), ids.shape[1]), encode.pad, ids.dtype)}
     mask = np.zeros((len(texts), ids.shape[1]), ids.dtype)
-    for row, one in enumerate(texts):
-        tokens = encode.encoder.encode_text(one, encode.longest).ids
-        found[named.ids or ""][row, : len(tokens)] = tokens
+    for row, passage in enumerate(texts):
+        tokens = encode.encoder.encode_text(passage, encode.longest).ids
+        arrays[names.ids or ""][row, : len(tokens)] = tokens
         mask[row, : len(tokens)] = 1
-    if named.mask:
-        found[named.mask] = mask.astype(ports[named.mask].dtype)
-    if named.types:
-        found[named.types] = np.zeros_like(mask, ports[named.types].dtype)
-    return found
+    if names.mask:
+        arrays[names.mask] = mask.astype(ports[names.mask].dtype)
+    if names.types:
+        arrays[names.types] = np.zeros_like(mask, ports[names.types].dtype)
+    return arrays
 
 
 def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -132,12 +132,12 @@ def read_examples(graph: FrozenGraph) -> Iterator[tuple[str, dict[str, Array]]]:
     with np.load(graph.examples_path, allow_pickle=False) as arrays:
         numbers = dict.fromkeys(name.partition("/")[0] for name in arrays.files)
         for at, number in enumerate(numbers):
-            made = {port.spec.name: f"{number}/{port.spec.name}" for port in graph.feeds}
+            keys = {port.spec.name: f"{number}/{port.spec.name}" for port in graph.feeds}
             yield (
                 f"words-{number}",
                 {
-                    port.spec.name: arrays[made[port.spec.name]]
-                    if made[port.spec.name] in arrays
+                    port.spec.name: arrays[keys[port.spec.name]]
+                    if keys[port.spec.name] in arrays
                     else make_random_values(port.spec, at)
                     for port in graph.feeds
                 },
@@ -181,15 +181,15 @@ def make_extremes(feed: TensorSpec) -> Array:
     if feed.dtype.startswith("float"):
         low = -1
     values = np.resize(np.array([high, low], feed.dtype), feed.elements).reshape(feed.shape)
-    for one, indices in _find_indices(values, feed):
-        indices[:] = np.resize([end if abs(end) < _FAR else 0 for end in (one.maximum, one.minimum)], indices.shape)
+    for part, indices in _find_indices(values, feed):
+        indices[:] = np.resize([end if abs(end) < _FAR else 0 for end in (part.maximum, part.minimum)], indices.shape)
     return values
 
 
 def _find_indices(values: Array, feed: TensorSpec) -> Iterator[tuple[IndexRange, Array]]:
     """Yield the ranges of indices in ``feed``, each with its elements of ``values``."""
-    for one in feed.ranges:
-        yield one, values.reshape(-1, one.period)[:, one.first : one.first + one.count]
+    for part in feed.ranges:
+        yield part, values.reshape(-1, part.period)[:, part.first : part.first + part.count]
 
 
 def _insert_indices(values: Array, feed: TensorSpec) -> Array:

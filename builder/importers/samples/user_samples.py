@@ -97,8 +97,8 @@ def _split_runs(
     for feed in feeds:
         array = _convert_dtype(arrays[feed.name], feed.dtype)
         if array is None or not (array.ndim and len(array)):
-            values_ = arrays[feed.name]
-            raise UsageError(f"{path}: {feed.name} is {values_.dtype}{list(values_.shape)}{takes}, any number of them.")
+            samples = arrays[feed.name]
+            raise UsageError(f"{path}: {feed.name} is {samples.dtype}{list(samples.shape)}{takes}, any number of them.")
         if array.shape[1:] == feed.shape:
             calls[feed.name] = array
         elif feed.shape[:1] == (batch,) and array.shape[1:] == feed.shape[1:]:
@@ -108,8 +108,8 @@ def _split_runs(
             raise UsageError(f"{path}: {feed.name} is {array.dtype}{list(array.shape)}{takes}, any number of them.")
     lengths = {len(array) for array in calls.values()}
     if len(lengths) > 1 or len(counts) > 1:
-        said = ", ".join(f"{name}: {len(arrays[name]):,}" for name in calls)
-        raise UsageError(f"{path}: the inputs are not equally many ({said}).")
+        numbers = ", ".join(f"{name}: {len(arrays[name]):,}" for name in calls)
+        raise UsageError(f"{path}: the inputs are not equally many ({numbers}).")
     (length,) = lengths
     runs = tuple({name: np.asarray(array[i], order="C") for name, array in calls.items()} for i in range(length))
     return runs, counts.pop() if counts else length * batch

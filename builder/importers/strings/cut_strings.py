@@ -324,7 +324,8 @@ class _Cutter:
         (batch,) = self.batch
         shapes = {
             tensor.name: tuple(
-                self.lengths[self._first_source(tensor)].lengths[0] if n_ is None else n_ for n_ in open_[tensor.name]
+                self.lengths[self._first_source(tensor)].lengths[0] if size is None else size
+                for size in open_[tensor.name]
             )
             for tensor in cuts
         }
@@ -341,13 +342,13 @@ class _Cutter:
             if name not in self.sources:
                 feeds[name] = tensor
             feeds |= {
-                n_: f"{placeholder_of(n_)}:0"
-                for n_, cut in named.items()
-                if n_ not in feeds and self._first_source(cut) == name
+                feed: f"{placeholder_of(feed)}:0"
+                for feed, cut in named.items()
+                if feed not in feeds and self._first_source(cut) == name
             }
         fetches = {
             name: next(
-                (f"{placeholder_of(n_)}:0" for n_, cut in named.items() if cut.name == tensor_name(tensor)), tensor
+                (f"{placeholder_of(feed)}:0" for feed, cut in named.items() if cut.name == tensor_name(tensor)), tensor
             )
             for name, tensor in self.raw.fetches.items()
         }
@@ -412,7 +413,7 @@ class _Cutter:
             if op.type != "LookupTableFindV2" or known.get(op.inputs[2], np.array(0)).tolist() != -1:
                 continue
             (tensor,) = op.outputs
-            masked = [op_ for op_ in tensor.consumers() if op_.type == "SelectV2" and op_.inputs[2] is tensor]
+            masked = [user for user in tensor.consumers() if user.type == "SelectV2" and user.inputs[2] is tensor]
             indices.append(masked[0].outputs[0] if masked and masked[0] in front else tensor)
         return indices
 

@@ -315,7 +315,7 @@ def _constant_shapes(
         for probe in probes:
             for name, value in zip(shapes, run_graph(graph, list(shapes), {source: probe}), strict=True):
                 shapes[name].add(np.shape(value))
-    return {name: next(iter(shapes_)) for name, shapes_ in shapes.items() if len(shapes_) == 1}
+    return {name: next(iter(variants)) for name, variants in shapes.items() if len(variants) == 1}
 
 
 def _is_of_numbers(tensor: Any) -> bool:

@@ -117,9 +117,9 @@ def with_pads(cut: WordCut, feeds: Sequence[str], truncated: Sequence[str] = ())
     fill_values: dict[str, set[Any]] = {name: set() for name in feeds}
     for items, rows in _run_both(cut, cut.examples):
         for item, row in zip(items, zip(*rows, strict=True), strict=True):
-            for name, rows_ in zip(cut.whole.cuts, row, strict=True):
+            for name, padded in zip(cut.whole.cuts, row, strict=True):
                 if name in fill_values:
-                    fill_values[name] |= set(rows_[item[name].shape[1] :].ravel().tolist())
+                    fill_values[name] |= set(padded[item[name].shape[1] :].ravel().tolist())
     if several := [name for name, values in fill_values.items() if len(values) > 1]:
         raise ImportModelError(
             f"Shorter texts are filled up to the length of the longest, and what with is not always the same "
@@ -230,7 +230,7 @@ def write_words(cut: WordCut, fetches: Sequence[str], folder: Path, of_words: Co
     (folder / WORDS).write_bytes(cut.recipe.to_bytes())
     save_arrays(
         folder / EXAMPLES,
-        {f"{at}/{name}": value for at, run_ in enumerate(encoded[:CASES]) for name, value in run_.items()},
+        {f"{at}/{name}": value for at, arrays in enumerate(encoded[:CASES]) for name, value in arrays.items()},
     )
 
 

@@ -227,7 +227,7 @@ def _read_feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) ->
     value = default if default.size else None
     if value is not None and tensor.dtype == tf.string:
         try:
-            [text_.decode() for text_ in value.ravel().tolist()]
+            [string.decode() for string in value.ravel().tolist()]
         except UnicodeDecodeError as error:
             raise ImportModelError(f"{where} has a default that is not UTF-8.") from error
     return ReadFeature(text, text, tensor.dtype.name, tuple(shape.as_list()), value, (tensor.name,))

@@ -1,1 +1,1 @@
-"""What every other package builds on: errors, files, caches, processes, targets, and what people see on a terminal."""
+"""Foundations of all other packages: errors, files, caches, processes, targets, and output on a terminal."""

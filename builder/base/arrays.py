@@ -1,4 +1,4 @@
-"""Arrays, and files of them that are the same bytes for the same arrays."""
+"""Array types, and files of arrays with the same bytes for the same arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of AWS's services, by boto3 and with whatever credentials it finds."""
+"""Clients of AWS services, with boto3 and the credentials that it finds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from builder.base.errors import ColdforgeError, EnvironmentSetupError
 
 
 def make_client(service: str, endpoint: str | None = None, *, attempts: int = 5, **settings: Any) -> Any:
-    """Return a client of ``service`` that tries each call so many times. ``settings``: of botocore's Config.
+    """Return a client of ``service`` that tries each call ``attempts`` times; ``settings``: of botocore's Config.
 
-    Raises EnvironmentSetupError where boto3, or the region, is missing.
+    Raises EnvironmentSetupError if boto3 or the region is missing.
     """
     try:
         import boto3
@@ -26,12 +26,12 @@ def make_client(service: str, endpoint: str | None = None, *, attempts: int = 5,
     config = Config(retries={"mode": "standard", "total_max_attempts": attempts}, **settings)
     try:
         return boto3.session.Session().client(service, endpoint_url=endpoint, config=config)
-    except BotoCoreError as error:  # its text may hold a secret
+    except BotoCoreError as error:  # The text may contain a secret.
         raise incomplete_settings(error) from None
 
 
 def incomplete_settings(error: Exception) -> EnvironmentSetupError:
-    """Return the error to raise where AWS cannot be asked because of what is set, or not set, on this machine."""
+    """Return the error to raise if AWS cannot be called because of this machine's settings."""
     return EnvironmentSetupError(
         f"AWS cannot be asked: its settings here are incomplete ({type(error).__name__}). "
         "`aws sts get-caller-identity` has to work; AWS_PROFILE chooses other credentials."
@@ -40,7 +40,7 @@ def incomplete_settings(error: Exception) -> EnvironmentSetupError:
 
 @contextmanager
 def aws_errors(action: str, kind: type[ColdforgeError], advice: str = "") -> Iterator[None]:
-    """Turn what boto3 raises in the block into a ``kind`` that says which ``action`` failed."""
+    """Convert errors of boto3 in the block to a ``kind`` whose message names the failed ``action``."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -51,5 +51,5 @@ def aws_errors(action: str, kind: type[ColdforgeError], advice: str = "") -> Ite
 
 
 def is_missing(error: BaseException | None) -> bool:
-    """Return True if ``error`` is S3's that there is no such object."""
+    """Return whether ``error`` is S3's for an object that does not exist."""
     return getattr(error, "response", {}).get("Error", {}).get("Code") in ("NoSuchKey", "404")

@@ -1,8 +1,8 @@
-"""Stage outputs in folders, built once for the same input.
+"""Folders of stage outputs, which are built once for the same input.
 
-A stage's key is the hash of everything that goes in: the bytes of its input files, its options and
-coldforge's own code. A folder is built beside its place and moved there whole (``builder.base.files``), so that
-an interrupted or failed stage leaves the previous output as it was.
+A stage's key is the hash of everything that goes in: the bytes of its input files, its options and coldforge's own
+code. A folder is built beside its place and moved there whole (``builder.base.files``), so that an interrupted or
+failed stage leaves the previous output as it was.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import builder
 from builder.base.files import Say, is_settled, lock_target, no_progress, replace_locked_folder
 
 KEY_FILE = ".key"
-"""In a stage's folder: what it was made for and how long that took. It is no part of what was made."""
+"""A file in a stage's folder with its key and the seconds that it took. It is not part of the output."""
 
 
 def compute_digest(*parts: str | Path) -> str:
-    """SHA-256 (hex) over texts and over the content of files and folders; names within folders count."""
+    """Return the SHA-256 (hex) of texts and of the content of files and folders, with the names in folders."""
     total = hashlib.sha256()
     for part in parts:
         piece = hashlib.sha256()
@@ -40,13 +40,13 @@ def compute_digest(*parts: str | Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
+    """Return the SHA-256 (hex) of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_digest(path: Path) -> dict[str, str]:
-    """A digest that others can compute too, under the name that in-toto gives its kind.
+    """Return a digest that others can compute too, under in-toto's name for its kind.
 
     ``sha256`` of a file. ``dirHash`` of a folder: the SHA-256 over a line for each file, with its SHA-256 and its name,
     which is Hash1 of https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash in hex. Bytecode does not count.
@@ -59,7 +59,7 @@ def content_digest(path: Path) -> dict[str, str]:
 
 
 def place_file(source: str | Path, target: str | Path) -> None:
-    """Have ``target`` hold what ``source`` does: a hard link where the file system has them, else a copy."""
+    """Make ``target`` a hard link to ``source``, or a copy if the file system has no links."""
     try:
         os.link(source, target)
     except OSError:
@@ -68,23 +68,23 @@ def place_file(source: str | Path, target: str | Path) -> None:
 
 @functools.cache
 def code_digest() -> str:
-    """SHA-256 (hex) of coldforge's own builder and runtime sources."""
+    """Return the SHA-256 (hex) of coldforge's own builder and runtime sources."""
     root = Path(builder.__file__).parent
     sources = sorted(p for p in root.rglob("*") if p.suffix in {".py", ".c", ".h", ".inc", ".mjs", ".json"})
     return compute_digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
 
 
 def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say = no_progress) -> bool:
-    """Have ``folder`` hold what ``build`` makes for ``key``; True if it was there already.
+    """Build ``folder`` for ``key`` unless it is complete, and return whether it was.
 
-    ``build`` gets an empty folder to write into. What it raises passes through, as a DiskError where the disk is at
-    fault, and the previous content of ``folder`` stays. Of several processes one builds, and the others wait for it:
-    ``say`` then gets the line that says so.
+    ``build`` writes into an empty folder. Its errors pass through, as a DiskError if the disk is at fault, and the
+    previous content of ``folder`` stays. If several processes build the same folder, one does and the others wait,
+    which ``say`` reports.
     """
     if _is_complete(folder, key) and is_settled(folder):
         return True
     with lock_target(folder, say):
-        if _is_complete(folder, key):  # since another process has built it
+        if _is_complete(folder, key):  # Another process has built it meanwhile.
             return True
         with replace_locked_folder(folder) as fresh:
             begin = time.monotonic()
@@ -96,7 +96,7 @@ def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say
 
 
 def read_build_seconds(folder: Path) -> float | None:
-    """How many seconds it took to make what ``run_cached`` has in ``folder``; None where that is not known."""
+    """Return the seconds that ``run_cached`` took to build ``folder``, or None if that is unknown."""
     try:
         return float(json.loads((folder / KEY_FILE).read_text())["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -104,9 +104,9 @@ def read_build_seconds(folder: Path) -> float | None:
 
 
 def _is_complete(folder: Path, key: str) -> bool:
-    """Whether ``folder`` was made for ``key`` and still has every file, as long as it was."""
+    """Return whether ``folder`` was built for ``key`` and all files still have their sizes."""
     try:
-        made = json.loads((folder / KEY_FILE).read_text())
-        return bool(made["key"] == key) and all((folder / f).stat().st_size == n for f, n in made["files"].items())
+        record = json.loads((folder / KEY_FILE).read_text())
+        return bool(record["key"] == key) and all((folder / f).stat().st_size == n for f, n in record["files"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False

@@ -1,4 +1,4 @@
-"""Print tables as plain text that lines up in any terminal and in a log."""
+"""Prints tables as plain text whose columns line up in any terminal and log."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from builder.base.escape import escape_invisible
 
 RULE = None
-"""A row of ``format_table`` that is a line across."""
+"""A row of ``format_table`` that is a horizontal line."""
 
 
 def format_table(
     headers: Sequence[str], rows: Sequence[Sequence[str] | None], *, right: Sequence[int] = (), indent: int = 2
 ) -> str:
-    """Columns two spaces apart, those numbered in ``right`` aligned right; ``RULE`` draws a line.
+    """Return columns two spaces apart, those numbered in ``right`` aligned right; ``RULE`` draws a line.
 
     A row may be shorter than the headers. No line ends in a space.
     """

@@ -1,4 +1,4 @@
-"""What the disk says when it cannot go on, as an error that names the folder and the next step."""
+"""Errors of the disk, converted to an error that names the folder and the next step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FAULTS = {
     errno.EIO: ("the disk of {place} fails", "Look into the system's log (`dmesg`), and at the disk's health."),
 }
 _FAULTS[errno.EPERM] = _FAULTS[errno.EACCES]
-"""What it means, and what to do."""
+"""The meaning of each error number, and the next step."""
 
 _SAID = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO)
 _WORDS = {os.strerror(number): number for number in _SAID} | {
@@ -49,29 +49,29 @@ _WORDS = {os.strerror(number): number for number in _SAID} | {
     "ProcessFdQuotaExceeded": errno.EMFILE,
     "SystemFdQuotaExceeded": errno.ENFILE,
 }
-"""How other programs' messages name them: as the C library does, or zig."""
+"""The names of these errors in other programs' messages: those of the C library, and zig's."""
 
 _NOTHING, _LITTLE = 64 << 10, 16 << 20
-"""Bytes. Whoever has less than the first free, and fails without a reason, fails for want of space. So does a program
-that has less than the second and dies without a word: what it had written so far may be gone already."""
+"""Bytes of free space below which the disk is taken for full: after an error without a reason, and after a program
+that ended without a message, whose files may be deleted already."""
 
 SAID_NOTHING = "and said nothing"
-"""In the error for such a program."""
+"""A part of the error's message for such a program."""
 
 
 def disk_error(error: BaseException, folder: Path) -> DiskError | None:
-    """The DiskError that ``error`` stands for, met while ``folder`` was written; None if it is another kind of error.
+    """Return the DiskError that ``error`` stands for while ``folder`` was written, or None for another kind of error.
 
-    Programs that a build runs, and some libraries, say what the disk said only in their messages: those count too.
+    The messages of programs that a build runs, and of some libraries, are searched for errors of the disk, too.
     """
     if isinstance(error, DiskError):
         return error
     number = error.errno if isinstance(error, OSError) else None
-    said = "" if number in _FAULTS else str(error).strip()
+    text = "" if number in _FAULTS else str(error).strip()
     if number not in _FAULTS:
-        number = next((number for words, number in _WORDS.items() if words in said), None)
+        number = next((number for words, number in _WORDS.items() if words in text), None)
     if number is None and isinstance(error, OSError | ColdforgeError):
-        number = errno.ENOSPC if _count_free_bytes(folder) < (_LITTLE if SAID_NOTHING in said else _NOTHING) else None
+        number = errno.ENOSPC if _count_free_bytes(folder) < (_LITTLE if SAID_NOTHING in text else _NOTHING) else None
     if number is None:
         return None
     place = _find_file_name(error) or folder
@@ -83,36 +83,36 @@ def disk_error(error: BaseException, folder: Path) -> DiskError | None:
         "user": _get_user_name(),
     }
     what, step = _FAULTS[number]
-    also = f"\n{said[-1000:]}" if said else ""
+    also = f"\n{text[-1000:]}" if text else ""
     return DiskError(f"{what.format(**words)}. {step.format(**words)} The last good result is unchanged.{also}")
 
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """What the disk refuses while the block writes below ``folder`` becomes a DiskError; all else passes through."""
+    """Convert errors of the disk while the block writes below ``folder`` to a DiskError; others pass through."""
     try:
         yield
     except Exception as error:
-        found = disk_error(error, folder)
-        if found is None or found is error:
+        converted = disk_error(error, folder)
+        if converted is None or converted is error:
             raise
-        raise found from error
+        raise converted from error
 
 
 def _find_file_name(error: BaseException) -> Path | None:
-    """The file that an OSError names; a name within a folder that is open, and no path, does not count."""
+    """Return the absolute file name in an OSError, if it has one; names relative to an open folder do not count."""
     names = [getattr(error, "filename2", None), getattr(error, "filename", None)]
     paths = [Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes | os.PathLike)]
     return next((path for path in paths if path.is_absolute()), None)
 
 
 def _find_existing_folder(path: Path) -> Path:
-    """The nearest folder above ``path``, or itself, that is there."""
+    """Return the nearest existing folder at or above ``path``."""
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
 
 
 def _count_free_bytes(path: Path) -> int:
-    """Bytes that this user can still write to the file system of ``path``."""
+    """Return the bytes that this user can still write to the file system of ``path``."""
     try:
         about = os.statvfs(_find_existing_folder(path))
     except OSError:
@@ -123,5 +123,5 @@ def _count_free_bytes(path: Path) -> int:
 def _get_user_name() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user may have no name
+    except (OSError, KeyError):  # A container's user may have no name.
         return f"user {os.getuid()}"

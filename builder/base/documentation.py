@@ -1,4 +1,4 @@
-"""The pages of docs/, which the wheel has too: as text, for a terminal, and as files that a browser shows."""
+"""The pages of docs/, which are in the wheel too, as text for a terminal and as files for a browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def page_titles() -> dict[str, str]:
 
 
 def read_page(name: str) -> str:
-    """Return the Markdown of the page ``name``. Raises UsageError where there is no such page."""
+    """Return the Markdown of the page ``name``. Raises UsageError if there is no such page."""
     names = [path.stem for path in PAGES.glob("*.md")]
     if name not in names:
         raise UsageError(f"there is no page {name}.{did_you_mean(name, names)} `coldforge docs` lists them all.")
@@ -40,7 +40,7 @@ def link_pages(text: str) -> str:
 
 
 def style_page(text: str) -> str:
-    """Render Markdown for a terminal, links to pages as commands; return it as it is where rich is not installed."""
+    """Render Markdown for a terminal, with commands for links to pages; without rich, return it as it is."""
     try:
         from rich.console import Console
         from rich.markdown import Markdown
@@ -54,7 +54,7 @@ def style_page(text: str) -> str:
 
 
 def build_site(cache: Path) -> Path:
-    """Render all pages as HTML files that need no server, once for each version of them, and return their folder."""
+    """Render all pages as HTML files that need no server, once per version of the pages, and return their folder."""
     from markdown_it import MarkdownIt
 
     reader, site = MarkdownIt().enable("table"), cache / "docs"
@@ -82,7 +82,7 @@ def _add_anchor(heading: re.Match[str]) -> str:
 
 
 def _resolve_link(link: str) -> str:
-    """Return the site's page for a link to a page, and the file's address for another; "#" where the wheel has none."""
+    """Return the site's page for a link to a page, the address of another file, or "#" if the wheel lacks it."""
     target, mark, anchor = link.partition("#")
     file = (PAGES / target).resolve()
     if file.parent == PAGES and file.suffix == ".md":

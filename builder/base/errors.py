@@ -7,10 +7,10 @@ catches these: nothing below it prints or exits.
 from __future__ import annotations
 
 INTERRUPTED = 130
-"""What the process returns after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+"""The exit code after Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 
 PIPE_CLOSED = 141
-"""The same of SIGPIPE: whoever read the result stopped."""
+"""The exit code after SIGPIPE, if the reader of the result stopped."""
 
 
 class ColdforgeError(Exception):
@@ -99,7 +99,7 @@ class BatchError(ColdforgeError, exit_code=27):
 
 
 def error_of(exit_code: object, message: str) -> ColdforgeError:
-    """The error that a process which ended with ``exit_code``, or says so, stands for."""
+    """Return the error for a process that ended with, or reported, ``exit_code``."""
     for kind in ColdforgeError.__subclasses__():
         if kind.exit_code == exit_code:
             return kind(message)

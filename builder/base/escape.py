@@ -1,7 +1,7 @@
-"""Text that comes from a model, written so that no place takes it for more than text: one function for each place.
+"""Escapes text from a model so that no output format interprets it: one function for each format.
 
-Names of tensors, variables, layers and outputs may hold anything at all. What is printed goes through the function of
-the place where it is printed; ordinary names come out as they are.
+Names of tensors, variables, layers and outputs may contain anything. Printed text goes through the function of the
+format in which it is printed; ordinary names do not change.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from collections.abc import Callable
 
 from builder.base.errors import LowerError
 
-_LONGEST = 2000  # characters of one C literal: a C99 compiler need not take more than 4095
+_LONGEST = 2000  # Characters of one C literal; a C99 compiler must accept only 4095.
 _LINKED = re.compile(r"@|#(?=\d)|GH(?=-\d)|(?i:https?|ftp):(?=//)|(?i:www)(?=\.)")
-"""Marks that make links and mentions of plain text: https://github.github.com/gfm/#autolinks-extension- and
+"""Marks that turn plain text into links and mentions: https://github.github.com/gfm/#autolinks-extension- and
 https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/autolinked-references-and-urls."""
-_HALF_REASON = 2000  # characters; a graph that TensorFlow does not take is in its reason, whole
+_HALF_REASON = 2000  # Characters; TensorFlow's reason contains the whole graph that it rejects.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 def escape_invisible(text: str) -> str:
-    """``text`` on one line: what cannot be seen, or changes what can, is written as Python writes it (``\\u202e``)."""
+    r"""Return ``text`` on one line, with Python's escapes (``\u202e``) for invisible characters."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def escape_terminal(text: str) -> str:
-    """Lines for a person: without escape sequences and marks that change a terminal or the order of what it shows."""
+    """Return lines without escape sequences and marks that change a terminal or the order of characters."""
     return re.sub(r"[^\n\t]+", lambda line: escape_invisible(line[0]), text)
 
 
 def describe_error(error: object) -> str:
-    """Return the text of an error on one line, without colours; of an endless one its beginning and its end."""
+    """Return the text of an error on one line, without colours; of a very long one the beginning and the end."""
     text = escape_invisible(" ".join(_COLOURS.sub("", str(error)).split()))
     return text if len(text) <= 2 * _HALF_REASON else f"{text[:_HALF_REASON]} [...] {text[-_HALF_REASON:]}"
 
 
 def escape_comment(text: str) -> str:
-    """One line for a comment of C, Rust, Go or JavaScript, that ends no comment, begins none, and makes no trigraph."""
+    """Return one line for a comment of C, Rust, Go or JavaScript, which cannot end or begin one or form a trigraph."""
     text = escape_invisible(" ".join(text.split()))
     for mark, apart in (("*/", "* /"), ("/*", "/ *"), ("??", "? ?")):
         while mark in text:
@@ -48,24 +48,24 @@ def escape_comment(text: str) -> str:
 
 
 def escape_docstring(text: str) -> str:
-    """One line for a docstring of Python: it has no backslash and no quote that could end one."""
+    """Return one line for a docstring of Python, without backslashes and quotes that could end it."""
     return escape_comment(text).replace("\\", "/").replace('"', "'")
 
 
 def c_string(text: str) -> str:
-    """String literals of C, joined by the compiler, that hold ``text`` as UTF-8; all of it ASCII."""
+    """Return ASCII string literals of C, which the compiler joins, for ``text`` as UTF-8."""
     pieces = [text[i : i + _LONGEST] for i in range(0, len(text), _LONGEST)] or [""]
     literals = (_quote_text(piece, _escape_octal, ascii_only=True) for piece in pieces)
-    return "\n        ".join(re.sub(r"\?(?=\?)", '?" "', literal) for literal in literals)  # "??" begins a trigraph
+    return "\n        ".join(re.sub(r"\?(?=\?)", '?" "', literal) for literal in literals)  # "??" begins a trigraph.
 
 
 def c_literal(text: str) -> str:
-    """The same for a person to read: one literal, with every printable character as it is."""
+    """Return one string literal of C for a person to read, with every printable character as it is."""
     return _quote_text(text, _escape_octal).replace("?", "\\?")
 
 
 def c_name(text: str) -> str:
-    """``text``, which names a function of XLA's. Raises LowerError if it is no identifier."""
+    """Return ``text``, the name of a function of XLA. Raises LowerError if it is not an identifier."""
     if not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
         raise LowerError(
             f"XLA calls a function {escape_invisible(text)!r}, which is not a valid name in C; report this model."
@@ -74,59 +74,59 @@ def c_name(text: str) -> str:
 
 
 def rust_string(text: str) -> str:
-    """A string literal of Rust."""
+    """Return a string literal of Rust."""
     return _quote_text(_replace_surrogates(text), lambda c: f"\\u{{{ord(c):x}}}", short='"\\\n\r\t')
 
 
 def go_string(text: str) -> str:
-    """A string literal of Go."""
+    """Return a string literal of Go."""
     return _quote_text(_replace_surrogates(text), _escape_unicode)
 
 
 def python_string(text: str) -> str:
-    """A string literal of Python."""
+    """Return a string literal of Python."""
     return _quote_text(text, _escape_unicode)
 
 
 def javascript_string(text: str) -> str:
-    """A string literal of JavaScript and TypeScript, and of JSON that is written by hand."""
+    """Return a string literal of JavaScript and TypeScript, and of JSON that is written by hand."""
     return _quote_text(text, _escape_utf16)
 
 
 def toml_string(text: str) -> str:
-    """A basic string of TOML."""
+    """Return a basic string of TOML."""
     return _quote_text(_replace_surrogates(text), lambda c: f"\\U{ord(c):08x}")
 
 
 def escape_markdown(text: str) -> str:
-    """Text of one line in a paragraph, a heading or a cell of a table: no HTML, link, code or further cell.
+    """Return one line for a paragraph, heading or table cell, without HTML, links, code or further cells.
 
-    Nor does GitHub find an address, an issue or somebody to notify in it: a space of no width parts what it looks for.
+    GitHub finds no address, issue or mention in it either, because a space of zero width splits them.
     """
     escaped = re.sub(r"[\\`*\[\]|~]", r"\\\g<0>", escape_html(" ".join(text.split()), quote=False))
     return _LINKED.sub(r"\g<0>&#8203;", escaped)
 
 
 def escape_html(text: str, *, quote: bool = True) -> str:
-    """Text of an element; with ``quote``, also of an attribute in quotes."""
+    """Return the text of an element; with ``quote``, also of an attribute in quotes."""
     text = escape_invisible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace('"', "&quot;").replace("'", "&#x27;") if quote else text
 
 
 def quote_shell(text: str) -> str:
-    """One word of a command in a POSIX shell, to be shown: what cannot be seen is not passed on."""
+    """Return one word of a command in a POSIX shell, for display, without invisible characters."""
     return shlex.quote(escape_invisible(text))
 
 
 def json_line(value: object) -> str:
-    """JSON on one line, to be shown to a person."""
+    """Return JSON on one line, for display."""
     return escape_invisible(json.dumps(value, ensure_ascii=False))
 
 
 def _quote_text(
     text: str, other: Callable[[str], str], *, ascii_only: bool = False, short: str = "".join(_SHORT)
 ) -> str:
-    """``text`` in double quotes; ``other`` writes what is not printable and has no short escape in ``short``."""
+    """Return ``text`` in quotes; ``other`` escapes unprintable characters that have no escape in ``short``."""
     return '"' + "".join(_escape_character(c, other, ascii_only, short) for c in text) + '"'
 
 
@@ -137,12 +137,12 @@ def _escape_character(c: str, other: Callable[[str], str], ascii_only: bool, sho
 
 
 def _replace_surrogates(text: str) -> str:
-    """``text`` with U+FFFD for each half of a surrogate pair, which these languages cannot write."""
+    """Return ``text`` with U+FFFD for each half of a surrogate pair, which these languages cannot write."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def _escape_octal(c: str) -> str:
-    """UTF-8, three digits a byte: no digit that follows can join them."""
+    """Return UTF-8 as three octal digits per byte, so that following digits cannot join them."""
     return "".join(f"\\{byte:03o}" for byte in c.encode("utf-8", "replace"))
 
 

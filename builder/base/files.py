@@ -1,9 +1,9 @@
-"""Files and folders that appear whole or not at all, whatever stops the process, and for one maker at a time.
+"""Files and folders that appear whole or not at all, whatever stops the process, and for one writer at a time.
 
-What is delivered is made under another name beside its place, written to the disk (fsync), and renamed. Readers of
-the place find the old content or the new. A lock, the file ``.<name>.lock`` beside the place, keeps other processes
-from making the same meanwhile. It goes with the process that holds it, so its holder may delete whatever others left
-behind: their names begin with ``<name>.tmp-``, and nobody else can be at them.
+Output is written under another name beside its target, flushed to the disk (fsync), and renamed. Readers of the target
+find the old content or the new. A lock, the file ``.<name>.lock`` beside the target, keeps other processes from writing
+the same meanwhile. It ends with the process that holds it, so its holder may delete the leftovers of others, whose
+names begin with ``<name>.tmp-``: no process can still use them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from builder.base.disk import disk_errors
 
 Say = Callable[[str], object]
-"""Gets the one line that a person reads while this process waits for another."""
+"""A function that shows one line while this process waits for another."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -29,14 +29,14 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.
 
 
 def no_progress(_: str) -> None:
-    """For whom nobody watches."""
+    """Show nothing."""
 
 
 @contextmanager
 def lock_target(target: Path, say: Say = no_progress) -> Iterator[None]:
-    """No other process is in such a block for ``target`` meanwhile. Not reentrant.
+    """Keep other processes out of such a block for ``target``. The lock is not reentrant.
 
-    Leftovers of those that were killed in one are gone when the block begins. Raises DiskError.
+    Leftovers of killed processes are deleted when the block begins. Raises DiskError.
     """
     with disk_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -44,24 +44,24 @@ def lock_target(target: Path, say: Say = no_progress) -> Iterator[None]:
         file = _acquire_lock(path, target, say)
     try:
         with disk_errors(target.parent):
-            with suppress(OSError):  # a full disk takes no number: whoever waits can do without
+            with suppress(OSError):  # The number is optional, and a full disk cannot take it.
                 os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
             _remove_leftovers(target)
         yield
     finally:
         try:
             with suppress(OSError):
-                path.unlink()  # while it is held: whoever waits for it then sees that it has gone, and makes his own
+                path.unlink()  # It is deleted while locked, so that a waiting process sees this and makes a new one.
         finally:
             os.close(file)
 
 
 @contextmanager
 def replace_folder(target: Path, say: Say = no_progress) -> Iterator[Path]:
-    """An empty folder beside ``target``, which takes its place when the block ends well.
+    """Yield an empty folder beside ``target``, which replaces it when the block ends without an error.
 
     When the block raises, or the process is killed, ``target`` stays as it was. Readers of ``target`` see the old
-    content or the new, never a mixture, and on Linux never nothing. Raises DiskError for what the disk refuses.
+    content or the new, never a mixture, and on Linux never nothing. Raises DiskError for errors of the disk.
     """
     with lock_target(target, say), replace_locked_folder(target) as fresh:
         yield fresh
@@ -69,10 +69,10 @@ def replace_folder(target: Path, say: Say = no_progress) -> Iterator[Path]:
 
 @contextmanager
 def replace_locked_folder(target: Path) -> Iterator[Path]:
-    """``replace_folder``, for whoever is in a ``lock_target`` block for ``target``."""
+    """Do as ``replace_folder`` inside a ``lock_target`` block for ``target``."""
     with disk_errors(target.parent), _make_scratch(target) as fresh:
         yield fresh
-        # Whatever the umask is here, Lambda's user must be able to look inside.
+        # Lambda's user must be able to read the folder, whatever the umask is here.
         for folder in (fresh, *(p for p in fresh.rglob("*") if p.is_dir())):
             folder.chmod(0o755)
         sync_folder(fresh)
@@ -82,16 +82,16 @@ def replace_locked_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(target: Path) -> Iterator[Path]:
-    """A folder beside ``target`` that is gone when the block ends, or the next one for ``target`` begins."""
+    """Yield a folder beside ``target`` that is deleted when the block ends, or the next one for ``target`` begins."""
     with lock_target(target), disk_errors(target.parent), _make_scratch(target) as fresh:
         yield fresh
 
 
 @contextmanager
 def replace_file(target: Path) -> Iterator[Path]:
-    """A path beside ``target``; the file written there takes its place when the block ends well. Raises DiskError.
+    """Yield a path beside ``target``; the file written there replaces it when the block ends. Raises DiskError.
 
-    Where ``target`` is a link, what it leads to is replaced. A device or a pipe is written to as it is.
+    If ``target`` is a link, the file that it leads to is replaced. A device or a pipe is written to as it is.
     """
     target = Path(os.path.realpath(target))
     if target.exists() and not target.is_file():
@@ -110,7 +110,7 @@ def replace_file(target: Path) -> Iterator[Path]:
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Have ``target`` hold ``content`` (UTF-8), whole or as before. Raises DiskError."""
+    """Write ``content`` (UTF-8) to ``target``, all of it or nothing. Raises DiskError."""
     with replace_file(target) as fresh:
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
         if target.is_file():
@@ -118,7 +118,7 @@ def write_file(target: Path, content: str | bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the disk hold all that is below ``folder``, the folders themselves last."""
+    """Flush all files below ``folder`` to the disk, and the folders themselves last."""
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
             path = Path(parent, name)
@@ -128,7 +128,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def swap_folders(fresh: Path, target: Path) -> None:
-    """Move the folder ``fresh`` to ``target``; what was there is deleted. Both must be in one file system."""
+    """Move the folder ``fresh`` to ``target`` and delete the old content. Both must be in one file system."""
     if not os.path.lexists(target):
         fresh.rename(target)
     elif not _exchange_paths(fresh, target):
@@ -145,7 +145,7 @@ def swap_folders(fresh: Path, target: Path) -> None:
 
 
 def remove_path(path: Path) -> None:
-    """Delete a file, a link or a folder with all that is in it, as far as that is possible."""
+    """Delete a file, a link or a folder with its content, as far as that is possible."""
     if path.is_symlink() or path.is_file():
         path.unlink()
     else:
@@ -153,17 +153,17 @@ def remove_path(path: Path) -> None:
 
 
 def _acquire_lock(path: Path, target: Path, say: Say) -> int:
-    """A descriptor of the file ``path``, locked."""
-    told = False
+    """Return a descriptor of the file ``path``, locked."""
+    waits = False
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if not told:
+                if not waits:
                     say(f"waiting for {_describe_holder(file)}, which is working on {target}")
-                    told = True
+                    waits = True
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
@@ -174,7 +174,7 @@ def _acquire_lock(path: Path, target: Path, say: Say) -> int:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # whoever held it has deleted it
+        os.close(file)  # Its holder has deleted it.
 
 
 def _describe_holder(file: int) -> str:
@@ -183,7 +183,7 @@ def _describe_holder(file: int) -> str:
 
 
 def is_settled(target: Path) -> bool:
-    """Whether nobody makes ``target`` now, and nobody who was killed left anything beside it."""
+    """Return whether no process writes ``target`` now, and no killed process left anything beside it."""
     return not _list_leftovers(target) and not os.path.lexists(_lock_of(target))
 
 
@@ -192,10 +192,10 @@ def _list_leftovers(target: Path) -> list[Path]:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Delete what others left that were killed while they held the lock."""
+    """Delete leftovers of processes that were killed while they held the lock."""
     aside = _aside_path(target)
     if os.path.lexists(aside) and not os.path.lexists(target):
-        aside.rename(target)  # killed between the two renames of ``swap_folders``
+        aside.rename(target)  # A process was killed between the two renames of ``swap_folders``.
     for path in _list_leftovers(target):
         remove_path(path)
 
@@ -214,7 +214,7 @@ def _lock_of(target: Path) -> Path:
 
 
 def _aside_path(target: Path) -> Path:
-    """Where the old content is for a moment on file systems that cannot exchange two folders."""
+    """Return the path for the old content on file systems that cannot exchange two folders."""
     return target.with_name(f"{target.name}.tmp-old")
 
 
@@ -223,14 +223,14 @@ def _sync_one(path: Path) -> None:
     try:
         os.fsync(file)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # The file system may not support it.
             raise
     finally:
         os.close(file)
 
 
 def _exchange_paths(a: Path, b: Path) -> bool:
-    """Let two paths change places at once; False where the system or the file system cannot."""
+    """Exchange two paths atomically, and return whether the system and the file system can."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):

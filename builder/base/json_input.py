@@ -1,4 +1,4 @@
-"""Read JSON that somebody else may have written."""
+"""Reads JSON from untrusted sources."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from typing import Any
 
 _DEEPEST = 100
-"""Levels of lists and objects. What coldforge writes has less than twenty; Python's readers and writers recurse, and
-end at about a thousand."""
+"""The largest nesting of lists and objects. coldforge writes less than twenty levels; Python's readers and writers
+recurse, and fail at about a thousand."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse a text of JSON. Raises ValueError for what is not JSON, and for lists and objects nested too deep."""
+    """Parse JSON. Raises ValueError if the text is invalid, or if lists and objects are nested too deep."""
     try:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError("its lists and objects are nested too deep") from error
     level = [value]
     for _ in range(_DEEPEST + 1):
-        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        inner = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list))
         level = [child for children in inner for child in children]
         if not level:
             return value

@@ -1,8 +1,7 @@
-"""What a person sees on standard error while a command runs.
+"""Progress of a command on standard error.
 
-On a terminal, what goes on now is a line that lives: a spinner, the time so far, and a bar where there is something to
-count (``builder.base.rich_screen``). Elsewhere, and where rich is not installed, there is one plain line for each thing
-that ended.
+A terminal shows the current work on a live line: a spinner, the time so far, and a bar if things are counted
+(``builder.base.rich_screen``). Elsewhere, and without rich, there is one plain line for each thing that has ended.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from builder.base.escape import escape_invisible, escape_terminal
 from builder.base.screen import PlainScreen, Screen, ScreenTask
 
 Advance = Callable[[int], None]
-"""Gets how many bytes came since the last call."""
+"""A function of the number of bytes since its last call."""
 
 
 @dataclass
 class StageOutcome:
-    """Set by the stage while it runs; ``note`` is printed behind its time."""
+    """The outcome that a stage sets while it runs; ``note`` is printed behind its time."""
 
     note: str = ""
     cached: bool = False
     made_in: float | None = None
-    """Seconds that it took when it was made, where ``cached`` and known."""
+    """The seconds that the cached output took to build, if known."""
 
 
 @dataclass(frozen=True)
 class EndedStage:
-    """A stage that ended well. ``seconds``: what it took when it last ran, in this build or before; None: unknown."""
+    """A stage that ended well; ``seconds``: its time when it last ran, in this build or before (None: unknown)."""
 
     name: str
     what: str
@@ -46,7 +45,7 @@ class EndedStage:
 class Progress:
     """Shows stages as they begin and end; times are wall-clock seconds.
 
-    ``quiet``: nothing is shown. ``verbose``: what TensorFlow, XLA and pip print is shown, too.
+    ``quiet``: whether to show nothing. ``verbose``: whether to show the output of TensorFlow, XLA and pip, too.
     """
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
@@ -79,16 +78,16 @@ class Progress:
         self.screen.print_line((f"  {name:<10}", "name"), (f" {what}", "plain"), (f" · {took}{note}", "soft"))
 
     def show_step(self, done: int, total: int | None, what: str = "") -> None:
-        """Of the stage that runs, ``done`` of ``total`` things are done, and ``what`` goes on now. Else nothing."""
+        """Show that ``done`` of ``total`` things in the current stage are done, and ``what`` is next."""
         if self.open:
             self.open[-1].set_progress(done, total, escape_invisible(what))
 
     @contextmanager
     def show_transfer(self, what: str, total: int | None = None, done: int = 0) -> Iterator[Advance]:
-        """A transfer of ``total`` bytes (None: unknown), of which ``done`` are there already.
+        """Show a transfer of ``total`` bytes (None: unknown), of which ``done`` exist already.
 
-        The block calls what it gets with the number of bytes that came. How much came and how long it took is a line,
-        unless the block raises.
+        The block calls the function that it gets with each number of bytes received. A line shows the total and the
+        time, unless the block raises.
         """
         what, begin, came = escape_invisible(what), time.monotonic(), 0
         with self._show_task(what, in_bytes=True) as task:
@@ -105,24 +104,24 @@ class Progress:
         self.screen.print_line((f"  {'download':<10}", "name"), (f" {what}", "plain"), (took, "soft"))
 
     def show_lines(self, text: str) -> None:
-        """Lines that stay."""
+        """Show lines that stay."""
         for line in escape_terminal(text).split("\n"):
             self.screen.print_line((line, "plain"))
 
     def show_once(self, text: str) -> None:
-        """``say``, unless it was said before in this build."""
+        """Show ``text`` with ``show_lines``, unless it was shown before in this build."""
         if text not in self.said:
             self.said.add(text)
             self.show_lines(text)
 
     def show_detail(self, text: str) -> None:
-        """What another program printed: shown only if ``verbose``."""
+        """Show output of another program, only if ``verbose``."""
         if self.verbose and text.strip():
             for line in escape_terminal(text.rstrip("\n")).split("\n"):
                 self.screen.print_line((f"  | {line}", "soft"))
 
     def count_seconds(self) -> float:
-        """Seconds since the build began."""
+        """Return the seconds since the build began."""
         return time.monotonic() - self.started
 
     @contextmanager
@@ -136,7 +135,7 @@ class Progress:
 
 
 def format_bytes(count: int) -> str:
-    """Bytes for a person: of 1000, as downloads are counted."""
+    """Return bytes for display, with units of 1000 as for downloads."""
     amount, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":
@@ -146,11 +145,11 @@ def format_bytes(count: int) -> str:
 
 
 def choose_screen(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Screen:
-    """A live screen on a terminal that can show one, where rich is installed; plain lines elsewhere, and in CI."""
+    """Return a live screen on a terminal that supports it if rich is installed, else plain lines (also in CI)."""
     if not stream.isatty() or environment.get("CI") or environment.get("TERM", "dumb") == "dumb":
         return PlainScreen(stream)
     try:
         from builder.base.rich_screen import RichScreen
-    except ImportError:  # Python alone, as on a machine that builds in Docker
+    except ImportError:  # A machine that builds in Docker may have Python alone.
         return PlainScreen(stream)
     return RichScreen(stream, colour=not environment.get("NO_COLOR"))

@@ -1,4 +1,4 @@
-"""Where things are: the folder a user works in, coldforge's own files, and the cache that all projects share."""
+"""Folders: the one in which a user works, coldforge's own files, and the cache that all projects share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[2]
-"""coldforge's own files: the checkout this code is part of, or the folder that its wheel installs."""
+"""The folder of coldforge's own files: the checkout of this code, or the folder that its wheel installs."""
 RUNTIME = HOME / "builder" / "runtime"
 """The C sources that are compiled into every library."""
 
@@ -16,8 +16,8 @@ RUNTIME = HOME / "builder" / "runtime"
 class Project:
     """A folder with ``build/`` for stages, ``dist/`` for bundles, and the layer that SAM deploys.
 
-    ``root`` is that folder. ``home`` has what coldforge itself brings: the function, the layers' sources and the
-    examples. In a checkout, the two are one.
+    ``root`` is that folder. ``home`` has coldforge's own files: the function, the layers' sources and the examples. In
+    a checkout, both are the same.
     """
 
     root: Path
@@ -25,12 +25,12 @@ class Project:
 
     @classmethod
     def in_current_folder(cls) -> Project:
-        """The project in the current folder."""
+        """Return the project in the current folder."""
         return cls(Path.cwd())
 
     @property
     def is_checkout(self) -> bool:
-        """Whether the user works in coldforge's own checkout."""
+        """True if the user works in coldforge's own checkout."""
         return self.root == self.home
 
     @property
@@ -47,7 +47,7 @@ class Project:
 
     @property
     def layers(self) -> Path:
-        """Where the model layer is that SAM deploys."""
+        """The folder of the model layer that SAM deploys."""
         return self.root / "layers"
 
     @property
@@ -71,10 +71,10 @@ class Project:
 
 
 def cache_folder() -> Path:
-    """What all projects of a user share: downloads and compilers' caches.
+    """Return the folder that all projects of a user share, for downloads and compilers' caches.
 
-    ``$XDG_CACHE_HOME/coldforge``, or ``~/.cache/coldforge`` where that variable is not an absolute path
+    ``$XDG_CACHE_HOME/coldforge``, or ``~/.cache/coldforge`` if that variable is not an absolute path
     (https://specifications.freedesktop.org/basedir-spec/latest/).
     """
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "coldforge"
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (configured if configured.is_absolute() else Path.home() / ".cache") / "coldforge"

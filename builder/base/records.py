@@ -1,4 +1,4 @@
-"""Dataclasses as rows of JSON, and read back from them."""
+"""Dataclasses as rows of JSON, and their reader."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def _dump_value(value: Any) -> Any:
 
 
 def read_record(kind: type[T], data: Any) -> T:
-    """Make a dataclass of ``data``, by the types of its fields. Raises one of NOT_A_RECORD for data that do not fit."""
+    """Make a dataclass of ``data``, by the types of its fields. Raises one of NOT_A_RECORD if the data do not fit."""
     hints = typing.get_type_hints(kind)
     return kind(**{name: _read_value(hints[name], value) for name, value in _require_type(dict, data).items()})
 
 
 def read_part(kind: type[T], data: Any) -> T:
-    """Make a dataclass of those of ``data`` that are called like its fields; none may miss. Raises as ``read_record``.
+    """Make a dataclass of the entries of ``data`` for its fields, ignoring others. Raises as ``read_record``.
 
-    There may be others.
+    All fields must have entries.
     """
     return read_record(kind, {field.name: data[field.name] for field in fields(typing.cast(Any, kind))})
 
@@ -47,9 +47,9 @@ def _read_value(kind: Any, data: Any) -> Any:
     if is_dataclass(kind):
         return read_record(typing.cast(type, kind), data)
     if origin in (typing.Union, types.UnionType):
-        for one in arguments:
+        for item_type in arguments:
             try:
-                return _read_value(one, data)
+                return _read_value(item_type, data)
             except NOT_A_RECORD:
                 continue
     if origin is typing.Literal and data in arguments:
@@ -62,7 +62,7 @@ def _read_value(kind: Any, data: Any) -> Any:
     if origin is tuple:
         values = _require_type(list, data)
         kinds = [arguments[0]] * len(values) if arguments[-1] is ... else arguments
-        return tuple(_read_value(one, value) for one, value in zip(kinds, values, strict=True))
+        return tuple(_read_value(item_type, value) for item_type, value in zip(kinds, values, strict=True))
     if kind is float and type(data) is int:
         try:
             return float(data)
@@ -72,7 +72,7 @@ def _read_value(kind: Any, data: Any) -> Any:
 
 
 def _require_type(kind: Any, data: Any) -> Any:
-    """Raise TypeError for what is not of the type ``kind``; a bool is no int."""
+    """Raise TypeError if ``data`` is not of the type ``kind``; a bool is not an int."""
     if not isinstance(kind, type) or not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise TypeError(f"{str(data)[:80]} is no {getattr(kind, '__name__', kind)}")
     return data

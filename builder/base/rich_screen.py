@@ -1,4 +1,4 @@
-"""Lines that live, on a terminal: rich's spinners and bars. ``builder.base.progress`` says what is shown."""
+"""Live lines on a terminal: rich's spinners and bars for ``builder.base.progress``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STYLES: dict[Style, str] = {"plain": "", "name": "bold", "soft": "dim", "bad": "
 
 
 class RichScreen:
-    """A terminal whose last lines are what goes on now."""
+    """A terminal whose last lines show the current work."""
 
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
         self.console = Console(file=stream, no_color=not colour, highlight=False, force_terminal=True)
@@ -43,8 +43,8 @@ class RichScreen:
             TimeElapsedColumn(table_column=Column(no_wrap=True)),
             console=self.console,
             transient=True,
-            expand=True,  # the description has what the others leave
-            redirect_stdout=False,  # a result may be piped on
+            expand=True,  # The description takes the remaining width.
+            redirect_stdout=False,  # A result may be piped.
         )
 
     def print_line(self, *pieces: tuple[str, Style]) -> None:
@@ -77,14 +77,14 @@ class _RichTask:
 
 
 class _Bar(BarColumn):
-    """Only for what is counted."""
+    """A bar, shown only if things are counted."""
 
     def render(self, task: Row) -> Text:  # type: ignore[override]
         return super().render(task) if task.total else Text()  # type: ignore[return-value]
 
 
 class _Amount(ProgressColumn):
-    """``3 of 8``, or bytes and how fast they come."""
+    """A count (``3 of 8``), or bytes and their rate."""
 
     def __init__(self, table_column: Column) -> None:
         super().__init__(table_column)

@@ -1,4 +1,4 @@
-"""Where progress is shown: what a screen can do, and the one that has plain lines alone."""
+"""Screens for progress: their interface, and one that has plain lines alone."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TextIO
 
 Style = Literal["plain", "name", "soft", "bad"]
-"""What a piece of a line is; a screen without colours shows all alike."""
+"""The style of a piece of a line; a screen without colours shows all in the same way."""
 
 
 class ScreenTask(Protocol):
-    """A line that lives."""
+    """A live line."""
 
     def set_progress(self, done: int, total: int | None, what: str) -> None:
-        """``done`` of ``total`` are there (None: nobody knows of how many); ``what`` goes on now, where not empty."""
+        """Show that ``done`` of ``total`` (None: unknown) are done; ``what`` is next, if not empty."""
 
 
 class Screen(Protocol):
-    """Where progress is shown. Texts are one line each, without control characters."""
+    """A screen for progress. Texts are one line each, without control characters."""
 
     def print_line(self, *pieces: tuple[str, Style]) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
 
     def show_task(self, text: str, *, in_bytes: bool = False) -> AbstractContextManager[ScreenTask]:
-        """A line that lives as long as the block. ``in_bytes``: what it counts, if anything."""
+        """Show a live line during the block. ``in_bytes``: whether its counts are bytes."""
 
 
 @dataclass(frozen=True)
 class PlainScreen:
-    """Lines alone, as a log takes them; none where ``stream`` is None. Also the task that shows nothing."""
+    """Plain lines, as for a log, or nothing if ``stream`` is None. It is also the task that shows nothing."""
 
     stream: TextIO | None
 
@@ -43,4 +43,4 @@ class PlainScreen:
         yield self
 
     def set_progress(self, done: int, total: int | None, what: str) -> None:
-        """Nothing: only what ended is a line."""
+        """Do nothing, because only ended tasks have lines."""

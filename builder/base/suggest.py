@@ -1,4 +1,4 @@
-"""Guess which name was meant by one that is not known."""
+"""Suggests names similar to an unknown one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from builder.base.escape import escape_invisible
 
 
 def find_similar_names(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6) -> str:
-    """Return up to ``count`` names of ``known`` that look like ``word``, joined by "or"; nothing where none does.
+    """Return up to ``count`` names of ``known`` that are similar to ``word``, joined by "or", or "".
 
-    ``cutoff``: from 0, where every name is alike, to 1, where only the same one is.
+    ``cutoff``: from 0, where all names are similar, to 1, where only an equal one is.
     """
     return escape_invisible(" or ".join(get_close_matches(word, list(known), count, cutoff)))
 
 
 def did_you_mean(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6) -> str:
-    """Return a question that names what ``find_similar_names`` finds, to stand behind a message; nothing where it
-    finds none.
-    """
+    """Return a question with the result of ``find_similar_names``, to append to a message, or ""."""
     close = find_similar_names(word, known, count, cutoff)
     return f" Did you mean {close}?" if close else ""

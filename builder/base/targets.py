@@ -1,4 +1,4 @@
-"""The processors that libraries are built for: all that is known of each, and nowhere else.
+"""The processors that libraries are built for, with all facts about each.
 
 Data only, of the standard library's types. docs/targets.md lists what a new target needs besides its entry here.
 """
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from builder.base.errors import UsageError, VerifyError
 
 GLIBC_FLOOR = "2.34"
-"""The newest glibc that a library may ask for: Amazon Linux 2023's. It ends the triples, and the audit checks it."""
+"""The newest glibc that a library may require, Amazon Linux 2023's. It ends the triples, and the audit checks it."""
 
 
 @dataclass(frozen=True)
 class KernelCopy:
-    """One copy of some kernels: the C name of its table, the compiler's name of the CPU, more flags.
+    """A compiled copy of some kernels: the C name of its table, the compiler's CPU name, and more flags.
 
     For integer GEMM and attention, ``table`` is the function's own name.
     """
@@ -28,10 +28,10 @@ class KernelCopy:
 
 @dataclass(frozen=True)
 class Level:
-    """What runs on a processor that ``cf_cpu_level()`` gives this number: the place in ``Target.levels``.
+    """A level of a processor; its index in ``Target.levels`` is the value of ``cf_cpu_level()``.
 
-    ``isa``: the instruction set's name in model.json. ``fused``, ``integer``: the copies of the kernels; two levels
-    may share one.
+    ``isa``: the instruction set's name in model.json. ``fused``, ``integer``: the copies of the kernels, which levels
+    may share.
     """
 
     isa: str
@@ -40,15 +40,15 @@ class Level:
 
     @property
     def attention(self) -> KernelCopy:
-        """Compiled as the fused kernels are."""
+        """The copy of attention, compiled as the fused kernels are."""
         return replace(self.fused, table=self.fused.table.replace("fused", "attention"))
 
 
 @dataclass(frozen=True)
 class Xla:
-    """What XLA's compiler is told: LLVM's triple and CPU.
+    """The triple and CPU of LLVM for XLA's compiler.
 
-    ``leaves_ir``: it is to keep the kernels' LLVM IR, which another compiler makes the library of.
+    ``leaves_ir``: whether to keep the kernels' LLVM IR, from which another compiler builds the library.
     """
 
     triple: str
@@ -58,9 +58,9 @@ class Xla:
 
 @dataclass(frozen=True)
 class Elf:
-    """What an ELF header says of the machine: pyelftools' name and the number of e_machine, and the data's layout.
+    """The machine in an ELF header: pyelftools' name and the number of e_machine, and the data's layout.
 
-    ``stack_guard``: the library in which glibc keeps the stack protector's guard; none if it is in the thread's block.
+    ``stack_guard``: the library in which glibc keeps the stack protector's guard, or "" if the thread's block has it.
     """
 
     machine: str
@@ -72,17 +72,17 @@ class Elf:
 
 @dataclass(frozen=True)
 class QemuEmulator:
-    """QEMU's user mode for one target; of ``programs`` and ``cpus`` the first that is there is taken."""
+    """QEMU's user mode for one target; the first of ``programs`` and ``cpus`` that exists is used."""
 
     programs: tuple[str, ...]
     cpus: tuple[str, ...]
-    root: str  # folder of the target's C library
-    packages: str  # Debian's and Ubuntu's
+    root: str  # the folder of the target's C library
+    packages: str  # names of Debian's and Ubuntu's packages
 
 
 @dataclass(frozen=True)
 class PinnedFile:
-    """A file in a package that is fetched: its path there, and its SHA-256 (hex)."""
+    """A file in a package that is fetched: its path in the package, and its SHA-256 (hex)."""
 
     path: str
     sha256: str
@@ -92,10 +92,10 @@ class PinnedFile:
 class Target:
     """A processor to build for.
 
-    ``name``: in model.toml, on the command line and in every JSON file. ``suffix``: ends the name of every folder made
-    for it; Lambda's default has none. ``triple``, ``baseline_cpu``, ``kernel_cpu``: clang's names, of code that runs on
-    any processor of the architecture and of code that needs the first level. The fields from ``levels`` on are empty
-    where a target has nothing of the kind: WebAssembly is no processor of Lambda's.
+    ``name``: the name in model.toml, on the command line and in every JSON file. ``suffix``: the end of the name of
+    every folder for it; Lambda's default has none. ``triple``, ``baseline_cpu``, ``kernel_cpu``: clang's names, for
+    code that runs on any processor of the architecture and for code that needs the first level. The fields from
+    ``levels`` on are empty for a target without such things: WebAssembly is not one of Lambda's processors.
     """
 
     name: str
@@ -104,10 +104,10 @@ class Target:
     baseline_cpu: str
     kernel_cpu: str
     xla: Xla
-    flags: tuple[str, ...] = ()  # of the C compiler, for this architecture alone
+    flags: tuple[str, ...] = ()  # flags of the C compiler for this architecture alone
     levels: tuple[Level, ...] = ()
     elf: Elf | None = None
-    machines: tuple[str, ...] = ()  # what platform.machine() calls it, in lower case
+    machines: tuple[str, ...] = ()  # its names in platform.machine(), in lower case
     emulator: QemuEmulator | None = None
     architecture: str = ""  # Lambda's and SAM's name
     wheels: tuple[str, ...] = ()  # pip's platform tags of Lambda's packages
@@ -115,33 +115,33 @@ class Target:
 
     @property
     def option(self) -> str:
-        """What a `make` command says to be for it: " TARGET=arm64", and nothing for Lambda's default."""
+        """The argument of a `make` command for it: " TARGET=arm64", or "" for Lambda's default."""
         return f" TARGET={self.name}" if self.suffix else ""
 
     @property
     def fused_copies(self) -> tuple[KernelCopy, ...]:
-        """Every copy of the fused kernels, once."""
+        """All copies of the fused kernels, each once."""
         return tuple(dict.fromkeys(level.fused for level in self.levels))
 
     @property
     def attention_copies(self) -> tuple[KernelCopy, ...]:
-        """Every copy of attention, once."""
+        """All copies of attention, each once."""
         return tuple(dict.fromkeys(level.attention for level in self.levels))
 
     @property
     def integer_copies(self) -> tuple[KernelCopy, ...]:
-        """Every copy of integer GEMM, once."""
+        """All copies of integer GEMM, each once."""
         return tuple(dict.fromkeys(level.integer for level in self.levels))
 
     def list_isas(self, *, fused: bool, integer: bool) -> list[str]:
-        """The instruction sets that a library holds kernels for, by ``cf_cpu_level()``.
+        """Return the instruction sets for which a library has kernels, by ``cf_cpu_level()``.
 
-        ``fused``, ``integer``: whether it has steps of these kinds. Without either there is one: XLA's own.
+        ``fused``, ``integer``: whether it has steps of these kinds. Without either there is only XLA's own.
         """
         if integer:
             return [level.isa for level in self.levels]
-        found = {level.fused: level.isa for level in reversed(self.levels)}
-        return [found[copy] for copy in self.fused_copies][: None if fused else 1]
+        isas = {level.fused: level.isa for level in reversed(self.levels)}
+        return [isas[copy] for copy in self.fused_copies][: None if fused else 1]
 
 
 _WIDE = ("-mprefer-vector-width=512",)
@@ -188,11 +188,11 @@ ARM64 = Target(
     triple=f"aarch64-linux-gnu.{GLIBC_FLOOR}",
     baseline_cpu="generic",
     kernel_cpu="neoverse_n1",
-    # Graviton2. A newer one would bring SVE, which Graviton2 has not.
+    # This is Graviton2. A newer CPU would add SVE, which Graviton2 lacks.
     xla=Xla("aarch64-unknown-linux-gnu", "neoverse-n1"),
     # Return addresses are signed where the processor can (Graviton3); on Graviton2 these instructions do nothing.
     flags=("-mbranch-protection=pac-ret",),
-    # Nothing newer than Graviton2 has multiplies float32 faster by another kernel: see docs/notes/kernels.md.
+    # No later CPU feature makes another kernel for float32 products faster: see docs/notes/kernels.md.
     levels=(
         Level("neoverse-n1", _FUSED_N1, KernelCopy("cf_integer_n1", "neoverse_n1")),
         Level("neoverse-n1+i8mm", _FUSED_N1, KernelCopy("cf_integer_i8mm", "neoverse_n1+i8mm")),
@@ -201,7 +201,7 @@ ARM64 = Target(
     machines=("aarch64", "arm64"),
     emulator=QemuEmulator(
         programs=("qemu-aarch64", "qemu-aarch64-static"),
-        # QEMU before 7 knows no Neoverse. "max" would offer the library more than Graviton2 has.
+        # QEMU before 7 has no Neoverse. "max" would offer more features than Graviton2 has.
         cpus=("neoverse-n1", "max,sve=off"),
         root="/usr/aarch64-linux-gnu",
         packages="qemu-user libc6-arm64-cross",
@@ -219,22 +219,22 @@ WASM32 = Target(
     triple="wasm32-wasi",
     baseline_cpu="generic",
     kernel_cpu="generic+simd128",
-    # XLA has no back end for WebAssembly. For this CPU its kernels have vectors of 128 bits, as WebAssembly has.
+    # XLA has no back end for WebAssembly. For this CPU its kernels use vectors of 128 bits, as in WebAssembly.
     xla=Xla(X86_64.xla.triple, "x86-64", leaves_ir=True),
 )
-"""No target of a bundle: ``builder.release.wasm`` makes modules for it."""
+"""The target of the modules of ``builder.release.wasm``, not of a bundle."""
 
 TARGETS = (X86_64, ARM64)
-"""Those that a bundle can be for."""
+"""The targets of bundles."""
 
 DEFAULT = TARGETS[0]
-"""Lambda's own, and a model.toml's that names none."""
+"""Lambda's default, and that of a model.toml without a target."""
 
 NAMES = tuple(target.name for target in TARGETS)
 
 
 def target_named(name: str) -> Target:
-    """The target of a bundle called ``name``. Raises UsageError for another word."""
+    """Return the target of a bundle called ``name``. Raises UsageError for an unknown name."""
     for target in TARGETS:
         if target.name == name:
             return target
@@ -242,7 +242,7 @@ def target_named(name: str) -> Target:
 
 
 def host_target() -> Target:
-    """The target that this machine runs libraries of. Raises VerifyError where there is none."""
+    """Return the target whose libraries run on this machine. Raises VerifyError if there is none."""
     machine = platform.machine()
     for target in TARGETS:
         if machine.lower() in target.machines:

@@ -1,4 +1,4 @@
-"""The one door to TensorFlow: its environment has to be set before the first import."""
+"""The only access to TensorFlow, whose environment must be set before the first import."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from builder.base.tensorflow_environment import ENVIRONMENT, IR_FLAGS, LOGS
 
 
 def import_tensorflow(*, leave_ir: bool = False) -> Any:
-    """The ``import_tensorflow`` module (2 to 3 s at the first call). Nothing may import it another way.
+    """Return the ``tensorflow`` module, which the first call imports (2 to 3 s), the only way to import it.
 
-    ``leave_ir``: with IR_FLAGS; only a process's first call can say so.
+    ``leave_ir``: whether to use IR_FLAGS, which only a process's first call can decide.
     """
     verbose = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == LOGS[True]["TF_CPP_MIN_LOG_LEVEL"]
     os.environ.update(ENVIRONMENT | LOGS[verbose] | ({"XLA_FLAGS": IR_FLAGS} if leave_ir else {}))
     import tensorflow
 
     if not verbose:
-        tensorflow.get_logger().setLevel("ERROR")  # deprecations inside TensorFlow are nobody's news here
+        tensorflow.get_logger().setLevel("ERROR")  # Deprecations inside TensorFlow concern no user.
     return tensorflow
 
 
 class _LazyTensorFlow:
-    """TensorFlow, which is imported where one of its names is first asked for."""
+    """TensorFlow, which is imported at the first use of one of its names."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_tensorflow(), name)
@@ -40,7 +40,7 @@ tf: Any = _LazyTensorFlow()
 
 
 def dtype_of(enum: int) -> Any:
-    """The DType of a DataType value in a model. Raises ImportModelError where there is none."""
+    """Return the DType of a DataType value in a model. Raises ImportModelError if there is none."""
     try:
         return tf.dtypes.as_dtype(enum)
     except TypeError as error:
@@ -51,7 +51,7 @@ def dtype_of(enum: int) -> Any:
 
 
 def dtype_name(enum: int) -> str:
-    """NumPy's name of a DataType value, or TensorFlow's (``string``, ``bfloat16``) where NumPy has none.
+    """Return NumPy's name of a DataType value, or TensorFlow's (``string``, ``bfloat16``) if NumPy has none.
 
     Raises ImportModelError.
     """
@@ -59,14 +59,14 @@ def dtype_name(enum: int) -> str:
 
 
 def load_graph(graph_def: Any) -> Any:
-    """``graph_def`` as a tf.Graph. Its ops have to be admitted."""
+    """Return ``graph_def`` as a tf.Graph. Its ops must have been admitted."""
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
     return graph
 
 
 def reference_session(graph: Any) -> Any:
-    """A session that runs ``graph`` as it is written: op by op, in one order, on one thread.
+    """Return a session that runs ``graph`` without rewriting: op by op, in one order, on one thread.
 
     Grappler's rewrites are off: its fused convolutions refuse groups, and the reference must not be rewritten.
     """

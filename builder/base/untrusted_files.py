@@ -1,7 +1,7 @@
-"""Files that a process left which is not trusted: regular ones alone, and no link is followed.
+"""Reads files from an untrusted process: only regular ones, without following links.
 
-A link in a folder that a hostile process may write leads wherever its author likes. So a path is opened folder by
-folder, each without following a link, and what is read is what was looked at.
+A link in a folder that a hostile process may write leads to any place. So a path is opened folder by folder, each
+without following a link, and the checked file is the one that is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {
 
 
 def has_entry(root: Path, name: str) -> bool:
-    """Whether ``name`` (with slashes) is anything at all below ``root``. Raises SandboxError for a link on the way."""
+    """Return whether ``name`` (with slashes) exists below ``root``. Raises SandboxError for a link on the way."""
     try:
         with _folder_of(root, name) as (folder, last):
             os.stat(last, dir_fd=folder, follow_symlinks=False)
@@ -38,13 +38,13 @@ def has_entry(root: Path, name: str) -> bool:
 
 @contextmanager
 def open_regular(root: Path, name: str) -> Iterator[IO[bytes]]:
-    """The file ``name`` (with slashes) below the folder ``root``, to be read; ``root`` itself is trusted.
+    """Open the file ``name`` (with slashes) below the folder ``root`` for reading; ``root`` itself is trusted.
 
-    Raises SandboxError where it, or a folder on the way, is a link, where it is no regular file or has another name
-    besides, and FileNotFoundError.
+    Raises SandboxError if it, or a folder on the way, is a link, or if it is not a regular file or has another name
+    too, and FileNotFoundError.
     """
     with _folder_of(root, name) as (folder, last):
-        _require_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)  # a device is not even opened
+        _require_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)  # A device must not be opened.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(last, flags, dir_fd=folder), "rb") as file:
             _require_regular(os.fstat(file.fileno()), name)
@@ -52,7 +52,7 @@ def open_regular(root: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 def copy_regular(root: Path, name: str, target: Path, limit: int) -> int:
-    """Copy the file ``name`` below ``root`` to ``target`` and return its bytes, at most ``limit``.
+    """Copy the file ``name`` below ``root`` to ``target`` and return its size, at most ``limit`` bytes.
 
     Folders on the way to ``target`` are made; its mode is 0644. Raises as ``open_regular``, and SandboxError for a
     larger file.
@@ -71,17 +71,17 @@ def copy_regular(root: Path, name: str, target: Path, limit: int) -> int:
 
 
 def require_regular(root: Path) -> None:
-    """Raises SandboxError where there is anything below ``root`` but folders and regular files of one name each."""
+    """Raise SandboxError unless all entries below ``root`` are folders and regular files with one name each."""
     for folder, folders, files in os.walk(root, followlinks=False):
         for name in (*folders, *files):
             path = Path(folder, name)
-            found = path.lstat()
-            if not stat.S_ISDIR(found.st_mode):
-                _require_regular(found, str(path.relative_to(root)))
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                _require_regular(status, str(path.relative_to(root)))
 
 
 def make_folder(root: Path, name: str) -> Path:
-    """The folder ``name`` (with slashes) below ``root``, made where it is not there. Raises SandboxError for a link."""
+    """Return the folder ``name`` (with slashes) below ``root``, made if missing. Raises SandboxError for a link."""
     path = root
     for part in PurePosixPath(name).parts:
         path = path / part
@@ -97,15 +97,15 @@ def make_folder(root: Path, name: str) -> Path:
 
 @contextmanager
 def _folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
-    """The descriptor of the folder that ``name`` is in, and its last part."""
+    """Yield the descriptor of the folder that contains ``name``, and its last part."""
     *folders, last = PurePosixPath(name).parts
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     here = os.open(root, flags)
     try:
         for part in folders:
-            found = os.stat(part, dir_fd=here, follow_symlinks=False)
-            if not stat.S_ISDIR(found.st_mode):
-                raise SandboxError(f"{name}: {part} is {_name_file_type(found.st_mode)}, not a folder.")
+            status = os.stat(part, dir_fd=here, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
+                raise SandboxError(f"{name}: {part} is {_name_file_type(status.st_mode)}, not a folder.")
             inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=here)
             os.close(here)
             here = inner
@@ -117,7 +117,7 @@ def _folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
 def _require_regular(found: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise SandboxError(f"{name} is {_name_file_type(found.st_mode)}; a build leaves regular files only.")
-    if found.st_nlink > 1:  # 0: it was replaced while it was opened
+    if found.st_nlink > 1:  # It is 0 if the file was replaced meanwhile.
         raise SandboxError(f"{name} has a hard link elsewhere; a build's files have none.")
 
 

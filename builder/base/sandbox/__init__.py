@@ -1,9 +1,9 @@
-"""Run what touches a model's file or graph in a child process that can harm nothing.
+"""Runs all work on a model's file or graph in a child process that can do no harm.
 
-A job goes to a fork server, which has TensorFlow loaded (``server``). The server's child gives up what it does not
-need before it looks at the model (``child``, ``confinement``): files by Landlock (``landlock``), system calls by
-seccomp (``seccomp``), root's powers (``privileges``), memory and time (``limits``). What the kernel lacks is said on
-the screen (``kernel``). ``client`` is the builder's side, which reads the answer as text and files, and never as code.
+A job goes to a fork server, which has TensorFlow loaded (``fork_server``). The server's child gives up everything that
+it does not need before it reads the model (``sandbox_child``, ``confinement``): files by Landlock (``landlock``),
+system calls by seccomp (``seccomp``), root's capabilities (``privileges``), memory and time (``job_limits``).
+``kernel`` reports missing features. ``sandbox_client`` reads the answer as text and files, and never as code.
 """
 
 from builder.base.sandbox.job_limits import ProcessLimits

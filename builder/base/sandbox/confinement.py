@@ -1,4 +1,4 @@
-"""Confine a process: it gives up everything that it does not need, for itself and for good."""
+"""Confines a process: it permanently gives up everything that it does not need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYSTEM = (
     "/proc/self/cmdline", "/proc/self/environ", "/proc/self/fd", "/proc/self/maps", "/proc/self/smaps",
     "/proc/self/stat", "/proc/self/statm", "/proc/self/status",
 )  # fmt: skip
-"""Paths that programs read of a system; nobody's secrets, and of ``/proc`` no other process, connection or mount."""
+"""System paths that programs read, without secrets, and without other processes, connections or mounts in ``/proc``."""
 
 
 def confine_process(
@@ -30,9 +30,9 @@ def confine_process(
     writes: Iterable[Path],
     programs: Iterable[Path] = (),
 ) -> None:
-    """Give up all files but these, and all else that ``kernel`` can take away. Raises OSError.
+    """Give up all files but these, and everything else that ``kernel`` can restrict. Raises OSError.
 
-    ``programs``: files and folders of a program that this process is to become.
+    ``programs``: files and folders of a program that this process will execute.
     """
     privileges.prefer_oom_kill()
     limits.apply_limits()
@@ -46,9 +46,9 @@ def confine_process(
 
 
 def _list_interpreter_paths() -> Iterator[Path]:
-    """Python, its packages and this code."""
+    """Yield the paths of Python, its packages and this code."""
     yield from (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     yield from (Path(prefix) / "lib" for prefix in (sys.prefix, sys.base_prefix))
-    # A user's own, or another environment's: of what else PYTHONPATH names, nobody knows that it is only packages.
+    # User packages, or another environment's. Other folders in PYTHONPATH may contain more than packages.
     yield from (Path(path) for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
     yield HOME / "builder"

@@ -1,17 +1,17 @@
-"""Which system calls a job may not make. Numbers: ``asm/unistd_64.h`` (x86-64), ``asm-generic/unistd.h`` (aarch64)."""
+"""System calls that a job may not make, from ``asm/unistd_64.h`` (x86-64) and ``asm-generic/unistd.h`` (aarch64)."""
 
 from __future__ import annotations
 
 LAST = 469
-"""The last number that is known here (file_setattr, Linux 6.17): what comes later does not exist for a job. x86-64's
+"""The last known number (file_setattr, Linux 6.17): later calls do not exist for a job. x86-64's
 second set of numbers (x32) lies above as well."""
 
 DENIED: dict[str, tuple[int | None, int | None]] = {
-    # Sockets of any kind: a pathname socket, such as Docker's, is reached past Landlock. A pair of streams stays, and
-    # nothing that takes an address or passes a descriptor.
+    # Sockets of any kind, because Landlock does not cover pathname sockets, such as Docker's. A pair of streams is
+    # allowed, but no call that takes an address or passes a descriptor.
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
     "accept": (43, 202), "accept4": (288, 242), "sendmsg": (46, 211), "sendmmsg": (307, 269),
-    # Programs and processes: nothing is run, and a thread is not a process.
+    # Programs and processes, which a job does not start; threads are allowed.
     "execve": (59, 221), "execveat": (322, 281), "fork": (57, None), "vfork": (58, None),
     # Other processes.
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
@@ -24,7 +24,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "mq_open": (240, 180), "mq_unlink": (241, 181),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # Files that Landlock lets anyone change who owns them, and names that lead elsewhere.
+    # Attributes of files, which Landlock lets their owner change, and links to other places.
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
@@ -34,14 +34,14 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "symlink": (88, None), "symlinkat": (266, 36), "link": (86, None), "linkat": (265, 37),
     "mknod": (133, None), "mknodat": (259, 33),
     "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-    # Names and places that Landlock does not hide: of files as they are used, and of what is mounted.
+    # Information that Landlock does not hide: which files are used, and the mounts.
     "inotify_init": (253, None), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
     "fanotify_init": (300, 262), "fanotify_mark": (301, 263), "statmount": (457, 457), "listmount": (458, 458),
-    # The kernel's doors that are open to anyone, and have been broken through before.
+    # Kernel interfaces that are open to anyone and have been exploited before.
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "unshare": (272, 97), "setns": (308, 268), "personality": (135, 92), "modify_ldt": (154, None),
-    # What root may do.
+    # Calls that only root may make.
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "open_tree": (428, 428), "open_tree_attr": (467, 467), "move_mount": (429, 429), "mount_setattr": (442, 442),
     "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
@@ -52,7 +52,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
     "sethostname": (170, 161), "setdomainname": (171, 162), "iopl": (172, None), "ioperm": (173, None),
 }  # fmt: skip
-"""Answered with EPERM. By name: the numbers on x86-64 and on aarch64, None where there is no such call."""
+"""Calls that fail with EPERM, by name: the numbers on x86-64 and on aarch64, or None if there is no such call."""
 
 CLONE3 = 435
 CLONE, FCNTL, IOCTL, KILL, TGKILL = (56, 220), (72, 25), (16, 29), (62, 129), (234, 131)
@@ -61,15 +61,15 @@ OF_ITSELF = {
     "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setattr": (314, 274),
     "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
 }  # fmt: skip
-"""Allowed with 0 or the job's own process as the first argument: others are the user's."""
+"""Calls that are allowed with 0 or the job's own process as the first argument, as others are the user's."""
 
 CLONE_THREAD = 0x10000
 SET_PDEATHSIG = 1
-"""prctl's option by which a job would outlive the server."""
+"""The option of prctl with which a job could outlive the server."""
 UNIX, STREAM, KIND_OF_SOCKET = 1, 1, 0xF
 """AF_UNIX, SOCK_STREAM, and the bits of a socket's type that are not flags."""
 FILE_EVENTS = (8, 15, 1024, 1026)
 """fcntl's F_SETOWN and F_SETOWN_EX (who gets a file's signals, which may be SIGKILL), F_SETLEASE (others wait to open
 the file) and F_NOTIFY."""
 TERMINAL_AND_FLAGS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Of ioctl: TCGETS (isatty), TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
+"""Allowed requests of ioctl: TCGETS (isatty), TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""

@@ -2,11 +2,11 @@
 
     python -P -m builder.base.sandbox.fork_server <descriptor of a socket to the builder> <folder> <modules to load>
 
-The folder is empty, and for the jobs' temporary files. It goes with the server.
+The folder is empty, for the jobs' temporary files, and is deleted with the server.
 
-TensorFlow takes 2 s to load, and a fork of a process that has it 0.1 s. The server itself never sees a model: it
-passes a request on to a child, unopened, waits for the child, and says how it ended. It ends, and its child with it,
-when the builder does.
+TensorFlow takes 2 s to load, and a fork of a process that has it takes 0.1 s. The server itself never reads a model: it
+passes a request to a child, unopened, waits for the child, and reports how it ended. It ends, with its child, when the
+builder ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from builder.base.sandbox.sandbox_job import JobRequest, JobStatus, receive_requ
 
 
 def serve_jobs(client: socket.socket, folder: Path) -> None:
-    """Do what ``client`` asks for, one request after the other, until it hangs up. ``folder``: for temporary files."""
+    """Serve the requests of ``client`` in turn until it closes the connection; ``folder``: for temporary files."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
@@ -50,7 +50,7 @@ def serve_jobs(client: socket.socket, folder: Path) -> None:
 
 
 def _run_request(request: JobRequest, scratch: Path, client: socket.socket, woken: int) -> JobStatus | None:
-    """None where the client has hung up."""
+    """Return the status of a request's child, or None if the client has closed the connection."""
     server = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -61,16 +61,16 @@ def _run_request(request: JobRequest, scratch: Path, client: socket.socket, woke
     ended = False
     try:
         while True:
-            left = end - time.monotonic()
-            ready, _, _ = select.select([client.fileno(), woken], [], [], max(left, 0.0))
+            remaining = end - time.monotonic()
+            ready, _, _ = select.select([client.fileno(), woken], [], [], max(remaining, 0.0))
             if woken in ready:
                 os.read(woken, 64)
-                found, raw = os.waitpid(pid, os.WNOHANG)
-                if ended := found == pid:
+                ended_pid, raw = os.waitpid(pid, os.WNOHANG)
+                if ended := ended_pid == pid:
                     return JobStatus(os.waitstatus_to_exitcode(raw), too_long=False)
-            if client.fileno() in ready:  # nothing is sent before the answer: this is the end
+            if client.fileno() in ready:  # A client sends nothing before the answer, so it has ended.
                 return None
-            if left <= 0:
+            if remaining <= 0:
                 return JobStatus(-signal.SIGKILL, too_long=True)
     finally:
         if not ended:
@@ -78,7 +78,7 @@ def _run_request(request: JobRequest, scratch: Path, client: socket.socket, woke
 
 
 def _kill_child(pid: int) -> None:
-    """The child, and what it started where the system let it."""
+    """Kill the child, and any processes that it could start."""
     for end in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             end(pid, signal.SIGKILL)
@@ -87,11 +87,11 @@ def _kill_child(pid: int) -> None:
 
 def _main(descriptor: int, folder: Path, modules: Sequence[str]) -> None:
     try:
-        gc.disable()  # what is imported stays: looking through it again and again would take a third of the time
-        # Python lists a folder anew once it has changed, and a job may not list the one that "handler" lies in.
+        gc.disable()  # Repeated collections of the imported modules would take a third of the time.
+        # Python lists a changed folder again, and a job may not list the folder of "handler".
         for name in ("handler", *modules):
             importlib.import_module(name)
-        gc.freeze()  # a child's collector does not touch, and so copy, what was there before
+        gc.freeze()  # A child's collector must not touch, and so copy, earlier objects.
         gc.enable()
         with socket.socket(fileno=descriptor) as client:
             serve_jobs(client, folder)

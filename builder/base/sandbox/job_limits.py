@@ -1,4 +1,4 @@
-"""How much memory, time and disk a job may have."""
+"""Limits on the memory, time and disk space of a job."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from dataclasses import dataclass
 from builder.base.errors import UsageError
 
 MEMORY_SHARE = 0.75
-"""Of the machine's memory, so that the machine outlives a job."""
+"""The share of the machine's memory for a job, so that the machine survives it."""
 SECONDS = 3600.0
 FILE_SIZE = 16 << 30
-"""Bytes of one file: tfcompile's constants take up to twice a graph's 2 GB, each rounded up to a power of two."""
+"""The largest size of a file: tfcompile's constants take twice a graph's 2 GB, each rounded up to a power of two."""
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """``memory``: bytes of what a job allocates; ``seconds``: of wall-clock time, and of each processor."""
+    """Limits of a job: ``memory`` in bytes, and ``seconds`` of wall-clock time and of each processor."""
 
     memory: int
     seconds: float = SECONDS
 
     @classmethod
     def from_machine(cls, environment: Mapping[str, str] = os.environ) -> ProcessLimits:
-        """Three quarters of the machine's memory and an hour, unless COLDFORGE_MEMORY_GB or COLDFORGE_SECONDS says
-        otherwise. Raises UsageError."""
-        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        memory = _read_number(environment, "COLDFORGE_MEMORY_GB", whole * MEMORY_SHARE / 1e9)
+        """Return 3/4 of the memory and an hour, or the values of COLDFORGE_MEMORY_GB and COLDFORGE_SECONDS.
+
+        Raises UsageError for invalid values.
+        """
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = _read_number(environment, "COLDFORGE_MEMORY_GB", total * MEMORY_SHARE / 1e9)
         return cls(int(memory * 1e9), _read_number(environment, "COLDFORGE_SECONDS", SECONDS))
 
     def apply_limits(self) -> None:
-        """To this process and all that it starts, for good."""
+        """Limit this process and all that it starts, permanently."""
         processor_seconds = int(self.seconds * (os.cpu_count() or 1)) + 1
         _set_limit(resource.RLIMIT_DATA, self.memory)
         _set_limit(resource.RLIMIT_CPU, processor_seconds)
@@ -41,7 +43,7 @@ class ProcessLimits:
 
 
 def explain_out_of_memory(limits: ProcessLimits) -> str:
-    """The message for a job that needs more."""
+    """Return the message for a job that needs more memory."""
     return (
         f"the model needs more than {limits.memory / 1e9:.1f} GB, which is what reading or compiling one may have; "
         "COLDFORGE_MEMORY_GB=... gives it more."

@@ -1,4 +1,4 @@
-"""What this system has to confine a process with, and what to say where something is missing."""
+"""The kernel's features for confining a process, and messages if some are missing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.sandbox import landlock, seccomp
 
 DEMAND = "COLDFORGE_SANDBOX"
-"""In the environment: ``require`` ends a build where the sandbox is incomplete."""
+"""A variable that ends a build with an incomplete sandbox if it is ``require``."""
 CONTAINED = "COLDFORGE_CONTAINED"
-"""In the environment of a build in Docker: the container confines it, whatever the kernel lets it do itself."""
+"""A variable of builds in Docker: the container confines them, even if the kernel's features are missing."""
 
 WHOLE = 3
 """The first version of Landlock that keeps files from being emptied."""
@@ -20,7 +20,7 @@ WHOLE = 3
 
 @dataclass(frozen=True)
 class KernelFeatures:
-    """``landlock``: its version, 0 where there is none; ``seccomp``: whether there are filters."""
+    """The version of Landlock (``landlock``, 0 if there is none), and whether seccomp filters exist (``seccomp``)."""
 
     landlock: int
     seccomp: bool
@@ -34,7 +34,7 @@ class KernelFeatures:
         return f"{version}, {'seccomp' if self.seccomp else 'no seccomp'}"
 
     def require_demanded(self, environment: Mapping[str, str] = os.environ) -> None:
-        """Raise EnvironmentSetupError where DEMAND asks for a complete sandbox, and this one is not."""
+        """Raise EnvironmentSetupError if DEMAND requires a complete sandbox and this one is not."""
         demand = environment.get(DEMAND, "")
         if demand not in ("", "require"):
             raise UsageError(f"{DEMAND}={demand} is not known: it is `require`, or not set.")
@@ -42,7 +42,7 @@ class KernelFeatures:
             raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model is read or run.\n{line}")
 
     def describe_missing(self, environment: Mapping[str, str] = os.environ) -> str:
-        """One line for the screen; empty where nothing is missing, and in a container of coldforge's own."""
+        """Return one line for the screen, or "" if nothing is missing or the container is coldforge's own."""
         lacks = [
             *([] if self.landlock >= WHOLE else ["Landlock, so a model's code can reach this user's files"]),
             *([] if self.seccomp else ["seccomp filters, so a model's code can use the network and run programs"]),

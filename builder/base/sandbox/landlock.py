@@ -1,4 +1,4 @@
-"""Landlock: a process gives up every file that it does not name, for itself and for good.
+"""Landlock: a process permanently gives up every file that it does not name.
 
 Sources: ``include/uapi/linux/landlock.h`` and https://docs.kernel.org/userspace-api/landlock.html.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from builder.base.sandbox.libc import call_syscall
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every processor
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # The numbers are the same on every processor.
 _VERSION = 1
 _PATH_BENEATH = 1
 
@@ -22,14 +22,14 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_REG = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
-"""How many rights over files a version knows; later ones know 16."""
+"""The number of rights over files by version; later versions have 16."""
 
 _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
-"""In a folder of one's own. To make links, devices, pipes and sockets is nobody's right."""
+"""Rights in a process's own folder. No process may make links, devices, pipes and sockets."""
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 
-_TCP = 0b11  # to bind, and to connect
+_TCP = 0b11  # binding and connecting
 _SCOPES = 0b11  # abstract UNIX sockets, and signals
 
 
@@ -43,22 +43,21 @@ class _PathBeneath(ctypes.Structure):
 
 
 def find_landlock_version() -> int:
-    """The kernel's version of Landlock (its ABI); 0 where there is none."""
+    """Return the kernel's version of Landlock (its ABI), or 0 if it has none."""
     if sys.platform != "linux":
         return 0
     try:
         return call_syscall(_CREATE_RULESET, None, 0, _VERSION)
-    except OSError:  # not built in, not switched on, or a container does not let it through
+    except OSError:  # It is not built in, not enabled, or blocked by a container.
         return 0
 
 
 def restrict_files(reads: Iterable[Path], writes: Iterable[Path], programs: Iterable[Path], abi: int) -> None:
-    """From now on this thread, and all that it starts, reads below ``reads``, writes below ``writes`` and runs what is
-    below ``programs`` alone.
+    """Restrict this thread, and all that it starts, to reading, writing and running files below these paths.
 
-    ``abi``: what ``find_landlock_version`` said; from 4 on there is no TCP either, from 6 on no abstract socket and no
-    signal to the outside. Paths that are not there are passed over; a link stands for what it leads to. Leaves a
-    descriptor of each path open. Raises OSError.
+    ``abi``: the result of ``find_landlock_version``; from 4 on TCP is forbidden too, from 6 on abstract sockets and
+    signals to the outside. Missing paths are skipped, and links are followed. A descriptor of each path stays open.
+    Raises OSError.
     """
     handled = (1 << _FILE_RIGHTS.get(abi, 16)) - 1
     rules = _Ruleset(handled, _TCP if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
@@ -81,4 +80,4 @@ def _allow_path(ruleset: int, path: Path, rights: int) -> None:
         rights &= _ON_FILES
     rule = _PathBeneath(rights, descriptor)
     call_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
-    # It stays open: where memory is short, /proc forgets what nobody holds, makes it anew, and the rule is of the old.
+    # It stays open: with little memory, /proc would drop an unused inode, and the rule would not apply to a new one.

@@ -1,4 +1,4 @@
-"""What a process has beyond its files: root's powers, and a life longer than its parent's."""
+"""Privileges of a process besides files: root's capabilities, and a life longer than its parent's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST_CAPABILITY = 63
 
 
 def die_with_parent(parent: int) -> None:
-    """This process gets SIGKILL when its parent ends, and at once if that is no longer ``parent``."""
+    """Make the kernel send SIGKILL when the parent ends, and at once if it is no longer ``parent``."""
     if sys.platform == "linux":
         call_prctl(_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -26,14 +26,14 @@ def die_with_parent(parent: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """No capability is left, root's neither, and no program that is run can bring one back. Raises OSError."""
+    """Drop all capabilities, also root's, so that no program can regain one. Raises OSError."""
     if sys.platform != "linux":
         return
     call_prctl(_SET_NO_NEW_PRIVS, 1)
     for capability in range(_LAST_CAPABILITY + 1):
-        with contextlib.suppress(OSError):  # unknown to this kernel, or not root's to give up
+        with contextlib.suppress(OSError):  # This kernel does not have it, or root may not drop it.
             call_prctl(_CAPBSET_DROP, capability)
-    with contextlib.suppress(OSError):  # before Linux 4.3 there are none
+    with contextlib.suppress(OSError):  # Linux before 4.3 has none.
         call_prctl(_CAP_AMBIENT, _CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
@@ -43,6 +43,6 @@ def drop_capabilities() -> None:
 
 
 def prefer_oom_kill() -> None:
-    """Where memory runs out, the kernel ends this process before any other."""
+    """Make the kernel end this process before any other when memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

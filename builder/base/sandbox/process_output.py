@@ -1,4 +1,4 @@
-"""What a process said, without what concerns nobody."""
+"""The relevant part of a process's output."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _CHATTER = re.compile(
     r"|Number of eligible GPUs|Starting new session|absl::InitializeLog"
 )
 _PLACE = re.compile(r"^\s+(?:\[\[|In )\{\{node ")
-"""Of what TensorFlow logs, the lines below the first: where in the graph it is."""
+"""The lines of TensorFlow's messages that give the place in the graph."""
 LINES, WIDTH = 8, 500
 
 
 def find_last_words(code: int, log: str) -> str:
-    """Up to LINES lines of ``log``, indented. ``code``: the exit code, negative for a signal's number."""
+    """Return up to LINES lines of ``log``, indented. ``code``: the exit code, negative for a signal's number."""
     lines = [
         _LOG_PREFIX.sub("", line).rstrip()
         for line in log.splitlines()
         if not (_TRACE.search(line) or _CHATTER.search(line))
     ]
     useful = [re.sub(r"^[\w.]*\.(\w+(?:Error|Exception)): ", "", line) for line in lines if line.strip()]
-    # The exception comes last, and TensorFlow puts the whole reason there.
-    shown = list(dict.fromkeys(useful[-LINES:] if code < 0 else _cut_to_error(useful)))
-    return "\n".join(f"  {line[:WIDTH]}" for line in shown) or "  (it said nothing)"
+    # The exception is last, and contains TensorFlow's whole reason.
+    ends = list(dict.fromkeys(useful[-LINES:] if code < 0 else _cut_to_error(useful)))
+    return "\n".join(f"  {line[:WIDTH]}" for line in ends) or "  (it said nothing)"
 
 
 def select_own_lines(log: str) -> list[str]:
-    """The lines of ``log`` that TensorFlow, XLA and absl did not print."""
+    """Return the lines of ``log`` that TensorFlow, XLA and absl did not print."""
     logged = (_LOG_PREFIX.match, _CHATTER.search, _PLACE.match)
     return [line for line in log.splitlines() if line.strip() and not any(is_logged(line) for is_logged in logged)]
 
 
 def signal_name(code: int) -> str:
-    """Of a negative exit code."""
+    """Return the signal's name for a negative exit code."""
     try:
         return signal.Signals(-code).name
     except ValueError:

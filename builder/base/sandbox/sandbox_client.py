@@ -1,6 +1,6 @@
-"""The builder's side of the sandbox: starts the fork server, sends jobs, and trusts nothing that comes back.
+"""The builder's side of the sandbox: it starts the fork server, sends jobs, and trusts no result.
 
-An answer is JSON of a limited size; results are files in the job's folder, of which none but regular ones are left.
+An answer is JSON of a limited size; results are files in the job's folder, where only regular files are left.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from builder.base.untrusted_files import require_regular
 
 ANSWER_SIZE = 16 << 20
 LOG_SIZE = 1 << 16
-"""Bytes of what a job gives, and of the end of what it prints, beyond which nothing is read."""
+"""The largest number of bytes that are read of a job's result, and of the end of its output."""
 
 KEPT = (
     "PATH",
@@ -49,7 +49,7 @@ KEPT = (
     "HOME",
 )
 OURS = "COLDFORGE_"
-"""Variables that a confined process gets, and the beginning of others: none that a secret is kept in."""
+"""Names of variables that a confined process gets, and a prefix of others; none contain secrets."""
 
 TENSORFLOW = (
     "builder.pipeline.compute_answers",
@@ -65,14 +65,14 @@ TENSORFLOW = (
     "tensorflow.python.saved_model.loader",
     "keras.src.saving.saving_lib",
 )
-"""What the server loads once, so that no job has to."""
+"""The modules that the server loads once for all jobs."""
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What a fork server is: the interpreter at ``python``, its ``variables`` besides KEPT, and a ``name`` for it.
+    """A fork server's interpreter (``python``), its ``variables`` besides KEPT, and its ``name``.
 
-    ``variables`` None: those that TensorFlow is loaded with. ``remedy``: what to do where it cannot be loaded.
+    ``variables``: None for those of TensorFlow. ``remedy``: the next step if it cannot be loaded.
     """
 
     name: str = "TensorFlow"
@@ -82,15 +82,15 @@ class ServerSettings:
 
 
 _END_SECONDS = 10
-"""What the server may take to end once nobody is there to ask it."""
+"""The time for the server to end after its client has gone."""
 
 Failed = Callable[[int, str], ColdforgeError]
-"""The error of a job that ended with an exit code (negative: a signal) and printed a text."""
+"""A function from a job's exit code (negative: a signal) and output to the error to raise."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """``value``: what the job gave, as JSON has it; ``said``: what it printed, made harmless."""
+    """The result of a job as JSON has it (``value``), and its escaped output (``said``)."""
 
     value: Any
     said: str
@@ -98,9 +98,9 @@ class JobResult:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How jobs are confined. ``preloaded``: the modules that the server loads before the first one.
+    """The settings that confine jobs. ``preloaded``: the modules that the server loads before the first one.
 
-    ``verbose``: TensorFlow logs all that it has to say, and a job's ``said`` begins with what it said while it loaded.
+    ``verbose``: whether TensorFlow logs everything, with the output of its loading at the beginning of ``said``.
     """
 
     limits: ProcessLimits
@@ -111,13 +111,13 @@ class Sandbox:
 
     @classmethod
     def from_machine(cls, *, verbose: bool = False) -> Sandbox:
-        """With all that this machine has. Raises UsageError for limits in the environment that are none."""
+        """Return a sandbox with all features of this machine. Raises UsageError for invalid variables."""
         return cls(ProcessLimits.from_machine(), KernelFeatures.from_machine(), verbose=verbose)
 
     def start_server(self) -> None:
-        """Have the server load what it loads while this process does something else; without it, the first job waits.
+        """Start the server, which loads its modules in the background; otherwise the first job waits for it.
 
-        A server that is then not needed ends with this process, at once.
+        A server that is not needed ends at once with this process.
         """
         self._find_server().ensure_running()
 
@@ -127,11 +127,11 @@ class Sandbox:
     def run(
         self, function: Callable[..., Any], *arguments: Any, folder: Path, reads: Iterable[Path] = (), failed: Failed
     ) -> JobResult:
-        """``function(*arguments)`` in a child that may write ``folder`` and read ``reads``, in ``folder``.
+        """Run ``function(*arguments)`` in a child in ``folder``, which it may write; it may read ``reads``.
 
-        Raises the ColdforgeError that the function raises; EnvironmentSetupError where memory or time runs out, or
-        the sandbox is less than ``require_demanded`` wants; SandboxError for what the function should not have left
-        in ``folder``; and what ``failed`` makes of any other end.
+        Raises the ColdforgeError that the function raises; EnvironmentSetupError if memory or time runs out, or if
+        ``require_demanded`` wants a more complete sandbox; SandboxError for forbidden files in ``folder``; and the
+        error of ``failed`` for any other end.
         """
         self.kernel.require_demanded()
         folder = folder.resolve()
@@ -139,14 +139,14 @@ class Sandbox:
         server = self._find_server()
         with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as answer:
             status = server.run(job, log, answer)
-            said = escape_terminal((server.read_output() if self.verbose else "") + read_end(log, LOG_SIZE))
-            given = _read_answer(answer) if status.code == 0 else None
-        if given is None:
-            raise self._explain_end(status, said, failed)
-        if "error" in given:
-            raise error_of(given["error"], escape_terminal(str(given.get("message", ""))[:LOG_SIZE]))
+            output = escape_terminal((server.read_output() if self.verbose else "") + read_end(log, LOG_SIZE))
+            reply = _read_answer(answer) if status.code == 0 else None
+        if reply is None:
+            raise self._explain_end(status, output, failed)
+        if "error" in reply:
+            raise error_of(reply["error"], escape_terminal(str(reply.get("message", ""))[:LOG_SIZE]))
         require_regular(folder)
-        return JobResult(given.get("value"), said)
+        return JobResult(reply.get("value"), output)
 
     def _explain_end(self, status: JobStatus, said: str, failed: Failed) -> ColdforgeError:
         if status.too_long or status.code == -signal.SIGXCPU:
@@ -167,13 +167,13 @@ class Sandbox:
 
 
 def describe_crash(code: int, said: str, what: str) -> str:
-    """The message for a process that did ``what`` and ended with ``code``."""
+    """Return the message for a process that did ``what`` and ended with ``code``."""
     head = f"{what} crashed ({signal_name(code)})." if code < 0 else f"{what} failed:"
     return f"{head}\n{find_last_words(code, said)}"
 
 
 class _ForkServer:
-    """A fork server; started at the first job or before, and again after one that was interrupted."""
+    """A fork server, which is started at the first job or before, and again after one that was interrupted."""
 
     def __init__(self, preloaded: tuple[str, ...], verbose: bool, loads: ServerSettings) -> None:
         self.preloaded = preloaded
@@ -187,7 +187,7 @@ class _ForkServer:
         self.folder: Path | None = None
 
     def run(self, job: Job, log: IO[bytes], answer: IO[bytes]) -> JobStatus:
-        """Raises EnvironmentSetupError where the server does not run."""
+        """Run a job. Raises EnvironmentSetupError if the server does not run."""
         self.ensure_running()
         self.asked = True
         assert self.socket
@@ -205,7 +205,7 @@ class _ForkServer:
             raise
 
     def ensure_running(self) -> None:
-        """Unless it runs."""
+        """Start the server unless it runs."""
         if self.process is not None and self.process.poll() is None:
             return
         self.stop_process()
@@ -222,23 +222,23 @@ class _ForkServer:
                 stdout=self.log,
                 stderr=self.log,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is the builder's to hear
+                start_new_session=True,  # Only the builder handles Ctrl-C.
             )
         atexit.register(self._stop_at_exit, os.getpid())
 
     def _stop_at_exit(self, builder: int) -> None:
-        if os.getpid() == builder and not self.asked:  # it may be loading yet, and would go on for seconds
+        if os.getpid() == builder and not self.asked:  # It may still be loading, for seconds.
             self.stop_process()
 
     def read_output(self) -> str:
-        """What the server itself printed since the last call: TensorFlow while it loaded."""
+        """Return the server's own output since the last call, which TensorFlow printed while it loaded."""
         assert self.log
         new = os.pread(self.log.fileno(), LOG_SIZE, self.told)
         self.told += len(new)
         return new.decode("utf-8", "replace")
 
     def stop_process(self) -> None:
-        """End the server, and with it a job that runs and the temporary files."""
+        """End the server, with a running job and the temporary files."""
         if self.socket:
             self.socket.close()
         if self.process:
@@ -252,7 +252,7 @@ class _ForkServer:
         if self.log:
             self.log.close()
         if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)  # where the server was killed
+            shutil.rmtree(self.folder, ignore_errors=True)  # The server may have been killed.
         self.process = self.socket = self.log = self.folder = None
         self.asked = False
 
@@ -266,28 +266,28 @@ class _ForkServer:
                 f"the process that reads and compiles models was ended from outside ({signal_name(code)}), which "
                 "mostly means that memory ran out."
             )
-        said = escape_terminal(read_end(self.log, LOG_SIZE))
-        return f"{self.loads.name} could not be loaded; {self.loads.remedy}.\n{find_last_words(1, said)}"
+        output = escape_terminal(read_end(self.log, LOG_SIZE))
+        return f"{self.loads.name} could not be loaded; {self.loads.remedy}.\n{find_last_words(1, output)}"
 
 
 @functools.cache
 def _make_server(_pid: int, preloaded: tuple[str, ...], verbose: bool, loads: ServerSettings) -> _ForkServer:
-    """This process's own: a fork of the builder must not talk into the same socket."""
+    """Return this process's own server, because a fork of the builder must not use the same socket."""
     return _ForkServer(preloaded, verbose, loads)
 
 
 def _make_environment(
     ours: Mapping[str, str], verbose: bool = False, variables: tuple[tuple[str, str], ...] | None = None
 ) -> dict[str, str]:
-    """The server's variables: those kept of ``ours``, and ``variables`` or, where they are None, TensorFlow's."""
+    """Return the server's variables: those kept of ``ours``, and ``variables`` or, if None, TensorFlow's."""
     return keep_variables(ours) | (ENVIRONMENT | LOGS[verbose] if variables is None else dict(variables))
 
 
 def keep_variables(ours: Mapping[str, str]) -> dict[str, str]:
-    """Take from ``ours`` what a confined process may have, and put this code on Python's path."""
+    """Select from ``ours`` the variables for a confined process, and put this code on Python's path."""
     path = os.pathsep.join(filter(None, (str(HOME), ours.get("PYTHONPATH"))))
-    kept = {name: value for name, value in ours.items() if name in KEPT or name.startswith(OURS)}
-    return kept | {"PYTHONPATH": path}
+    passed = {name: value for name, value in ours.items() if name in KEPT or name.startswith(OURS)}
+    return passed | {"PYTHONPATH": path}
 
 
 def _read_answer(answer: IO[bytes]) -> dict[str, Any] | None:
@@ -295,12 +295,12 @@ def _read_answer(answer: IO[bytes]) -> dict[str, Any] | None:
     if size > ANSWER_SIZE:
         return None
     with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(os.pread(answer.fileno(), size, 0))
-        return found if isinstance(found, dict) else None
+        value = json.loads(os.pread(answer.fileno(), size, 0))
+        return value if isinstance(value, dict) else None
     return None
 
 
 def read_end(log: IO[bytes], size: int) -> str:
-    """The last ``size`` bytes of ``log`` as text."""
-    whole = os.fstat(log.fileno()).st_size
-    return os.pread(log.fileno(), size, max(whole - size, 0)).decode("utf-8", "replace")
+    """Return the last ``size`` bytes of ``log`` as text."""
+    length = os.fstat(log.fileno()).st_size
+    return os.pread(log.fileno(), size, max(length - size, 0)).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What the builder asks of the fork server, and what comes back. Only the way there is a pickle."""
+"""Messages between the builder and the fork server. Only a request contains a pickle."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _STATUS = struct.Struct("<i?")
 
 @dataclass(frozen=True)
 class Job:
-    """``function(*arguments)``, in the folder ``writes``, which it may write; it may read ``reads`` besides.
+    """A call ``function(*arguments)`` in the folder ``writes``, which it may write; it may read ``reads`` besides.
 
-    The function gives nothing, or what JSON has a form for.
+    The function returns None, or a value that JSON can represent.
     """
 
     function: Callable[..., Any]
@@ -35,7 +35,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A job on its way. ``pickled``: opened in the child, so that the server stays as it was."""
+    """A job as it is sent. ``pickled``: unpickled in the child alone, so that the server does not change."""
 
     seconds: float
     pickled: bytes
@@ -45,21 +45,21 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How a child ended: its exit code, negative for a signal's number; whether it took too long."""
+    """A child's exit code, negative for a signal's number, and whether it took too long."""
 
     code: int
     too_long: bool
 
 
 def send_job(server: socket.socket, job: Job, log: int, answer: int) -> None:
-    """``log`` and ``answer``: descriptors of files, for what the job prints and what it gives."""
+    """Send a job; ``log`` and ``answer``: descriptors of files for its output and its result."""
     pickled = pickle.dumps(job)
     socket.send_fds(server, [_HEAD.pack(len(pickled), job.limits.seconds)], [log, answer])
     server.sendall(pickled)
 
 
 def receive_request(client: socket.socket) -> JobRequest | None:
-    """The next request, None at the end."""
+    """Return the next request, or None at the end."""
     head, descriptors, _, _ = socket.recv_fds(client, _HEAD.size, 2)
     if len(head) < _HEAD.size or len(descriptors) != 2:
         return None
@@ -73,23 +73,23 @@ def send_status(client: socket.socket, status: JobStatus) -> None:
 
 
 def receive_status(server: socket.socket) -> JobStatus | None:
-    """None where the server has ended."""
-    found = _receive_exactly(server, _STATUS.size)
-    return JobStatus(*_STATUS.unpack(found)) if len(found) == _STATUS.size else None
+    """Return the next status, or None if the server has ended."""
+    data = _receive_exactly(server, _STATUS.size)
+    return JobStatus(*_STATUS.unpack(data)) if len(data) == _STATUS.size else None
 
 
 def _receive_exactly(stream: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size and (piece := stream.recv(size - len(found))):
-        found += piece
-    return bytes(found)
+    data = bytearray()
+    while len(data) < size and (piece := stream.recv(size - len(data))):
+        data += piece
+    return bytes(data)
 
 
 def encode_value(value: Any) -> bytes:
-    """What a job gave."""
+    """Return the answer for the result of a job."""
     return json.dumps({"value": value}).encode()
 
 
 def encode_error(exit_code: int, message: str) -> bytes:
-    """The ColdforgeError that a job raised."""
+    """Return the answer for the ColdforgeError that a job raised."""
     return json.dumps({"error": exit_code, "message": message}).encode()

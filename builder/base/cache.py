@@ -1,8 +1,8 @@
 """Folders of stage outputs, which are built once for the same input.
 
-A stage's key is the hash of everything that goes in: the bytes of its input files, its options and coldforge's own
-code. A folder is built beside its place and moved there whole (``builder.base.files``), so that an interrupted or
-failed stage leaves the previous output as it was.
+A stage's key is the hash of all its inputs: the bytes of its input files, its options and coldforge's own code. A
+folder is built beside its place and moved there whole (``builder.base.files``), so that an interrupted or failed stage
+does not change the previous output.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class ScreenTask(Protocol):
     """A live line."""
 
     def set_progress(self, done: int, total: int | None, what: str) -> None:
-        """Show that ``done`` of ``total`` (None: unknown) are done; ``what`` is next, if not empty."""
+        """Show that ``done`` of ``total`` (None: unknown) are done; ``what`` is the current one, if not empty."""
 
 
 class Screen(Protocol):

@@ -13,7 +13,7 @@ MEMORY_SHARE = 0.75
 """The share of the machine's memory for a job, so that the machine survives it."""
 SECONDS = 3600.0
 FILE_SIZE = 16 << 30
-"""The largest size of a file: tfcompile's constants take twice a graph's 2 GB, each rounded up to a power of two."""
+"""The largest size of a file: tfcompile's constants take up to 4 GB, each rounded up to a power of two."""
 
 
 @dataclass(frozen=True)

@@ -190,22 +190,22 @@ def keep_fitting_examples(cut: WordCut) -> WordCut:
     Each run has a text with a word, if any text has one, as TensorFlow runs no recurrent layer over empty rows. Raises
     ImportModelError if no example fits.
     """
-    kept: list[tuple[Run, int, bool]] = []
+    fitting: list[tuple[Run, int, bool]] = []
     for run, (items, _) in zip(cut.examples, _run_both(cut, cut.examples), strict=True):
-        for number, found in enumerate(items):
-            if all(found[name].shape[1] <= cut.shapes[name][1] for name in cut.pads):
-                kept.append((run, number, all(found[name].shape[1] for name in cut.pads)))
-    if not kept:
+        for number, encoded in enumerate(items):
+            if all(encoded[name].shape[1] <= cut.shapes[name][1] for name in cut.pads):
+                fitting.append((run, number, all(encoded[name].shape[1] for name in cut.pads)))
+    if not fitting:
         raise ImportModelError(
             f"No text is as short as the length of {', '.join(map(escape_invisible, cut.pads))}: give more."
         )
     ((batch, *_), *_) = [strings.shape for strings in cut.examples[0].values()]
-    said = [one for one in kept if one[2]]
+    worded = [example for example in fitting if example[2]]
     runs = []
-    for at in range(0, len(kept), batch):
-        batch_rows = [kept[number % len(kept)] for number in range(at, at + batch)]
-        if said and not any(has_words for _, _, has_words in batch_rows):
-            batch_rows[0] = said[at % len(said)]
+    for at in range(0, len(fitting), batch):
+        batch_rows = [fitting[number % len(fitting)] for number in range(at, at + batch)]
+        if worded and not any(has_words for _, _, has_words in batch_rows):
+            batch_rows[0] = worded[at % len(worded)]
         runs.append({tensor: np.stack([run[tensor][n] for run, n, _ in batch_rows]) for tensor in cut.examples[0]})
     return replace(cut, examples=tuple(runs))
 

@@ -109,12 +109,12 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     frozen = loaded.freeze({})  # The shapes of a SavedModel are fixed.
     same, raw = replace(loaded, freeze=lambda _: frozen), remove_identity_nodes(frozen)
     names = [fetch.name for fetch in spec.fetches if fetch.name in raw.fetches] or list(raw.fetches)
-    wanted = [raw.fetches[name] for name in names]
-    definition = keep_reachable(raw.graph_def, wanted, raw.feeds.values())
+    tensors = [raw.fetches[name] for name in names]
+    definition = keep_reachable(raw.graph_def, tensors, raw.feeds.values())
     _require_outside_of_functions(definition)
     graph = load_graph(definition)
     parsing = (op for op in graph.get_operations() if op.type in PARSE_OPS)
-    ops = [op for op in parsing if any(_is_read(tensor, wanted) for tensor in op.outputs)]
+    ops = [op for op in parsing if any(_is_read(tensor, tensors) for tensor in op.outputs)]
     if not ops:
         return same, None
     if spec.image or spec.audio or spec.text:
@@ -126,8 +126,8 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
             "signature of one of both."
         )
     source = tensor_name(raw.feeds[port.name])
-    read = _read_features(graph, ops, wanted)
-    features = _name_features([item for item in read if item.tensors], [p.name for p in loaded.ports.feeds])
+    all_features = _read_features(graph, ops, tensors)
+    features = _name_features([item for item in all_features if item.tensors], [p.name for p in loaded.ports.feeds])
     scalar = ops[0].type == "ParseSingleExample" or port.shape == ()
     if scalar and spec.batch != 1:
         raise ImportModelError(f"The input {port.name!r} takes one tf.Example at a time: set batch = 1 under [model].")
@@ -144,7 +144,7 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     nodes = {node.name for node in definition.node}
     tables = {name: table for name, table in raw.tables.items() if name in nodes}
     uncut = replace(raw, graph_def=definition, tables=tables)
-    unused = tuple(item for item in read if not item.tensors)
+    unused = tuple(item for item in all_features if not item.tensors)
     return parsed, Examples(port.name, uncut, replace(cut, tables=tables), source, shape, features, beside=unused)
 
 

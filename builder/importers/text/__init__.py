@@ -47,19 +47,19 @@ def _read_tokenizer(text: TextSpec) -> PreparedTokenizer:
     assert path is not None
     try:
         content = path.read_text(encoding="utf-8")
-        found = (
+        ready = (
             tokenizer_json.read_tokenizer_json(content)
             if text.tokenizer
             else vocabulary.read_vocabulary(content, lowercase=text.lowercase)
         )
-        if text.length is not None and text.length <= found.added:
-            raise ValueError(f"length is {text.length}, and {found.added} special tokens alone are added to each text")
+        if text.length is not None and text.length <= ready.added:
+            raise ValueError(f"length is {text.length}, and {ready.added} special tokens alone are added to each text")
     except OSError as error:
         raise ImportModelError(f"The tokenizer {path} cannot be read: {error.strerror}.") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         why = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise ImportModelError(f"The tokenizer {path} cannot be used: {why}.") from error
-    return found
+    return ready
 
 
 def _make_options(text: TextSpec, found: PreparedTokenizer) -> dict[str, Any]:

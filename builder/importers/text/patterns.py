@@ -23,7 +23,7 @@ _GROUP = re.compile(
 _LONGEST_FORM = 18
 """The largest number of characters that one (U+FDFA) becomes when Unicode is normalised."""
 _SPACES = re.compile(r"(?:\\s\*\[\\r\\n\]\+?\|)?\\s\+\(\?!\\S\)\|\\s\+$")
-"""The end of the patterns of GPT-2 and its successors, where each alternative matches what the one before compared."""
+"""The end of the patterns of GPT-2 and its successors, where an alternative matches what the last one read in vain."""
 
 
 def measure_limits(normalizer: Any, pre_tokenizer: Any) -> dict[str, Any]:

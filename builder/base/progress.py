@@ -78,7 +78,7 @@ class Progress:
         self.screen.print_line((f"  {name:<10}", "name"), (f" {what}", "plain"), (f" · {took}{note}", "soft"))
 
     def show_step(self, done: int, total: int | None, what: str = "") -> None:
-        """Show that ``done`` of ``total`` things in the current stage are done, and ``what`` is the current one."""
+        """Show progress in the current stage, if any: ``done`` of ``total`` things, and ``what`` is the current one."""
         if self.open:
             self.open[-1].set_progress(done, total, escape_invisible(what))
 

@@ -151,7 +151,7 @@ def make_further_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str,
 
 
 def make_scaled_cases(feeds: list[TensorSpec]) -> Iterator[tuple[str, dict[str, Array]]]:
-    """Yield further cases; a model whose number of results depends on the data gives none for some and all for others."""
+    """Yield further cases; if the data decide how many results a model gives, some give none and some all."""
     for name, factor in (("faint", 1 / _SCALE), ("strong", _SCALE), ("lowest", -_SCALE), ("highest", _SCALE)):
         plain = name in ("lowest", "highest")
         yield name, {f.name: _make_scaled_values(f, factor, plain) for f in feeds}

@@ -1,1 +1,1 @@
-"""Any trained model in, one frozen GraphDef with static feeds out; ``model_import`` is the way through."""
+"""The import of any trained model as one frozen GraphDef with static feeds, which begins in ``model_import``."""

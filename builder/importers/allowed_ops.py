@@ -70,15 +70,15 @@ def _remove_forbidden_nodes(
     _require_sizes(source)
     drop_unread_optionals(source)
     graph = _Graph(source, taken)
-    moved = graph.disarm_nodes(
+    new_names = graph.disarm_nodes(
         graph.definition.node, {node_of(f) for f in fetches}, {tensor_name(t) for t in feeds.values()}
     )
     if graph.changed:
-        feeds = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in feeds.items()}
+        feeds = {name: new_names.get(tensor_name(tensor), tensor) for name, tensor in feeds.items()}
         source = keep_reachable(graph.definition, fetches, feeds.values())
     if not all(map(graph.is_allowed, source.node)):
         report = inspect_ops(keep_reachable(without_side_effects(source), fetches, feeds.values()))
-        strings = bool(taken - IMPORTED)  # The caller removes these.
+        strings = bool(taken - IMPORTED)  # True if the caller cuts the strings off.
         missing = tuple(u for u in report.unsupported if u.op not in taken and not (strings and "= string" in u.reason))
         raise UnsupportedOpsError(replace(report, unsupported=missing))
     _require_readable_programs(source)
@@ -135,22 +135,22 @@ class _Graph:
         ``nodes``: the nodes of the graph or of one function. ``fed``: the tensors whose values come from outside.
         Returns the new names of the tensors that were renamed.
         """
-        named = {node.name: node for node in nodes}
-        tainted = {name for name, node in named.items() if not self.is_allowed(node)}
+        nodes_by_name = {node.name: node for node in nodes}
+        tainted = {name for name, node in nodes_by_name.items() if not self.is_allowed(node)}
         if not tainted:
             return {}
-        reads = {name: _sources(node, fed) & set(named) for name, node in named.items()}
+        reads = {name: _sources(node, fed) & set(nodes_by_name) for name, node in nodes_by_name.items()}
         live = find_reachable(roots | {n.name for n in nodes if self._writes_state(n)}, reads)
-        readers: dict[str, set[str]] = {name: set() for name in named}
+        readers: dict[str, set[str]] = {name: set() for name in nodes_by_name}
         for name, sources in reads.items():
             for source in sources:
                 readers[source].add(name)
         dead = find_reachable(tainted, readers) - live
-        moved = _add_placeholders(nodes, [tensor for tensor in sorted(fed) if node_of(tensor) in dead])
+        new_names = _add_placeholders(nodes, [tensor for tensor in sorted(fed) if node_of(tensor) in dead])
         for name in dead:
-            _do_nothing(named[name], set(named) - set(map(node_of, fed)))
+            _do_nothing(nodes_by_name[name], set(nodes_by_name) - set(map(node_of, fed)))
         self.changed |= bool(dead)
-        return moved
+        return new_names
 
 
 def _sources(node: Any, fed: set[str]) -> set[str]:
@@ -169,20 +169,20 @@ def _do_nothing(node: Any, others: set[str]) -> None:
 
 def _add_placeholders(nodes: Any, tensors: list[str]) -> dict[str, str]:
     """Have all readers of each of ``tensors`` read a new placeholder, and return the new names by the old."""
-    named = {node.name: node for node in nodes}
-    moved: dict[str, str] = {}
+    nodes_by_name = {node.name: node for node in nodes}
+    new_names: dict[str, str] = {}
     for tensor in tensors:
         name, _, number = tensor.rpartition(":")
         fresh = f"{name}/fed_{number}"
-        while fresh in named:
+        while fresh in nodes_by_name:
             fresh += "_"
         placeholder = nodes.add(name=fresh, op="Placeholder")
-        placeholder.attr["dtype"].type = output_type(named[name], int(number))
+        placeholder.attr["dtype"].type = output_type(nodes_by_name[name], int(number))
         placeholder.attr["shape"].shape.unknown_rank = True
-        moved[tensor] = f"{fresh}:0"
+        new_names[tensor] = f"{fresh}:0"
     for node in nodes:
-        node.input[:] = [moved.get(tensor_name(tensor), tensor) for tensor in node.input]
-    return moved
+        node.input[:] = [new_names.get(tensor_name(tensor), tensor) for tensor in node.input]
+    return new_names
 
 
 def output_type(node: Any, number: int) -> int:
@@ -194,9 +194,9 @@ def output_type(node: Any, number: int) -> int:
             types += node.attr[output.type_list_attr].list.type
             continue
         default = next((a.default_value.type for a in definition.attr if a.name == output.type_attr), 0)
-        own = node.attr[output.type_attr].type if output.type_attr in node.attr else default
+        dtype = node.attr[output.type_attr].type if output.type_attr in node.attr else default
         count = node.attr[output.number_attr].i if output.number_attr else 1
-        types += [output.type or own] * min(count, number + 1)
+        types += [output.type or dtype] * min(count, number + 1)
     if number >= len(types) or not types[number]:
         raise ImportModelError(
             f"The feed {escape_invisible(node.name)}:{number} is an output of {escape_invisible(node.op)}, "

@@ -59,20 +59,20 @@ def _with_values(raw: RawGraph, values: Mapping[str, NDArray[Any]]) -> RawGraph:
 
 def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> NDArray[Any]:
     """Read the value of ``feed`` as an array of the type and shape of ``port``."""
-    wanted = np.array(feed.value)
+    values = np.array(feed.value)
     shape = feed.shape if feed.shape is not None else port.shape
     if shape is None:
-        shape = () if wanted.size == 1 else wanted.shape
+        shape = () if values.size == 1 else values.shape
     try:
-        value = wanted.astype(tf.as_dtype(port.dtype).as_numpy_dtype)
-        if value.dtype.kind in "biu" and (value != wanted).any():
+        value = values.astype(tf.as_dtype(port.dtype).as_numpy_dtype)
+        if value.dtype.kind in "biu" and (value != values).any():
             raise ValueError
         sizes: list[Any] = [batch if at == 0 and size is None else size for at, size in enumerate(shape)]
         return value.reshape(sizes) if value.size > 1 else np.full(sizes, value[0])
     except (TypeError, ValueError) as error:
         dims = ", ".join("?" if size is None else str(size) for size in shape)
         raise ImportModelError(
-            f"[[feeds]] gives {port.name!r} the value {', '.join(map(str, wanted.tolist()))}, and it is "
+            f"[[feeds]] gives {port.name!r} the value {', '.join(map(str, values.tolist()))}, and it is "
             f"{port.dtype} [{dims}]: give it one number of that type, or one for each element, and `shape` if a size "
             "is open."
         ) from error

@@ -37,7 +37,7 @@ def remove_dead_code(
     source = fold_constants(definition, fetches, feeds)
     if _choose_branches(source):
         ports = [*fetches, *feeds]
-        source = inline_calls(run_grappler(source, ports, "loop"), ports)  # It removes Switch and Merge, too.
+        source = inline_calls(run_grappler(source, ports, "loop"), ports)  # The pass handles Switch and Merge, too.
         source = make_canonical(keep_reachable(pure(source), fetches, feeds))
         source = fold_constants(source, fetches, feeds)
     return keep_reachable(source, fetches, feeds) if _drop_draws(source) else source
@@ -47,7 +47,7 @@ def _choose_branches(definition: Any) -> bool:
     """Replace Ifs whose predicate is constant by calls; return whether there was one, or such a Switch."""
     changed = False
     library = {function.signature.name: function for function in definition.library.function}
-    copies: dict[str, str] = {}  # Branches, whose nodes get new names so that Grappler can inline them.
+    copies: dict[str, str] = {}  # Copies of branches, with new node names for Grappler's inlining.
     scopes = [definition.node, *(function.node_def for function in library.values())]
     for nodes in scopes:
         known = _read_scalars(nodes, "is_bool")

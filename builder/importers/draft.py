@@ -175,7 +175,7 @@ def _weights_beside(architecture: Path) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """Return a model's name: that of its file, or of a folder around it when the file's says nothing."""
+    """Return a model's name: that of its file, or of a folder around it if that is only a number or ``model``."""
     stem = path.stem if path.is_file() else path.name
     if _is_general(stem):
         stem = next((folder.name for folder in path.parents if not _is_general(folder.name)), stem)
@@ -183,7 +183,7 @@ def name_of(path: Path) -> str:
 
 
 def _is_general(stem: str) -> bool:
-    """Return whether any model's file or folder may have this name, such as a version."""
+    """Return whether any model's file or folder may have this name, such as ``model`` or a version."""
     return stem.lower() in ("", "model", "saved_model") or stem.isdecimal()
 
 

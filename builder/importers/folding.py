@@ -58,13 +58,13 @@ def _fold_nodes(
     nodes: Any, fetched: set[str], fed: set[str], functions: set[str], tensor_of: Callable[[str], str]
 ) -> Mapping[str, str]:
     """Replace nodes by constants in place, and return for each the tensor name that readers use."""
-    named = {node.name: node for node in nodes if _may_be_known(node, functions) and node.name not in fed}
-    known = _find_constant_nodes(named)
-    wanted = _find_inexact(known) | _find_predicates(nodes, known)
-    if not wanted:
+    candidates = {node.name: node for node in nodes if _may_be_known(node, functions) and node.name not in fed}
+    constants = _find_constant_nodes(candidates)
+    targets = _find_inexact(constants) | _find_predicates(nodes, constants)
+    if not targets:
         return {}
     graph_def = tf.compat.v1.GraphDef()
-    for node in known.values():
+    for node in constants.values():
         copy = graph_def.node.add()
         copy.CopyFrom(node)
         copy.input[:] = [node_of(tensor) for tensor in node.input]
@@ -72,13 +72,13 @@ def _fold_nodes(
         graph = load_graph(graph_def)
         small = _find_small(graph)
         read = {node_of(t) for node in nodes if node.name not in small for t in node.input if not t.startswith("^")}
-        ends = sorted(wanted & small & (read | fetched))
+        ends = sorted(targets & small & (read | fetched))
         with reference_session(graph) as session:
             values = session.run([f"{name}:0" for name in ends])
     except (ValueError, TypeError, tf.errors.OpError):
         return {}  # The import or the run of the graph reports what is wrong with it.
     for name, value in zip(ends, values, strict=True):
-        become_constant(known[name], value)
+        become_constant(constants[name], value)
     renamed = {name: tensor_of(name) for name in ends}
     for node in nodes:
         node.input[:] = [
@@ -104,7 +104,7 @@ def _may_be_known(node: Any, functions: set[str]) -> bool:
 
 def _find_constant_nodes(named: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the nodes that depend on constants alone, each after the nodes that it reads."""
-    known: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
     waiting: dict[str, list[str]] = {}
     missing = {}
     ready = []
@@ -117,12 +117,12 @@ def _find_constant_nodes(named: Mapping[str, Any]) -> dict[str, Any]:
             ready.append(name)
     while ready:
         name = ready.pop()
-        known[name] = named[name]
+        constants[name] = named[name]
         for reader in waiting.get(name, ()):
             missing[reader] -= 1
             if not missing[reader]:
                 ready.append(reader)
-    return known
+    return constants
 
 
 def _find_inexact(known: Mapping[str, Any]) -> set[str]:

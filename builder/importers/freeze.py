@@ -47,12 +47,12 @@ def write_frozen(
     strings: tuple[StringPort, ...] = (),
     examples: ExamplePort | None = None,
 ) -> FrozenGraph:
-    """Write the model with static feeds, preprocessing and activations to ``folder``, and return its description.
+    """Write the model with static feeds, preprocessing and activations to ``folder``, and return it.
 
     Its ops may run, so they have to be allowed. ``fetches`` maps the names callers see to those in ``raw.fetches``. The
     function computes some feeds from ``strings``, or all from ``examples``. After a fetch of data-dependent size comes
     one with its shape. Raises ImportModelError where shapes do not fit together, XLA cannot bound a fetch, or the graph
-    reads a placeholder that is no feed.
+    reads a placeholder that is not a feed.
     """
     tensors = [raw.fetches[name] for name in fetches.values()]
     source = inline_calls(keep_reachable(raw.graph_def, tensors, raw.feeds.values()), [*tensors, *raw.feeds.values()])
@@ -93,8 +93,8 @@ def write_frozen(
             if answer.dtype.name in CAST:
                 answer = tf.cast(answer, tf.float32)
             results[visible] = tf.identity(answer, name=f"fetch/{c_identifier(visible)}")
-        first = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
-        specs = _fetch_specs(graph.as_graph_def(), feeds, results, first, spec)
+        initial = {MODEL_SCOPE + node: variable.value for node, variable in raw.states.items()}
+        specs = _fetch_specs(graph.as_graph_def(), feeds, results, initial, spec)
         ports = tuple(GraphPort(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
         feeds = _add_ranges(graph, feeds, ports, raw.ranges)
@@ -118,7 +118,7 @@ def write_frozen(
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
     frozen.config_path.write_text(_format_config(frozen))
     if states:
-        save_arrays(frozen.state_path, {str(i): first[state.tensor] for i, state in enumerate(states)})
+        save_arrays(frozen.state_path, {str(i): initial[state.tensor] for i, state in enumerate(states)})
     frozen.save()
     return frozen
 
@@ -215,8 +215,8 @@ def _fetch_specs(
         tensors = [results[name].name for name in unknown]
         if needs_rewriting(definition):
             definition = _rewrite_graph(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
-        known = bound_shapes(definition, feeds, tensors, state)
-        bounds = dict(zip(unknown, known, strict=True))
+        shapes = bound_shapes(definition, feeds, tensors, state)
+        bounds = dict(zip(unknown, shapes, strict=True))
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches if fetch.max_size is not None}
     for name in most:
         if not (name in bounds and bounds[name].dynamic):

@@ -21,8 +21,7 @@ from builder.importers.rewrites.constant_nodes import constant_of
 
 Array = NDArray[np.int64]
 Check = tuple[int, Any, Any]
-"""The number of an op's input of indices, and their least and greatest valid values: a number, or one for each index
-along the last axis."""
+"""The number of an op's input of indices, and their valid range: numbers, or arrays along the last axis."""
 
 _MOST_ELEMENTS = 1 << 22
 """Larger tensors are not followed."""
@@ -95,7 +94,7 @@ def _ends_before(elements: _Elements, least: Array, greatest: Array) -> tuple[Ar
 
 
 class _Tracer:
-    """A trace of the ``count`` elements of ``feeds`` through a graph; a feed's begin at number ``first[name]``."""
+    """A tracer of the ``count`` elements of ``feeds`` through a graph; those of a feed begin at ``first[name]``."""
 
     def __init__(self, feeds: Mapping[str, TensorSpec]) -> None:
         self.first: dict[str, int] = {}

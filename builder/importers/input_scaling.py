@@ -84,7 +84,7 @@ def find_scaling(definition: Any, feed: str, tensor: str) -> InputScaling | None
     graph = load_graph(definition)
     start = graph.get_tensor_by_name(tensor)
     while (readers := start.consumers()) and not any(op.name.startswith(MODEL_SCOPE) for op in readers):
-        start = readers[0].outputs[0]  # It is after the steps of [image], which precede the model.
+        start = readers[0].outputs[0]  # This skips the steps of [image], which precede the model.
     affine, ends = _follow_input(start)
     if not ends or not start.shape.is_fully_defined() or start.shape.num_elements() > _MOST_ELEMENTS:
         return None

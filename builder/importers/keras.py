@@ -138,7 +138,7 @@ def _describe_port(name: str, tensor: Any, any_batch: bool) -> PortInfo:
 
 
 def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[str, Shape]) -> RawGraph:
-    """Trace inference on static shapes, so that shape arithmetic inside layers is folded."""
+    """Trace inference on static shapes, which folds the shape arithmetic of layers, and inline every call."""
     import_tensorflow()
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
@@ -178,7 +178,7 @@ def _trace_model(reader: Reader, model: Any, ports: ModelPorts, shapes: Mapping[
 
 
 def _export_table(handle: Any, keys: Any, values: Any) -> LookupTable | None:
-    """Return the contents of a table that Keras filled when it loaded the model, or None without a handle."""
+    """Return the contents of a table that Keras filled when it loaded the model, or None if it is unsuitable."""
     if handle is None:
         return None
     pair = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values)
@@ -213,8 +213,8 @@ def _name_captures(model: Any, concrete: Any) -> dict[str, str]:
 def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every variable with the path of layers that leads to it, such as ``encoder/dense/kernel``.
 
-    A variable's own path is unsuitable: it has the names of the models around it only if the model was built in a
-    certain way.
+    A variable's own path is unsuitable, since how the model was built or loaded decides whether it includes the names
+    of the models around it.
     """
     for layer in model.layers:
         name = f"{scope}{layer.name}/"

@@ -1,4 +1,4 @@
-"""Patches with which tf-keras reads the ``.keras`` archives of every Keras 2 without running code they name.
+"""Patches with which tf-keras reads the ``.keras`` archives of every Keras 2, and no untrusted one runs code.
 
 Keras 3 looks up only its own objects for such a file. tf-keras, even in its safe mode, imports any module that a
 configuration names, and calls any public function of TensorFlow, including those that read and write files.

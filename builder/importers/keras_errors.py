@@ -30,6 +30,6 @@ def find_missing_names(error: Exception) -> list[str]:
     """Find the full name of the class or function that Keras did not find, if that was the reason."""
     reason = clean_reason(error)
     names = [match[1] for pattern in _MISSING if (match := pattern.search(reason))][:1]
-    if names == ["function"] and (named := _FUNCTION.search(str(error))):  # Keras names the class of a function.
+    if names == ["function"] and (named := _FUNCTION.search(str(error))):  # The name is only a function's class.
         return [named[1]]
     return names

@@ -86,8 +86,8 @@ class Reader:
                 "CuDNNGRU": _make_class(lambda config: layers.GRU.from_config({**config, "reset_after": True})),
                 "SpectralNormalization": layers.SpectralNormalization,
             }
-        wanted = {layer.get("class_name") for layer in _iterate_layers(read_config(model))} if is_hdf5(model) else ()
-        return {name: operation for name, operation in _find_operations().items() if name in wanted}
+        names = {layer.get("class_name") for layer in _iterate_layers(read_config(model))} if is_hdf5(model) else ()
+        return {name: operation for name, operation in _find_operations().items() if name in names}
 
 
 def load_reader(major: int) -> Reader:

@@ -1,7 +1,7 @@
 """Look-up tables of whole numbers, whose contents become constants and whose look-ups become binary searches.
 
 TensorFlow fills a table with an op that runs when the model is loaded. Here nothing of the model runs: the op's keys
-and values are read as data, as is a file among a SavedModel's assets (table_files.py). Tables with strings as keys stay
+and values are read as data, as is a file among a SavedModel's assets (``table_files``). Tables with string keys stay
 as they are, for ``builder.importers.strings``, and so do tables that a graph inserts into, which are refused by name.
 """
 

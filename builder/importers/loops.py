@@ -80,10 +80,10 @@ def _find_map(node: Any, functions: Mapping[str, Any]) -> _Map | None:
         return None
     places = {argument.name: number for number, argument in enumerate(body.signature.input_arg)}
     nodes = {n.name: n for n in body.node_def}
-    given, made = (places.get(source_of(step.input[0], nodes)) for step in (reads[0], writes[0]))
-    if given is None or made is None or max(given, made) >= len(node.input):
+    items, results = (places.get(source_of(step.input[0], nodes)) for step in (reads[0], writes[0]))
+    if items is None or results is None or max(items, results) >= len(node.input):
         return None
-    return _Map(node, body, reads[0], writes[0], given, made)
+    return _Map(node, body, reads[0], writes[0], items, results)
 
 
 def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tuple[int, ...]) -> None:
@@ -98,16 +98,16 @@ def _split_loop(graph_def: Any, loop: _Map, tensor: str, dtype: Any, shape: tupl
     prune_function(first)
 
     nodes = {n.name: n for n in graph_def.node}
-    kept = graph_def.node.add()
-    kept.CopyFrom(nodes[source_of(old.input[loop.made], nodes)])
-    kept.name = f"{scope}/reserved"
-    kept.input[0] = size
-    kept.attr["element_dtype"].type = dtype
+    reserved = graph_def.node.add()
+    reserved.CopyFrom(nodes[source_of(old.input[loop.made], nodes)])
+    reserved.name = f"{scope}/reserved"
+    reserved.input[0] = size
+    reserved.attr["element_dtype"].type = dtype
     before = graph_def.node.add()
     before.CopyFrom(old)
     before.name = f"{scope}/loop"
     before.attr["body"].func.name = first.signature.name
-    before.input[loop.made] = kept.name
+    before.input[loop.made] = reserved.name
     stacked = graph_def.node.add(
         name=f"{scope}/stacked", op="TensorListStack", input=[f"{before.name}:{loop.made}", size]
     )

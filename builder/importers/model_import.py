@@ -24,8 +24,8 @@ def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph
 def open_model(spec: ModelSpec, model_path: Path) -> LoadedModel:
     """Read the model at ``model_path`` as the spec specifies, or raise ImportModelError.
 
-    For another framework's model, this is the folder with the program that ``builder.importers.frameworks`` made of
-    it.
+    For a model of another framework, ``model_path`` is the folder with its program: see
+    ``builder.importers.frameworks``.
     """
     return open_source(spec.source, model_path, spec.feeds, spec.fetches)
 

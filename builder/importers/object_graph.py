@@ -37,7 +37,7 @@ def find_captured_variables(meta: Any, folder: Path, wanted: Set[str]) -> dict[s
             return {}
         try:
             saved = TrackableObjectGraph.FromString(reader.get_tensor(OBJECT_GRAPH_PROTO_KEY))
-        except (DecodeError, TypeError):  # It is damaged, or not bytes at all.
+        except (DecodeError, TypeError):  # It is damaged, or not a string.
             return {}
     places = _match_objects(meta.object_graph_def, saved)
     variables: dict[str, SavedVariable] = {}

@@ -74,7 +74,7 @@ class ModelPorts:
     """None where they were not asked for, or the graph could not be frozen."""
     warnings: tuple[str, ...] = ()
     """Surprises for a caller, such as a name that had to be changed, in words."""
-    origin: str = ""  # For a Keras model, such as "written by Keras 2.15.0, read by ...".
+    origin: str = ""  # For a Keras model, "written by Keras 2.15.0, read by ...".
 
     @property
     def have_strings(self) -> bool:

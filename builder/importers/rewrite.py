@@ -21,7 +21,7 @@ def node_of(tensor: str) -> str:
 
 
 def output_number(tensor: str) -> int:
-    """Return 1 for ``node:1`` in the graph and ``node:output:1`` in a function, if outputs are single tensors."""
+    """Return the last number of ``node:1`` or, in a function, ``node:output:1``; each output must be one tensor."""
     last = tensor.rpartition(":")[2]
     return int(last) if ":" in tensor and last.isdigit() else 0
 

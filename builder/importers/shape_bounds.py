@@ -69,7 +69,8 @@ def _observe_shapes(
 ) -> tuple[BoundedShape, ...]:
     """Run a graph with loops of TensorFlow 1, which only tfcompile can convert for XLA, to observe its shapes.
 
-    Raises ImportModelError where the data decides a size."""
+    Raises ImportModelError where the data decides a size.
+    """
     seen: list[list[Shape]] = []
     graph = load_graph(definition)
     with reference_session(graph) as session:

@@ -49,13 +49,13 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
     for port in ports.feeds:
         own = media if port.name == media_feed else None
         problems += check_dtype(port, "input", spec.source.format) if port.dtype != STRING else []
-        given = next((f.shape for f in spec.feeds if f.name == port.name), None)
-        fixed = port.shape[0] if port.shape and given is None and spec.source.format in KERAS else None
+        declared = next((f.shape for f in spec.feeds if f.name == port.name), None)
+        fixed = port.shape[0] if port.shape and declared is None and spec.source.format in KERAS else None
         if fixed not in (None, spec.batch):
             problems.append(f"The model runs for batches of {fixed} alone: write `batch = {fixed}` under [model].")
             continue
         try:
-            shapes[port.name] = _pin_shape(port, given, spec.batch, own)
+            shapes[port.name] = _pin_shape(port, declared, spec.batch, own)
         except ImportModelError as error:
             problems.append(str(error))
     if spec.text:
@@ -66,7 +66,7 @@ def pin_shapes(ports: ModelPorts, spec: ModelSpec) -> dict[str, Shape]:
 
 
 def describe_fixed_batch(ports: ModelPorts, spec: ModelSpec) -> tuple[str, ...]:
-    """Describe the batch that all inputs of a SavedModel share, which prevails, if ``spec`` has another."""
+    """Say that a SavedModel's own batch applies, if all its inputs share it and ``spec`` has another."""
     sizes = {port.shape[0] for port in ports.feeds if port.shape and len(port.shape) > 1}
     if spec.source.format != "saved_model" or len(sizes) != 1 or sizes & {None, spec.batch}:
         return ()

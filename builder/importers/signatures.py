@@ -1,7 +1,8 @@
 """A search without TensorFlow for signatures of a SavedModel with strings.
 
 In saved_model.pb (a SavedModel protobuf), only the fields that lead to ``TensorInfo.dtype`` are read: meta_graphs 2,
-signature_def 5, the map's value 2, inputs 1 or outputs 2, the map's value 2, dtype 2. The importer reports damage.
+signature_def 5, the map's value 2, inputs 1 or outputs 2, the map's value 2, dtype 2. A damaged file counts as without
+strings, as the importer reports the damage.
 """
 
 from __future__ import annotations

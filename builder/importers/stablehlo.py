@@ -1,7 +1,7 @@
 """Constants, version and calls of the StableHLO program of an ``XlaCallModule``, as in JAX's SavedModels.
 
 The program is MLIR bytecode (https://mlir.llvm.org/docs/BytecodeFormat/): a header, then sections, each with its number
-and length. Every constant stands once, as plain bytes, among the attributes or the resources.
+and length. Every constant is stored once, as plain bytes, among the attributes or the resources.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _TARGET = re.compile(
 
 
 def foreign_calls(module: bytes) -> list[str]:
-    """Return the functions that ``module`` calls and that neither it nor XLA has, as any in this process might run.
+    """Return the functions that ``module`` calls and that neither it nor XLA has, as any of this process might run.
 
     They are read from the output of MLIR's own printer, which is uniform. A program that it rejects calls ``?``.
     """

@@ -23,7 +23,7 @@ from builder.importers.stablehlo import constants_size
 
 _DEVICE = "XLA_CPU_JIT"
 _PORTS = {"Placeholder", "VarHandleOp"}  # These are feeds and state, and the importer leaves no others.
-_V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}  # XLA rebuilds While and If.
+_V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"}  # XLA makes While and If of them.
 TAKEN = frozenset(_PORTS | _V1_CONTROL_FLOW)
 """Ops without a kernel that are compiled or that the importer replaces."""
 

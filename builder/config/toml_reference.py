@@ -1,4 +1,4 @@
-"""docs/model-toml.md, made from the schema: ``python -m builder.config.toml_reference docs/model-toml.md``."""
+"""Generator of docs/model-toml.md: ``python -m builder.config.toml_reference docs/model-toml.md``."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ top_k = 5
 
 
 def write_reference() -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page, in Markdown."""
     sections = "".join(_format_section(section) for section in SECTIONS)
     return _INTRODUCTION.format(example=EXAMPLE, graph=GRAPH_EXAMPLE) + link_pages(sections)
 

@@ -1,4 +1,4 @@
-"""From TOML text to checked tables: syntax, unknown keys, types and ranges, each mistake with its line."""
+"""Checked tables from TOML text: syntax, unknown keys, types and ranges, each mistake with its line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.config.value_types import describe_value, suggest_closest
 
 @dataclass
 class Mistakes:
-    """Everything found wrong so far, sorted by line when printed."""
+    """All mistakes so far, sorted by line when printed."""
 
     file: str
     found: list[tuple[int, str]] = field(default_factory=list)
@@ -35,10 +35,10 @@ class SpecTable:
     lines: LineNumbers
     mistakes: Mistakes
     values: dict[str, Any] = field(default_factory=dict)
-    present: frozenset[str] = frozenset()  # keys in the file, right or wrong
+    present: frozenset[str] = frozenset()  # keys in the file, valid or not
 
     def get(self, key: str) -> Any:
-        """The key's value; its default when the file does not have it, None when it has it wrong."""
+        """Return the key's value; its default when the file does not have it, None when its value is invalid."""
         default = None if key in self.present else self.section.find_field(key).default
         return self.values.get(key, default)
 
@@ -50,7 +50,7 @@ class SpecTable:
 
 @dataclass(frozen=True)
 class SpecTables:
-    """A whole file. A section that is not there is an empty table, or no element of ``feeds`` and its like."""
+    """Tables of a file. A missing section is an empty table, or no element of ``feeds`` and its like."""
 
     model: SpecTable
     feeds: tuple[SpecTable, ...]
@@ -81,31 +81,31 @@ def read_tables(text: str, mistakes: Mistakes) -> SpecTables | None:
     known = {section.name: section for section in SECTIONS}
     for name in data.keys() - known.keys():
         mistakes.add(lines.find_line((name,)), _explain_unknown(name, data[name]))
-    found = {name: _make_tables(section, data.get(name), lines, mistakes) for name, section in known.items()}
+    filled = {name: _make_tables(section, data.get(name), lines, mistakes) for name, section in known.items()}
 
     def single(name: str) -> SpecTable:
-        return found[name][0] if found[name] else SpecTable(known[name], (name,), lines, mistakes)
+        return filled[name][0] if filled[name] else SpecTable(known[name], (name,), lines, mistakes)
 
-    image, audio, text_input = (found[name][0] if found[name] else None for name in ("image", "audio", "text"))
+    image, audio, text_input = (filled[name][0] if filled[name] else None for name in ("image", "audio", "text"))
     return SpecTables(
         single("model"),
-        found["feeds"],
-        found["fetches"],
+        filled["feeds"],
+        filled["fetches"],
         image=image,
         audio=audio,
         text=text_input,
-        outputs=found["outputs"],
+        outputs=filled["outputs"],
         tolerance=single("tolerance"),
         golden=single("golden"),
         weights=single("weights"),
         activations=single("activations"),
-        layers=found["layers"],
+        layers=filled["layers"],
         limits=single("limits"),
     )
 
 
 def _locate_syntax_error(error: str, text: str) -> tuple[int, str]:
-    """tomllib's message without the line number that it names."""
+    """Return tomllib's line number, and its message without that."""
     place = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", error)
     what = error[: place.start()] if place else error
     if place and place[1]:
@@ -114,7 +114,7 @@ def _locate_syntax_error(error: str, text: str) -> tuple[int, str]:
 
 
 def _find_sections(key: str) -> str:
-    """The sections that do know ``key``."""
+    """Return the sections that have ``key``."""
     return " or ".join(section.header for section in SECTIONS if key in section.keys)
 
 
@@ -129,7 +129,7 @@ def _explain_unknown(name: str, value: object) -> str:
 
 
 def _make_tables(section: Section, data: object, lines: LineNumbers, mistakes: Mistakes) -> tuple[SpecTable, ...]:
-    """The tables of one section. For a section of the wrong shape, it notes one mistake and returns none."""
+    """Make the tables of one section. For a section of the wrong shape, note one mistake and return none."""
     if data is None:
         return ()
     tables = data if section.repeated else [data]
@@ -171,7 +171,7 @@ def _advise_key(table: SpecTable, close: str, home: str) -> str:
 
 def _check_value(table: SpecTable, wanted: Field, value: object) -> None:
     problems = list(wanted.kind.find_problems(value))
-    for inside, problem in problems:
-        table.note_mistake(wanted.key, problem, *inside)
+    for position, problem in problems:
+        table.note_mistake(wanted.key, problem, *position)
     if not problems:
         table.values[wanted.key] = wanted.kind.convert_value(value)

@@ -1,7 +1,7 @@
-"""What a value in ``model.toml`` may be: each kind checks a TOML value, says what would be right, and converts it.
+"""Kinds of values in ``model.toml``: each kind checks a TOML value, describes the valid ones, and converts it.
 
-``problems(value)`` yields ``(path inside the value, what is wrong; what would be right)``; ``convert`` is only
-given values without problems.
+``find_problems(value)`` yields ``(path inside the value, what is wrong; what would be right)``; ``convert_value``
+gets only values without problems.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ValueKind(Protocol):
 
     @property
     def says(self) -> str:
-        """What the value must be, for messages and the reference."""
+        """Description of valid values, for messages and the reference."""
         ...
 
     def find_problems(self, value: object) -> Iterator[Problem]: ...
@@ -34,7 +34,7 @@ class ValueKind(Protocol):
 
 
 def describe_value(value: object) -> str:
-    """What a TOML value is, in words."""
+    """Describe a TOML value in words."""
     for kind, words in (
         (bool, "true or false"),
         (int, "a whole number"),
@@ -53,14 +53,14 @@ def quote_options(options: tuple[str, ...]) -> str:
 
 
 def suggest_closest(word: str, known: tuple[str, ...]) -> str:
-    """`` (did you mean "x"?)`` or nothing."""
+    """Return `` (did you mean "x"?)`` or nothing."""
     close = find_similar_names(word.lower(), known)
     return f' (did you mean "{close}"?)' if close else ""
 
 
 @dataclass(frozen=True)
 class StringKind:
-    """A string with something in it; all of it must match ``pattern``."""
+    """A string that is not blank; all of it must match ``pattern``."""
 
     pattern: str = r"(?=.*\S)[^\x00-\x1f\x7f]*"
     meaning: str = "one line of text"
@@ -152,7 +152,7 @@ class NumberKind:
             number = self.convert_value(value)
         except (ZeroDivisionError, OverflowError):
             number = math.nan
-        # NaN is outside every range.
+        # NaN fails this comparison with any range.
         if not self.low <= number <= self.high or (not self.zero and number == 0):
             limits = f"{self.low:g} to {self.high:g}".replace("e+", "e")
             yield (), f"{value} is out of range ({limits}); must be {self.says}"

@@ -1,4 +1,4 @@
-"""The stages of a build, each in the file of its name. A stage gets the workspace and the results of those before it.
+"""Stages of a build, each in the file of its name. A stage gets the workspace and the results of those before it.
 
 In the order the data flows:
 

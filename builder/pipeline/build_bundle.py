@@ -1,4 +1,4 @@
-"""The build of a bundle: from a model.toml's spec to ``dist/<model>/``. Each stage is in ``builder.pipeline``.
+"""Build of a bundle: from a model.toml's spec to ``dist/<model>/``. Each stage is in ``builder.pipeline``.
 
 Every stage reads the folder before it and writes its own, ``build/<model>/<stage>/``. The key that decides whether a
 stage runs again is a digest of the content it reads, so a change reruns only the stages that it affects. TensorFlow is

@@ -22,7 +22,7 @@ from builder.verify.quantise.number_types import Precision, apply_precision
 
 @dataclass(frozen=True)
 class Candidate:
-    """The library of a precision ``kind``, except for the spec's exceptions, and the options it was lowered with."""
+    """Library of a precision ``kind``, except for the spec's exceptions, and the options it was lowered with."""
 
     kind: Precision
     library: Path

@@ -1,4 +1,4 @@
-"""The inputs of a build: model.toml and the files it names, coldforge's own code, the locked packages."""
+"""Inputs of a build: model.toml and the files it names, coldforge's own code, the locked packages."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class CompiledModel:
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The files of all variants on which lowering and linking depend."""
+        """Files of all variants on which lowering and linking depend."""
         return tuple(path for variant in self.variants for path in variant.inputs)
 
 
@@ -100,11 +100,13 @@ def compile_variants(ws: Workspace, imported: ImportedModel, *, in_parts: bool =
     ``in_parts``: compile only for one input of a batch, if that is faster by rule. Raises CompileError with XLA's own
     reason.
     """
-    made: dict[Variant, CompiledVariant] = {}
+    variants: dict[Variant, CompiledVariant] = {}
     for variant, graph in zip(ws.spec.variants, imported.graphs, strict=True):
-        part = _compile_microbatch(ws, variant, graph, imported.path, made) if in_parts and variant.batch > 1 else None
-        made[variant] = part or CompiledVariant(graph, _compile_variant(ws, variant, graph))
-    return CompiledModel(imported.path, tuple(made.values()))
+        part = (
+            _compile_microbatch(ws, variant, graph, imported.path, variants) if in_parts and variant.batch > 1 else None
+        )
+        variants[variant] = part or CompiledVariant(graph, _compile_variant(ws, variant, graph))
+    return CompiledModel(imported.path, tuple(variants.values()))
 
 
 def compile_first(ws: Workspace, *, in_parts: bool = True) -> CompiledVariant:

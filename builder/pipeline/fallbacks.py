@@ -26,7 +26,7 @@ from builder.verify.verification import Verification
 
 
 class Trial(Protocol):
-    """The result of an attempt."""
+    """Result of an attempt."""
 
     @property
     def final(self) -> bool:
@@ -59,7 +59,7 @@ def try_attempts(
 
 @dataclass(frozen=True)
 class VerifiedLibrary:
-    """The ``libmodel.so`` of one attempt, its sources, and the results of the audit and of the verification.
+    """``libmodel.so`` of one attempt, its sources, and the results of the audit and of the verification.
 
     It need not have passed: ``pack_bundle`` refuses one that did not.
     """

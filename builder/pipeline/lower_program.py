@@ -22,7 +22,7 @@ from builder.pipeline.workspace import Workspace
 from builder.verify.quantise import rounded_weights
 
 LOWERING = "lowering.json"
-"""The name of the file of decisions in the stage's folder, next to the sources."""
+"""Name of the file of decisions in the stage's folder, next to the sources."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def list_attempts(spec: ModelSpec) -> tuple[LoweringAttempt, ...]:
 
 @dataclass(frozen=True)
 class EmittedSources:
-    """The C of one attempt in ``folder``, with its weights, and its lowering report. ``compiled``: its input."""
+    """C sources of one attempt in ``folder``, with its weights, and its lowering report. ``compiled``: its input."""
 
     attempt: LoweringAttempt
     folder: Path
@@ -69,7 +69,7 @@ class EmittedSources:
 
     @property
     def program(self) -> str:
-        """The digest of the C and the weights: attempts with the same digest give the same library."""
+        """Digest of the C and the weights: attempts with the same digest give the same library."""
         return compute_digest(*self.sources.programs, self.sources.weights)
 
 
@@ -101,7 +101,7 @@ def emit_variants(
 ) -> EmittedSources:
     """Emit the C that ``attempt`` makes of the model, or take it from an earlier run. ``ws.spec`` is resolved.
 
-    Raises LowerError, naming what the runtime cannot do.
+    Raises LowerError, which names what the runtime cannot do.
     """
     folder = ws.build_stage(
         f"lower{attempt.suffix}",
@@ -118,14 +118,14 @@ def lower_all_variants(
 ) -> tuple[LoweredProgram, ...]:
     """Call ``lower_variant`` for each variant; several programs share one block of weights."""
     programs_by_folder: dict[Path, LoweredProgram] = {}  # several batches may run the same kernels in parts
-    for one in compiled.variants:
-        if one.kernels.folder not in programs_by_folder:
-            programs_by_folder[one.kernels.folder] = _lower_once(ws, one, settled, attempt)
-    lowered = tuple(_for_batch(one, programs_by_folder[one.kernels.folder]) for one in compiled.variants)
+    for variant in compiled.variants:
+        if variant.kernels.folder not in programs_by_folder:
+            programs_by_folder[variant.kernels.folder] = _lower_once(ws, variant, settled, attempt)
+    lowered = tuple(_for_batch(variant, programs_by_folder[variant.kernels.folder]) for variant in compiled.variants)
     if len(lowered) == 1:
         return lowered
-    programs = merge_weights([one.program for one in lowered], share=settled.spec.weights.place == "library")
-    return tuple(replace(one, program=program) for one, program in zip(lowered, programs, strict=True))
+    programs = merge_weights([own.program for own in lowered], share=settled.spec.weights.place == "library")
+    return tuple(replace(own, program=program) for own, program in zip(lowered, programs, strict=True))
 
 
 def lower_variant(

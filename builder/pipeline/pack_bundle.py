@@ -161,7 +161,7 @@ def _list_parts(ws: Workspace) -> Iterator[LicensedPart]:
 
 
 def _keep_wasm(before: Path, fresh: Path, digest: Mapping[str, str]) -> None:
-    """Keep in the bundle's folder what `coldforge wasm` made of the same trained model."""
+    """Keep the files in the bundle's folder that `coldforge wasm` made of the same trained model."""
     try:
         made_of = json.loads((before / "wasm" / "manifest.json").read_text(encoding="utf-8"))["source"]
     except (OSError, ValueError, KeyError):

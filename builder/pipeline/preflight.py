@@ -23,10 +23,10 @@ LEAST_OVERHEAD = 100_000
 DEPENDENCIES_SIZE = 5_900_000
 """Bytes of the dependencies layer and the function, unpacked. A test holds the number to the real size."""
 CERTAIN_SHARE = 0.95
-"""The share of that size that a function has whatever the next version of a package weighs."""
+"""Share of that size that a function has whatever the next version of a package weighs."""
 
 COMPRESSION = 0.93
-"""The share that zip leaves of trained float32 weights, whose mantissas are noise."""
+"""Share that zip leaves of trained float32 weights, whose mantissas are noise."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Preflight:
 
     @property
     def zipped(self) -> int:
-        """The estimated size of the model layer's zip."""
+        """Estimated size of the model layer's zip."""
         packed = self.weights if self.place in ("library", "layer") else 0
         return int(packed * COMPRESSION) + (self.library - _count_stored_bytes(self.weights, self.place)) // 3
 
@@ -75,7 +75,7 @@ class Preflight:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that only checks: 0, or that of the error which ``require_buildable`` raises."""
+        """Exit code of a command that only checks: 0, or that of the error which ``require_buildable`` raises."""
         if self.unsupported:
             return PreflightError.exit_code
         return 0 if self.fits else SizeLimitError.exit_code

@@ -26,13 +26,13 @@ from builder.sources import locate_model, locate_text_file
 
 _FOUND, _LINES = "found.toml", "lines.json"
 _LARGEST = 16 << 20
-"""The most bytes of each file."""
+"""Limit in bytes of each file."""
 
 
 def complete_workspace(ws: Workspace) -> Workspace:
     """Complete the spec by settings for images and labels of a model with strings, and by a model's own tokenizer.
 
-    For any other model, return ``ws`` itself. Raises ImportModelError if the function lacks what the model does with
+    For any other model, return ``ws`` itself. Raises ImportModelError if the function cannot do the model's work with
     strings, and as ``locate_model`` and the sandbox do.
     """
     ws = ws.for_spec(locate_text_file(ws.spec, ws.cache, ws.progress.show_transfer))

@@ -21,7 +21,7 @@ from builder.verify.target_runner import prepare_machine
 from builder.verify.verification import Verification, merge_verifications
 
 Roundings = tuple[Rounding | None, ...]
-"""The rounding of each variant, which has a graph and golden inputs of its own; None if nothing is rounded."""
+"""Rounding of each variant, which has a graph and golden inputs of its own; None if nothing is rounded."""
 
 
 def load_roundings(ws: Workspace, compiled: CompiledModel, folder: Path) -> Roundings:

@@ -1,4 +1,4 @@
-"""The versions of a build's tools, which a manifest names."""
+"""Versions of a build's tools, which a manifest names."""
 
 from __future__ import annotations
 

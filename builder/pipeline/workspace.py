@@ -1,4 +1,4 @@
-"""The common state of a build's stages: the model, the target, the folders and the screen."""
+"""Common state of a build's stages: the model, the target, the folders and the screen."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Workspace:
 
     @property
     def build(self) -> Path:
-        """The folder of the stages' folders."""
+        """Folder of the stages' folders."""
         return self.project.build / self.spec.name
 
     @property
@@ -79,7 +79,7 @@ class Workspace:
 
     @property
     def stage_times(self) -> Path:
-        """The file of each stage's time for the last bundle, as JSON, outside the bundle, which is reproducible."""
+        """File of each stage's time for the last bundle, as JSON, outside the bundle, which is reproducible."""
         return self.build / f"stages{self.target.suffix}.json"
 
     @contextmanager
@@ -131,7 +131,7 @@ class Workspace:
 
 
 _LINES = 20
-"""The number of lines of a model's output that are shown."""
+"""Number of lines of a model's output that are shown."""
 
 
 @contextmanager

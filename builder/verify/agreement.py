@@ -1,4 +1,4 @@
-"""The agreement of an output with TensorFlow's, element by element, as pure arithmetic on arrays."""
+"""Agreement of an output with TensorFlow's, element by element, as pure arithmetic on arrays."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Worst:
 
 @dataclass(frozen=True)
 class OutputAgreement:
-    """The agreement of one output over all golden cases.
+    """Agreement of one output over all golden cases.
 
     ``max_absolute`` is the largest |ours - theirs|; ``max_relative`` the largest |ours - theirs| / |theirs|
-    among elements where |theirs| is at least the absolute tolerance (below it that ratio says nothing).
+    among elements where |theirs| is at least the absolute tolerance (below it that ratio is meaningless).
     ``worst`` is None when every element is the same to the last bit.
     """
 
@@ -83,7 +83,7 @@ class OutputAgreement:
 
 
 MAP_SHARE = 0.001
-"""The share of a class map's pixels that may have another class: two classes may differ only in their last bits."""
+"""Share of a class map's pixels that may have another class: two classes may differ only in their last bits."""
 
 
 def count_tolerated(kind: OutputKind, dtype: str, elements: int) -> int:

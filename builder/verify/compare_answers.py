@@ -27,7 +27,7 @@ _ALIKE = 0.01
 """Answers to photographs count as equal if they differ by less than this share of the largest number in them."""
 
 Answers = Mapping[str, Sequence[NDArray[np.uint8]]]
-"""The bytes of each fetch, in the graph's order, by case."""
+"""Bytes of each fetch, in the graph's order, by case."""
 
 
 def verify_library(

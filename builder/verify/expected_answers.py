@@ -1,4 +1,4 @@
-"""The expected behaviour of a model: golden inputs, TensorFlow's answers, and the tolerance of each output."""
+"""Expected behaviour of a model: golden inputs, TensorFlow's answers, and the tolerance of each output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ExpectedOutput:
 
 @dataclass(frozen=True)
 class ExpectedAnswers:
-    """The golden inputs of a graph and TensorFlow's answers to them, from open files.
+    """Golden inputs of a graph and TensorFlow's answers to them, from open files.
 
     ``same``: TensorFlow's answers with the library's own rounding of weights, if there is any and it can compute them.
     ``warnings``: the warnings of the graph.

@@ -8,7 +8,7 @@ from builder.base.tf import tf
 from builder.importers.rewrite import all_nodes
 
 LARGEST = 500_000_000
-"""The most bytes of a graph that is worth a copy of twice the size; a GraphDef holds 2 GB."""
+"""Limit in bytes of a graph that is worth a copy of twice the size; a GraphDef holds 2 GB."""
 
 _OTHER_NUMBERS = ("Random", "Bitcast", "Multinomial", "NextAfter", "XlaCallModule")
 """Parts of the names of ops whose answer differs in float64, or that have their type inside."""

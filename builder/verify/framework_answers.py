@@ -134,11 +134,11 @@ def _compute_fetches(
                 raise VerifyError(f"The answers to {case} are not those that were asked for.")
             fed = {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds}
             for result, value in zip(results, answers, strict=True):
-                wanted, found = (f"{a.dtype.name}{list(a.shape)}" for a in (result, value))
-                if wanted != found:
-                    raise VerifyError(f"An answer to {case} is {found}, not {wanted}.")
+                expected, actual = (f"{a.dtype.name}{list(a.shape)}" for a in (result, value))
+                if expected != actual:
+                    raise VerifyError(f"An answer to {case} is {actual}, not {expected}.")
                 fed[result] = value
-            found = session.run([p.tensor for p in graph.fetches], fed)
-            pairs = zip(graph.fetches, found, strict=True)
+            actual = session.run([p.tensor for p in graph.fetches], fed)
+            pairs = zip(graph.fetches, actual, strict=True)
             truth[case] = {port.spec.name: np.asarray(value, port.spec.dtype) for port, value in pairs}
     return truth

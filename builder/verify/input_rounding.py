@@ -1,4 +1,4 @@
-"""The rounding of a graph's inputs and constants, to whole numbers or half precision, before anything reads them."""
+"""Rounding of a graph's inputs and constants, to whole numbers or half precision, before anything reads them."""
 
 from __future__ import annotations
 

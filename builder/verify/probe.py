@@ -59,7 +59,7 @@ def run_case(
 ) -> tuple[list[Bytes], list[str]]:
     """Run one inference from buffers ``offset`` bytes off alignment; return the fetches' bytes and the problems.
 
-    ``flat`` calls run(). Raises Refused when the library says it failed.
+    ``flat`` calls run(). Raises Refused when the library reports a failure.
     """
     inputs = [GuardedBuffer.from_data(data, offset) for data in feeds]
     outputs = [GuardedBuffer.from_data(np.full(f["bytes"], poison, np.uint8), offset) for f in model.fetches]

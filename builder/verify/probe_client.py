@@ -46,7 +46,7 @@ Watch = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Examination:
-    """The behaviour of a library: the bytes of each fetch, in the graph's order, by case that was run.
+    """Behaviour of a library: the bytes of each fetch, in the graph's order, by case that was run.
 
     ``description``: the text that cf_describe() returned. ``failures``: its misbehaviours, other than a wrong number.
     """

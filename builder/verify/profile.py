@@ -36,13 +36,13 @@ LIMIT = "COLDFORGE_CPU"
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The calls of every step of ``walk_steps(program.steps)`` in one run, and the seconds of these calls together."""
+    """Calls of every step of ``walk_steps(program.steps)`` in one run, and the seconds of these calls together."""
 
     calls: tuple[int, ...]
     fastest: tuple[float, ...]
     median: tuple[float, ...]
     run: float
-    """The median time of a run, from cf_run to its return."""
+    """Median time of a run, from cf_run to its return."""
     rounds: int
 
 
@@ -126,7 +126,7 @@ def measure_steps(
 
 
 def _summarise_runs(runs: Sequence[tuple[Array, Array, float]]) -> StepTimes:
-    times = np.array([taken for _, taken, _ in runs])
+    times = np.array([seconds for _, seconds, _ in runs])
     return StepTimes(
         calls=tuple(int(n) for n in runs[-1][0]),
         fastest=tuple(float(t) for t in times.min(axis=0)),

@@ -1,4 +1,4 @@
-"""TensorFlow's own answers to the golden inputs: what every library is checked against."""
+"""TensorFlow's own answers to the golden inputs, against which every library is checked."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ from builder.verify.unstable_cases import ENOUGH, MOST_ALLOWED, find_unstable_ca
 from builder.verify.verification import UNLIKE_TENSORFLOW
 
 Feeds = Mapping[str, Array]
-"""The arrays of one call, by feed."""
+"""Arrays of one call, by feed."""
 Fetches = dict[str, Array]
 
 SAMPLES = 16
-"""The largest number of the user's own inputs that become golden ones: TensorFlow runs each several times."""
+"""Largest number of the user's own inputs that become golden ones: TensorFlow runs each several times."""
 
 
 def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
@@ -214,7 +214,7 @@ def _find_more_exact(
 
 
 _HALF_FACTOR = 4
-"""The factor of the measured change that is allowed if a graph rounds to half precision.
+"""Factor of the measured change that is allowed if a graph rounds to half precision.
 
 XLA rounds in other places than TensorFlow, between the weights and inputs that were moved.
 """
@@ -237,7 +237,7 @@ class ReferenceAnswers:
 
     @property
     def share(self) -> float:
-        """The share of the largest magnitude of an answer that a library may be off at most."""
+        """Share of the largest magnitude of an answer that a library may be off at most."""
         return ROUNDING_SHARE[self.reading.narrowest] or MOST_ALLOWED
 
     def write_golden(self, path: Path, undecided: Mapping[str, str] | None = None) -> None:

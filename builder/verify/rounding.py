@@ -23,7 +23,7 @@ two steps goes to the other one if TensorFlow's sum differs in its last bit, and
 
 @dataclass(frozen=True)
 class Rounding:
-    """The rounding of weights that differ from TensorFlow's own: ``type`` is the coarsest of them.
+    """Rounding of weights that differ from TensorFlow's own: ``type`` is the coarsest of them.
 
     ``golden``: TensorFlow's answers to the golden feeds with the same rounding; None, with a ``warning``, if some of
     the weights could not be found in the graph. ``inputs``: layers round their inputs as well.

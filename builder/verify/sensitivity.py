@@ -1,4 +1,4 @@
-"""The sensitivity of TensorFlow's own answers to weights and inputs that move by one unit in the last place (ulp).
+"""Sensitivity of TensorFlow's own answers to weights and inputs that move by one unit in the last place (ulp).
 
 float32 sums come out differently in another order, and TensorFlow's order depends on the processor. In a deep network
 such differences of one ulp grow, in some a thousandfold, so TensorFlow's answer has that uncertainty. One more run
@@ -96,7 +96,7 @@ def measure_sensitivity(
     count, and neither does an answer that gets another size.
     """
     pairs = _pair_answers(answers, nudged_answers)
-    return {name: max(_measure_share(*pair) for pair in ones) for name, ones in pairs.items()}
+    return {name: max(_measure_share(*pair) for pair in case_pairs) for name, case_pairs in pairs.items()}
 
 
 def measure_joint_sensitivity(
@@ -104,7 +104,9 @@ def measure_joint_sensitivity(
 ) -> dict[str, float]:
     """Return the same change as a share of the largest magnitude over all cases: no small answer excuses large ones."""
     pairs = _pair_answers(answers, nudged_answers)
-    return {name: _measure_share(*map(np.concatenate, zip(*ones, strict=True))) for name, ones in pairs.items()}
+    return {
+        name: _measure_share(*map(np.concatenate, zip(*case_pairs, strict=True))) for name, case_pairs in pairs.items()
+    }
 
 
 def _pair_answers(

@@ -24,7 +24,7 @@ INCLUDE = RUNTIME / "abi"
 class Machine:
     """A machine that runs a library: this one (``runner`` empty), or the one that the command ``runner`` emulates.
 
-    ``name`` goes into the manifest. ``missing`` says why no machine here can run it, and what to do.
+    ``name`` goes into the manifest. ``missing`` explains why no machine here can run it, with advice.
     """
 
     name: str

@@ -11,7 +11,7 @@ UNSTABLE = "CombinedNonMaxSuppression"
 """TensorFlow's op that sorts by ``std::sort``."""
 
 _SCORES = 1
-"""The number of the input that has the scores to sort by."""
+"""Number of the input that has the scores to sort by."""
 
 
 def break_ties(definition: Any, *, first: bool) -> Any:

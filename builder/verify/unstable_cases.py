@@ -16,9 +16,9 @@ from builder.verify.agreement import MOST_SENSITIVE, allowed_sensitivity, measur
 from builder.verify.expected_answers import ExpectedOutput
 
 ENOUGH = 3
-"""The number of cases that must be left if TensorFlow is undecided on others."""
+"""Number of cases that must be left if TensorFlow is undecided on others."""
 MOST_ALLOWED = allowed_sensitivity(MOST_SENSITIVE)
-"""The share of the largest magnitude of an answer that a library may be off, whatever the sensitivity."""
+"""Share of the largest magnitude of an answer that a library may be off, whatever the sensitivity."""
 
 
 def find_unstable_cases(

@@ -1,4 +1,4 @@
-"""The result of verifying a library."""
+"""Result of verifying a library."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from builder.verify.agreement import OutputAgreement
 from builder.verify.target_runner import HERE
 
 UNLIKE_TENSORFLOW = "NaN and infinities get other answers than TensorFlow's"
-"""The beginning of the warning that names the ops where they do."""
+"""Beginning of the warning that names the ops with such answers."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of verifying a library.
+    """Result of verifying a library.
 
     ``failures`` are misbehaviours other than a wrong number; ``warnings`` do not stop a build.
     """
@@ -38,7 +38,7 @@ class Verification:
 
     @property
     def too_coarse(self) -> bool:
-        """Whether rounding alone is at fault, since TensorFlow agrees with the same rounding."""
+        """True if rounding alone is at fault, since TensorFlow agrees with the same rounding."""
         right = bool(self.same_weights) and all(output.passed for output in self.same_weights)
         return right and not self.failures and not self.passed
 

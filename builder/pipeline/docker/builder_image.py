@@ -20,7 +20,7 @@ REPOSITORY = "coldforge/builder"
 
 @dataclass(frozen=True)
 class BuilderImage:
-    """The inputs of the image. ``base_digest``: ``sha256:…``, or "" if the base is not pinned."""
+    """Inputs of the image. ``base_digest``: ``sha256:…``, or "" if the base is not pinned."""
 
     base: str
     base_digest: str

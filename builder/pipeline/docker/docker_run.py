@@ -49,14 +49,14 @@ from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
 INSIDE = Path("/coldforge")
 CACHE = INSIDE / "build" / "cache" / "coldforge"
 IMAGE_USER = 1000
-"""The user of the image, for a caller that is root."""
+"""User of the image, for a caller that is root."""
 DOCKER_FAILED, KILLED, INTERRUPTED = range(125, 128), 137, 130
 _ERROR = "coldforge: "
 
 PROCESSES = 4096
-"""The most processes of a build, threads included: TensorFlow and zig have some for each processor."""
+"""Limit of a build's processes, threads included: TensorFlow and zig have some for each processor."""
 MEMORY_SHARE = 0.75
-"""The share of the memory of the engine's machine that a build may have, so that the machine outlives it."""
+"""Share of the memory of the engine's machine that a build may have, so that the machine outlives it."""
 _LINE, _OUTPUT, _MESSAGE = 4096, 1 << 20, 1 << 16
 """Characters of a line of progress, of the result and of the error message, beyond which they are cut."""
 

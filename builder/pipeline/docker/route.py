@@ -1,4 +1,4 @@
-"""The choice of where a build runs: in Docker, or on this machine.
+"""Choice of where a build runs: in Docker, or on this machine.
 
 Docker comes first if all that it needs is available: an engine, a client that can build images, and the base of the
 builder image. These are checked before anything is fetched.

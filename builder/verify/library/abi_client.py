@@ -1,4 +1,4 @@
-"""The C ABI of a libmodel.so through ctypes: the only module that declares its functions to Python."""
+"""C ABI of a libmodel.so through ctypes: the only module that declares its functions to Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Refused(Exception):
 
 
 class _Port(ctypes.Structure):
-    """The common layout of cf_feed and cf_fetch."""
+    """Common layout of cf_feed and cf_fetch."""
 
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
 

@@ -13,7 +13,7 @@ GUARD = 64
 """Bytes around every buffer that the library must leave alone."""
 GUARD_BYTE = 0xC3
 POISONS = (0xA5, 0x5A)
-"""The bytes of fetches before a run; there are two values, so that unwritten bytes show."""
+"""Bytes of fetches before a run; there are two values, so that unwritten bytes show."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class GuardedBuffer:
 
     @property
     def intact(self) -> bool:
-        """Whether all bytes outside the data are unchanged."""
+        """True if all bytes outside the data are unchanged."""
         outside = (self.block[: self.start], self.block[self.start + self.size :])
         return all(bool((part == GUARD_BYTE).all()) for part in outside)
 
@@ -52,5 +52,5 @@ class BufferSlot:
 
     @property
     def address(self) -> int:
-        """The address of the data in this process."""
+        """Address of the data in this process."""
         return int(self.buffer.block.ctypes.data) + self.buffer.start

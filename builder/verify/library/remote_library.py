@@ -19,7 +19,7 @@ _RUNNER_REFUSES = 3  # runner.c's exit code when the library cannot be used
 
 
 class RemoteLibrary:
-    """The library in a process of its own architecture, with the methods of LoadedLibrary.
+    """Library in a process of its own architecture, with the methods of LoadedLibrary.
 
     ``command`` runs runner.c, which loads it; structures are those of runner.c. When that process ends, by a
     signal or an exit of the library's, this one ends in the same way.

@@ -1,4 +1,4 @@
-"""The accuracy of a library's answers: the share that agrees with TensorFlow's, and their errors."""
+"""Accuracy of a library's answers: the share that agrees with TensorFlow's, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of the layers whose inputs are rounded, and of the ranges, measured while the model runs as it is."""
+"""Choice of the layers whose inputs are rounded, and of the ranges, measured while the model runs as it is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def require_known(spec: ModelSpec, names: Sequence[str]) -> None:
 
 
 LEAST_RECURRENT = 1 << 14
-"""The fewest weights of a recurrent layer to round: a smaller one multiplies floats as fast, as each step rounds."""
+"""Least number of weights of a recurrent layer to round: a smaller one is as fast in floats, as each step rounds."""
 
 
 def explain_kept(spec: ModelSpec, step: LayerStep | RecurrentStep, lowered: LoweredProgram) -> str:

@@ -1,4 +1,4 @@
-"""The choice of number types that ``auto`` makes: what it tried, their accuracy and time, and the rule.
+"""Choice of number types that ``auto`` makes: what it tried, their accuracy and time, and the rule.
 
 Smaller weights are for a smaller library, so time does not count if only they are wanted. int8 activations are for
 speed: if they are wanted, ``auto`` takes nothing that is slower than float32 on any instruction set.
@@ -14,7 +14,7 @@ from builder.base.records import read_part
 from builder.verify.quantise.number_types import FLOAT32, Precision
 
 MARGINS = {1: 1.02, 2: 1.1}
-"""The multiple of float32's time that is still not slower, by threads. A library and its copy mostly differ by less.
+"""Multiple of float32's time that is still not slower, by threads. A library and its copy mostly differ by less.
 
 Two threads differ by more if the machine has other work and no third processor.
 """
@@ -33,13 +33,13 @@ class Ratio:
 
     @property
     def slower(self) -> bool:
-        """Whether it is slower by more than noise."""
+        """True if it is slower by more than noise."""
         return self.time > MARGINS[self.threads]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of a library in relation to the float32 one.
+    """Time of a library in relation to the float32 one.
 
     ``lacking``: instruction sets that it has kernels for, but the measuring machine does not support.
     """

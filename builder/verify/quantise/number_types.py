@@ -1,4 +1,4 @@
-"""The number types of a library that are compared and chosen from."""
+"""Number types of a library that are compared and chosen from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from builder.config import Activations, ActivationType, ModelSpec, WeightType
 
 @dataclass(frozen=True)
 class Precision:
-    """The number types of a library: that of its weights, and that to which its layers' inputs are rounded."""
+    """Number types of a library: that of its weights, and that to which its layers' inputs are rounded."""
 
     weights: WeightType
     activations: ActivationType = "float32"
@@ -19,7 +19,7 @@ class Precision:
 
     @property
     def folder(self) -> str:
-        """The part of a folder's name that tells its precision."""
+        """Part of a folder's name that tells its precision."""
         return f"{self.weights}-activations" if self.activations != "float32" else self.weights
 
 

@@ -18,7 +18,7 @@ Array = NDArray[np.float32]
 
 BINS = 4096
 ENDS = 96
-"""The number of values tried for each end."""
+"""Number of values tried for each end."""
 
 LEVELS = 255
 
@@ -40,7 +40,7 @@ class Extent:
 
 
 class Histogram:
-    """The count of numbers in each of ``BINS`` equal parts of ``extent``, without zeros."""
+    """Count of numbers in each of ``BINS`` equal parts of ``extent``, without zeros."""
 
     def __init__(self, extent: Extent) -> None:
         self.low, self.high = extent.low, extent.high
@@ -66,9 +66,9 @@ def best_range(histogram: Histogram) -> tuple[float, float]:
     below = [_measure_clipping(counts, low - centres) for low in lows]
     above = [_measure_clipping(counts, centres - high) for high in highs]
     cut = np.array([error for error, _ in below])[:, None] + np.array([error for error, _ in above])
-    inside = counts.sum() - np.array([n for _, n in below])[:, None] - np.array([n for _, n in above])
+    inside_count = counts.sum() - np.array([n for _, n in below])[:, None] - np.array([n for _, n in above])
     scale = (highs - lows[:, None]) / LEVELS
-    errors = cut + inside * scale**2 / 12
+    errors = cut + inside_count * scale**2 / 12
     i, j = np.unravel_index(int(np.argmin(errors)), errors.shape)
     return float(lows[i]), float(highs[j])
 

@@ -30,7 +30,7 @@ LOOPS = {"While", "StatelessWhile"}
 
 @dataclass(frozen=True)
 class NodeScope:
-    """The nodes of the graph or of one function, which name each other; ``inside`` a function, also by output.
+    """Nodes of the graph or of one function, which name each other; ``inside`` a function, also by output.
 
     ``functions``: all functions of the graph, by name.
     """
@@ -51,7 +51,7 @@ def list_scopes(definition: Any) -> Iterator[NodeScope]:
 
 
 Constants = Mapping[str, Sequence[tuple[NodeScope, str]]]
-"""The scopes and names of the constants of a digest."""
+"""Scopes and names of the constants of a digest."""
 
 
 def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[str]:
@@ -60,8 +60,8 @@ def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[s
     If several layers read equal constants and round their data otherwise, their names tell them apart.
     """
     missing: list[str] = []
-    for digest in dict.fromkeys(one.constant for one in inputs if one.quantisation):
-        layers = {one.layer: one.quantisation for one in inputs if one.constant == digest}
+    for digest in dict.fromkeys(rounded.constant for rounded in inputs if rounded.quantisation):
+        layers = {rounded.layer: rounded.quantisation for rounded in inputs if rounded.constant == digest}
         readers = [reader for scope, name in constants.get(digest, ()) for reader in _find_users(scope, name)]
         if not readers:
             missing += layers

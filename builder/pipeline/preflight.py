@@ -16,9 +16,9 @@ from builder.package.lambda_limits import list_remedies
 LIBRARY_OVERHEAD = 400_000
 """Bytes of libmodel.so besides the weights, measured for Lambda's default processor: kernels, runtime and tables."""
 DENSE_OVERHEAD = 190_000
-"""The same for a graph without convolutions."""
+"""LIBRARY_OVERHEAD for a graph without convolutions."""
 LEAST_OVERHEAD = 100_000
-"""The same for a library with next to no kernels."""
+"""LIBRARY_OVERHEAD for a library with next to no kernels."""
 
 DEPENDENCIES_SIZE = 5_900_000
 """Bytes of the dependencies layer and the function, unpacked. A test holds the number to the real size."""

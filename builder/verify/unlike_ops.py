@@ -25,7 +25,7 @@ UNLIKE: Mapping[str, Callable[[Array], Array]] = {
 
 
 def find_unlike_ops(graph: FrozenGraph, calls: Iterable[Mapping[str, Array]]) -> list[str]:
-    """Return the ops of ``UNLIKE``, outside of functions, that such elements reach in ``calls``: name (type)."""
+    """Return ``name (type)`` of each op of ``UNLIKE`` outside functions that such elements reach in ``calls``."""
     loaded, reached = load_graph(graph.read_reference()), set[str]()
     ops = [op for op in loaded.get_operations() if read_type(op) in UNLIKE and op.inputs[0].dtype.is_floating]
     with reference_session(loaded) as session:

@@ -372,7 +372,7 @@ def _read_reason(error: Any) -> str:
 
 
 def _is_too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Return whether an answer is larger than its fetch. Raises VerifyError for a shape that XLA does not have."""
+    """Return whether an answer is larger than its fetch. Raises VerifyError for a shape other than XLA's."""
     wrong = [(spec, shape) for spec, shape in zip(fetches, shapes, strict=True) if not spec.accepts_shape(shape)]
     for spec, shape in wrong:
         most = tuple(

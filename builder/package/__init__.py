@@ -1,1 +1,1 @@
-"""From a verified library to a bundle in dist/."""
+"""The way from a verified library to a bundle in dist/."""

@@ -1,4 +1,4 @@
-"""Bundle: the folder that a build delivers, and how it gets to where SAM looks for it."""
+"""The folder that a build delivers, and its copy where SAM looks for it."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from builder.package.provenance import STATEMENT
 
 LIBRARY = "lib/libmodel.so"
 TEXT, WORDS = "model.text", "model.words"
-"""What makes ids of texts, and numbers of strings, beside the library of a model that takes them:
+"""Files beside the library that make ids of texts, and numbers of strings, for a model that takes them:
 builder/importers/text, builder/importers/strings/cut_strings.py."""
 LAYER_MANIFEST = "model/manifest.json"
-"""Paths in the layer; Lambda puts the layer's root at /opt."""
+"""Path of the manifest in the layer; Lambda puts the layer's root at /opt."""
 OPENAPI = ("lib/openapi.json", "lib/docs.html")
-"""The OpenAPI document of the function, and the page of it, which the function serves: builder/package/openapi.py."""
+"""Paths of the function's OpenAPI document and of its page, which the function serves: builder/package/openapi.py."""
 
 EVERY_BUNDLE = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
 """Files of every bundle, of one model or several, besides its statement."""
 
 
 TOKENIZERS = "tokenizers.abi3.so"
-"""The library of the ``tokenizers`` package, of a model whose tokenizer needs it: builder/importers/text/package.py."""
+"""Library of the ``tokenizers`` package, for a model whose tokenizer needs it: builder/importers/text/package.py."""
 
 
 @dataclass(frozen=True)
 class BundleFiles:
-    """The files of one model's bundle, by their paths in it: those that it has, and those that it may have."""
+    """Files of one model's bundle, by their paths in it: required and optional ones."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
 
     @classmethod
     def from_name(cls, name: str) -> BundleFiles:
-        """``name``: the model's."""
+        """Return the files of the bundle of the model ``name``."""
         return cls(
             (*EVERY_BUNDLE, *(f"layer/{name}" for name in OPENAPI), "model.h", "model.json", STATEMENT),
             (
@@ -55,8 +55,7 @@ class BundleFiles:
 
 @dataclass(frozen=True)
 class Bundle:
-    """``dist/<model>/`` with the target's suffix: layer, zip, manifest, bill of materials, notice, statement, header,
-    description."""
+    """The folder ``dist/<model>/`` with the target's suffix, which has all files of a bundle."""
 
     folder: Path
     sizes: SizeTable
@@ -71,27 +70,27 @@ class Bundle:
 
     @property
     def weights(self) -> Path:
-        """Where the weights are, if they are no part of the library."""
+        """Path of the weights, if they are not in the library."""
         return self.library.with_name(FILE)
 
     @property
     def text(self) -> Path:
-        """What makes ids of texts, of a model that takes them."""
+        """Path of the file that makes ids of texts, for a model that takes them."""
         return self.library.with_name(TEXT)
 
     @property
     def tokenizers(self) -> Path:
-        """The library of the ``tokenizers`` package, of a model whose tokenizer needs it."""
+        """Path of the library of the ``tokenizers`` package, for a model whose tokenizer needs it."""
         return self.library.with_name(TOKENIZERS)
 
     @property
     def words(self) -> Path:
-        """What makes numbers of strings, of a model that takes them."""
+        """Path of the file that makes numbers of strings, for a model that takes them."""
         return self.library.with_name(WORDS)
 
     @property
     def weights_elsewhere(self) -> Path | None:
-        """The file of weights that no layer has, if this bundle is of that kind."""
+        """Path of the weights' file if no layer has it, or None."""
         return next(iter(sorted(self.folder.glob("*.weights"))), None)
 
     @property
@@ -112,7 +111,7 @@ class Bundle:
 
     @property
     def statement(self) -> Path:
-        """How the bundle came to be (builder/package/provenance.py)."""
+        """Path of the statement of how the bundle was built (builder/package/provenance.py)."""
         return self.folder / STATEMENT
 
     @property
@@ -125,13 +124,13 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: Path) -> Bundle:
-        """A bundle built earlier. Raises OSError, ValueError, KeyError or TypeError where ``folder`` holds none."""
+        """Read an earlier bundle. Raises OSError, ValueError, KeyError or TypeError where ``folder`` holds none."""
         manifest = parse_json((folder / "manifest.json").read_text(encoding="utf-8"))
         return cls(folder, SizeTable.from_dict(manifest["sizes"]))
 
 
 def find_bundle(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
-    """A bundle built earlier, of one model or joined; ``named``: what the build calls it. Raises UsageError."""
+    """Return an earlier bundle, of one model or joined; ``named``: the build's name for it. Raises UsageError."""
     try:
         return Bundle.load(dist / f"{name}{target.suffix}")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -142,8 +141,8 @@ def find_bundle(dist: Path, name: str, target: Target, named: str = "") -> Bundl
 def activate_layer(bundle: Bundle, layers: Path, target: Target = DEFAULT) -> Path:
     """Make ``bundle`` the one that ``sam build`` takes for ``target``: its layer becomes ``<layers>/model/content``.
 
-    Hard links where the file system has them, copies elsewhere; the place changes in one step.
-    Returns the content folder.
+    Hard links are used where the file system has them, copies elsewhere; the folder changes in one step. Returns the
+    content folder.
     """
     content = layers / "model" / f"content{target.suffix}"
     with replace_folder(content) as fresh:

@@ -21,12 +21,12 @@ _RULE = "-" * 80
 
 
 def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = False) -> tuple[LicensedPart, ...]:
-    """What is compiled into the file ``library`` (its path in Lambda). ``versions``: the manifest's. ``sound``: of a
-    model that takes sound.
+    """Return the parts compiled into the file ``library`` (its path in Lambda).
 
-    Raises EnvironmentSetupError when a package that made the library is not installed here.
+    ``versions``: the manifest's. ``sound``: whether the model takes sound. Raises EnvironmentSetupError when a package
+    that made the library is not installed here.
     """
-    inside, tensorflow, zig = (library,), versions["tensorflow"], versions["zig"]
+    paths, tensorflow, zig = (library,), versions["tensorflow"], versions["zig"]
     eigen = _read_package_file("tensorflow-cpu", "tensorflow/include/Eigen/Version")
     version = re.search(r'EIGEN_VERSION_STRING "([^"]+)"', eigen)
     return (
@@ -35,7 +35,7 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             name="coldforge runtime",
             version=__version__,
             licence=OURS,
-            inside=inside,
+            inside=paths,
             about="the program's steps, the kernels and the C ABI (builder/runtime)",
             texts=(read_own_licence(),),
         ),
@@ -44,7 +44,7 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             name="XLA",
             version=tensorflow,
             licence="Apache-2.0",
-            inside=inside,
+            inside=paths,
             purl=f"pkg:pypi/tensorflow-cpu@{tensorflow}#tensorflow/include/xla",
             about="of TensorFlow's wheel of this version: the kernels that it generates, and what they inline",
             texts=(_read_package_file("tensorflow-cpu", "tensorflow/include/LICENSE"),),
@@ -54,7 +54,7 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             name="Eigen",
             version=version[1] if version else "",
             licence="MPL-2.0",
-            inside=inside,
+            inside=paths,
             purl=f"pkg:pypi/tensorflow-cpu@{tensorflow}#tensorflow/include/Eigen",
             about="functions that XLA inlines in kernels, such as tanh; a library without such kernels has none of it",
             texts=(
@@ -68,7 +68,7 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
             name="compiler-rt",
             version=zig,
             licence="MIT AND (Apache-2.0 WITH LLVM-exception)",
-            inside=inside,
+            inside=paths,
             purl=f"pkg:pypi/ziglang@{zig}#ziglang/lib/compiler_rt",
             about="of zig's wheel of this version; the linker takes what is called, which may be nothing",
             texts=(
@@ -76,7 +76,7 @@ def library_parts(library: str, versions: Mapping[str, str], *, sound: bool = Fa
                 _read_package_file("ziglang", "ziglang/lib/libunwind/LICENSE.TXT"),
             ),
         ),
-        *([_make_decoder_part(inside)] if sound else []),
+        *([_make_decoder_part(paths)] if sound else []),
     )
 
 
@@ -96,10 +96,10 @@ def _make_decoder_part(inside: tuple[str, ...]) -> LicensedPart:
 
 
 def _read_package_file(package: str, name: str) -> str:
-    """A text of an installed package. Raises EnvironmentSetupError."""
+    """Read a text of an installed package. Raises EnvironmentSetupError."""
     try:
-        place = importlib.metadata.distribution(package).locate_file(name)
-        return Path(str(place)).read_text(encoding="utf-8")
+        file = importlib.metadata.distribution(package).locate_file(name)
+        return Path(str(file)).read_text(encoding="utf-8")
     except (importlib.metadata.PackageNotFoundError, OSError) as error:
         raise EnvironmentSetupError(
             f"{package}'s {name} cannot be read ({error}): run `{setup_command()}` again."
@@ -107,7 +107,7 @@ def _read_package_file(package: str, name: str) -> str:
 
 
 def _read_notice_section(notices: str, name: str) -> str:
-    """What TensorFlow's THIRD_PARTY_NOTICES.txt says of one project."""
+    """Return the section of TensorFlow's THIRD_PARTY_NOTICES.txt on one project."""
     _, _, rest = notices.partition(f"{_RULE}\n== {name}\n")
     if not rest:
         raise EnvironmentSetupError(f"TensorFlow's THIRD_PARTY_NOTICES.txt says nothing of {name}.")

@@ -1,4 +1,4 @@
-"""What a function is made of: one part for each piece that somebody wrote, with its files, its licence and its origin.
+"""Parts of a function: one for each piece by one author, with its files, its licence and its origin.
 
 The bill of materials and NOTICE are two ways of writing these down.
 """
@@ -14,16 +14,16 @@ from builder import __version__
 from builder.base.cache import file_digest
 
 LAYERS = "/opt"
-"""Where Lambda puts what is in layers."""
+"""Folder in which Lambda puts the content of layers."""
 
 LICENCES = Path(__file__).with_name("licences")
 OURS = "MIT"
-"""The licence of coldforge itself."""
+"""Licence of coldforge itself."""
 
 
 @dataclass(frozen=True)
 class ShippedFile:
-    """A file by its path in Lambda (or in the bundle, for weights that are elsewhere), with its SHA-256 in hex."""
+    """A file by its path in Lambda (or in the bundle, for weights outside the layers), with its SHA-256 in hex."""
 
     path: str
     sha256: str
@@ -39,9 +39,9 @@ class Wheel:
 
 @dataclass(frozen=True)
 class LicensedPart:
-    """A part has ``files`` of its own, or it is compiled into those of another: ``inside`` has their paths.
+    """A part, which has ``files`` of its own, or is compiled into those of another: ``inside`` has their paths.
 
-    ``ref`` names it in the bill of materials; ``licence`` is an SPDX expression; ``texts`` are the licences' own words.
+    ``ref``: its name in the bill of materials; ``licence``: an SPDX expression; ``texts``: the text of the licences.
     """
 
     ref: str
@@ -58,14 +58,14 @@ class LicensedPart:
 
 
 def list_shipped_files(place: str, files: Iterable[tuple[str, Path]]) -> tuple[ShippedFile, ...]:
-    """``files`` (name, path) as they are below ``place`` in Lambda."""
+    """Return ``files`` (name, path) as they are below ``place`` in Lambda."""
     return tuple(ShippedFile(f"{place}/{name}" if place else name, file_digest(path)) for name, path in files)
 
 
 def function_part(source: Path) -> LicensedPart:
-    """The function's own code, as ``handler/Makefile`` takes it from ``source``; its bytecode is made when it is."""
-    found = [*source.glob("*.py"), *source.glob("*/*.py"), *source.glob("*/*.html")]
-    files = sorted((p.relative_to(source).as_posix(), p) for p in found if p.name != "_abi_build.py")
+    """Return the function's own code, as ``handler/Makefile`` takes it from ``source``; bytecode is made later."""
+    modules = [*source.glob("*.py"), *source.glob("*/*.py"), *source.glob("*/*.html")]
+    files = sorted((p.relative_to(source).as_posix(), p) for p in modules if p.name != "_abi_build.py")
     return LicensedPart(
         ref="coldforge:handler",
         name="coldforge handler",
@@ -79,5 +79,5 @@ def function_part(source: Path) -> LicensedPart:
 
 
 def read_own_licence() -> str:
-    """The text of the licence of coldforge itself."""
+    """Return the text of the licence of coldforge itself."""
     return (LICENCES / f"{OURS}.txt").read_text(encoding="utf-8")

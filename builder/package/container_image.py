@@ -24,7 +24,7 @@ DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
 
 
 def fill_image_context(project: Project, target: Target = DEFAULT) -> Path:
-    """Fill ``build/image`` with the active bundle for ``target``, its dependencies and the handler; the folder."""
+    """Fill ``build/image`` with ``target``'s active bundle, its dependencies and the handler; return the folder."""
     content = project.layers / "model" / f"content{target.suffix}"
     if not content.is_dir():
         raise UsageError(
@@ -36,13 +36,13 @@ def fill_image_context(project: Project, target: Target = DEFAULT) -> Path:
         shutil.copytree(dependencies / "python", fresh / "task")
         add_function(project.function, fresh / "task")
         (fresh / "Dockerfile").write_text(make_dockerfile(), encoding="utf-8")
-        for path in fresh.rglob("*"):  # by Lambda's user, who is not the owner
+        for path in fresh.rglob("*"):  # Lambda's user, who is not the owner, reads them.
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
     return project.build / "image"
 
 
 def make_dockerfile(environment: Mapping[str, str] = os.environ) -> str:
-    """The image's Dockerfile, on the base that COLDFORGE_LAMBDA_IMAGE names, or on its own."""
+    """Return the image's Dockerfile, on the base that COLDFORGE_LAMBDA_IMAGE names, or on its own."""
     text = DOCKERFILE.read_text(encoding="utf-8")
     if base := environment.get("COLDFORGE_LAMBDA_IMAGE", "").strip():
         text = re.sub(r"^ARG BASE_IMAGE=.*$", lambda _: f"ARG BASE_IMAGE={base}", text, count=1, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The dependencies layer: what the handler imports, installed for Lambda's Python by the layer's own Makefile."""
+"""The dependencies layer: the handler's imports, installed for Lambda's Python by the layer's own Makefile."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from builder.base.targets import DEFAULT, Target
 
 
 def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
-    """Where ``build_dependencies`` leaves the layer."""
+    """Return the folder in which ``build_dependencies`` leaves the layer."""
     return project.build / f"dependencies{target.suffix}"
 
 
 def build_dependencies(
     project: Project, target: Target = DEFAULT, say: Say = no_progress, detail: Say = no_progress
 ) -> tuple[bool, Path]:
-    """(whether it was there already, the layer's folder) for ``target``, made as ``sam build`` makes it.
+    """Build the layer for ``target`` as ``sam build`` does; return (whether it existed already, the layer's folder).
 
-    All projects share what is fetched, so that a second one needs no network. ``say`` gets the line that this process
-    waits for another, which makes it; ``detail`` what pip prints. Raises EnvironmentSetupError with pip's message when
-    the packages cannot be had.
+    All projects share the downloads, so that a second one needs no network. ``say`` gets the line that this process
+    waits for another, which makes it; ``detail`` gets pip's output. Raises EnvironmentSetupError with pip's message
+    when the packages cannot be had.
     """
     source = project.dependencies
     folder = dependencies_folder(project, target)
-    key = content_digest(source)["dirHash"]  # without bytecode, which its first run leaves there
+    key = content_digest(source)["dirHash"]  # The digest leaves out bytecode, which the first run writes there.
 
     def copy(fresh: Path) -> None:
         shared = project.cache / "layers" / f"{folder.name}-{key[:12]}"
@@ -43,10 +43,10 @@ def build_dependencies(
 def _make_layer(source: Path, target: Target, folder: Path, detail: Say) -> None:
     command = ["make", "--silent", "-C", str(source), "build-DependenciesLayer"]
     variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}", f"TARGET={target.name}"]
-    done = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
-    detail(done.stdout + done.stderr)
-    if done.returncode:
+    process = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
+    detail(process.stdout + process.stderr)
+    if process.returncode:
         raise EnvironmentSetupError(
-            f"the dependencies layer could not be installed:\n{done.stderr.strip()[-2000:]}\n"
+            f"the dependencies layer could not be installed:\n{process.stderr.strip()[-2000:]}\n"
             "Check that the package index can be reached, then run the same command again."
         )

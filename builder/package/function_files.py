@@ -17,5 +17,5 @@ def add_function(source: Path, folder: Path) -> None:
     command = ["make", "--silent", "-C", str(source), "build-Function", f"ARTIFACTS_DIR={folder.resolve()}"]
     if sys.version_info[:2] == (3, 13):
         command.append(f"PYTHON313={sys.executable}")
-    if subprocess.run(command, check=False).returncode:  # what make says, it says itself
+    if subprocess.run(command, check=False).returncode:  # make prints its own messages
         raise EnvironmentSetupError(f"`{' '.join(command[:5])}` failed: the function could not be put together.")

@@ -1,4 +1,4 @@
-"""Several models' bundles become one, whose layer a function opens by name: ``dist/<first>-<second>/``.
+"""Several models' bundles joined into one, whose layer a function opens by name: ``dist/<first>-<second>/``.
 
 layer/lib/libmodel.so             the first, which answers where a request names none
 layer/lib/<name>/libmodel.so      each other; model.weights, model.text and model.words beside either
@@ -34,18 +34,18 @@ MODEL_LAYER = "model layer"
 
 
 def join_names(names: Sequence[str]) -> str:
-    """What the bundle of these models is called. Raises UsageError when one is named twice."""
+    """Return the name of the bundle of these models. Raises UsageError when one is named twice."""
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{twice[0]} is named twice; give one of the two another name in its model.toml.")
     return "-".join(names)
 
 
 def read_identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """Read the name of a bundle or layer, as under dist/, and its models' versions with + between them.
+    """Return the name of a bundle or layer, as under dist/, and its models' versions with + between them.
 
-    Raises ValueError, KeyError, TypeError or AttributeError for what is not a manifest.
+    Raises ValueError, KeyError, TypeError or AttributeError for an invalid manifest.
     """
-    models = [one["model"] for one in manifest.get("models", [manifest])]
+    models = [entry["model"] for entry in manifest.get("models", [manifest])]
     name, version = "-".join(model["name"] for model in models), "+".join(model["version"] for model in models)
     if not re.fullmatch(r"[a-z0-9_][a-z0-9_-]* [\w.+-]+", f"{name} {version}", re.ASCII):
         raise ValueError(f"no model is called {name!r} {version!r}")
@@ -53,11 +53,11 @@ def read_identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def combine_bundles(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", epoch: int | None = None) -> Bundle:
-    """One bundle of several, the first of which is the function's default; a single one as it is.
+    """Join several bundles, the first of which is the function's default; return a single one as it is.
 
-    ``suffix``: that of their target, which ends all their names. ``epoch``: the time of every file in the zip
-    (SOURCE_DATE_EPOCH when None). Raises UsageError and SizeLimitError; whatever is raised, the previous bundle
-    of the same models stays as it was.
+    ``suffix``: the target's, which ends all their names. ``epoch``: the time of every file in the zip
+    (SOURCE_DATE_EPOCH when None). Raises UsageError and SizeLimitError; after any error, the previous bundle of the
+    same models stays as it was.
     """
     if len(bundles) == 1:
         return bundles[0]
@@ -66,26 +66,26 @@ def combine_bundles(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", 
     folder = dist / f"{join_names(names)}{suffix}"
     with replace_folder(folder) as fresh:
         draft = Bundle(fresh, bundles[0].sizes)
-        places = [LIBRARY, *(f"lib/{name}/{Path(LIBRARY).name}" for name in names[1:])]
-        for name, bundle, place in zip(names, bundles, places, strict=True):
+        paths = [LIBRARY, *(f"lib/{name}/{Path(LIBRARY).name}" for name in names[1:])]
+        for name, bundle, place in zip(names, bundles, paths, strict=True):
             (draft.layer / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.library, draft.layer / place)
             (draft.layer / place).chmod(0o755)
-            for beside in (bundle.weights, bundle.text, bundle.tokenizers, bundle.words):
-                if beside.exists():
-                    place_file(beside, (draft.layer / place).with_name(beside.name))
+            for file in (bundle.weights, bundle.text, bundle.tokenizers, bundle.words):
+                if file.exists():
+                    place_file(file, (draft.layer / place).with_name(file.name))
             for weights in bundle.folder.glob("*.weights"):
                 place_file(weights, fresh / weights.name)
             (fresh / name).mkdir()
             papers = bundle.header, bundle.description, bundle.manifest, bundle.sbom, bundle.notice, bundle.statement
             for path in papers:
                 shutil.copyfile(path, fresh / name / path.name)
-        inside = [_relocate_manifest(bundle, place) for bundle, place in zip(bundles, places, strict=True)]
-        _write_json(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": inside})
+        manifests = [_relocate_manifest(bundle, place) for bundle, place in zip(bundles, paths, strict=True)]
+        _write_json(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": manifests})
         write_openapi(draft.layer, [bundle.description.read_text(encoding="utf-8") for bundle in bundles])
-        write_readable(draft.sbom, joined_bill(folder.name, bundles, places, draft.layer))
+        write_readable(draft.sbom, joined_bill(folder.name, bundles, paths, draft.layer))
         write_readable(draft.notice, joined_notice(folder.name, bundles))
-        # One that is for a container image makes all of it one.
+        # If one bundle is for a container image, the joined one is too.
         image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)
         if not image:
             write_zip(draft.layer, draft.archive, epoch=moment)
@@ -98,7 +98,7 @@ def combine_bundles(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", 
             max(bundle.sizes.max_zipped for bundle in bundles),
         )
         require_sizes(sizes)
-        whole: dict[str, Any] = {
+        manifest: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
             "models": [json.loads(bundle.manifest.read_text(encoding="utf-8")) for bundle in bundles],
             "files": {
@@ -106,21 +106,21 @@ def combine_bundles(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", 
             },
             "sizes": sizes.to_dict(),
         }
-        _write_json(draft.manifest, whole)
-        target = str(whole["models"][0]["target"]["arch"])
+        _write_json(draft.manifest, manifest)
+        target = str(manifest["models"][0]["target"]["arch"])
         write_readable(draft.statement, joined_statement(fresh, bundles, names, target))
     return Bundle(folder, sizes)
 
 
 def join_active(bundles: Sequence[Bundle], project: Project, target: Target) -> Bundle:
-    """``combine_bundles`` in ``dist/``, and make the result what is deployed for ``target``."""
+    """Join ``bundles`` in ``dist/``, and make the result the active bundle for ``target``."""
     bundle = combine_bundles(bundles, project.dist, suffix=target.suffix)
     activate_layer(bundle, project.layers, target)
     return bundle
 
 
 def _relocate_manifest(bundle: Bundle, place: str) -> dict[str, Any]:
-    """The manifest of a bundle's layer, with its library where it is now."""
+    """Return the manifest of a bundle's layer, with its library where it is now."""
     manifest: dict[str, Any] = json.loads((bundle.layer / LAYER_MANIFEST).read_text(encoding="utf-8"))
     folder = place.removesuffix(Path(LIBRARY).name)
     files = {folder + Path(path).name: entry for path, entry in manifest["files"].items()}

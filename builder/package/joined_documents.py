@@ -1,4 +1,4 @@
-"""The bill of materials, the notice and the statement of several models' bundle, made of those of each."""
+"""Bill of materials, notice and statement of several models' bundle, made from those of each."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from builder.package.provenance import JOIN_TYPE, STATEMENT, Material, statement
 from builder.package.sbom import COMPILED_INTO
 
 SHARED = (LAYER_MANIFEST, *OPENAPI)
-"""Files that a layer of several models has once."""
+"""Files of which a layer of several models has one."""
 
 
 def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], layer: Path) -> str:
-    """The bill of the bundle ``name``, in whose ``layer`` each library has moved to its place.
+    """Return the bill of the bundle ``name``, in whose ``layer`` each library has moved to its path of ``places``.
 
-    A component that several bills have is there once, and is compiled into the libraries of all.
+    A component of several bills is listed once, and is compiled into the libraries of all.
     """
     bills = [
-        _relocate_bill(json.loads(bundle.sbom.read_text(encoding="utf-8")), place)
-        for bundle, place in zip(bundles, places, strict=True)
+        _relocate_bill(json.loads(bundle.sbom.read_text(encoding="utf-8")), path)
+        for bundle, path in zip(bundles, places, strict=True)
     ]
     components: dict[str, dict[str, Any]] = {}
     for bill in bills:
@@ -40,19 +40,19 @@ def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], lay
     needed = [entry for bill in bills for entry in bill["dependencies"]]
     mine, others = [e for e in needed if e["ref"].startswith("bundle:")], [e for e in needed if e["ref"][:4] == "lib:"]
     depends = {"ref": root["bom-ref"], "dependsOn": list(dict.fromkeys(ref for e in mine for ref in e["dependsOn"]))}
-    whole = bills[0] | {"components": list(components.values()), "dependencies": [depends, *others]}
-    whole["metadata"] = bills[0]["metadata"] | {"component": root}
-    return json.dumps(whole, indent=2) + "\n"
+    joined = bills[0] | {"components": list(components.values()), "dependencies": [depends, *others]}
+    joined["metadata"] = bills[0]["metadata"] | {"component": root}
+    return json.dumps(joined, indent=2) + "\n"
 
 
 def joined_notice(name: str, bundles: Sequence[Bundle]) -> str:
-    """The notices of all, each text once."""
+    """Return the notices of all bundles, each text once."""
     texts = [bundle.notice.read_text(encoding="utf-8").partition("\n")[2] for bundle in bundles]
     return "\n".join([f"{name}: what this function is made of besides the trained models.", *dict.fromkeys(texts)])
 
 
 def joined_statement(folder: Path, bundles: Sequence[Bundle], names: Sequence[str], target: str) -> str:
-    """The statement of the bundle in ``folder``: its inputs are the bundles, whose own statements it has in it."""
+    """Return the statement of the bundle in ``folder``, whose inputs are the bundles with their own statements."""
     return statement_json(
         folder,
         build_type=JOIN_TYPE,
@@ -62,13 +62,13 @@ def joined_statement(folder: Path, bundles: Sequence[Bundle], names: Sequence[st
             Material(f"{name}/{STATEMENT}", {"sha256": file_digest(bundle.statement)})
             for name, bundle in zip(names, bundles, strict=True)
         ],
-        builder="coldforge:host",  # where each bundle was built, its own statement says
+        builder="coldforge:host",  # Each bundle's own statement says where that was built.
         versions={"coldforge": __version__},
     )
 
 
 def _relocate_bill(bill: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """A bill with its library, and the weights beside it, where they are now."""
+    """Return a bill with its library, and the weights beside it, where they are now."""
     before, after = (f"{LAYERS}/{Path(path).parent.as_posix()}/" for path in (LIBRARY, place))
 
     def moved(value: Any) -> Any:
@@ -83,7 +83,7 @@ def _relocate_bill(bill: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _replace_shared_files(components: Sequence[dict[str, Any]], layer: Path) -> None:
-    """Make the files that the layer has once be files of the first library; those of each bundle are not in it."""
+    """Replace the files that the layer has once by files of the first library; those of each bundle are not in it."""
     names = {Path(path).name for path in SHARED}
     libraries = [c for c in components if c["bom-ref"].startswith("lib:")]
     for library in libraries:

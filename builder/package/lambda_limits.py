@@ -1,4 +1,4 @@
-"""Lambda's limits, and whether a bundle keeps to them.
+"""Lambda's limits, and checks of a bundle against them.
 
 Source: "Lambda quotas", https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html, and
 "Configuring Lambda function memory", https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html.
@@ -25,14 +25,14 @@ __all__ = [
 
 MAX_LAYERS = 5
 CONTAINER_IMAGE = 10 * 1024**3
-"""Bytes of a container image, uncompressed, all layers together: the way out for what no zip can hold."""
+"""Limit in bytes of an uncompressed container image with all layers, for functions that no zip can hold."""
 
 MEMORY_MAX_MB = 10_240
 WORKING_MEMORY = 256 << 20
-"""Bytes of memory to have besides the weights: Python, the decoders, a model's buffers."""
+"""Bytes of memory needed besides the weights: Python, the decoders, a model's buffers."""
 
 QUEUE_TIMEOUTS = 6
-"""Times the function's Timeout that a message must stay out of sight; so AWS recommends."""
+"""Factor of the function's Timeout for which a message must stay out of sight, as AWS recommends."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SizeTable:
         return sum(c.layer for c in self.components)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table for JSON; ``from_dict`` reads it back."""
+        """Return the table for JSON; ``from_dict`` reads it back."""
         return {
             "components": [
                 {"name": c.name, "unzipped": c.unzipped, "zipped": c.zipped, "layer": c.layer} for c in self.components
@@ -92,7 +92,7 @@ class SizeTable:
 
 
 def find_size_limits(spec: ModelSpec) -> tuple[int, int]:
-    """Bytes (unzipped, of the largest zip) that ``spec`` may weigh: Lambda's limits, or its own where that is lower.
+    """Return the limits of ``spec`` in bytes (unzipped, of the largest zip): Lambda's, or its own where they are lower.
 
     The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and S3 takes what may be unpacked.
     A container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
@@ -103,12 +103,12 @@ def find_size_limits(spec: ModelSpec) -> tuple[int, int]:
 
 
 def make_size_table(components: Iterable[Component], spec: ModelSpec) -> SizeTable:
-    """Put the components into a table with what is ``find_size_limits``."""
+    """Put the components into a table with the limits of ``find_size_limits``."""
     return SizeTable(tuple(components), *find_size_limits(spec))
 
 
 def list_remedies(weights: int) -> Iterator[str]:
-    """Where ``weights`` bytes that no layer holds may be, the cheapest first, each as a line for a person."""
+    """Yield the ways to deploy ``weights`` bytes that no layer holds, the cheapest first, as lines for a person."""
     needed = -(-(weights + WORKING_MEMORY) // 2**20)
     if weights + WORKING_MEMORY <= CONTAINER_IMAGE:
         yield (
@@ -124,7 +124,7 @@ def list_remedies(weights: int) -> Iterator[str]:
 
 
 def require_sizes(table: SizeTable) -> None:
-    """Raises SizeLimitError naming every limit that is broken, by how much, and what to do."""
+    """Raise SizeLimitError that names every exceeded limit, by how much, and the next step."""
     problems = list(_list_problems(table))
     if not problems:
         return

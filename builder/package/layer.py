@@ -1,4 +1,4 @@
-"""Zip a folder so that the same content gives the same bytes, whoever zips it and when.
+"""Zip files that depend on a folder's content alone, not on the machine or the time.
 
 A layer whose bytes change at every build becomes a new layer version at every deploy. Names are sorted,
 times and modes fixed; the bytes then depend on the content and on zlib alone.
@@ -19,17 +19,17 @@ from builder.base.errors import EnvironmentSetupError
 from builder.package.lambda_limits import Component
 
 EPOCH = "SOURCE_DATE_EPOCH"
-"""The environment's variable for the time of every file in the zip, and the statement's parameter that it becomes."""
+"""Environment variable for the time of every file in the zip, and the statement's parameter of that name."""
 
 COMPRESSION_LEVEL = 6
-_FIRST = 315_532_800  # 1980-01-01: zip knows no earlier time
-_LAST = 4_354_819_198  # 2107-12-31 23:59:58, and no later one
+_FIRST = 315_532_800  # 1980-01-01 is the earliest time of a zip.
+_LAST = 4_354_819_198  # 2107-12-31 23:59:58 is the latest.
 _UNIX = 3
 _FILE, _PROGRAM = 0o100644, 0o100755
 
 
 def read_epoch(environment: Mapping[str, str] = os.environ) -> int | None:
-    """SOURCE_DATE_EPOCH in seconds, None where it is not set. Raises EnvironmentSetupError if it is no whole number."""
+    """Return SOURCE_DATE_EPOCH in seconds, None if unset. Raises EnvironmentSetupError for an invalid one."""
     text = environment.get(EPOCH, "").strip()
     try:
         return int(text) if text else None
@@ -38,16 +38,16 @@ def read_epoch(environment: Mapping[str, str] = os.environ) -> int | None:
 
 
 def source_date_epoch(environment: Mapping[str, str] = os.environ) -> int:
-    """The time to give every file, in seconds: SOURCE_DATE_EPOCH, or the earliest that zip has.
+    """Return the time for every file, in seconds: SOURCE_DATE_EPOCH, or the earliest that a zip can have.
 
     Raises as ``read_epoch`` does.
     """
-    given = read_epoch(environment)
-    return _FIRST if given is None else given
+    epoch = read_epoch(environment)
+    return _FIRST if epoch is None else epoch
 
 
 def files_of(folder: Path) -> list[tuple[str, Path]]:
-    """(name with slashes, path) of each file below ``folder``, in the order of the zip, without a stage's key."""
+    """Return (name with slashes, path) of each file below ``folder``, in the zip's order, without a stage's key."""
     files = (p for p in folder.rglob("*") if p.is_file() and p.name != KEY_FILE)
     return sorted((p.relative_to(folder).as_posix(), p) for p in files)
 
@@ -60,10 +60,10 @@ def write_readable(path: Path, text: str) -> None:
 
 
 def write_zip(folder: Path, archive: Path | IO[bytes], *, epoch: int = _FIRST) -> None:
-    """Zip the files of ``folder``, whose names become relative to it. Empty folders are left out.
+    """Zip the files of ``folder``, with names relative to it. Empty folders are left out.
 
-    Links are followed. Shared objects and files in ``bin/`` get mode 0755, all others 0644, whatever
-    the umask made of them here.
+    Links are followed. Shared objects and files in ``bin/`` get mode 0755, all others 0644, whatever the umask made of
+    them here.
     """
     _write_entries(files_of(folder), archive, epoch)
 
@@ -84,10 +84,10 @@ def _is_program(name: str) -> bool:
 
 
 def measure_zip(name: str, folder: Path, *, layer: bool = True, bytecode: bool = True) -> Component:
-    """The sizes of ``folder`` as a zip of its own; the zip itself is thrown away.
+    """Return the sizes of ``folder`` as a zip of its own, which is not kept.
 
-    ``bytecode`` False leaves out ``__pycache__``, for a folder of sources that is zipped without it.
-    ``sam build`` zips on its own account, with the same algorithm: a few bytes a file apart.
+    ``bytecode`` False leaves out ``__pycache__``, for a folder of sources that is zipped without it. ``sam build``
+    makes its own zip with the same algorithm: they differ by a few bytes per file.
     """
     files = [(n, p) for n, p in files_of(folder) if bytecode or "__pycache__" not in n.split("/")]
     with tempfile.TemporaryFile() as archive:

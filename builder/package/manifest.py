@@ -1,4 +1,4 @@
-"""manifest.json: what is in a bundle, what it was made of and how good it is.
+"""manifest.json: the content of a bundle, its inputs and its measured accuracy.
 
 The layer carries the part that is the same wherever the bundle is built, so that a rebuild on another
 machine is not a new layer version; the bundle's own has what was measured as well.
@@ -24,7 +24,7 @@ from builder.verify.verification import Verification
 SCHEMA_VERSION = 1
 
 _HOST_VERSIONS = ("python",)
-"""Versions that say where the build ran, not what it made."""
+"""Versions that depend on the build's machine, not on the result."""
 
 _FACTS_LEFT_OUT = ("sections", "segments", "undefined")
 
@@ -44,7 +44,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``description`` is model.json's content; the fields from ``lowering`` on are None in a layer."""
+    """A manifest; ``description`` is model.json's content. In a layer, the fields from ``lowering`` on are None."""
 
     description: dict[str, Any]
     source: dict[str, str]
@@ -52,12 +52,12 @@ class Manifest:
     versions: dict[str, str]
     xla_flags: str
     files: tuple[FileEntry, ...]
-    weights: Layout | None = None  # of those that are no part of the library
+    weights: Layout | None = None  # of weights outside the library
     lowering: LoweringReport | None = field(default=None)
     audit: AuditReport | None = field(default=None)
     verification: Verification | None = field(default=None)
     sizes: SizeTable | None = field(default=None)
-    choice: Mapping[str, Any] | None = field(default=None)  # of the type of the weights, where the spec said "auto"
+    choice: Mapping[str, Any] | None = field(default=None)  # of the weights' type, where the spec said "auto"
 
     def to_dict(self) -> dict[str, Any]:
         about = self.description
@@ -99,7 +99,7 @@ class Manifest:
 
 
 def manifest_head(spec: ModelSpec, digest: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """What the manifest of anything made of a model begins with; ``digest`` is the trained model's."""
+    """Return the beginning of the manifest of anything made of a model; ``digest`` is the trained model's."""
     return {
         "model": {"name": spec.name, "version": spec.version},
         "source": source_entry(spec, digest),
@@ -108,9 +108,9 @@ def manifest_head(spec: ModelSpec, digest: Mapping[str, str], versions: Mapping[
 
 
 def source_entry(spec: ModelSpec, digest: Mapping[str, str], origin: str = "") -> dict[str, str]:
-    """Describe where the model came from, without any path of the machine that built it.
+    """Describe the model's source, without any path of the machine that built it.
 
-    ``digest``: its ``content_digest``; ``origin``: what wrote and what read it.
+    ``digest``: its ``content_digest``; ``origin``: the programs that wrote and read it.
     """
     source = spec.source
     entry = {"format": str(source.format), **digest}

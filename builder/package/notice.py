@@ -1,4 +1,4 @@
-"""NOTICE: who wrote what a bundle ships, under which licence, and the licences' texts."""
+"""NOTICE: the authors of all parts of a bundle, their licences, and the licences' texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RULE = "=" * 100
 
 
 def format_notice(name: str, version: str, parts: Sequence[LicensedPart]) -> str:
-    """The text for a function that serves ``name`` and is made of ``parts``. A text that several share stands once."""
+    """Return the text for a function that serves ``name`` and is made of ``parts``. A shared text appears once."""
     pieces = [
         f"{name} {version}: what this function is made of besides the trained model, with the licence of each part.\n"
         "The licence of the trained model is its author's to say.\n"
@@ -30,5 +30,5 @@ def _format_title(part: LicensedPart) -> str:
 
 
 def _format_details(part: LicensedPart) -> str:
-    inside = [f"    compiled into {path}\n" for path in part.inside]
-    return "".join([f"    {part.about}\n" if part.about else "", *inside])
+    lines = [f"    compiled into {path}\n" for path in part.inside]
+    return "".join([f"    {part.about}\n" if part.about else "", *lines])

@@ -1,4 +1,4 @@
-"""Write the OpenAPI 3.1 document of a bundle, and the same as a page, for the function to serve."""
+"""The OpenAPI 3.1 document of a bundle, and the same as a page, for the function to serve."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ BOX: Schema = {"type": "array", "items": NUMBER | {"minimum": 0}, "minItems": 4,
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp", "application/octet-stream")
 AUDIO_TYPES = ("audio/wav", "audio/flac", "audio/mpeg", "application/octet-stream")
 EXAMPLE: Schema = {"type": "string", "contentEncoding": "base64"}
-"""A serialized tf.Example."""
+"""Schema of a serialized tf.Example."""
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
 def write_openapi(layer: Path, descriptions: Sequence[str]) -> None:
-    """Write the document and the page into ``layer``. ``descriptions``: of its models, as ``cf_describe`` has them.
+    """Write the document and the page into ``layer``. ``descriptions``: its models', as ``cf_describe`` has them.
 
-    They name the limits of the largest function: how much memory this one gets is not known yet.
+    They name the limits of the largest function, as the memory of this one is not known yet.
     """
     write_document(
-        (layer / OPENAPI[0]).parent, make_document([parse_description(one) for one in descriptions], LARGEST)
+        (layer / OPENAPI[0]).parent, make_document([parse_description(text) for text in descriptions], LARGEST)
     )
 
 
 def write_document(folder: Path, described: Schema) -> None:
-    """Write the document ``described``, and the page of it, into ``folder``."""
+    """Write the document ``described``, and its page, into ``folder``."""
     for name, text in zip(OPENAPI, (json.dumps(described), render_page(described)), strict=True):
         write_readable(folder / Path(name).name, text)
 
 
 def make_document(models: list[Description], limits: RequestLimits) -> Schema:
-    """The description of a server of ``models``."""
+    """Return the description of a server of ``models``."""
     paths: Schema = {"/predict": {"post": _describe_predict(models, limits)}}
     paths["/health"] = _make_get("health", "Whether the function answers", _make_object(status=TEXT))
     paths["/v2"] = _make_get(
@@ -95,9 +95,9 @@ def make_document(models: list[Description], limits: RequestLimits) -> Schema:
 def _describe_predict(models: list[Description], limits: RequestLimits) -> Schema:
     bodies: list[Schema] = []
     for model in models:
-        for one in _list_signatures(model):
-            for sized in _list_sizes(one):
-                bodies += _predict_bodies(sized, _name_signature(one, model), limits)
+        for entry in _list_signatures(model):
+            for sized in _list_sizes(entry):
+                bodies += _predict_bodies(sized, _name_signature(entry, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
     if any(model.text_alone for model in models):
         content["text/plain"] = {"schema": TextKind().make_schema(limits)}
@@ -110,12 +110,12 @@ def _describe_predict(models: list[Description], limits: RequestLimits) -> Schem
         form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": most}
         content["multipart/form-data"] = {"schema": form}
     parameters: list[Schema] = [{"name": "model", "in": "query", "schema": {"enum": [model.name for model in models]}}]
-    signatures = [one for model in models for one in _list_signatures(model)]
+    signatures = [entry for model in models for entry in _list_signatures(model)]
     for name, schema in _describe_options(signatures).items():
         parameters.append({"name": name, "in": "query", "description": _OPTIONS[name], "schema": schema})
     answer = _make_object(
         model=_make_object(name=TEXT, version=TEXT),
-        predictions=_make_open_list({"anyOf": [kind for one in signatures for kind in _describe_items(one)]}),
+        predictions=_make_open_list({"anyOf": [kind for entry in signatures for kind in _describe_items(entry)]}),
         cold_start=BOOLEAN,
         timings_ms=_make_object(decode=NUMBER, infer=NUMBER, total=NUMBER),
     )
@@ -134,7 +134,7 @@ _OPTIONS = {
 
 
 def _describe_options(models: list[Description]) -> dict[str, Schema]:
-    """What may be asked of the answers of all ``models``: see ``options``."""
+    """Return the schemas of the options that the answers of all ``models`` take: see ``options``."""
     found: dict[str, Schema] = {"top_k": {"type": "integer", "minimum": 1, "maximum": 999_999_999}}
     embeddings = [[output.fetch for output in model.outputs if output.kind == "embedding"] for model in models]
     sizes = [
@@ -154,7 +154,7 @@ def _describe_options(models: list[Description]) -> dict[str, Schema]:
 
 
 def _describe_items(model: Description) -> list[Schema]:
-    """What an item is answered with, and a window of a recording."""
+    """Return the schemas of the answers to an item, and to a window of a recording."""
     windows = [_make_object(start=NUMBER, end=NUMBER, **_describe_answers(model))] if model.audio else []
     return [_make_object(**_describe_answers(model)), *windows]
 
@@ -164,25 +164,25 @@ def _list_signatures(model: Description) -> list[Description]:
 
 
 def _list_sizes(model: Description) -> list[Description]:
-    """The model in each size in which it takes other tensors; how long strings are is in none of them."""
-    found: dict[tuple[Port, ...], Description] = {}
+    """Return the model in each size in which it takes other tensors; the length of strings makes no size."""
+    models_by_inputs: dict[tuple[Port, ...], Description] = {}
     for sized in model.size_variants:
-        found.setdefault(sized.tensor_inputs, sized)
-    return list(found.values())
+        models_by_inputs.setdefault(sized.tensor_inputs, sized)
+    return list(models_by_inputs.values())
 
 
 def _name_signature(model: Description, first: Description) -> Schema:
-    """What names a signature other than the first."""
+    """Return the properties that name a signature other than the first."""
     return {} if model.signature == first.signature else {"signature": {"const": model.signature}}
 
 
 def _count_fixed_sizes(port: Port, model: Description) -> int:
-    """How many dimensions of a feed are as they are; of the others there may be less, which is filled up."""
+    """Return how many dimensions of a feed are fixed; shorter ones are allowed in the others, and filled up."""
     return int(model.batched) if port.name in model.pad else len(port.shape)
 
 
 def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) -> list[Schema]:
-    """Each kind of JSON that ``/predict`` takes for a signature in one of its sizes; pictures are of the first size."""
+    """Return each kind of JSON that ``/predict`` takes for a signature in one of its sizes; images are of the first."""
     feeds = {
         port.name: {"anyOf": [_describe_nested_lists(port, _count_fixed_sizes(port, model)), _describe_flat_list(port)]}
         for port in model.caller_inputs
@@ -196,12 +196,12 @@ def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) ->
     for kind in [] if model.size else load_kinds(model):
         others = {name: schema for name, schema in feeds.items() if name not in kind.list_inputs(model)}
         rest = {"inputs": _describe_inputs(others)} if others else {}
-        in_runs = not others and (model.batched or model.image)  # as many as it takes
+        in_runs = not others and (model.batched or model.image)  # The function takes as many as it has memory for.
         most = kind.most_elements(limits) if in_runs else min(kind.most_elements(limits), model.batch)
-        one = kind.make_schema(limits)
-        several = _make_list(one, most)
+        one_schema = kind.make_schema(limits)
+        several = _make_list(one_schema, most)
         bodies += [
-            _make_closed_object(**{key: several if key.endswith("s") else one}, **rest, **named)
+            _make_closed_object(**{key: several if key.endswith("s") else one_schema}, **rest, **named)
             for key in kind.list_keys(model)
         ]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
@@ -228,7 +228,7 @@ def _describe_answers(model: Description) -> dict[str, Schema]:
     answers = {output.name: of_kind[output.kind] for output in model.outputs}
     for output in model.outputs:
         port = ports[output.fetch]
-        if output.kind == "classification" and port.dynamic:  # classes for each row that is there
+        if output.kind == "classification" and port.dynamic:  # The answer has classes for each row.
             for _ in port.shape[:-1]:
                 answers[output.name] = _make_open_list(answers[output.name])
     return answers
@@ -301,7 +301,7 @@ def _v2_inputs(feed: Port, model: Description, limits: RequestLimits) -> list[Sc
 
 
 def _v2_elements(name: Schema, element: Schema, kind: InputKind, model: Description, limits: RequestLimits) -> Schema:
-    """BYTES: a list of elements of ``kind``."""
+    """Describe BYTES: a list of elements of ``kind``."""
     most = kind.most_elements(limits) if model.batched else min(kind.most_elements(limits), model.batch)
     shape = {"type": "array", "prefixItems": [_limit_size(most), {"const": 1}], "minItems": 1, "maxItems": 2}
     return _make_object(name=name, datatype={"const": "BYTES"}, shape=shape, data=_make_list(element, most))
@@ -363,7 +363,7 @@ def _tf_serving(model: Description, limits: RequestLimits) -> Schema:
 
 
 def _v1_bodies(model: Description, first: Description, limits: RequestLimits) -> list[Schema]:
-    """What is predicted of a signature in one of its sizes; pictures are of the first size."""
+    """Return the bodies for a signature in one of its sizes; images are of the first size."""
     signature: Schema = {"signature_name": {"enum": ["", model.signature or SIGNATURE]}}
     chosen: Schema = {}
     if model.signature != choose_signature(first):
@@ -376,7 +376,7 @@ def _v1_bodies(model: Description, first: Description, limits: RequestLimits) ->
             _make_exclusive_object(signature, **chosen, inputs=_make_closed_object(**{model.examples.name: examples}))
         ]
     if model.batched:
-        # All pictures or all numbers, of which there may be more: so lists for each kind.
+        # A request has images or numbers, each with its own limit: so there are lists for each kind.
         for rows, most in _list_row_schemas(model, limits):
             item = _describe_inputs(rows)
             if len(rows) == 1:
@@ -393,7 +393,7 @@ def _v1_bodies(model: Description, first: Description, limits: RequestLimits) ->
 
 
 def _list_column_bodies(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
-    """The column format: by name, and bare where there is one."""
+    """Return the column format: by name, and bare where there is one column."""
     bodies = [_make_exclusive_object(signature, **chosen, inputs=_describe_inputs(columns))]
     if len(columns) == 1:
         bodies += [_make_exclusive_object(signature, **chosen, inputs=column) for column in columns.values()]
@@ -401,20 +401,20 @@ def _list_column_bodies(signature: Schema, chosen: Schema, columns: Schema) -> l
 
 
 def _list_row_schemas(model: Description, limits: RequestLimits) -> list[tuple[Schema, int]]:
-    """One item of each feed, by name, and how many are taken: with a picture as a file, and as numbers."""
+    """Return one item of each feed, by name, and their limit: with an image as a file, and as numbers."""
     numbers = {feed.name: _describe_item(feed, model) for feed in model.caller_inputs}
-    found = [(numbers, limits.items)]
+    schemas = [(numbers, limits.items)]
     kind, name = find_element_kind(model)
     if kind and not model.size:
         one = kind.make_schema(limits)
         others = {feed: schema for feed, schema in numbers.items() if feed not in kind.list_inputs(model)}
         element = _make_closed_object(b64=one) if "contentEncoding" in one else one
-        found.insert(0, (others | {name: element}, kind.most_elements(limits)))
-    return found
+        schemas.insert(0, (others | {name: element}, kind.most_elements(limits)))
+    return schemas
 
 
 def _describe_item(feed: Port, model: Description) -> Schema:
-    """One item of a feed that begins with the batch."""
+    """Describe one item of a feed that begins with the batch."""
     return _describe_nested_lists(Port(feed.name, feed.dtype, feed.shape[1:], 0), _count_fixed_sizes(feed, model) - 1)
 
 
@@ -423,7 +423,7 @@ def _make_list(item: Schema, most: int) -> Schema:
 
 
 def _describe_column(item: Schema, most: int) -> Schema:
-    """Describe a list of items; of strings also one that stands alone."""
+    """Describe a list of items; a single string may also stand alone."""
     many = _make_list(item, most)
     return {"anyOf": [many, item]} if item.get("type") == "string" else many
 
@@ -449,7 +449,7 @@ def _describe_number(dtype: str) -> Schema:
 
 
 def _describe_nested_lists(port: Port, fixed: int) -> Schema:
-    """Lists within lists; of the dimensions after the ``fixed`` ones there may be less."""
+    """Describe lists within lists; the dimensions after the ``fixed`` ones may be shorter."""
     schema = _describe_number(port.dtype)
     for at, size in reversed([*enumerate(port.shape)]):
         schema = {"type": "array", "items": schema, "minItems": size if at < fixed else 1, "maxItems": size}
@@ -484,7 +484,7 @@ def _make_operation(name: str, summary: str, answer: Schema, error: str) -> Sche
 
 
 def _make_object(**properties: Schema) -> Schema:
-    """All of its properties are there; there may be more."""
+    """Return an object that requires all of its properties, and may have more."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
@@ -493,7 +493,7 @@ def _make_closed_object(**properties: Schema) -> Schema:
 
 
 def _describe_inputs(inputs: dict[str, Schema]) -> Schema:
-    """Describe an object of ``inputs`` by name, of which a single one may be called otherwise."""
+    """Describe an object of ``inputs`` by name; a single one may have another name."""
     own, *_ = schemas = [
         _make_closed_object(**inputs),
         *(_make_closed_object(**{ALIAS: one}) for one in inputs.values()),

@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page for people, without scripts and without anything from elsewhere."""
+"""The OpenAPI document as a page for people, without scripts and external resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""provenance.json: how a bundle came to be, as an in-toto statement with SLSA's predicate.
+"""provenance.json: a record of how a bundle was built, as an in-toto statement with SLSA's predicate.
 
 The statement names every file of the bundle with its SHA-256, every input with its digest, the flags, and the tools
 with their versions. It has no time but SOURCE_DATE_EPOCH, so that the same inputs give the same statement.
@@ -21,15 +21,15 @@ from builder.package.layer import EPOCH, files_of, read_epoch
 
 STATEMENT = "provenance.json"
 ENVELOPE = "provenance.intoto.jsonl"
-"""The statement again, signed, where a key was given."""
+"""Signed copy of the statement, where a key was given."""
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE, JOIN_TYPE = "coldforge:bundle/v1", "coldforge:joined/v1"
-"""Made of a model.toml by ``coldforge bundle``; made of the bundles of several models by it."""
+"""Build types: made from a model.toml by ``coldforge bundle``, and joined by it from the bundles of several models."""
 
 BASE, CHECKOUT = "COLDFORGE_BASE", "COLDFORGE_CHECKOUT"
-"""What a build in a container is told of itself: the image below it, and where the checkout is outside."""
+"""Environment variables of a build in a container: its base image, and the checkout's path outside."""
 
 APART = ("wasm",)
 """Folders of a bundle that other commands fill."""
@@ -37,7 +37,7 @@ APART = ("wasm",)
 
 @dataclass(frozen=True)
 class Material:
-    """Something that a build read. ``digest``: kind to hex, as in-toto names the kinds; ``notes`` are annotations."""
+    """An input that a build read. ``digest``: kind to hex, as in-toto names the kinds; ``notes`` are annotations."""
 
     name: str
     digest: Mapping[str, str] = field(default_factory=dict)
@@ -62,10 +62,10 @@ def statement_json(
     versions: Mapping[str, str],
     environment: Mapping[str, str] = os.environ,
 ) -> str:
-    """The statement of the bundle in ``folder``, whose files are all there but this one.
+    """Return the statement of the bundle in ``folder``, whose other files are all written.
 
-    ``external``: what whoever built it chose; ``internal``: what followed from that; ``builder``: where it ran.
-    Raises EnvironmentSetupError for a SOURCE_DATE_EPOCH that is no whole number.
+    ``external``: the choices of whoever built it; ``internal``: values that followed from them; ``builder``: the place
+    of the build. Raises EnvironmentSetupError for a SOURCE_DATE_EPOCH that is no whole number.
     """
     metadata, parameters = {}, dict(internal)
     if (epoch := read_epoch(environment)) is not None:
@@ -93,7 +93,7 @@ def statement_json(
 
 
 def list_subjects(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every file that the statement of the bundle in ``folder`` speaks of, by its name."""
+    """Return the SHA-256 of every file that the statement of the bundle in ``folder`` covers, by its name."""
     return {
         name: file_digest(path)
         for name, path in files_of(folder)

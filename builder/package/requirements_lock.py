@@ -1,4 +1,4 @@
-"""What a hash-locked requirements file pins."""
+"""Packages that a hash-locked requirements file pins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LockedPackage:
 
 
 def read_lock(path: Path) -> tuple[LockedPackage, ...]:
-    """The packages of a hash-locked requirements file, by name.
+    """Return the packages of a hash-locked requirements file, by name.
 
     Raises EnvironmentSetupError when a line is not a pin.
     """

@@ -13,10 +13,10 @@ from typing import Any
 from builder.package.components import LicensedPart, ShippedFile
 
 COMPILED_INTO = "coldforge:compiled-into"
-"""The property of a component that has no file of its own."""
+"""Property of a component that has no file of its own."""
 
 _TOOLS = {"coldforge": "", "tensorflow": "tensorflow-cpu", "zig": "ziglang"}
-"""The manifest's versions that decide what the library is, to the names of their packages."""
+"""Names of the packages of the tools whose versions in the manifest decide what the library is."""
 
 
 def sbom_json(
@@ -27,16 +27,16 @@ def sbom_json(
     parts: Sequence[LicensedPart],
     versions: Mapping[str, str],
 ) -> str:
-    """Write the bill as JSON.
+    """Return the bill as JSON.
 
-    ``description``: model.json's content; ``source``: the manifest's entry; ``files``: those of the model's layer, the
-    library first; ``parts``: all others, and what is compiled into the library; ``versions``: the manifest's.
+    ``description``: model.json's content; ``source``: the manifest's entry; ``files``: the model layer's, the library
+    first; ``parts``: all others, and those compiled into the library; ``versions``: the manifest's.
     """
     model, target = description["model"], description["target"]
     name, version = model["name"], model["version"]
     bundle, library, network = f"bundle:{name}", f"lib:{name}/libmodel.so", f"model:{name}"
-    inside = [part.ref for part in parts if files[0].path in part.inside]
-    beside = [part for part in parts if part.ref not in inside]
+    compiled_in = [part.ref for part in parts if files[0].path in part.inside]
+    separate = [part for part in parts if part.ref not in compiled_in]
     bill = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -83,8 +83,8 @@ def sbom_json(
             *(_make_component(part) for part in parts),
         ],
         "dependencies": [
-            {"ref": bundle, "dependsOn": [library, *(part.ref for part in beside)]},
-            {"ref": library, "dependsOn": [network, *inside]},
+            {"ref": bundle, "dependsOn": [library, *(part.ref for part in separate)]},
+            {"ref": library, "dependsOn": [network, *compiled_in]},
         ],
     }
     return json.dumps(bill, indent=2) + "\n"
@@ -95,7 +95,7 @@ def _format_port(port: Mapping[str, Any]) -> str:
 
 
 def _list_tools(versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """List the tools that made the library; not the Python that ran it, which would make the bill differ elsewhere."""
+    """Yield the tools that made the library; not the Python that ran it, which would make the bill differ elsewhere."""
     for key, package in _TOOLS.items():
         tool = {"type": "application", "name": package or key, "version": versions[key]}
         yield tool | ({"purl": f"pkg:pypi/{package}@{versions[key]}"} if package else {})

@@ -1,4 +1,4 @@
-"""The library of Hugging Face's ``tokenizers``: out of a wheel that a lock pins, which is never installed.
+"""Library of Hugging Face's ``tokenizers``, from a wheel that a lock pins and that is never installed.
 
 It lies beside ``libmodel.so`` in the bundle of a model whose tokenizer needs it.
 """
@@ -27,14 +27,14 @@ from builder.package.requirements_lock import read_lock
 
 LOCK = HOME / "requirements" / "tokenizers.txt"
 PLACE = f"{LIBRARY.rpartition('/')[0]}/{TOKENIZERS}"
-"""Its path in the layer."""
+"""Path of the library in the layer."""
 
 _BILL, _WHEEL = "bill.json", "wheel.json"
 
 
 @dataclass(frozen=True)
 class TokenizersPackage:
-    """``folder`` has the library for one processor, the bill of what is compiled into it, and the wheel's name."""
+    """The package; ``folder`` has the library for one processor, its bill of materials, and the wheel's name."""
 
     folder: Path
 
@@ -48,26 +48,26 @@ class TokenizersPackage:
 
     @property
     def components(self) -> list[dict[str, Any]]:
-        """Those of the wheel's own bill of materials: crates of Rust."""
-        found: list[dict[str, Any]] = json.loads((self.folder / _BILL).read_text(encoding="utf-8"))["components"]
-        return found
+        """Components of the wheel's own bill of materials: crates of Rust."""
+        crates: list[dict[str, Any]] = json.loads((self.folder / _BILL).read_text(encoding="utf-8"))["components"]
+        return crates
 
     @property
     def wheel(self) -> tuple[str, str]:
-        """The name of its file, and its SHA-256."""
+        """The wheel's file name and its SHA-256."""
         name, sha256 = json.loads((self.folder / _WHEEL).read_text(encoding="utf-8"))
         return name, sha256
 
 
 def fetch_tokenizers(cache: Path, target: Target) -> TokenizersPackage:
-    """The package for ``target``, which is fetched once. Raises EnvironmentSetupError."""
+    """Return the package for ``target``, which is fetched once. Raises EnvironmentSetupError."""
     folder = cache / "tokenizers" / target.name
     run_cached(folder, compute_digest(LOCK, *target.wheels), lambda fresh: _download_wheel(target, fresh))
     return TokenizersPackage(folder)
 
 
 def add_tokenizers_package(spec: ModelSpec, cache: Path) -> ModelSpec:
-    """``spec`` with the package that its tokenizer needs on this machine, if it does. Raises EnvironmentSetupError."""
+    """Return ``spec`` with the package if its tokenizer needs that on this machine. Raises EnvironmentSetupError."""
     if spec.text is None or not needs_package(spec.text):
         return spec
     return replace(spec, text=replace(spec.text, package=fetch_tokenizers(cache, host_target()).folder))
@@ -78,12 +78,12 @@ def _download_wheel(target: Target, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version", "3.13"]
     command += ["--implementation", "cp", "--abi", "abi3", *platforms, "-r", str(LOCK)]
-    with scratch_folder(folder / "download") as place:
-        done = subprocess.run([*command, "--dest", str(place)], capture_output=True, text=True, check=False)
-        wheels = list(place.glob("*.whl"))
-        if done.returncode or len(wheels) != 1:
+    with scratch_folder(folder / "download") as scratch:
+        process = subprocess.run([*command, "--dest", str(scratch)], capture_output=True, text=True, check=False)
+        wheels = list(scratch.glob("*.whl"))
+        if process.returncode or len(wheels) != 1:
             raise EnvironmentSetupError(
-                f"the tokenizers package for {target.name} could not be fetched:\n{done.stderr.strip()[-2000:]}\n"
+                f"the tokenizers package for {target.name} could not be fetched:\n{process.stderr.strip()[-2000:]}\n"
                 "Check that the package index can be reached, then run the same command again."
             )
         with zipfile.ZipFile(wheels[0]) as archive:
@@ -94,7 +94,7 @@ def _download_wheel(target: Target, folder: Path) -> None:
 
 
 def tokenizers_parts(package: TokenizersPackage) -> Iterator[LicensedPart]:
-    """The package in the layer, by the wheel's own bill of materials."""
+    """Yield the parts of the package in the layer, by the wheel's own bill of materials."""
     purl = f"pkg:pypi/tokenizers@{package.version}"
     yield LicensedPart(
         ref=purl,

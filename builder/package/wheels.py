@@ -1,4 +1,4 @@
-"""The parts of a folder of installed wheels: each package, and each library that its wheel brings along.
+"""Parts of a folder of installed wheels: each package, and each library that its wheel includes.
 
 A wheel says what is in it: its files with their hashes (RECORD), its licence (METADATA, ``licenses/``), the libraries
 in it (``sboms/``, PEP 770) and here, by ``layers/dependencies/build.py``, its own name and hash (``wheel.json``).
@@ -25,18 +25,18 @@ from builder.package.layer import files_of
 PLACE = f"{LAYERS}/python"
 
 _SPDX = {"MIT": "MIT", "Apache 2.0": "Apache-2.0", "Apache-2.0": "Apache-2.0", "BSD-3-Clause": "BSD-3-Clause"}
-"""What METADATA's free-text field ``License`` means, for packages without ``License-Expression``."""
+"""SPDX names for METADATA's free-text field ``License``, for packages without ``License-Expression``."""
 
 _OTHER_NAMES = {"libsharpyuv": "libwebp"}
-"""Libraries to the project that they are part of, where a wheel's bill names only that."""
+"""Projects that libraries are part of, where a wheel's bill names only those."""
 
 _COMPILED_IN = {"pillow": {"pkg:github/python/pythoncapi-compat": "PIL/_imaging."}}
-"""Of a wheel's bill: what is no file of its own, and how the name of the file begins that it is compiled into."""
+"""Components of a wheel's bill without a file of their own, and the prefix of the file that they are compiled into."""
 
 _LIBFFI = LicensedPart(
     ref="pkg:generic/libffi",
     name="libffi",
-    version="",  # no cffi wheel says which
+    version="",  # No cffi wheel states its version.
     licence="MIT",
     inside=("_cffi_backend.",),
     purl="pkg:generic/libffi",
@@ -53,7 +53,7 @@ class _InstalledWheel:
 
     @property
     def title(self) -> str:
-        """name-version, as the folder has them."""
+        """The name and version, as the folder has them."""
         return self.info.name.removesuffix(".dist-info")
 
     @property
@@ -72,23 +72,23 @@ class _InstalledWheel:
         return content
 
     def read_record(self) -> dict[str, str]:
-        """The wheel's files below ``root``, with their SHA-256 in hex ("" where it has none)."""
+        """Return the wheel's files below ``root``, with their SHA-256 in hex ("" where there is none)."""
         with (self.info / "RECORD").open(encoding="utf-8", newline="") as file:
             return {row[0]: _decode_digest(row[1]) for row in csv.reader(file) if row}
 
     def read_licence(self) -> str:
         fields = email.message_from_string((self.info / "METADATA").read_text(encoding="utf-8"))
-        found = fields.get("License-Expression") or _SPDX.get(fields.get("License", ""))
-        if not found:
+        licence = fields.get("License-Expression") or _SPDX.get(fields.get("License", ""))
+        if not licence:
             raise _make_incomplete_error(f"{self.title}: METADATA has no licence that SPDX knows")
-        return str(found)
+        return str(licence)
 
     def read_licence_texts(self) -> tuple[str, ...]:
         names = [*self.info.glob("licenses/**/*"), *self.info.glob("LICEN*"), *self.info.glob("NOTICE*")]
         return tuple(path.read_text(encoding="utf-8") for path in sorted(names) if path.is_file())
 
     def read_bills(self) -> dict[str, dict[str, Any]]:
-        """Components of the bills in the wheel, by their reference."""
+        """Return the components of the bills in the wheel, by their reference."""
         return {
             component["bom-ref"]: component
             for path in sorted(self.info.glob("sboms/*.cdx.json"))
@@ -97,10 +97,10 @@ class _InstalledWheel:
 
 
 def wheel_parts(layer: Path) -> tuple[LicensedPart, ...]:
-    """Every part of what is installed in ``layer``/python, in the order of names.
+    """Return every part that is installed in ``layer``/python, in the order of names.
 
-    Raises EnvironmentSetupError for a file that no package owns or that is not what its wheel holds, and for a package
-    or library of which nobody says what it is.
+    Raises EnvironmentSetupError for a file that no package owns or that differs from its wheel's, and for an unknown
+    package or library.
     """
     root = layer / "python"
     left = dict(files_of(root))
@@ -113,22 +113,22 @@ def wheel_parts(layer: Path) -> tuple[LicensedPart, ...]:
 
 
 def _list_parts(package: _InstalledWheel, left: dict[str, Path]) -> Iterator[LicensedPart]:
-    """The package's parts; their files are taken out of ``left``."""
+    """Yield the package's parts; their files are removed from ``left``."""
     recorded, wheel = package.read_record(), package.read_json("wheel.json")
     stand_ins, stripped = set(wheel.get("stand_ins", [])), dict(wheel.get("stripped", {}))
     mine = {name: left.pop(name) for name in list(left) if _is_from_wheel(package, recorded, name)}
     for name, path in mine.items():
-        wanted = stripped.get(name) or recorded.get(name)
-        if wanted and name not in stand_ins and wanted != file_digest(path):
+        digest = stripped.get(name) or recorded.get(name)
+        if digest and name not in stand_ins and digest != file_digest(path):
             raise _make_incomplete_error(f"{name} is not what the wheel of {package.title} holds")
     libraries = {name: path for name, path in mine.items() if name.startswith(f"{package.name}.libs/")}
-    own = [(name, path) for name, path in mine.items() if name not in libraries]
+    files = [(name, path) for name, path in mine.items() if name not in libraries]
     yield LicensedPart(
         ref=f"pkg:pypi/{package.name}@{package.version}",
         name=package.name,
         version=package.version,
         licence=package.read_licence(),
-        files=list_shipped_files(PLACE, own),
+        files=list_shipped_files(PLACE, files),
         purl=f"pkg:pypi/{package.name}@{package.version}",
         wheel=Wheel(wheel["file"], wheel["sha256"]),
         texts=package.read_licence_texts(),
@@ -148,10 +148,10 @@ def _list_parts(package: _InstalledWheel, left: dict[str, Path]) -> Iterator[Lic
 
 
 def _list_library_parts(package: _InstalledWheel, files: Mapping[str, Path]) -> Iterator[LicensedPart]:
-    """One part for each project whose libraries the wheel brings along."""
+    """Yield one part for each project whose libraries the wheel includes."""
     bills = package.read_bills()
     projects = {re.sub(r"[@#?].*", "", ref).rpartition("/")[2]: component for ref, component in bills.items()}
-    found: dict[str, list[tuple[str, Path]]] = {}
+    libraries: dict[str, list[tuple[str, Path]]] = {}
     for name, path in files.items():
         stem = re.split(r"[-.]", Path(name).name)[0]
         project = _OTHER_NAMES.get(stem, max((p for p in projects if stem.startswith(p)), key=len, default=""))
@@ -159,8 +159,8 @@ def _list_library_parts(package: _InstalledWheel, files: Mapping[str, Path]) -> 
             raise _make_incomplete_error(
                 f"no bill of materials in the wheel of {package.title} names {Path(name).name}"
             )
-        found.setdefault(project, []).append((name, path))
-    for project, its in sorted(found.items()):
+        libraries.setdefault(project, []).append((name, path))
+    for project, its in sorted(libraries.items()):
         about = f"in the wheel of {package.title}, whose licence texts have its own"
         yield replace(
             _make_component_part(projects[project]), files=list_shipped_files(PLACE, sorted(its)), about=about
@@ -176,13 +176,13 @@ def _compiled_in(package: _InstalledWheel, files: Mapping[str, Path]) -> Iterato
     if package.name == "cffi":
         parts.append(replace(_LIBFFI, texts=((LICENCES / "libffi.txt").read_text(encoding="utf-8"),)))
     for part in parts:
-        inside = [f"{PLACE}/{name}" for name in sorted(files) if name.startswith(part.inside)]
-        if inside:
-            yield replace(part, inside=tuple(inside))
+        paths = [f"{PLACE}/{name}" for name in sorted(files) if name.startswith(part.inside)]
+        if paths:
+            yield replace(part, inside=tuple(paths))
 
 
 def _make_component_part(component: Mapping[str, Any]) -> LicensedPart:
-    """A component of a wheel's bill."""
+    """Return the part for a component of a wheel's bill."""
     licences = [
         entry["expression"] if "expression" in entry else _read_licence_id(entry) for entry in component["licenses"]
     ]
@@ -197,7 +197,7 @@ def _read_licence_id(entry: Mapping[str, Any]) -> str:
 
 
 def _is_from_wheel(package: _InstalledWheel, recorded: Mapping[str, str], name: str) -> bool:
-    """Whether a file is of the wheel, or made of one when it was installed: bytecode, and what says of the wheel."""
+    """Return whether a file is of the wheel, or was made at its installation: bytecode, and metadata of the wheel."""
     folder, _, file = name.rpartition("/")
     source = f"{folder.removesuffix('__pycache__')}{file.partition('.')[0]}.py"
     return (
@@ -206,7 +206,7 @@ def _is_from_wheel(package: _InstalledWheel, recorded: Mapping[str, str], name: 
 
 
 def _decode_digest(text: str) -> str:
-    """RECORD's ``sha256=<base64>`` in hex."""
+    """Convert RECORD's ``sha256=<base64>`` to hex."""
     kind, _, digest = text.partition("=")
     return base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex() if kind == "sha256" else ""
 

@@ -1,7 +1,7 @@
-"""The coldforge command: parses arguments, calls one function, prints its result.
+"""The coldforge command: it parses arguments, calls one function and prints its result.
 
-A module here has commands of one group, and of each command its arguments beside its function. What a command needs is
-imported when it runs: a machine with Python and Docker alone builds too.
+A module here has the commands of one group, with each command's arguments beside its function. A command's imports run
+with the command: a machine with Python and Docker alone builds too.
 
 Failures reach a person as a message and an exit code (see ``builder.base.errors``), never as a traceback.
 """
@@ -33,46 +33,46 @@ GROUPS: dict[str, tuple[Command | Family, ...]] = {
     "Deploy": (*delivering.COMMANDS, *batching.COMMANDS),
     "Trust": proving.COMMANDS,
 }
-"""The commands, in the order of `coldforge --help`."""
+"""Commands by group, in the order of `coldforge --help`."""
 
 COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         parser = make_parser()
         answer_completion(parser)
-        options = parser.parse_args(given or ["--help"])
+        options = parser.parse_args(words or ["--help"])
         with _enter_folder(options.work_in):
             return options.command(options, Project.in_current_folder()) or 0
     except ColdforgeError as error:
         print(escape_terminal(f"coldforge: {error}"), file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # whoever read the result has enough, as `head` has
+    except BrokenPipeError:  # The reader of the result has closed the pipe, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except OSError as error:
-        found = disk_error(error, Path.cwd())
-        if found is None:
+        failure = disk_error(error, Path.cwd())
+        if failure is None:
             raise
-        print(f"coldforge: {found}", file=sys.stderr)
-        return found.exit_code
+        print(f"coldforge: {failure}", file=sys.stderr)
+        return failure.exit_code
     except KeyboardInterrupt:
         print("coldforge: interrupted; the last good bundle is unchanged.", file=sys.stderr)
         return INTERRUPTED
 
 
 def _enter_folder(folder: Path) -> AbstractContextManager[None]:
-    """To work in ``folder``, as make and git do with -C. Raises UsageError where it is none."""
+    """Change to ``folder``, as make and git do with -C. Raises UsageError where it is not a folder."""
     if not folder.is_dir():
         raise UsageError(f"-C {folder}: there is no such folder.")
     return chdir(folder)
 
 
 class _Completion(argparse.Action):
-    """Print the script for a shell, and end."""
+    """An action that prints the script for a shell, and ends."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, _namespace: object, value: object, _option: object = None
@@ -82,7 +82,7 @@ class _Completion(argparse.Action):
 
 
 def _format_overview() -> Iterator[str]:
-    """The commands by group, a line each."""
+    """Yield the commands by group, one per line."""
     for group, commands in GROUPS.items():
         yield group
         yield from (f"  {command.name:<14} {command.help}" for command in commands)

@@ -1,4 +1,4 @@
-"""``docs/abi.md``, made of the header of the C ABI: ``python -m builder.cli.abi_page``."""
+"""``docs/abi.md``, generated from the header of the C ABI: ``python -m builder.cli.abi_page``."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ packages for other languages.
 
 
 def format_abi_page() -> str:
-    """The whole page, Markdown."""
+    """Return the whole page as Markdown."""
     return _HEAD + "\n".join(_format_sections(HEADER.read_text(encoding="utf-8"))) + "\n" + _RUN
 
 
 def _format_sections(header: str) -> Iterator[str]:
-    """A section for each group of declarations that stand together, with the comment before them."""
+    """Yield a section for each group of adjacent declarations, with the comment before them."""
     top = _COMMENT.match(header)
     assert top
     yield _format_prose(top[1])
@@ -68,14 +68,14 @@ def _format_sections(header: str) -> Iterator[str]:
 
 
 def _find_declared_names(code: str) -> list[str]:
-    """What ``code`` declares."""
+    """Return the names that ``code`` declares."""
     macros = re.findall(r"^#define (\w+)", code, re.MULTILINE)
     types = re.findall(r"(?:^typedef .*|^\} )\b(cf_\w+);", code, re.MULTILINE)
     return [*macros, *types, *re.findall(r"\b(cf_\w+)\(", code)]
 
 
 def _format_prose(comment: str) -> str:
-    """The words of a comment as paragraphs of Markdown."""
+    """Return the text of a comment as paragraphs of Markdown."""
     text = re.sub(r"^ ?\*? ?", "", comment.strip(), flags=re.MULTILINE)
     text = re.sub(r"(?<!`)(\*\w+|\bcf_\w+|\bCF_\w+|\bNULL)\b(?!`)", r"`\1`", text)
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]

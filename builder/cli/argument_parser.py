@@ -1,4 +1,4 @@
-"""The parser of the command line: its errors are UsageErrors, and ask whether another name was meant."""
+"""Parser of the command line: its errors are UsageErrors, which suggest a similar name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message}{'' if message.endswith(('.', '?')) else '.'} `{self.prog} --help` says more.")
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse ``args``. An option that there is not is named even where another argument is missing as well."""
-        first = "-" if self._subparsers else ""  # behind a command's name stand its own options
+        """Parse ``args``. An unknown option is reported even where another argument is missing as well."""
+        first = "-" if self._subparsers else ""  # A command's own options follow its name.
         for word in takewhile(lambda word: word != "--" and word.startswith(first), args or ()):
             self._require_option(word.partition("=")[0])
-        found, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"{unknown[0]} is one argument too many.")
-        return found, unknown
+        return options, unknown
 
     def _require_option(self, word: str) -> None:
         known = self._option_string_actions

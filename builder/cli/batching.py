@@ -1,4 +1,4 @@
-"""Commands about many inputs at once: ``batch start`` and its neighbours."""
+"""Commands about batches of inputs: ``batch start`` and its neighbours."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def run_batch_start(options: Options, project: Project) -> None:
 
     if not options.dry_run and not options.to:
         raise UsageError("say where lists and answers go, with --to s3://bucket/run1, or --dry-run to start nothing.")
-    asked = BatchRequest(
+    request = BatchRequest(
         source=options.source,
         to=options.to,
         stack=options.stack or (_name_stack(options, project) if options.to else None),
@@ -118,14 +118,14 @@ def run_batch_start(options: Options, project: Project) -> None:
         capacity=Capacity(options.memory or 1769, options.timeout or 15, load_prices().gb_second[DEFAULT.architecture]),
     )
     progress = progress_of(options)
-    found = start_batch(
-        asked,
+    start = start_batch(
+        request,
         lambda: _measure_times(options, project),
         _make_client_factory(options),
         progress.show_lines,
         dry_run=options.dry_run,
     )
-    _print_batch_start(options, found)
+    _print_batch_start(options, start)
 
 
 def _status_arguments(parser: Arguments) -> None:
@@ -138,8 +138,8 @@ def run_batch_status(options: Options, _project: Project) -> None:
     from builder.release.batch.batch_run import BatchRun
 
     client = _make_client_factory(options)
-    found = query_status(BatchRun.load(options.run, client("s3")), client("stepfunctions"))
-    print_result(options, asdict(found), describe_status(found))
+    status = query_status(BatchRun.load(options.run, client("s3")), client("stepfunctions"))
+    print_result(options, asdict(status), describe_status(status))
 
 
 def run_batch_watch(options: Options, _project: Project) -> None:
@@ -150,18 +150,18 @@ def run_batch_watch(options: Options, _project: Project) -> None:
     run = BatchRun.load(options.run, client("s3"))
     try:
         with progress.screen.show_task("items") as line:
-            for found in poll_status(run, client("stepfunctions"), WATCH_SECONDS):
-                line.set_progress(found.done + found.failed, found.items, describe_briefly(found))
+            for status in poll_status(run, client("stepfunctions"), WATCH_SECONDS):
+                line.set_progress(status.done + status.failed, status.items, describe_briefly(status))
                 if options.json:
-                    print(json.dumps(asdict(found)), flush=True)
+                    print(json.dumps(asdict(status)), flush=True)
     except KeyboardInterrupt:
         progress.show_lines(f"it goes on; `coldforge batch stop {options.run}` would end it.")
         return
     if not options.json:
-        print_text(describe_status(found))
-    if found.state != "SUCCEEDED":
+        print_text(describe_status(status))
+    if status.state != "SUCCEEDED":
         raise BatchError(
-            f"the map ended as {found.state}; `coldforge batch resume {options.run}` runs what is missing."
+            f"the map ended as {status.state}; `coldforge batch resume {options.run}` runs what is missing."
         )
 
 
@@ -172,8 +172,8 @@ def run_batch_stop(options: Options, _project: Project) -> None:
     client = _make_client_factory(options)
     run = BatchRun.load(options.run, client("s3"))
     stop_run(run, client("stepfunctions"))
-    found = query_status(run, client("stepfunctions"))
-    print_result(options, asdict(found), describe_status(found))
+    status = query_status(run, client("stepfunctions"))
+    print_result(options, asdict(status), describe_status(status))
 
 
 def _resume_arguments(parser: Arguments) -> None:
@@ -200,12 +200,12 @@ def run_batch_resume(options: Options, project: Project) -> None:
         redrive_run(run, client("stepfunctions"))
         _print_batch_start(options, BatchStart(str(run.place), run.last.execution, run.last.items, run.reused, None))
         return
-    found = resume_batch(
+    start = resume_batch(
         run, options.stack or _name_stack(options, project), lambda: _measure_times(options, project), client,
         progress_of(options).show_lines, per_invocation=options.per_invocation, all_failed=options.all_failed,
         dry_run=options.dry_run,
     )  # fmt: skip
-    _print_batch_start(options, found)
+    _print_batch_start(options, start)
 
 
 def _collect_arguments(parser: Arguments) -> None:
@@ -224,8 +224,8 @@ def run_batch_collect(options: Options, _project: Project) -> None:
     check_ending(options.output)
     s3 = _make_client_factory(options)("s3")
     run = BatchRun.load(options.run, s3)
-    found = write_table(lambda: read_rows(run, s3), options.output)
-    print_result(options, asdict(found), describe_table(found))
+    table = write_table(lambda: read_rows(run, s3), options.output)
+    print_result(options, asdict(table), describe_table(table))
 
 
 def _print_batch_start(options: Options, found: BatchStart) -> None:

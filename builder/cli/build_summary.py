@@ -1,4 +1,4 @@
-"""What a person reads of a build: before it, and when it has ended."""
+"""Text about a build for a person: before it, and when it has ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from builder.pipeline.workspace import Workspace
 
 
 def format_build_start(ws: Workspace) -> str:
-    """One line: which model, for what."""
+    """Return one line: the model, and its target."""
     spec = ws.spec
     batches, sizes = ", ".join(map(str, spec.buckets)), len(spec.variants) // len(spec.buckets)
     several = f", in {sizes} sizes" if sizes > 1 else ""
@@ -17,7 +17,7 @@ def format_build_start(ws: Workspace) -> str:
 
 
 def format_build_result(built: BuildResult) -> str:
-    """Sizes, agreement with TensorFlow, lowering and audit; and the state that the model keeps, if it does."""
+    """Return sizes, agreement with TensorFlow, lowering and audit, and the state that the model keeps, if any."""
     library = built.library
     parts = [format_sizes(built.bundle.sizes), "", format_agreement(library.verification), ""]
     parts += [format_lowering(library.lowering), format_audit(library.audit)]

@@ -9,7 +9,7 @@ from builder.base.commands import DEPLOYING
 from builder.base.console_tables import RULE, format_table
 from builder.package.lambda_limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
 
-if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
+if TYPE_CHECKING:  # These need NumPy, which a build in Docker does without.
     from builder.compiler.audit import AuditReport
     from builder.compiler.lower.decisions import LoweringReport
     from builder.verify.agreement import OutputAgreement
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # they need NumPy, which a build in Docker does without
 
 
 def format_sizes(sizes: SizeTable) -> str:
-    """Each component's bytes, the total, and how much of each limit is used."""
+    """Return each component's bytes, the total, and the used share of each limit."""
     rows: list[Sequence[str] | None] = [(c.name, f"{c.unzipped:,}", f"{c.zipped:,}") for c in sizes.components]
     rows += [
         RULE,
@@ -37,7 +37,7 @@ def _format_share(used: int, limit: int) -> str:
 
 
 def format_agreement(verification: Verification) -> str:
-    """Each output's worst error against TensorFlow's answers and its tolerance, then warnings and failures."""
+    """Return each output's worst error against TensorFlow's answers and its tolerance, then warnings and failures."""
     rows = [_format_agreement_row(row) for row in verification.outputs]
     rows += [(f"{row.output}, same weights", *_format_agreement_row(row)[1:]) for row in verification.same_weights]
     if not verification.machine:
@@ -61,7 +61,7 @@ def _format_agreement_row(row: OutputAgreement) -> tuple[str, ...]:
 
 
 def format_lowering(lowering: LoweringReport) -> str:
-    """Which lowering the library has, how many steps are fused, and what was given up for it and why."""
+    """Return the library's lowering, the number of fused steps, and the lowerings that failed, with the reasons."""
     fused, tuned = len(lowering.decisions), lowering.to_dict()["tuned"]
     steps = f"{fused} of {lowering.steps} steps fused" if fused else f"{lowering.steps} steps, none fused"
     parts = [f"  lowering: {lowering.path}; {steps}" + (f", {tuned} as tuned" if tuned else "")]
@@ -73,21 +73,21 @@ def format_lowering(lowering: LoweringReport) -> str:
 
 
 def format_weights(lowering: LoweringReport) -> str:
-    """What the weights take, of which types they are, and how many layers keep theirs."""
+    """Return the size of the weights, their types, and how many layers keep theirs."""
     sizes = lowering.sizes
     kinds = dict.fromkeys(layer.type for layer in lowering.weights if layer.type != "float32")
     names = " and ".join(kinds) or "none"
     line = f"weights: {sizes.bytes:,} bytes, {sizes.as_float32:,} as float32; {100 * sizes.compressed_share:.1f} % "
     line += f"of them {names}"
-    kept = sum(bool(layer.kept) for layer in lowering.weights)
+    unchanged = sum(bool(layer.kept) for layer in lowering.weights)
     rounded = sum(layer.input is not None for layer in lowering.weights)
     if rounded or any(layer.input_kept for layer in lowering.weights):
         line += f"; {rounded} of {len(lowering.weights)} layers round their input to int8"
-    return line + (f"; {kept} {'layer keeps' if kept == 1 else 'layers keep'} float32" if kept else "")
+    return line + (f"; {unchanged} {'layer keeps' if unchanged == 1 else 'layers keep'} float32" if unchanged else "")
 
 
 def format_audit(report: AuditReport) -> str:
-    """The audit in one line, and one more for each violation."""
+    """Return the audit in one line, and one more line for each violation."""
     facts = report.facts
     relro = f"{facts.relro} RELRO"
     parts = [

@@ -1,4 +1,4 @@
-"""Commands that make something of a model: bundle, wasm, bindings, export, selftest, weights."""
+"""Commands that build something from a model: bundle, wasm, bindings, export, selftest, weights."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def run_bundle(options: Options, project: Project) -> None:
     from builder.pipeline.docker.route import choose_route
 
     tell = _no_progress if options.json else print_text
-    join_names([load_named_spec(model, project).name for model in options.models])  # refused before anything is built
+    join_names([load_named_spec(model, project).name for model in options.models])  # checked before the build
     specs = [replace(trained_spec(model, options, project), packaging=options.package) for model in options.models]
     route = choose_route(
         options.route, specs, BuilderImage.from_environment(project.lock), progress_of(options).show_lines
     )
-    made: list[dict[str, Any]] = []
+    bundle_rows: list[dict[str, Any]] = []
     for target in choose_targets(options, specs[0]):
         workspaces = [Workspace.from_spec(spec, project, target, progress_of(options)) for spec in specs]
         with hold_all_locks(workspaces):
@@ -74,15 +74,15 @@ def run_bundle(options: Options, project: Project) -> None:
                 joined = join_active(bundles, project, target)
                 tell(f"\n{format_sizes(joined.sizes)}\n\nbundle of {len(specs)} models: {shorten_path(joined.folder)}")
                 bundles.append(joined)
-        made += [{"folder": b.folder, "target": target.name, "sizes": b.sizes.to_dict()} for b in bundles]
-        if target == host_target() and CONTAINED not in os.environ:  # in Docker, whoever started that says it
+        bundle_rows += [{"folder": b.folder, "target": target.name, "sizes": b.sizes.to_dict()} for b in bundles]
+        if target == host_target() and CONTAINED not in os.environ:  # In Docker, the outer command prints it.
             tell(format_try_command(options.models, json.loads(bundles[0].description.read_text()), options.work_in))
     if options.json:
-        print_result(options, {"bundles": made}, "")
+        print_result(options, {"bundles": bundle_rows}, "")
 
 
 def _no_progress(_: str) -> None:
-    """For whom the JSON at the end says it."""
+    """Print nothing, as the JSON at the end has the result."""
 
 
 def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundle:
@@ -96,17 +96,17 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
             )
         tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
-    ws.expect_import()  # before the builder itself is imported, which takes half a second
+    ws.expect_import()  # The builder itself takes half a second to import.
     from builder.cli.build_summary import format_build_result, format_build_start
     from builder.pipeline.build_bundle import build_bundle
 
     ws.progress.show_lines(format_build_start(ws))
-    built = build_bundle(ws)
+    result = build_bundle(ws)
     tell(
-        f"{format_build_result(built)}\n\nbundle: {shorten_path(built.bundle.folder)} "
+        f"{format_build_result(result)}\n\nbundle: {shorten_path(result.bundle.folder)} "
         f"({ws.progress.count_seconds():.1f} s)"
     )
-    return built.bundle
+    return result.bundle
 
 
 def run_wasm(options: Options, project: Project) -> None:
@@ -157,14 +157,14 @@ def run_export(options: Options, project: Project) -> None:
 
     ws = workspace_of(options, project)
     with ws.hold_lock():
-        done = export_model(ws, options.out)
-    files = [f"{file.size:>14,}  {file.path}" for file in done.files]
-    text = f"export: {shorten_path(done.folder)} ({len(done.weights)} tensors, {done.parameters:,} parameters)"
+        export = export_model(ws, options.out)
+    files = [f"{file.size:>14,}  {file.path}" for file in export.files]
+    text = f"export: {shorten_path(export.folder)} ({len(export.weights)} tensors, {export.parameters:,} parameters)"
     result = {
-        "folder": done.folder,
-        "files": [{"path": file.path, "bytes": file.size} for file in done.files],
-        "tensors": len(done.weights),
-        "parameters": done.parameters,
+        "folder": export.folder,
+        "files": [{"path": file.path, "bytes": file.size} for file in export.files],
+        "tensors": len(export.weights),
+        "parameters": export.parameters,
     }
     print_result(options, result, "\n".join([*files, "", text]))
 
@@ -182,13 +182,13 @@ def run_selftest(options: Options, project: Project) -> None:
     for target in choose_targets(options, spec):
         ws = Workspace.from_spec(spec, project, target, progress_of(options))
         with ws.hold_lock():
-            done = build_selftest(ws)
+            programs = build_selftest(ws)
         rows.append(
-            {"target": target.name, "test": done.test, "benchmark": done.benchmark, "ran": bool(done.said),
-             "said": done.said}
+            {"target": target.name, "test": programs.test, "benchmark": programs.benchmark, "ran": bool(programs.said),
+             "said": programs.said}
         )  # fmt: skip
-        lines.append(done.said or f"NOT RUN: {done.machine.missing}")
-        lines.append(f"programs: {shorten_path(done.test)}, {shorten_path(done.benchmark)}")
+        lines.append(programs.said or f"NOT RUN: {programs.machine.missing}")
+        lines.append(f"programs: {shorten_path(programs.test)}, {shorten_path(programs.benchmark)}")
     print_result(options, {"programs": rows}, "\n".join(lines))
 
 
@@ -210,10 +210,10 @@ def run_weights(options: Options, project: Project) -> None:
     for target in targets:
         ws = Workspace.from_spec(spec, project, target, progress_of(options))
         with ws.hold_lock():
-            made = write_new_weights(ws, options.output)
-        rows.append({"target": target.name, "file": made.path, "sha256": made.sha256})
+            file = write_new_weights(ws, options.output)
+        rows.append({"target": target.name, "file": file.path, "sha256": file.sha256})
         parts.append(
-            f"{format_agreement(made.verification)}\n\nweights: {shorten_path(made.path)}, SHA-256 {made.sha256}"
+            f"{format_agreement(file.verification)}\n\nweights: {shorten_path(file.path)}, SHA-256 {file.sha256}"
         )
     print_result(options, {"weights": rows}, "\n".join(parts))
 

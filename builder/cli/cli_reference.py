@@ -1,4 +1,4 @@
-"""docs/cli.md and its schema, made from the commands: ``python -m builder.cli.cli_reference docs/cli.md``."""
+"""docs/cli.md and its schema, generated from the commands: ``python -m builder.cli.cli_reference docs/cli.md``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.cli.guide import describe_command, format_example
 from builder.cli.results import RESULTS, Schema, make_results_schema
 
 SCHEMA = "results.schema.json"
-"""Beside the page."""
+"""File beside the page."""
 
 _HEAD = """\
 # Commands
@@ -42,8 +42,8 @@ Every command takes:
 
 
 def format_cli_reference() -> str:
-    """The whole page."""
-    commands = (one for given in COMMANDS for one in list_commands(given))
+    """Return the whole page."""
+    commands = (named for entry in COMMANDS for named in list_commands(entry))
     sections = (line for name, command in commands for line in _format_section(name, command))
     return link_pages("\n".join([_HEAD, *_format_arguments(add_common), *sections]))
 
@@ -62,7 +62,7 @@ def _format_section(name: str, command: Command) -> Iterator[str]:
 
 
 def _format_arguments(add: Callable[[Arguments], None]) -> Iterator[str]:
-    """The arguments that ``add`` adds to a parser."""
+    """Yield a table of the arguments that ``add`` adds to a parser."""
     parser = argparse.ArgumentParser(add_help=False)
     add(parser)
     if actions := parser._actions:  # the one list of all arguments, in groups or not; sphinx-argparse reads it, too
@@ -72,7 +72,7 @@ def _format_arguments(add: Callable[[Arguments], None]) -> Iterator[str]:
 
 
 def _format_argument(action: argparse.Action) -> str:
-    """The argument as a person writes it."""
+    """Return the argument as a person writes it."""
     if not action.option_strings:
         return f"{action.metavar or action.dest}{' ...' if action.nargs in ('+', '*') else ''}"
     value = action.metavar or ("\\|".join(map(str, action.choices)) if action.choices else action.dest.upper())
@@ -80,7 +80,7 @@ def _format_argument(action: argparse.Action) -> str:
 
 
 def _format_type(field: Schema) -> str:
-    """Of a field of the result, in words."""
+    """Return the type of a field of the result, in words."""
     kinds = field.get("type", "anything")
     names = " or ".join(kinds) if isinstance(kinds, list) else kinds
     if "items" in field:

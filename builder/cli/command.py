@@ -1,4 +1,4 @@
-"""What the commands share: how one is declared, and the arguments that several have."""
+"""Declaration of a command, and the arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFAULT_MODEL = "(default: the project's)"
 
 @dataclass(frozen=True)
 class Command:
-    """``arguments`` adds a command's arguments to its parser; ``run`` gets them parsed, and may return an exit code."""
+    """A command. ``arguments`` adds its arguments to its parser; ``run`` gets them, and may return an exit code."""
 
     name: str
     help: str
@@ -44,7 +44,7 @@ class Command:
     run: Callable[[Options, Project], int | None]
 
     def add_to(self, commands: Any) -> None:
-        """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
+        """Add the command to ``commands``, the result of ``ArgumentParser.add_subparsers``."""
         parser = commands.add_parser(self.name, help=self.help, formatter_class=argparse.RawDescriptionHelpFormatter)
         name = parser.prog.removeprefix("coldforge ")
         parser.description, parser.epilog = (
@@ -58,14 +58,14 @@ class Command:
 
 @dataclass(frozen=True)
 class Family:
-    """Commands whose first word is ``name``."""
+    """A family of commands whose first word is ``name``."""
 
     name: str
     help: str
     commands: tuple[Command, ...]
 
     def add_to(self, commands: Any) -> None:
-        """``commands``: what ``ArgumentParser.add_subparsers`` returns."""
+        """Add the family to ``commands``, the result of ``ArgumentParser.add_subparsers``."""
         parser = commands.add_parser(self.name, help=self.help, description=describe_command(self.name, self.help))
         first = f"{self.name} {self.commands[0].name}"
         parser.epilog = f"example: {format_example(first)}"
@@ -75,7 +75,7 @@ class Family:
 
 
 def list_commands(given: Command | Family) -> Iterator[tuple[str, Command]]:
-    """Each command with all words of its name."""
+    """Yield each command with all words of its name."""
     if isinstance(given, Command):
         yield given.name, given
     else:
@@ -83,11 +83,11 @@ def list_commands(given: Command | Family) -> Iterator[tuple[str, Command]]:
 
 
 def add_common(parser: Arguments) -> None:
-    """What every command takes."""
+    """Add the arguments of every command."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("-q", "--quiet", action="store_true", help="show no progress: only the result, or the error")
-    shown.add_argument(
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-q", "--quiet", action="store_true", help="show no progress: only the result, or the error")
+    group.add_argument(
         "-v", "--verbose", action="store_true", help="show what TensorFlow, XLA, pip and make print, too"
     )
 
@@ -137,14 +137,14 @@ def parse_positive(text: str) -> float:
 
 
 def choose_targets(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
-    """Those asked for. Lambda's default comes last: a command prints its result last. Raises UsageError."""
+    """Return the requested targets, Lambda's default last, as a command prints its result last. Raises UsageError."""
     names = {None: spec.targets, "": spec.targets, "all": NAMES}.get(options.target, (options.target,))
-    wanted = [target_named(name) for name in names]
-    return tuple(target for target in reversed(TARGETS) if target in wanted)
+    targets = [target_named(name) for name in names]
+    return tuple(target for target in reversed(TARGETS) if target in targets)
 
 
 def load_named_spec(model: str, project: Project) -> ModelSpec:
-    """The spec at a path, or of an example by name. Raises UsageError for neither."""
+    """Return the spec at a path, or of an example by name. Raises UsageError where neither exists."""
     path = Path(model)
     if is_address(model):
         raise UsageError("this command takes a model.toml. `coldforge init ADDRESS` writes one for a model elsewhere.")
@@ -172,7 +172,7 @@ def load_named_spec(model: str, project: Project) -> ModelSpec:
 
 
 def trained_spec(model: str, options: Options, project: Project) -> ModelSpec:
-    """Load the spec as ``load_named_spec`` does. The model of an example that is trained here is trained first."""
+    """Load the spec as ``load_named_spec`` does, and first train the model of an example that is trained here."""
     from builder.sources.trained_examples import ensure_trained
 
     spec = load_named_spec(model, project)
@@ -181,7 +181,7 @@ def trained_spec(model: str, options: Options, project: Project) -> ModelSpec:
 
 
 def bundle_of(models: Sequence[str], project: Project, target: Target | None = None) -> Bundle:
-    """Find the bundle of ``models`` for ``target``, or this machine. Raises UsageError, which says what builds it."""
+    """Return the bundle of ``models`` for ``target``, or this machine. Raises UsageError, which says what builds it."""
     from builder.package.bundle import find_bundle
     from builder.package.join_bundles import join_names
 
@@ -190,19 +190,19 @@ def bundle_of(models: Sequence[str], project: Project, target: Target | None = N
 
 
 def is_model(path: Path) -> bool:
-    """Whether there is a trained model at ``path``, rather than a model.toml or a folder with one."""
+    """Return whether ``path`` is a trained model, rather than a model.toml or a folder with one."""
     if path.is_dir():
         return is_saved_model(path) and not (path / "model.toml").is_file()
     return path.is_file() and path.suffix != ".toml"
 
 
 def progress_of(options: Options) -> Progress:
-    """The screen as --quiet and --verbose want it."""
+    """Return the progress display that --quiet and --verbose ask for."""
     return Progress(quiet=options.quiet, verbose=options.verbose)
 
 
 def workspace_of(options: Options, project: Project) -> Workspace:
-    """The workspace of the model that is named, for the first of its targets. Raises as ``load_named_spec`` does."""
+    """Return the workspace of the named model, for its first target. Raises as ``load_named_spec`` does."""
     spec = trained_spec(options.model, options, project)
     return Workspace.from_spec(spec, project, spec.target, progress_of(options))
 
@@ -213,12 +213,12 @@ def print_result(options: Options, result: Any, text: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print what a command found on standard output; it may quote names from a model."""
+    """Print a command's text on standard output; it may quote names from a model."""
     print(escape_terminal(text))
 
 
 def shorten_path(path: Path) -> Path:
-    """``path`` from the current folder, where it is below it."""
+    """Return ``path`` relative to the current folder, where it is below it."""
     try:
         return path.resolve().relative_to(Path.cwd())
     except ValueError:

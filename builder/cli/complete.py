@@ -1,4 +1,4 @@
-"""What the Tab key completes, by argcomplete: commands, options, models and the other names that an argument takes."""
+"""Completions for the Tab key, by argcomplete: commands, options, models and other names that an argument takes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from builder.base.project import Project
 SHELLS = ("bash", "zsh", "fish")
 
 Completer = Callable[..., Iterable[str]]
-"""Gets the word so far as ``prefix``; what does not begin with it is left out."""
+"""Function that gets the word so far as ``prefix`` and lists candidates; those with another prefix are left out."""
 
 
 def format_completion_script(shell: str) -> str:
-    """What a shell evaluates to complete ``coldforge``. Raises EnvironmentSetupError where argcomplete is missing."""
+    """Return the script that a shell evaluates for completion. Raises EnvironmentSetupError without argcomplete."""
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError as error:
@@ -30,7 +30,7 @@ def format_completion_script(shell: str) -> str:
 
 
 def answer_completion(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what may follow, and end the process. Nothing else."""
+    """Answer a shell that asks for completions, and end the process; otherwise do nothing."""
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
@@ -38,12 +38,12 @@ def answer_completion(parser: argparse.ArgumentParser) -> None:
 
 
 def set_completer(action: argparse.Action, completer: Completer) -> None:
-    """Have ``completer`` say what the argument ``action`` may be."""
+    """Set the function that lists the values of the argument ``action``."""
     action.completer = completer  # type: ignore[attr-defined]
 
 
 def complete_models(prefix: str, **_: Any) -> list[str]:
-    """The examples, and files and folders, among them those with a model.toml."""
+    """Return the examples, and files and folders, among them those with a model.toml."""
     from argcomplete.completers import FilesCompleter
 
     return sorted({*list_known_models(Project.in_current_folder()), *FilesCompleter()(prefix)})

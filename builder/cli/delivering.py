@@ -50,7 +50,7 @@ def run_deploy(options: Options, project: Project) -> None:
 
     specs = [load_named_spec(model, project) for model in options.models]
     *_, target = choose_targets(options, specs[0])
-    wanted = Deployment(
+    deployment = Deployment(
         tuple(spec.name for spec in specs),
         " ".join(options.models),
         find_target(options.parameters, target),
@@ -62,8 +62,8 @@ def run_deploy(options: Options, project: Project) -> None:
         sam_options=tuple(shlex.split(options.sam_flags)),
     )
     output = sys.stderr if options.json else sys.stdout
-    done = deploy_bundle(wanted, project, progress_of(options).show_lines, output, upload=not options.build_only)
-    print_result(options, done, f"{'built' if options.build_only else 'deployed'} {done['model']} {done['version']}")
+    info = deploy_bundle(deployment, project, progress_of(options).show_lines, output, upload=not options.build_only)
+    print_result(options, info, f"{'built' if options.build_only else 'deployed'} {info['model']} {info['version']}")
 
 
 def _publish_arguments(parser: Arguments) -> None:
@@ -89,7 +89,7 @@ def run_publish(options: Options, project: Project) -> None:
         for layer in list_layer_archives(name, target, project, dependencies=options.dependencies, named=named)
     ]
     for layer in layers:
-        done = publish_layer(
+        published = publish_layer(
             layer.archive,
             layer.name,
             architecture=layer.target.architecture,
@@ -98,10 +98,10 @@ def run_publish(options: Options, project: Project) -> None:
             endpoint=options.endpoint_url,
         )
         if options.json:
-            print(json.dumps(asdict(done)))
+            print(json.dumps(asdict(published)))
             continue
-        gone = f"; deleted {', '.join(map(str, done.pruned))}" if done.pruned else ""
-        print(f"{done.arn}  ({'new' if done.created else 'AWS had the same bytes already'}{gone})")
+        gone = f"; deleted {', '.join(map(str, published.pruned))}" if published.pruned else ""
+        print(f"{published.arn}  ({'new' if published.created else 'AWS had the same bytes already'}{gone})")
 
 
 def _stage_arguments(parser: Arguments) -> None:

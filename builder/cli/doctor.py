@@ -1,7 +1,7 @@
-"""What this machine has of what the commands need, and the one line that gets what it lacks.
+"""A check of this machine for everything that the commands need, with one line that gets each missing thing.
 
-Nothing here is installed, built or sent: each check looks. All of it runs without a package, so that it can be asked
-before anything is set up.
+Each check only looks; nothing is installed, built or sent. All of them run without a package, so that they work before
+anything is set up.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from builder.pipeline.docker.docker_client import why_no_buildkit, why_no_engine
 from builder.verify.target_runner import find_emulator, has_c_library
 
 PYTHONS = (3, 11), (3, 13)
-"""The first and the last version that TensorFlow's wheel and the locks support."""
+"""First and last version that TensorFlow's wheel and the locks support."""
 
 LEAST_MEMORY, LEAST_DISK = 3_000_000_000, 4_000_000_000
-"""Bytes that a build of a middling network has used, TensorFlow's packages included."""
+"""Bytes that a build of a middling network has used, with TensorFlow's packages."""
 
 PACKAGES = ("tensorflow-cpu", "keras", "ziglang")
 BUNDLE = bundle_command()
 FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni")
-"""Of a processor with a list of flags: the kernels need the first two and are faster with the others."""
+"""Flags of a processor: the kernels need the first two and are faster with the others."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class Diagnosis:
     @property
     def can_build(self) -> bool:
         """True if `make bundle` finds a way: all that Docker needs, or a Python for which it installs the packages."""
-        there = {finding.name: finding.there for finding in self.findings}
-        in_docker = there["Docker"] and there["builder image"]
-        return there["make"] and (in_docker or there["Python"])
+        present = {finding.name: finding.there for finding in self.findings}
+        in_docker = present["Docker"] and present["builder image"]
+        return present["make"] and (in_docker or present["Python"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON."""
+        """Return the result for JSON."""
         return {"can_build": self.can_build, "findings": [asdict(finding) for finding in self.findings]}
 
 
 def format_diagnosis(diagnosis: Diagnosis) -> str:
-    """A row for each thing, then how to get what is missing, and whether a model can be built as it is."""
+    """Return a row for each finding, then how to get missing things, and whether a model can be built now."""
     rows = [("ok" if f.there else "--", f.name, f.found, f.needed_for) for f in diagnosis.findings]
     lines = [format_table(("", "what", "found", "needed for"), rows), ""]
     lines += [f"{f.name}: {f.remedy}" for f in diagnosis.findings if f.remedy]
@@ -76,7 +76,7 @@ def format_diagnosis(diagnosis: Diagnosis) -> str:
 
 
 def examine_machine(project: Project) -> Diagnosis:
-    """Every check, in the order in which a new user meets what they look for."""
+    """Run every check, in the order in which a new user needs the things."""
     return Diagnosis(tuple(_list_findings(project)))
 
 
@@ -102,7 +102,7 @@ def _list_findings(project: Project) -> Iterator[Finding]:
 
 
 def check_python(version: tuple[int, int], has_venv: bool) -> Finding:
-    """Judge the Python that runs this. ``has_venv``: it can make a virtual environment, or runs in one."""
+    """Check the Python that runs this. ``has_venv``: whether it runs in a virtual environment, or can make one."""
     first, last = PYTHONS
     supported = first <= version <= last
     text = ".".join(map(str, version))
@@ -123,19 +123,19 @@ def _can_make_environments() -> bool:
 
 
 def check_packages(version_of: Callable[[str], str]) -> Finding:
-    """``version_of`` gives an installed package's version, or raises PackageNotFoundError."""
-    found, missing = [], []
+    """Check the packages. ``version_of`` returns an installed one's version, or raises PackageNotFoundError."""
+    versions, missing = [], []
     for name in PACKAGES:
         try:
-            found.append(f"{name} {version_of(name)}")
+            versions.append(f"{name} {version_of(name)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
-    text = ", ".join(found) if not missing else f"no {', '.join(missing)}"
+    text = ", ".join(versions) if not missing else f"no {', '.join(missing)}"
     return Finding("packages", not missing, text, "every command outside Docker", setup_command() if missing else "")
 
 
 def check_docker(image: BuilderImage) -> Iterator[Finding]:
-    """Check for an engine; where one answers, also for what ``image`` is made with and from."""
+    """Check for an engine; where one answers, check also what ``image`` is made with and from."""
     needed_for = "bundle --in docker"
     instead = f"or build with {route_option('host')}"
     engine = why_no_engine()
@@ -166,7 +166,7 @@ def check_sandbox(kernel: KernelFeatures) -> Finding:
 
 
 def check_memory(meminfo: Path) -> Finding:
-    """``meminfo``: as Linux writes it, in kB."""
+    """Check the memory. ``meminfo``: a file as Linux writes it, in kB."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
         free = int(lines["MemAvailable"].split()[0]) * 1024
@@ -183,7 +183,7 @@ def check_disk(folder: Path) -> Finding:
 
 
 def check_processor(cpuinfo: Path) -> Finding:
-    """``cpuinfo``: as Linux writes it."""
+    """Check the processor. ``cpuinfo``: a file as Linux writes it."""
     try:
         words = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
     except OSError:
@@ -191,35 +191,35 @@ def check_processor(cpuinfo: Path) -> Finding:
     if not words:
         return Finding("processor", True, platform.machine(), "verifying")
     has = [feature for feature in FEATURES if feature in words]
-    there = set(FEATURES[:2]) <= set(has)
-    remedy = "" if there else "build on a processor of 2013 or later: the library cannot be run here"
+    fits = set(FEATURES[:2]) <= set(has)
+    remedy = "" if fits else "build on a processor of 2013 or later: the library cannot be run here"
     return Finding(
-        "processor", there, f"{platform.machine()} with {', '.join(has) or 'none of its kernels'}", "verifying", remedy
+        "processor", fits, f"{platform.machine()} with {', '.join(has) or 'none of its kernels'}", "verifying", remedy
     )
 
 
 def check_emulators() -> Iterator[Finding]:
-    """QEMU for each target that this machine is not."""
+    """Check for QEMU for each target that this machine is not."""
     for target in TARGETS:
         if target.emulator and platform.machine().lower() not in target.machines:
             program, root = find_emulator(target.emulator)
-            there = program is not None and has_c_library(root)
-            remedy = "" if there else f"apt-get install {target.emulator.packages}"
-            found = str(program) if there else "no QEMU for it, so its libraries are built and not run"
-            yield Finding(f"{target.name} here", there, found, f"bundle --target {target.name}", remedy)
+            runnable = program is not None and has_c_library(root)
+            remedy = "" if runnable else f"apt-get install {target.emulator.packages}"
+            state = str(program) if runnable else "no QEMU for it, so its libraries are built and not run"
+            yield Finding(f"{target.name} here", runnable, state, f"bundle --target {target.name}", remedy)
 
 
 def check_lambda_python() -> Finding:
-    found = find_python()
-    remedy = "" if found.matches_lambda else f"pyenv install {LAMBDA_PYTHON}, or uv python install {LAMBDA_PYTHON}"
-    text = str(found.path) if found.matches_lambda else f"invoke and serve run on Python {found.version} instead"
+    python = find_python()
+    remedy = "" if python.matches_lambda else f"pyenv install {LAMBDA_PYTHON}, or uv python install {LAMBDA_PYTHON}"
+    text = str(python.path) if python.matches_lambda else f"invoke and serve run on Python {python.version} instead"
     return Finding(
-        f"Lambda's Python {LAMBDA_PYTHON}", found.matches_lambda, text, "invoke and serve as in Lambda", remedy
+        f"Lambda's Python {LAMBDA_PYTHON}", python.matches_lambda, text, "invoke and serve as in Lambda", remedy
     )
 
 
 def check_aws(environment: Mapping[str, str], folder: Path) -> Finding:
-    """Whether there are credentials and a region; neither is read further, nor shown."""
+    """Check for credentials and a region; their values are not read or shown."""
     profile = environment.get("AWS_PROFILE", "default")
     named = "AWS_ACCESS_KEY_ID" in environment or "AWS_WEB_IDENTITY_TOKEN_FILE" in environment
     text = "".join(
@@ -227,9 +227,9 @@ def check_aws(environment: Mapping[str, str], folder: Path) -> Finding:
     )
     credentials = named or f"[{profile}]" in text or f"[profile {profile}]" in text
     region = "AWS_REGION" in environment or "AWS_DEFAULT_REGION" in environment or "region" in text
-    found = f"{'credentials' if credentials else 'no credentials'}, {'a region' if region else 'no region'}"
-    there = credentials and region
-    return Finding("AWS", there, found, "deploying, publish", "" if there else "aws configure")
+    state = f"{'credentials' if credentials else 'no credentials'}, {'a region' if region else 'no region'}"
+    complete = credentials and region
+    return Finding("AWS", complete, state, "deploying, publish", "" if complete else "aws configure")
 
 
 def _check_program(name: str, needed_for: str, remedy: str, own: Path | None = None) -> Finding:

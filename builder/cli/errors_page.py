@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - rows of Markdown tables
-"""``docs/errors.md``, made of the function's catalogue of errors: ``python -m builder.cli.errors_page``."""
+"""``docs/errors.md``, generated from the function's catalogue of errors: ``python -m builder.cli.errors_page``."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ code and ends with 2. Whatever stops a build, the last good bundle stays.
 
 
 def format_errors_page() -> str:
-    """The whole page, Markdown."""
+    """Return the whole page as Markdown."""
     return (
         _HEAD
         + "".join(_format_row(error) for error in _list_errors())
@@ -89,14 +89,14 @@ def format_errors_page() -> str:
 
 
 def _list_errors() -> Iterator[tuple[int, str, bool, str]]:
-    """(status, code, whether to try again, meaning) of each error, by status."""
+    """Yield (status, code, whether to try again, meaning) of each error, by status."""
     rows = [(e.status, e.code, e.retryable, inspect.getdoc(e) or "") for e in HandlerError.__subclasses__()]
     failed = "The function failed, not the request. The message names the request's id; the log has more under that id."
     yield from sorted([*rows, (500, "internal", True, failed)])
 
 
 def _format_exit_codes() -> Iterator[str]:
-    """A row for each way a command can end that a program may want to tell from others."""
+    """Yield a row for each exit code that a program may want to distinguish."""
     for error in sorted(ColdforgeError.__subclasses__(), key=lambda error: error.exit_code):
         yield f"| {error.exit_code} | {' '.join((inspect.getdoc(error) or '').replace('``', '`').split())} |\n"
     yield f"| {INTERRUPTED} | Ctrl-C ended the command. |\n"

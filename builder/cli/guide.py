@@ -1,4 +1,4 @@
-"""Texts of `coldforge COMMAND --help` besides its arguments: an example, and what the command's numbers measure."""
+"""Texts of `coldforge COMMAND --help` besides its arguments: an example, and the meaning of the command's numbers."""
 
 EXAMPLES = {
     "new": "faces --from model.keras",
@@ -39,7 +39,7 @@ EXAMPLES = {
     "verify-bundle": "dist/emotion --key public.pem",
     "reproduce": "dist/emotion",
 }
-"""Arguments that each command takes, by its name."""
+"""Arguments of each command's example, by its name."""
 
 ABOUT = {
     "init": "Sizes in it are pixels, lengths are elements, and `scale` multiplies a pixel's 0 to 255.",
@@ -53,7 +53,7 @@ ABOUT = {
     "cost": "Times are milliseconds that the function itself takes of a warm request, in Lambda's emulator on this "
     "machine. Prices are US dollars for a million requests.",
 }
-"""Sentences behind the first, of the commands that need some."""
+"""Sentences after the first, for the commands that need some."""
 
 
 def describe_command(name: str, line: str) -> str:

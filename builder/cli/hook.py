@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Check the model.toml files that are named: for pre-commit, which runs this file without installing anything.
+"""A check of the named model.toml files, for pre-commit, which runs this file without installing anything.
 
-The system's Python runs it, so it says so where that is too old for coldforge.
+The system's Python runs it, so it says where that is too old for coldforge.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What inspecting a model found, as text."""
+"""Result of inspecting a model, as text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from builder.pipeline.inspect_model import Inspection
 
 
 def format_inspection(found: Inspection) -> str:
-    """What the model takes and gives, then the preflight; ``?`` stands for a dimension that the model leaves open."""
+    """Return the model's inputs and outputs, then the preflight; ``?`` stands for a dimension of open size."""
     ports = found.ports
     lines = [*_format_ports("inputs", ports.feeds), *_format_ports("outputs", ports.fetches)]
     if ports.facts:
-        lines += [f"input {escape_invisible(one.feed)}: {one.describe_steps()}" for one in ports.facts.scalings]
+        lines += [f"input {escape_invisible(spec.feed)}: {spec.describe_steps()}" for spec in ports.facts.scalings]
     if len(ports.signatures) > 1:
         others = ", ".join(escape_invisible(name) for name in ports.signatures if name != ports.signature)
         lines.append(f"signature: {escape_invisible(ports.signature or '')}; the model also has {others}")

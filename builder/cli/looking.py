@@ -1,4 +1,4 @@
-"""Commands that say something of a model: inspect, explain, verify, tune and others."""
+"""Commands that describe a model: inspect, explain, verify, tune and others."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def run_check_spec(options: Options, _project: Project) -> None:
     from builder.config.parser import read_specs
 
     specs = read_specs(options.specs)
-    found = [
+    checked = [
         {"file": str(path), "name": spec.name, "version": spec.version}
         for path, spec in zip(options.specs, specs, strict=True)
     ]
     print_result(
-        options, {"specs": found}, "\n".join(f"{one['file']}: {one['name']} {one['version']}" for one in found)
+        options, {"specs": checked}, "\n".join(f"{row['file']}: {row['name']} {row['version']}" for row in checked)
     )
 
 
@@ -81,9 +81,9 @@ def run_inspect(options: Options, project: Project) -> int:
     spec = _draft_spec(options, project) if drafted else trained_spec(options.model, options, project)
     ws = Workspace.from_spec(spec, project, spec.target, progress_of(options))
     with ws.hold_lock():
-        found = inspect_source(ws)
-    print_result(options, found.to_json(), format_inspection(found))
-    return found.preflight.exit_code
+        inspection = inspect_source(ws)
+    print_result(options, inspection.to_json(), format_inspection(inspection))
+    return inspection.preflight.exit_code
 
 
 def _draft_spec(options: Options, project: Project) -> ModelSpec:
@@ -94,7 +94,7 @@ def _draft_spec(options: Options, project: Project) -> ModelSpec:
 
 
 def fetched_model(options: Options, project: Project) -> tuple[Path, Source | None]:
-    """The model that is named; of one that is elsewhere, where it was fetched from."""
+    """Return the path of the named model, and its source where it was fetched."""
     if not is_address(options.model):
         return Path(options.model), None
     from builder.sources import find_source
@@ -104,7 +104,7 @@ def fetched_model(options: Options, project: Project) -> tuple[Path, Source | No
 
 
 def make_describer(options: Options, *, thorough: bool = False) -> Describe:
-    """Return what reads a model's inputs and outputs in a sandbox; to be ``thorough``, it freezes the graph, too."""
+    """Return a function that reads a model's ports in a sandbox; if ``thorough``, it freezes the graph, too."""
     from builder.base.sandbox import Sandbox
     from builder.pipeline.import_model import make_model_describer
 
@@ -124,8 +124,8 @@ def run_explain(options: Options, project: Project) -> None:
 
     ws = workspace_of(options, project)
     with ws.hold_lock():
-        found = explain.explain_model(ws, threads=options.threads, seconds=options.seconds)
-    print_result(options, found.to_dict(), explain.format_explanation(found))
+        explanation = explain.explain_model(ws, threads=options.threads, seconds=options.seconds)
+    print_result(options, explanation.to_dict(), explain.format_explanation(explanation))
 
 
 def _verify_arguments(parser: Arguments) -> None:
@@ -141,10 +141,10 @@ def run_verify(options: Options, project: Project) -> None:
 
     ws = workspace_of(options, project)
     with ws.hold_lock():
-        found = verify_model(ws, layers=options.layers)
-    parts = [format_agreement(found.verification), *([format_layers(found.layers)] if found.layers else [])]
-    print_result(options, found.to_dict(), "\n\n".join(parts))
-    require_passed(found.verification)
+        verified = verify_model(ws, layers=options.layers)
+    parts = [format_agreement(verified.verification), *([format_layers(verified.layers)] if verified.layers else [])]
+    print_result(options, verified.to_dict(), "\n\n".join(parts))
+    require_passed(verified.verification)
 
 
 def _tune_arguments(parser: Arguments) -> None:
@@ -157,8 +157,8 @@ def run_tune(options: Options, project: Project) -> None:
 
     ws = workspace_of(options, project)
     with ws.hold_lock():
-        found = tune.tune_model(ws, seconds=options.seconds)
-    print_result(options, tune.to_dict(found), tune.format_tuning(found))
+        tuned = tune.tune_model(ws, seconds=options.seconds)
+    print_result(options, tune.to_dict(tuned), tune.format_tuning(tuned))
 
 
 def _add_seconds(parser: Arguments, seconds: float) -> None:
@@ -180,8 +180,8 @@ def run_accuracy(options: Options, project: Project) -> None:
 
     ws = workspace_of(options, project)
     with ws.hold_lock():
-        found = measured.measure_accuracy(ws, images=options.images)
-    print_result(options, asdict(found), measured.format_accuracy(found))
+        report = measured.measure_accuracy(ws, images=options.images)
+    print_result(options, asdict(report), measured.format_accuracy(report))
 
 
 COMMANDS = (

@@ -1,4 +1,4 @@
-"""``docs/ops.md``: every op of TensorFlow, and what becomes of it. ``python -m builder.cli.ops_page`` writes it."""
+"""``docs/ops.md``: every op of TensorFlow, and its translation. ``python -m builder.cli.ops_page`` writes it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ _OTHERS = "XLA has no kernel for them, and nobody has written a rewrite."
 
 
 def format_ops_page() -> str:
-    """The page's text, for the TensorFlow that is installed (about 5 s)."""
+    """Return the page's text, for the installed TensorFlow (about 5 s)."""
     names = list_op_names()
     runnable = [name for name in names if _is_runnable(name)]
     rewritten = [name for name in runnable if name in REWRITES]
@@ -134,17 +134,17 @@ def format_ops_page() -> str:
 
 
 def list_op_names() -> list[str]:
-    """Every op of TensorFlow's registry that a file may name, sorted."""
+    """Return every op of TensorFlow's registry that a file may name, sorted."""
     import_tensorflow()
     from tensorflow.core.framework import op_def_pb2
     from tensorflow.python.client import pywrap_tf_session
 
-    found = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
-    return sorted(op.name for op in found.op if not op.name.startswith("_"))
+    registry = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
+    return sorted(op.name for op in registry.op if not op.name.startswith("_"))
 
 
 def _is_runnable(name: str) -> bool:
-    """Whether TensorFlow has a kernel for a CPU, or XLA has."""
+    """Return whether TensorFlow has a kernel for a CPU, or XLA has."""
     from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 
     on = {kernel.device_type for kernel in get_registered_kernels_for_op(name).kernel}
@@ -152,7 +152,7 @@ def _is_runnable(name: str) -> bool:
 
 
 def _format_rewrites(names: list[str]) -> Iterator[str]:
-    """A row for each rewrite, with what it says of itself."""
+    """Yield a row for each rewrite, with its own description."""
     for rewrite in dict.fromkeys(REWRITES[name] for name in names):
         ops = ", ".join(f"`{name}`" for name in names if REWRITES[name] is rewrite)
         says = " ".join((inspect.getdoc(rewrite) or "").split()).replace("``", "`").replace("|", "\\|")
@@ -166,10 +166,10 @@ def _format_op_list(names: Iterable[str]) -> str:
 def _format_refusals(names: list[str]) -> Iterator[str]:
     left = list(names)
     for reason, pattern in _REASONS.items():
-        here = [name for name in left if re.search(pattern, name)]
-        left = [name for name in left if name not in here]
-        if here:
-            yield f"\n### {len(here)}: {reason.rstrip('.')}\n{_format_op_list(here)}"
+        matching = [name for name in left if re.search(pattern, name)]
+        left = [name for name in left if name not in matching]
+        if matching:
+            yield f"\n### {len(matching)}: {reason.rstrip('.')}\n{_format_op_list(matching)}"
     yield f"\n### {len(left)}: {_OTHERS.rstrip('.')}\n{_format_op_list(left)}"
     if hints := [name for name in names if name in HINTS]:
         yield "\n### What to do instead\n\n| op | |\n|---|---|\n"
@@ -177,7 +177,7 @@ def _format_refusals(names: list[str]) -> Iterator[str]:
 
 
 def _format_differences() -> Iterator[str]:
-    """Yield a row for each op that answers special values otherwise than TensorFlow."""
+    """Yield a row for each op that treats special values differently from TensorFlow."""
     differences: dict[str, list[str]] = {}
     for row in json.loads(SPECIAL_VALUES.read_text(encoding="utf-8")):
         if row["outcome"] == "differs":

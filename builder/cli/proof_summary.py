@@ -1,4 +1,4 @@
-"""What a person reads of a bundle that was checked, or built again."""
+"""Text for a person about a bundle that was checked, or built again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.release.compare_bundles import BundleComparison
 
 
 def format_checks(checked: CheckedBundle) -> Iterator[str]:
-    """What was checked, and what was not."""
+    """Yield the parts that were checked, and those that were not."""
     predicate = checked.statement["predicate"]
     definition, builder = predicate["buildDefinition"], predicate["runDetails"]["builder"]
     yield f"{checked.name} {checked.version}"
@@ -31,7 +31,7 @@ def format_checks(checked: CheckedBundle) -> Iterator[str]:
 
 
 def format_comparison(done: BundleComparison) -> Iterator[str]:
-    """What differs, and which recorded input is another now."""
+    """Yield the differences, and the recorded inputs that changed."""
     for name, where in done.differing.items():
         yield escape_invisible(f"differs: {name}, first in {where}")
     for name, where in done.measured.items():
@@ -43,7 +43,7 @@ def format_comparison(done: BundleComparison) -> Iterator[str]:
 
 
 def require_identical(done: BundleComparison) -> None:
-    """Raises BundleError when a file differs."""
+    """Raise BundleError when a file differs."""
     if not done.identical:
         cause = (
             "Bring back the inputs that are another now, and try again."

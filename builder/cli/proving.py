@@ -62,9 +62,9 @@ def run_reproduce(options: Options, project: Project) -> None:
     from builder.release.reproduce import reproduce_bundle
 
     spec = load_named_spec(options.model, project) if options.model else None
-    done = reproduce_bundle(options.bundle, project, progress_of(options), spec)
-    print_result(options, done.to_dict(), "\n".join(format_comparison(done)))
-    require_identical(done)
+    comparison = reproduce_bundle(options.bundle, project, progress_of(options), spec)
+    print_result(options, comparison.to_dict(), "\n".join(format_comparison(comparison)))
+    require_identical(comparison)
 
 
 COMMANDS = (

@@ -67,10 +67,10 @@ def run_invoke(options: Options, project: Project) -> None:
         print_result(options, result.to_dict(), "")
     else:
         print(json.dumps(result.answer, indent=2), flush=True)
-        told = progress_of(options).show_lines
+        say = progress_of(options).show_lines
         if result.note:
-            told(result.note)
-        told(result.times)
+            say(result.note)
+        say(result.times)
     run_event.require_answer(result.answer)
 
 
@@ -110,8 +110,8 @@ def run_serve(options: Options, project: Project) -> None:
 
     pages = tuple(origin.strip().rstrip("/") for origin in options.cors.split(",") if origin.strip())
     allowed = origins.AllowedOrigins(tuple(name.lower() for name in options.allow_host), pages)
-    for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background job would ignore SIGINT
-        signal.signal(number, signal.default_int_handler)  # the emulator is ended in either case
+    for number in (signal.SIGTERM, signal.SIGINT):  # The background job of a shell would ignore SIGINT.
+        signal.signal(number, signal.default_int_handler)  # The emulator ends in either case.
     with (
         suppress(KeyboardInterrupt),
         reloading.ReloadingEmulator(
@@ -145,8 +145,8 @@ def run_bench(options: Options, project: Project) -> None:
     from builder.measure import bench
 
     bundle = bundle_of([options.model], project)
-    found = bench.benchmark_bundle(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
-    print_result(options, asdict(found), bench.format_benchmark(found))
+    benchmark = bench.benchmark_bundle(bundle, threads=options.threads, seconds=options.seconds, starts=options.starts)
+    print_result(options, asdict(benchmark), bench.format_benchmark(benchmark))
 
 
 def _cost_arguments(parser: Arguments) -> None:

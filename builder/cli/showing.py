@@ -1,4 +1,4 @@
-"""Commands that show a bundle to whoever decides about it: diff, report."""
+"""Commands that show a bundle to the person who decides about it: diff, report."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def run_diff(options: Options, project: Project) -> None:
         BundleFacts.from_folder(_bundle_folder(named, project)) for named in (options.before, options.after)
     )
     speed = time_bundles(before, after, threads=options.threads, seconds=options.seconds) if options.time else None
-    found = compare_facts(before, after, speed)
-    print_result(options, asdict(found), format_difference(found))
+    difference = compare_facts(before, after, speed)
+    print_result(options, asdict(difference), format_difference(difference))
     if options.html:
-        write_file(options.html, diff_page(found))
+        write_file(options.html, diff_page(difference))
         progress_of(options).show_lines(f"page: {shorten_path(options.html)}")
 
 
 def _bundle_folder(named: str, project: Project) -> Path:
-    """The folder itself, where it is one of a bundle, or that of the bundle of a model."""
+    """Return the folder itself, where it is a bundle's, or the folder of a model's bundle."""
     folder = Path(named)
     if (folder / "manifest.json").is_file():
         return folder
@@ -66,7 +66,7 @@ def _bundle_folder(named: str, project: Project) -> Path:
 
 
 def _bundled_spec(named: str, project: Project) -> ModelSpec:
-    """Load the spec of a model whose bundle is wanted. Raises UsageError that says so where there is no such model."""
+    """Load the spec of a model whose bundle is wanted. Raises UsageError where there is no such model."""
     try:
         return load_named_spec(named, project)
     except UsageError:

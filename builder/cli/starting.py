@@ -95,9 +95,9 @@ def run_init(options: Options, project: Project) -> None:
 def run_doctor(options: Options, project: Project) -> int:
     from builder.cli.doctor import examine_machine, format_diagnosis
 
-    found = examine_machine(project)
-    print_result(options, found.to_dict(), format_diagnosis(found))
-    return 0 if found.can_build else EnvironmentSetupError.exit_code
+    diagnosis = examine_machine(project)
+    print_result(options, diagnosis.to_dict(), format_diagnosis(diagnosis))
+    return 0 if diagnosis.can_build else EnvironmentSetupError.exit_code
 
 
 def _docs_arguments(parser: Arguments) -> None:
@@ -117,7 +117,7 @@ def run_docs(options: Options, project: Project) -> None:
     if options.json or address:
         print_result(options, {"page": options.page, "text": text, "address": address}, str(address))
     elif sys.stdout.isatty():
-        os.environ.setdefault("LESS", "FRX")  # as git has it: colours, and no pager for what fits on the screen
+        os.environ.setdefault("LESS", "FRX")  # with colours, and no pager for short text
         pydoc.pager(style_page(text) if options.page else text)
     else:
         print(text, end="")

@@ -1,7 +1,7 @@
-"""Where the trained model is, and getting it from there: a path, a package, or an address.
+"""Location of the trained model, and its download: a path, a package, or an address.
 
-Whatever is fetched is kept in the cache under its digest, and checked before each use. All of it but S3 works with
-Python's standard library alone: a machine that builds in Docker may have nothing else.
+Downloads are kept in the cache under their digest, and checked before each use. All of them but S3 work with Python's
+standard library alone: a machine that builds in Docker may have nothing else.
 """
 
 from builder.sources.locate import MODELS, fetched_digest, locate_model, locate_text_file

@@ -1,6 +1,6 @@
-"""A model out of an archive that is not to be trusted: folders and plain files alone, all of them within the folder.
+"""Unpacking of a model from an untrusted archive: only folders and plain files, all of them within the folder.
 
-Sizes are counted while bytes come, not believed.
+Sizes are counted as bytes arrive; an archive's own sizes are not trusted.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from builder.sources.transfer import Bounds
 
 _CHUNK = 1 << 18
 _HEADERS = 1 << 20
-"""Bytes: of the headers between two files of a tar."""
+"""Limit in bytes of the headers between two files of a tar."""
 _DIRECTORY = 64 << 20
-"""Bytes: of a zip's list of files."""
+"""Limit in bytes of a zip's list of files."""
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
-"""What the readers raise for bytes that are no archive; what the disk raises has become a DiskError before."""
+"""Errors of the readers for bytes that are no archive; a disk's error has become a DiskError before."""
 
 
 def unpack_archive(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:
-    """Write what is in a .tar, .tar.gz or .zip into the empty ``folder``. ``what`` names the archive for a person.
+    """Write the content of a .tar, .tar.gz or .zip into the empty ``folder``. ``what``: the archive's name in messages.
 
-    Raises ImportModelError for what is no archive, a member that is neither folder nor plain file or has a name that
+    Raises ImportModelError for an invalid archive, a member that is neither folder nor plain file or has a name that
     leads out, more than ``bounds`` allow, and DiskError.
     """
     room = _Room(folder, what, bounds)
@@ -53,12 +53,12 @@ def unpack_archive(archive: Path, folder: Path, what: str, bounds: Bounds) -> No
 
 
 def list_names(folder: Path) -> list[str]:
-    """List the files below an unpacked archive's folder."""
+    """Return the files below an unpacked archive's folder."""
     return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
 
 
 class _Room:
-    """The folder, and what may still be written there."""
+    """A folder, and the limits of what may still be written there."""
 
     def __init__(self, folder: Path, what: str, bounds: Bounds) -> None:
         self.folder, self.what, self.bounds = folder, what, bounds
@@ -93,7 +93,7 @@ class _Room:
         return ImportModelError(f"{self.what} has a member that is not unpacked: {escape_invisible(name)} {why}.")
 
     def _resolve_path(self, name: str) -> Path:
-        """Return the place of a member, and count it."""
+        """Return the path of a member, and count it."""
         self._files += 1
         if self._files > 3 * self.bounds.files:
             raise ImportModelError(f"{self.what} has more than {self.bounds.files:,} files.")
@@ -104,7 +104,7 @@ class _Room:
 
 
 class _Metered:
-    """A file that gives ``allowed`` bytes: what reads more has been made to by an archive that lies."""
+    """A file that gives ``allowed`` bytes; an archive with wrong sizes makes its reader read more, which fails."""
 
     def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self._file, self.allowed = file, 0

@@ -1,4 +1,4 @@
-"""A model at an address: fetched once, kept under its digest, taken out of its archive, and pinned."""
+"""A model at an address: fetched once, kept under its digest, unpacked from its archive, and pinned."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from builder.sources.transfer import Bounds, Show, discard_download, transfer_fi
 
 @dataclass(frozen=True)
 class FetchedModel:
-    """A model on this disk. ``sha256``: of what was fetched, the model or its archive; None of a folder."""
+    """A model on this disk. ``sha256``: the digest of the downloaded model or archive; None for a folder."""
 
     path: Path
     sha256: str | None
 
 
 def fetch_model(source: Source, store: Store, show: Show, bounds: Bounds) -> FetchedModel:
-    """Fetch the model at ``source.address``, or take it from the cache if its bytes are known to be there.
+    """Fetch the model at ``source.address``, or take it from the cache if its bytes are known and present.
 
     Raises ImportModelError, EnvironmentSetupError and DiskError.
     """
@@ -37,20 +37,20 @@ def fetch_model(source: Source, store: Store, show: Show, bounds: Bounds) -> Fet
     if address.kind == "mlflow" and source.format == "saved_model":
         return FetchedModel(_fetch_folder(source, address, store, show, bounds), None)
     if not source.archived:
-        kept = fetch_file(source, store, show, bounds)
-        return FetchedModel(kept, kept.parent.name)
-    folder, inside = fetch_archived_model(source, store, show, bounds)
-    if (form := guess_format(inside) or "saved_model") != source.format:
+        file = fetch_file(source, store, show, bounds)
+        return FetchedModel(file, file.parent.name)
+    folder, member = fetch_archived_model(source, store, show, bounds)
+    if (form := guess_format(member) or "saved_model") != source.format:
         raise ImportModelError(
-            f"{address.shown} has no SavedModel. Its model is {escape_invisible(inside)}, "
+            f"{address.shown} has no SavedModel. Its model is {escape_invisible(member)}, "
             f"of format {form}. Write this line "
-            f"under [model]:\n  file = {toml_string(inside)}"
+            f"under [model]:\n  file = {toml_string(member)}"
         )
-    return FetchedModel(folder / inside, folder.parent.name)
+    return FetchedModel(folder / member, folder.parent.name)
 
 
 def fetch_archived_model(source: Source, store: Store, show: Show, bounds: Bounds) -> tuple[Path, str]:
-    """Return the folder with all that is in the source's archive, and the model's path in it.
+    """Return the folder with the content of the source's archive, and the model's path in it.
 
     Raises as ``fetch_model``.
     """
@@ -61,18 +61,18 @@ def fetch_archived_model(source: Source, store: Store, show: Show, bounds: Bound
 
 
 def fetch_file(source: Source, store: Store, show: Show, bounds: Bounds) -> Path:
-    """Fetch the one file that there is, and return where it is kept. Raises as ``fetch_model``."""
+    """Fetch the single file at the address, and return its path in the cache. Raises as ``fetch_model``."""
     address = source.address
     assert address
     key = record_key(source)
     name = PurePosixPath(source.file).name if address.kind == "mlflow" and source.file else address.name
     digest = source.sha256 or (store.read_digest(key) if address.pinned else None)
-    kept = store.find_file(digest, name) if digest else None
-    if kept is None:
-        kept = _download_file(source, address, name, store, show, bounds)
+    cached = store.find_file(digest, name) if digest else None
+    if cached is None:
+        cached = _download_file(source, address, name, store, show, bounds)
         if address.pinned:
-            store.record_digest(key, kept.parent.name)
-    return kept
+            store.record_digest(key, cached.parent.name)
+    return cached
 
 
 def require_pinned(source: Source, found: FetchedModel, toml: str) -> None:
@@ -96,7 +96,7 @@ def require_fixed(source: Source, bounds: Bounds) -> None:
 
 
 def resolve_address(address: Address, bounds: Bounds) -> Address:
-    """Put a commit in the place of a branch or tag of the hub, and a version in that of an alias of MLflow."""
+    """Replace a branch or tag of the hub by its commit, and an alias of MLflow by its version."""
     if address.kind == "hf" and not address.pinned:
         commit = hub.resolve_commit(address, hub.make_hub_access(address, bounds))
         return parse_address(f"hf://{address.place}/{address.path}@{commit}")
@@ -114,26 +114,26 @@ def record_key(source: Source) -> str:
 
 def _download_file(source: Source, address: Address, name: str, store: Store, show: Show, bounds: Bounds) -> Path:
     with store.translate_disk_errors(), store.lock_download(f"{address.text} {source.file}") as part:
-        if source.sha256 and (there := store.find_file(source.sha256, name)):
-            return there  # another process was faster
+        if source.sha256 and (cached := store.find_file(source.sha256, name)):
+            return cached  # Another process was faster.
         opened = find_remote_file(address, source.file, bounds)
         require_digest(address.shown, SHA256, source.sha256, opened.sha256)
         transfer_file(opened.open, part, address.shown, bounds, show)
-        found = file_digest(part)
+        digest = file_digest(part)
         try:
-            require_digest(address.shown, SHA256, source.sha256, found)
-            if opened.sha256 not in (None, found):
+            require_digest(address.shown, SHA256, source.sha256, digest)
+            if opened.sha256 not in (None, digest):
                 raise ImportModelError(f"{address.shown} came with other bytes than its host says. Run this again.")
         except ImportModelError:
             discard_download(part)
             raise
-        kept = store.keep_file(part, found, name)
+        file = store.keep_file(part, digest, name)
         discard_download(part)
-        return kept
+        return file
 
 
 def _unpack_cached(packed: Path, store: Store, what: str, bounds: Bounds) -> Path:
-    """Return the folder with what is in the archive ``packed``, unpacking it where it is not there or was changed."""
+    """Return the folder with the content of the archive ``packed``, unpacked again if it is missing or changed."""
     digest = packed.parent.name
     folder, key = store.make_path(digest, "unpacked"), f"unpacked:{digest}"
     if folder.is_dir() and content_digest(folder)["dirHash"] == store.read_digest(key):
@@ -145,31 +145,31 @@ def _unpack_cached(packed: Path, store: Store, what: str, bounds: Bounds) -> Pat
 
 
 def _fetch_folder(source: Source, address: Address, store: Store, show: Show, bounds: Bounds) -> Path:
-    """Fetch a SavedModel of which MLflow keeps the files one by one, and keep it under a digest over all of them."""
+    """Fetch a SavedModel whose files MLflow keeps one by one, and keep it under a digest over all of them."""
     assert source.file
     key, name = record_key(source), PurePosixPath(source.file).name
     digest = store.read_digest(key)
-    if digest and (kept := store.make_path(digest, name)).is_dir() and content_digest(kept)["dirHash"] == digest:
-        return kept
+    if digest and (cached := store.make_path(digest, name)).is_dir() and content_digest(cached)["dirHash"] == digest:
+        return cached
     version = mlflow.find_version(address, bounds)
     names, left = version.list_files(source.file), bounds.bytes
     if ITSELF not in find_models(names):
         raise ImportModelError(f"{source.file} of {address.shown} is no SavedModel: it has no saved_model.pb.")
     with store.translate_disk_errors(), store.make_scratch(key) as fresh:
-        for inside in names:
-            with store.lock_download(f"{key}/{inside}") as part:
-                what = f"{address.shown} {source.file}/{inside}"
+        for member in names:
+            with store.lock_download(f"{key}/{member}") as part:
+                what = f"{address.shown} {source.file}/{member}"
                 transfer_file(
-                    version.make_opener(f"{source.file}/{inside}"), part, what, replace(bounds, bytes=left), show
+                    version.make_opener(f"{source.file}/{member}"), part, what, replace(bounds, bytes=left), show
                 )
                 left -= part.stat().st_size
-                (fresh / inside).parent.mkdir(parents=True, exist_ok=True)
-                part.rename(fresh / inside)
+                (fresh / member).parent.mkdir(parents=True, exist_ok=True)
+                part.rename(fresh / member)
                 discard_download(part)
         digest = content_digest(fresh)["dirHash"]
-        kept = store.make_path(digest, name)
-        with replace_folder(kept) as target:
+        cached = store.make_path(digest, name)
+        with replace_folder(cached) as target:
             for path in fresh.iterdir():
                 path.rename(target / path.name)
     store.record_digest(key, digest)
-    return kept
+    return cached

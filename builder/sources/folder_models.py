@@ -1,4 +1,4 @@
-"""Models among the files of a folder: of one that was unpacked, or that is still elsewhere. Names have slashes."""
+"""Models among the files of a folder, unpacked or remote. Names have slashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.base.suggest import did_you_mean
 from builder.config.rules import SAVED_MODEL, guess_format
 
 ITSELF = "."
-"""The name of the folder itself."""
+"""Name of the folder itself."""
 
 _DEEPEST, _LONGEST_NAME = 32, 255
 
@@ -27,9 +27,9 @@ def safe_parts(name: str) -> list[str] | None:
 
 
 def find_models(names: Iterable[str]) -> list[str]:
-    """List the folders that are SavedModels, and the files that are models by their names.
+    """Return the folders that are SavedModels, and the files that are models by their names.
 
-    What is in a SavedModel is no other model.
+    The files in a SavedModel are no other models.
     """
     paths = [PurePosixPath(name) for name in sorted(names)]
     saved = {path.parent for path in paths if path.name in SAVED_MODEL}
@@ -39,18 +39,18 @@ def find_models(names: Iterable[str]) -> list[str]:
 
 
 def choose_model(names: Iterable[str], file: str | None, what: str) -> str:
-    """Choose the model ``file``, or the only one there; SavedModels come first. ``what`` names the folder in messages.
+    """Choose the model ``file``, or the only one; SavedModels come first. ``what``: the folder's name in messages.
 
     Raises ImportModelError where there is none, or several.
     """
-    found = find_models(names)
+    models = find_models(names)
     if file is not None:
-        wanted = str(PurePosixPath(file))
-        if wanted in found:
-            return wanted
-        hint = did_you_mean(wanted, found, 3, 0.3)
+        path = str(PurePosixPath(file))
+        if path in models:
+            return path
+        hint = did_you_mean(path, models, 3, 0.3)
         raise ImportModelError(f"{what} has no model {file}.{hint}")
-    likely = [name for name in found if not guess_format(name)] or found
+    likely = [name for name in models if not guess_format(name)] or models
     if not likely:
         raise ImportModelError(f"{what} has no model in it: no SavedModel, .keras, .h5 or .pb file.")
     if len(likely) > 1:

@@ -1,4 +1,4 @@
-"""Requests over https: certificates checked, no redirect to less, and no secret in any message.
+"""Requests over https with checked certificates, without redirects to http, and without secrets in messages.
 
 Neither URLs nor what a server or a library says of a failure are quoted: both may hold a token. Requests is not used:
 it reads a redirect's body to its end, gives a netrc file's default to any host, and is no part of Python.
@@ -29,7 +29,7 @@ from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportMod
 from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece, explain_break
 
 LONGEST_ANSWER = 16 << 20
-"""Bytes of an API's answer."""
+"""Limit in bytes of an API's answer."""
 
 _NUMBER = "[0-9]{1,18}"
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
@@ -38,30 +38,30 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 Explain = Callable[[int, Message], ColdforgeError | None]
-"""Gets the status and the headers of a refusal. It returns the error, or None where the status says enough."""
+"""Function of the status and headers of a refusal; it returns an error, or None where the status says enough."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """The way to ask a server. ``headers`` go to its own host alone; ``hint`` is the next step where it refuses."""
+    """The access to a server. ``headers`` go to its own host alone; ``hint``: the next step where it refuses."""
 
-    what: str  # what is fetched, for messages
+    what: str  # the download's name, for messages
     hint: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     explain: Explain = lambda status, headers: None
-    plain_loopback: bool = False  # whether http:// to this very machine will do
+    plain_loopback: bool = False  # whether http:// to this very machine is allowed
     bounds: Bounds = USUAL
 
 
 def make_file_opener(url: str, access: Access) -> Open:
-    """Return what opens the file at ``url``. It raises ImportModelError and EnvironmentSetupError as well."""
+    """Return a function that opens the file at ``url``. It raises ImportModelError, EnvironmentSetupError as well."""
 
     @contextmanager
     def open_at(start: int, mark: str) -> Iterator[Piece]:
-        asked = {"Range": f"bytes={start}-", "If-Range": mark} if start else {}
-        with send_request(url, access, asked) as response:
+        headers = {"Range": f"bytes={start}-", "If-Range": mark} if start else {}
+        with send_request(url, access, headers) as response:
             if start and response.status == 416 and response.headers.get("Content-Range") == f"bytes */{start}":
-                yield Piece(lambda count: b"", start, start, mark)  # all of it is there already
+                yield Piece(lambda count: b"", start, start, mark)  # The whole file is here already.
             else:
                 _require_success(response, access)
                 yield _make_piece(response, start, mark)
@@ -72,7 +72,7 @@ def make_file_opener(url: str, access: Access) -> Open:
 def _make_piece(response: Any, start: int, mark: str) -> Piece:
     headers: Message = response.headers
     tag = headers.get("ETag", "")
-    found = tag if tag.startswith('"') else headers.get("Last-Modified", "")
+    etag = tag if tag.startswith('"') else headers.get("Last-Modified", "")
 
     def read(count: int) -> bytes:
         with _translate_errors():
@@ -81,7 +81,7 @@ def _make_piece(response: Any, start: int, mark: str) -> Piece:
 
     if response.status != 206:
         length = headers.get("Content-Length", "")
-        return Piece(read, 0, int(length) if re.fullmatch(_NUMBER, length) else None, found)
+        return Piece(read, 0, int(length) if re.fullmatch(_NUMBER, length) else None, etag)
     span = re.fullmatch(rf"bytes ({_NUMBER})-{_NUMBER}/({_NUMBER}|\*)", headers.get("Content-Range", ""))
     if span is None or int(span[1]) != start or (tag and mark.startswith('"') and tag != mark):
         raise ImportModelError("the server answers another part of the file than was asked for; tell its owner.")
@@ -89,7 +89,7 @@ def _make_piece(response: Any, start: int, mark: str) -> Piece:
 
 
 def fetch_json(url: str, access: Access) -> Any:
-    """Fetch the JSON at ``url``. Raises EnvironmentSetupError, also for what is not JSON, and ImportModelError."""
+    """Fetch the JSON at ``url``. Raises EnvironmentSetupError, also for invalid JSON, and ImportModelError."""
     with explain_break(access.what), send_request(url, access) as response, _translate_errors():
         _require_success(response, access)
         data = response.read(LONGEST_ANSWER + 1)
@@ -104,7 +104,7 @@ def fetch_json(url: str, access: Access) -> Any:
 
 
 def fetch_headers(url: str, access: Access) -> Message:
-    """Fetch the headers of the first answer for ``url`` that is no redirect within its host.
+    """Fetch the headers of the first answer for ``url`` that is not a redirect within its host.
 
     Raises as ``fetch_json``.
     """
@@ -121,14 +121,14 @@ def send_request(
 ) -> Iterator[Any]:
     """Yield the server's ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.
 
-    Raises BrokenOffError for what may pass, and EnvironmentSetupError where it can't be reached safely.
+    Raises BrokenOffError for faults that may pass, and EnvironmentSetupError where it can't be reached safely.
     """
     _require_safe(url, access)
     headers = {"User-Agent": f"coldforge/{__version__}", "Accept-Encoding": "identity", **(asked or {})}
-    own = dict(access.headers)
+    sent_headers = dict(access.headers)
     for _ in range(_MOST_REDIRECTS):
         with _translate_errors(_parse_host(url)):
-            sent = urllib.request.Request(url, headers=headers | own, method=method)
+            sent = urllib.request.Request(url, headers=headers | sent_headers, method=method)
             response = _make_opener(url).open(sent, timeout=access.bounds.silence)
         with response:
             target = _find_redirect(response, url, access)
@@ -138,19 +138,19 @@ def send_request(
                     raise BrokenOffError(f"{_parse_host(url)} answers with status {response.status}")
                 yield response
                 return
-        url, own = target, own if home else {}
+        url, sent_headers = target, sent_headers if home else {}
     _require_success(response, access)
 
 
 def make_basic_auth(user: str, password: str) -> dict[str, str]:
-    """Return the header that says who asks, by name and password."""
+    """Return the header of basic authentication, by name and password."""
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
 def read_netrc(url: str) -> dict[str, str]:
     """Return the header for ``url``'s host where ~/.netrc (or the file in NETRC) has credentials for it.
 
-    Raises EnvironmentSetupError for a file that is not valid.
+    Raises EnvironmentSetupError for an invalid file.
     """
     path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     try:
@@ -164,7 +164,7 @@ def read_netrc(url: str) -> dict[str, str]:
 
 
 def _find_redirect(response: Any, url: str, access: Access) -> str | None:
-    """Return where ``response`` redirects to, if it does. Raises EnvironmentSetupError for what is not encrypted."""
+    """Return the URL that ``response`` redirects to, if any. Raises EnvironmentSetupError for plain http."""
     location = response.headers.get("Location")
     if response.status not in (301, 302, 303, 307, 308) or not location:
         return None
@@ -179,7 +179,7 @@ def _find_redirect(response: Any, url: str, access: Access) -> str | None:
 
 
 def _make_opener(url: str) -> urllib.request.OpenerDirector:
-    """Make an opener that raises for no status and follows no redirect. What is not encrypted passes no proxy."""
+    """Return an opener that ignores statuses and redirects. Unencrypted requests use no proxy."""
     opener = urllib.request.OpenerDirector()
     opener.add_handler(urllib.request.ProxyHandler({} if urlsplit(url).scheme == "http" else None))
     opener.add_handler(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
@@ -189,7 +189,7 @@ def _make_opener(url: str) -> urllib.request.OpenerDirector:
 
 @contextmanager
 def _translate_errors(host: str = "the server") -> Iterator[None]:
-    """Turn what may happen to a connection into an error that quotes nothing."""
+    """Turn the errors of a connection into an error that quotes nothing."""
     try:
         yield
     except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
@@ -211,7 +211,7 @@ def _explain_failure(reason: object, host: str) -> str:
 
 
 def _require_success(response: Any, access: Access) -> None:
-    """Raise what the server's refusal means, if it refuses."""
+    """Raise the error that explains the server's refusal, if it refuses."""
     status, host, what = response.status, _parse_host(response.url), access.what
     if 200 <= status < 300:
         return

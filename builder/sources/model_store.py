@@ -1,4 +1,4 @@
-"""The cache of fetched models: each file under its SHA-256, and a record of what an immutable address gave."""
+"""Cache of fetched models: each file under its SHA-256, and a record of the digest of an immutable address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.base.files import lock_target, replace_file, scratch_folder, write_file
 
 SHA256 = "[model].sha256"
-"""The key of the spec that pins the model."""
+"""Key of the spec that pins the model."""
 
 
 def require_digest(what: str, key: str, pinned: str | None, digest: str | None) -> None:
@@ -31,16 +31,16 @@ def require_digest(what: str, key: str, pinned: str | None, digest: str | None) 
 
 @dataclass(frozen=True)
 class Store:
-    """The cache's folder ``root``, which is called ``models``.
+    """The cache. ``root``: its folder, which is called ``models``.
 
-    ``<sha256>/<name>`` is a file, ``downloads/`` has those that are not whole yet, and ``revisions/`` the records.
+    ``<sha256>/<name>`` is a file, ``downloads/`` has incomplete ones, and ``revisions/`` the records.
     """
 
     root: Path
 
     @contextmanager
     def translate_disk_errors(self) -> Iterator[None]:
-        """Turn what the disk refuses while the block writes here into an EnvironmentSetupError, or a DiskError."""
+        """Turn an error of the disk while the block writes here into an EnvironmentSetupError, or a DiskError."""
         try:
             yield
         except OSError as error:
@@ -49,11 +49,11 @@ class Store:
             ) from error
 
     def make_path(self, digest: str, name: str) -> Path:
-        """Return the place of a file or folder of that digest (hex)."""
+        """Return the path of a file or folder of that digest (hex)."""
         return self.root / digest / name
 
     def find_file(self, sha256: str, name: str) -> Path | None:
-        """Return the file of that digest, if it is there and still has its bytes."""
+        """Return the file of that digest, if it exists and still has its bytes."""
         path = self.make_path(sha256, name)
         try:
             return path if path.is_file() and file_digest(path) == sha256 else None
@@ -62,26 +62,26 @@ class Store:
 
     @contextmanager
     def lock_download(self, address: str) -> Iterator[Path]:
-        """Yield the file to fetch ``address`` into, which no other process does meanwhile. It stays after the block."""
+        """Yield a file to fetch ``address`` into, locked against other processes. It stays after the block."""
         path = self.root / "downloads" / _make_name(address)
         with lock_target(path):
             yield path
 
     @contextmanager
     def make_scratch(self, address: str) -> Iterator[Path]:
-        """Make an empty folder for the files of ``address``, which is gone when the block ends."""
+        """Yield an empty folder for the files of ``address``, which is deleted when the block ends."""
         with scratch_folder(self.root / "downloads" / f"{_make_name(address)}-folder") as folder:
             yield folder
 
     def keep_file(self, fetched: Path, sha256: str, name: str) -> Path:
-        """Move a whole file to its place. Raises DiskError."""
-        kept = self.make_path(sha256, name)
-        with replace_file(kept) as fresh:
+        """Move a complete file into the cache. Raises DiskError."""
+        destination = self.make_path(sha256, name)
+        with replace_file(destination) as fresh:
             fetched.replace(fresh)
-        return kept
+        return destination
 
     def read_digest(self, address: str) -> str | None:
-        """Return the digest (hex) of what ``address`` gave when it was fetched; None where that is not known."""
+        """Return the recorded digest (hex) of the download from ``address``; None where it is not known."""
         try:
             record = json.loads(self._make_record_path(address).read_text())
             digest = record["digest"] if record["address"] == address else None
@@ -90,7 +90,7 @@ class Store:
         return digest if isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) else None
 
     def record_digest(self, address: str, digest: str) -> None:
-        """Keep the digest for ``recorded``. ``address`` must have nothing secret. Raises DiskError."""
+        """Record the digest for ``read_digest``. ``address`` must not contain a secret. Raises DiskError."""
         write_file(self._make_record_path(address), json.dumps({"address": address, "digest": digest}, indent=1) + "\n")
 
     def _make_record_path(self, address: str) -> Path:

@@ -1,4 +1,4 @@
-"""How each kind of address is opened: the one place that knows them all."""
+"""Functions that open each kind of address, in the one place that knows all kinds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from builder.sources.transfer import Bounds, Open
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file elsewhere; ``sha256`` is what its host says it has, if it does."""
+    """A remote file; ``sha256``: its digest by its host, if the host states one."""
 
     open: Open
     sha256: str | None = None
 
 
 def find_remote_file(address: Address, file: str | None, bounds: Bounds) -> RemoteFile:
-    """Find the file at an address. ``file``: which of those that MLflow keeps.
+    """Find the file at an address. ``file``: the path of the file among those that MLflow keeps.
 
-    Raises ImportModelError for what is not there, EnvironmentSetupError where it can't be asked for.
+    Raises ImportModelError for a missing file, EnvironmentSetupError where the server can't be asked.
     """
     match address.kind:
         case "s3":

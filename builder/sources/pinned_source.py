@@ -1,4 +1,4 @@
-"""The source to write into a new model.toml, for a model at an address: pinned, with what names the model in it."""
+"""The pinned source to write into a new model.toml, for a model at an address, with the model's name in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from builder.sources.transfer import USUAL, Bounds, Show, no_progress
 def find_source(text: str, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL) -> tuple[Source, Path]:
     """Return the source at the address ``text``, and the model itself: a file or a folder in ``cache``.
 
-    Raises UsageError for an address that is not valid, ImportModelError where there is no model, or no single one, and
+    Raises UsageError for an invalid address, ImportModelError where there is no model, or no single one, and
     EnvironmentSetupError where it can't be fetched.
     """
     try:
@@ -30,8 +30,8 @@ def find_source(text: str, cache: Path, show: Show = no_progress, bounds: Bounds
         raise UsageError(f"the address {error}.") from None
     store = Store(cache / MODELS)
     source = _make_source(address, store, show, bounds)
-    found = fetch_model(source, store, show, bounds)
-    return replace(source, sha256=found.sha256), found.path
+    fetched = fetch_model(source, store, show, bounds)
+    return replace(source, sha256=fetched.sha256), fetched.path
 
 
 def _make_source(address: Address, store: Store, show: Show, bounds: Bounds) -> Source:
@@ -41,8 +41,8 @@ def _make_source(address: Address, store: Store, show: Show, bounds: Bounds) -> 
         if file == ITSELF:
             raise ImportModelError(f"{address.shown} is a SavedModel by itself. Log it into a folder of the version.")
     elif address.is_archive:
-        _, inside = fetch_archived_model(source, store, show, bounds)
-        file = inside if guess_format(inside) else None
+        _, member = fetch_archived_model(source, store, show, bounds)
+        file = member if guess_format(member) else None
     form = guess_format(file or address.path) or ("saved_model" if file or address.is_archive else None)
     if form is None:
         raise UsageError(

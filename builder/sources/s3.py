@@ -1,4 +1,4 @@
-"""Objects in S3, by boto3, whose own downloads do not go on in a later run."""
+"""Objects in S3, by boto3, whose own downloads cannot be resumed by a later run."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from builder.config.address import Address
 from builder.sources.transfer import Bounds, BrokenOffError, Open, Piece, explain_break
 
 _CHANGED = (412, 416)
-"""Statuses: the bytes that are there are of another object, or there are none beyond them."""
+"""HTTP statuses: the bytes here belong to another object, or there are none beyond them."""
 
 
 def make_object_opener(address: Address, bounds: Bounds) -> Open:
-    """Return what opens the object at ``address``. It raises ImportModelError and EnvironmentSetupError as well.
+    """Return a function that opens the object. It raises ImportModelError and EnvironmentSetupError as well.
 
     Raises EnvironmentSetupError where boto3 is not installed.
     """
     client = _make_client(bounds)
-    wanted = {"Bucket": address.place, "Key": address.path}
+    location = {"Bucket": address.place, "Key": address.path}
     if address.revision:
-        wanted["VersionId"] = address.revision
+        location["VersionId"] = address.revision
 
     @contextmanager
     def open_at(start: int, mark: str) -> Iterator[Piece]:
         from botocore.exceptions import ClientError
 
-        asked = {"Range": f"bytes={start}-", "IfMatch": mark} if start else {}
+        conditions = {"Range": f"bytes={start}-", "IfMatch": mark} if start else {}
         with _translate_errors(address.shown):
             try:
-                answer = client.get_object(**wanted, **asked)
+                answer = client.get_object(**location, **conditions)
             except ClientError as error:
                 if not start or _read_status(error) not in _CHANGED:
                     raise
-                answer = client.get_object(**wanted)
+                answer = client.get_object(**location)
         with answer["Body"] as body:
             yield _make_piece(answer, body, address.shown)
 
@@ -45,7 +45,7 @@ def make_object_opener(address: Address, bounds: Bounds) -> Open:
 
 
 def list_keys(bucket: str, prefix: str, what: str, bounds: Bounds) -> Iterator[str]:
-    """Yield the keys that begin with ``prefix``, without it. ``what`` names them. Raises as ``make_object_opener``."""
+    """Yield the keys that begin with ``prefix``, without it. ``what``: their name. Raises as ``make_object_opener``."""
     with explain_break(what), _translate_errors(what):
         pages = _make_client(bounds).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         for page in pages:
@@ -69,7 +69,7 @@ def _make_client(bounds: Bounds) -> Any:
 
 @contextmanager
 def _translate_errors(what: str) -> Iterator[None]:
-    """Turn what boto3 raises into an error that quotes nothing of it."""
+    """Turn the errors of boto3 into an error that quotes nothing of them."""
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, IncompleteReadError
 
     try:

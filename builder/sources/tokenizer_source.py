@@ -1,4 +1,4 @@
-"""A tokenizer that comes with the model: in its package or archive, in its repository, among what MLflow keeps."""
+"""A tokenizer that comes with the model: in its package or archive, in its repository, or among MLflow's files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from builder.sources.transfer import Bounds, Show
 
 
 def find_text_file(spec: ModelSpec, store: Store, show: Show, bounds: Bounds) -> Path:
-    """Find the file that ``[text]`` names inside of what the model comes from; the model has been located.
+    """Return the file that ``[text]`` names in the model's source; the model has been located.
 
-    Raises ImportModelError where it is not there, or not what the spec pins, and as ``locate`` does.
+    Raises ImportModelError where it is missing or differs from the spec's digest, and as ``locate_model`` does.
     """
     assert spec.text
     assert spec.text.inside
@@ -51,26 +51,26 @@ def require_text(spec: ModelSpec, found: str, what: str) -> None:
 
 def _find_in_package(spec: ModelSpec, name: str, file: str, store: Store) -> Path:
     pinned = spec.text and spec.text.sha256
-    if pinned and (there := store.find_file(pinned, PurePosixPath(file).name)):
-        return there
+    if pinned and (cached := store.find_file(pinned, PurePosixPath(file).name)):
+        return cached
     with store.translate_disk_errors(), store.make_scratch(f"{name} {file}") as folder:
         fresh = folder / "file"
-        found = pypi_package.take_files(name, {file: fresh})[file]
-        require_text(spec, found, f"{file} in {name}")
-        return store.keep_file(fresh, found, PurePosixPath(file).name)
+        digest = pypi_package.take_files(name, {file: fresh})[file]
+        require_text(spec, digest, f"{file} in {name}")
+        return store.keep_file(fresh, digest, PurePosixPath(file).name)
 
 
 def _find_in_folder(folder: Path, file: str, what: str) -> Path:
     parts, names = safe_parts(file), archive.list_names(folder)
-    inside = "/".join(parts or [])
-    if inside not in names:
-        hint = did_you_mean(inside, names, 3, 0.3)
+    name = "/".join(parts or [])
+    if name not in names:
+        hint = did_you_mean(name, names, 3, 0.3)
         raise ImportModelError(f"{what} has no {escape_invisible(file)}.{hint}")
-    return folder / inside
+    return folder / name
 
 
 def _replace_file(source: Source, file: str, sha256: str | None) -> Source:
-    """Put another file in the place of the model of ``source``. Raises ImportModelError where it has only one."""
+    """Return ``source`` with another file in place of the model. Raises ImportModelError where it has only one."""
     address = source.address
     assert address
     if address.kind == "mlflow":

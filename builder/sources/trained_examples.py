@@ -1,4 +1,4 @@
-"""Make the models of the examples that are trained here: ``python -m builder.sources.trained_examples digits``."""
+"""Models of the examples that are trained here: ``python -m builder.sources.trained_examples digits``."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from builder.base.project import Project
 from builder.config import ModelSpec, read_spec
 
 SCRIPTS = ("train.py", "make_model.py")
-"""The script of an example that writes its model, under the first of these names that is there."""
+"""Names of an example's script that writes its model; the first one that exists is used."""
 
 
 def ensure_trained(spec: ModelSpec, project: Project, say: Callable[[str], None]) -> None:
     """Run the script that writes the model of ``spec``, if that is an example with one and its model is older.
 
-    ``say`` hears of that. Raises EnvironmentSetupError where the script fails.
+    ``say`` gets a line about it. Raises EnvironmentSetupError where the script fails.
     """
     folder, model = spec.path.parent, spec.source.path
     script = next((folder / name for name in SCRIPTS if (folder / name).is_file()), None)
     if folder.parent != project.examples or script is None or model is None or _is_newer(model, script):
         return
     with lock_target(model.parent / "training", say):
-        if _is_newer(model, script):  # another command has made it meanwhile
+        if _is_newer(model, script):  # Another command has made it meanwhile.
             return
         say(f"making the model of {spec.name}, once, with {script.relative_to(project.home)} (half a minute)")
         known = {**os.environ, "PYTHONPATH": str(project.home)}
-        done = subprocess.run([sys.executable, script], env=known, capture_output=True, text=True, check=False)
-    if done.returncode:
+        process = subprocess.run([sys.executable, script], env=known, capture_output=True, text=True, check=False)
+    if process.returncode:
         raise EnvironmentSetupError(
-            f"{script} failed; `{setup_command()}` installs what it needs:\n{done.stderr.strip()[-2000:]}"
+            f"{script} failed; `{setup_command()}` installs what it needs:\n{process.stderr.strip()[-2000:]}"
         )
 
 

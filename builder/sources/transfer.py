@@ -1,4 +1,4 @@
-"""One file from elsewhere, in as many pieces as it takes: what broke off goes on where it ended, in a later run too."""
+"""Download of one file in as many pieces as it takes: an interrupted one is resumed, by a later run too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK = 1 << 18
 MOST_PIECES = 1000
 
 Show = Callable[[str, int | None, int], AbstractContextManager[Callable[[int], None]]]
-"""Gets what is fetched, its bytes (None: unknown) and how many are there; the block tells how many came since."""
+"""Function that gets a download's name, its bytes (None: unknown) and those present; its block reports new bytes."""
 
 
 class BrokenOffError(Exception):
@@ -26,7 +26,7 @@ class BrokenOffError(Exception):
 
 @contextmanager
 def explain_break(what: str) -> Iterator[None]:
-    """Make a BrokenOffError in the block one that a person reads. ``what`` is asked for."""
+    """Turn a BrokenOffError of the block into an error for a person. ``what``: the name of the request."""
     try:
         yield
     except BrokenOffError as error:
@@ -37,13 +37,13 @@ def explain_break(what: str) -> Iterator[None]:
 class Bounds:
     """Limits for a server. Times are seconds."""
 
-    bytes: int = 10 * 1024**3  # of one file, and of all that is in an archive: no container image holds more
-    files: int = 10_000  # in an archive or a folder
-    attempts: int = 6  # in a row, of which none brings a byte
-    pause: float = 1.0  # before the second attempt; twice as long before each one after
-    silence: float = 30.0  # until a connection that brings nothing counts as broken
-    slowest: float = 1024.0  # bytes a second, below which it counts as broken too
-    window: float = 60.0  # over which that is measured
+    bytes: int = 10 * 1024**3  # for one file, and for all files in an archive: no container image holds more
+    files: int = 10_000  # for an archive or a folder
+    attempts: int = 6  # in a row that bring no byte
+    pause: float = 1.0  # before the second attempt; it doubles for each further one
+    silence: float = 30.0  # after which a connection without data counts as broken
+    slowest: float = 1024.0  # bytes a second, below which a connection counts as broken too
+    window: float = 60.0  # over which the speed is measured
 
 
 USUAL = Bounds()
@@ -51,10 +51,10 @@ USUAL = Bounds()
 
 @dataclass(frozen=True)
 class Piece:
-    """A file's bytes from ``start`` on, of ``total`` (None: unknown).
+    """Bytes of a file from ``start`` on, of ``total`` (None: unknown).
 
-    ``read`` gives at most so many bytes, and b"" at the end.
-    ``mark`` tells the file from another at the same place; empty where the server gives none.
+    ``read``: a function that returns at most the given number of bytes, and b"" at the end. ``mark`` tells the file
+    from another at the same place; empty where the server gives none.
     """
 
     read: Callable[[int], bytes]
@@ -64,10 +64,9 @@ class Piece:
 
 
 Open = Callable[[int, str], AbstractContextManager[Piece]]
-"""Gets the byte to go on from and the mark of those before. The piece begins there, or at 0 where that can't be.
+"""Function of the byte to go on from and the mark of those before. The piece begins there, or at 0 where it must.
 
-It and ``Piece.read`` raise BrokenOffError for what may be tried again.
-"""
+It and ``Piece.read`` raise BrokenOffError for faults that may be tried again."""
 
 
 @contextmanager
@@ -77,10 +76,10 @@ def no_progress(_what: str, _total: int | None, _done: int) -> Iterator[Callable
 
 
 def transfer_file(open_at: Open, target: Path, what: str, bounds: Bounds, show: Show = no_progress) -> None:
-    """Fetch all of what ``open_at`` opens into the file ``target``. ``what`` names it in messages.
+    """Fetch the file that ``open_at`` opens into the file ``target``. ``what``: its name in messages.
 
-    What was there of it when an earlier call ended is not fetched again. Raises ImportModelError for more than
-    ``bounds`` allow, EnvironmentSetupError when it breaks off again and again, DiskError, and what ``open_at`` raises.
+    Bytes of an earlier, interrupted call are not fetched again. Raises ImportModelError for more than ``bounds`` allow,
+    EnvironmentSetupError when it breaks off again and again, DiskError, and the errors of ``open_at``.
     """
     failed = 0
     for _ in range(MOST_PIECES):
@@ -105,7 +104,7 @@ def transfer_file(open_at: Open, target: Path, what: str, bounds: Bounds, show: 
 
 
 def discard_download(target: Path) -> None:
-    """Forget what was fetched to ``target``."""
+    """Delete an incomplete download to ``target``."""
     for path in (target, _make_mark_path(target)):
         path.unlink(missing_ok=True)
 
@@ -134,7 +133,7 @@ def _append_piece(piece: Piece, target: Path, what: str, bounds: Bounds, show: S
 
 
 class _Pace:
-    """Raises BrokenOffError for bytes that come one by one for ever."""
+    """A check of the speed, which raises BrokenOffError for bytes that arrive one by one for ever."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds, self._began, self._came = bounds, time.monotonic(), 0
@@ -150,7 +149,7 @@ class _Pace:
 
 
 def _measure_partial(target: Path) -> tuple[int, str]:
-    """Return how many bytes of the file are there, and their mark; none where they have no mark to go on with."""
+    """Return how many bytes of the file are present, and their mark; (0, "") where they have no mark to go on with."""
     try:
         mark = json.loads(_make_mark_path(target).read_text())
         return (target.stat().st_size, mark) if mark and isinstance(mark, str) else (0, "")

@@ -1,6 +1,6 @@
 """Choice of the bundle that `sam deploy` uploads, by the names of its models.
 
-In a checkout, `sam build` makes the function and the dependencies layer itself; in a project of its own they are put
+In a checkout, `sam build` makes the function and the dependencies layer itself; in a generated project they are put
 beside the model's layer, and SAM has nothing to build.
 """
 
@@ -34,8 +34,8 @@ class ActiveBundle:
 def activate_models(names: Sequence[str], project: Project, target: Target, named: str = "") -> ActiveBundle:
     """Make the bundle of the models ``names`` the active one for ``target``.
 
-    ``named``: what `make bundle` calls them. Raises UsageError where there is no such bundle, BundleError for one that
-    is not what its statement says, and EnvironmentSetupError where the other layers cannot be made.
+    ``named``: the bundle's name for `make bundle`. Raises UsageError where there is no such bundle, BundleError for one
+    that disagrees with its statement, and EnvironmentSetupError where the other layers cannot be made.
     """
     bundle = find_checked(project.dist, join_names(names), target, named)
     if project.is_checkout:

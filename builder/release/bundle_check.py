@@ -71,7 +71,7 @@ def check_bundle(folder: Path, key: Path | None = None) -> CheckedBundle:
 
 
 def find_checked(dist: Path, name: str, target: Target, named: str = "") -> Bundle:
-    """Find the bundle ``name`` as ``find_bundle`` does, and check that it is what its statement says.
+    """Find the bundle ``name`` as ``find_bundle`` does, and check it against its statement.
 
     Raises UsageError where there is none, and BundleError as ``check_bundle`` and ``require_model`` do.
     """

@@ -1,9 +1,9 @@
 """Composition of template.yaml from coldforge's core template and its add-ons.
 
-An add-on is a template in ``addons/`` beside this module, with only what it adds to the core. Mappings are merged,
-items of lists are appended, a plain value replaces the core's, and ``null`` takes away what the core has under that
-key. A file named ``a+b.yaml`` has what a and b need together. Comments and the order of lines stay, because the result
-belongs to whoever deploys it: lines are therefore merged by their indentation, as far as these files use YAML.
+An add-on is a template in ``addons/`` beside this module, with only its additions to the core. Mappings are merged,
+items of lists are appended, a plain value replaces the core's, and ``null`` deletes the core's value of that key. A
+file named ``a+b.yaml`` has the additions that a and b need together. Comments and the order of lines stay, because a
+person maintains the result: lines are therefore merged by their indentation, as far as these files use YAML.
 """
 
 from __future__ import annotations

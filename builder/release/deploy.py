@@ -61,7 +61,7 @@ class Deployment:
 
 
 def find_target(parameters: Sequence[str], target: Target) -> Target:
-    """Return the target whose processor the template's ``parameters`` ask for; ``target`` where they ask for none."""
+    """Return the target of the processor in the template's ``parameters``; ``target`` where they name none."""
     architecture = dict(value.partition("=")[::2] for value in parameters).get("Architecture")
     return next((candidate for candidate in TARGETS if candidate.architecture == architecture), target)
 

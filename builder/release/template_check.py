@@ -1,7 +1,7 @@
 """Check of a template and the values of its parameters before a deploy uploads anything.
 
-Reads ``.aws-sam/build/template.yaml``, where every CodeUri and ContentUri is a folder. cfn-lint checks what depends on
-neither values nor files. No zip is too large here: `sam deploy` goes through S3.
+It reads ``.aws-sam/build/template.yaml``, where every CodeUri and ContentUri is a folder. cfn-lint does the checks that
+need neither values nor files. No zip is too large here: `sam deploy` goes through S3.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _check_parameter(name: str, declared: Mapping[str, Any], value: str) -> Iter
 
 
 def _compare_parameters(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each parameter that is too small beside another one, by AT_LEAST."""
+    """Yield each parameter that is too small compared with another one, by AT_LEAST."""
     for name, factor, other, reason in AT_LEAST:
         least, actual = str(values.get(other, "0")) or "any number", str(values.get(name, ""))
         stops = name == "ReservedConcurrency" and actual == "0"

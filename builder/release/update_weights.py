@@ -1,8 +1,8 @@
 """New weights for an existing library: `coldforge weights`, for a model that was trained again.
 
-The model goes through the same stages up to the program, as only they know where each weight is wanted. If nothing
-but the weights has changed, they become a file for the library that was built before, are checked with it against
-TensorFlow's answers of the new model, and nothing is compiled or linked.
+The model goes through the same stages up to the program, as only they know the place of each weight. If nothing but the
+weights has changed, they become a file for the existing library, and are checked with it against TensorFlow's answers
+of the new model; nothing is compiled or linked.
 """
 
 from __future__ import annotations

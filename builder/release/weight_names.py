@@ -27,7 +27,7 @@ TABLE = 64
 
 @dataclass(frozen=True)
 class NamedWeight:
-    """``name`` in weights.safetensors; ``node``: the Const of graph.pb that holds it."""
+    """A weight. ``name``: its name in weights.safetensors; ``node``: the Const of graph.pb that has it."""
 
     name: str
     node: str

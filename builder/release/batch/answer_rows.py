@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class ResultRow:
-    """``number``: the item's row. ``predictions`` is None where ``code`` says why. ``layer``: its digest."""
+    """Result of an item. ``number``: its row; ``predictions``: None with an error ``code``; ``layer``: its digest."""
 
     number: int
     item: Item
@@ -59,7 +59,7 @@ def read_rows(run: BatchRun, s3: Any) -> Iterator[ResultRow]:
 
 
 def choose_best_row(same: Iterable[ResultRow]) -> ResultRow:
-    """Choose the row that counts among the rows of one item, of which the first attempt's comes first."""
+    """Return the row that counts among the rows of one item, of which the first attempt's comes first."""
     return max(enumerate(same), key=lambda pair: (_rate_row(pair[1]), pair[0]))[1]
 
 
@@ -128,7 +128,7 @@ def _read_reused(run: BatchRun, s3: Any) -> Iterator[ResultRow]:
 
 
 def read_lines(run: BatchRun, name: str, s3: Any) -> Iterator[bytes]:
-    """Yield the lines of an object of the run as they come. Raises BatchError."""
+    """Yield the lines of an object of the run while it is read. Raises BatchError."""
     with open_object(run.place.join_key(name), s3) as body:
         for line in body.iter_lines(chunk_size=1 << 20):
             if line:

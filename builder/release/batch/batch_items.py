@@ -1,6 +1,6 @@
 """Inputs of a batch run: the objects below a prefix, or the rows of a list, one item at a time.
 
-An item is what the function takes of Step Functions: an object (``Bucket``, ``Key``, and where they are known ``ETag``
+An item is the function's input from Step Functions: an object (``Bucket``, ``Key``, and where they are known ``ETag``
 and ``VersionId``), or a request of our own protocol.
 """
 

@@ -54,7 +54,7 @@ class BatchStatus:
 
     @property
     def running(self) -> bool:
-        """Whether the last attempt has not ended."""
+        """True until the last attempt has ended."""
         return self.state in RUNNING
 
 
@@ -125,7 +125,7 @@ def _measure_rate(done: int, map_run: dict[str, Any]) -> float | None:
 
 
 def poll_status(run: BatchRun, states: Any, seconds: float) -> Iterator[BatchStatus]:
-    """Yield the status every so many ``seconds``, until nothing runs. Raises BatchError."""
+    """Yield the status every ``seconds``, until nothing runs. Raises BatchError."""
     while True:
         status = query_status(run, states)
         yield status
@@ -171,6 +171,6 @@ def describe_status(found: BatchStatus) -> str:
 
 
 def describe_briefly(found: BatchStatus) -> str:
-    """Describe the batches in a few words, to stand beside a bar of the items."""
+    """Describe the batches in a few words, for a progress bar of the items."""
     left = f", {found.seconds_left:,.0f} s left" if found.seconds_left is not None else ""
     return f"{found.batches_done:,} of {found.batches:,} batches{left}"

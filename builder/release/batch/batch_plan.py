@@ -30,7 +30,7 @@ gives them (``handler/parts.py``, ``handler/budget.py``), as some are longer tha
 MOST_ITEMS = 1000
 """Largest number of items of an invocation."""
 INPUT_BYTES = 200_000
-"""Largest size of a batch in the list. Step Functions passes on 262,144 bytes, with what else the event has."""
+"""Largest size of a batch in the list. Step Functions passes on 262,144 bytes, including the rest of the event."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class S3Location:
 
 
 def batch_errors(action: str) -> AbstractContextManager[None]:
-    """Turn what boto3 raises in the block into a BatchError that says which ``action`` failed."""
+    """Turn an error of boto3 in the block into a BatchError that says which ``action`` failed."""
     return aws_errors(action, BatchError)
 
 

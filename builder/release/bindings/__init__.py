@@ -32,9 +32,9 @@ STATIC = ("c", "rust", "go")
 
 
 def generate_binding(language: str, parts: BindingSources, folder: Path) -> BindingDescription:
-    """Write the package for ``language`` to ``folder`` and return what it was made from.
+    """Write the package for ``language`` to ``folder`` and return the description that it was made from.
 
-    Raises UsageError for an unknown language, for one that lacks a part, and for a folder that holds other things.
+    Raises UsageError for an unknown language, for one that lacks a part, and for a folder that holds other files.
     """
     if language not in LANGUAGES:
         raise UsageError(f"there are no bindings for {language!r}: {', '.join(LANGUAGES)}.")

@@ -146,16 +146,16 @@ def compare_steps(
         feeds = {port.spec.name: golden.read_feed(case, port.spec.name) for port in graph.feeds}
     ours = _read_library_values(ws, compiled, lowered, lefts, feeds)
     theirs, moved = _ask_tensorflow(ws, graph, feeds, [left.op for left in lefts], restored)
-    floor = FLIPPED_SHARE if any(one.quantisation for one in lowered.rounded) else FLOOR
-    found = {
+    floor = FLIPPED_SHARE if any(rounding.quantisation for rounding in lowered.rounded) else FLOOR
+    rows = {
         left: _compare_value(left, ours[left.op], theirs[left.op], moved.get(left.op), floor)
         for left in lefts
         if left.op in theirs and theirs[left.op].size == ours[left.op].size > 0
     }
-    wrong = {left for left, row in found.items() if row.off}
-    right = {left for left in found if left not in wrong}
+    wrong = {left for left, row in rows.items() if row.off}
+    right = {left for left in rows if left not in wrong}
     first = next((left for left in lefts if left in wrong and not is_read_correctly(left, lefts, right, lowered)), None)
-    return LayerComparison(case, len(lowered.program.steps), tuple(found.values()), found[first] if first else None)
+    return LayerComparison(case, len(lowered.program.steps), tuple(rows.values()), rows[first] if first else None)
 
 
 def _read_library_values(
@@ -200,8 +200,8 @@ def _write_tensorflow_values(graph: FrozenGraph, ops: list[str], restored: Path 
     theirs = compute_inner_values(graph, reference(), feeds, ops)
     calls = nudge_calls({"": feeds}, read_graph(graph, graph.read_reference()).feeds)
     moved = compute_inner_values(graph, nudge_constants(reference()), calls[""], ops)
-    found = zip(_KINDS, (theirs, moved), strict=True)
-    save_arrays(Path(_VALUES), {f"{kind}/{ops.index(op)}": v for kind, values in found for op, v in values.items()})
+    kinds = zip(_KINDS, (theirs, moved), strict=True)
+    save_arrays(Path(_VALUES), {f"{kind}/{ops.index(op)}": v for kind, values in kinds for op, v in values.items()})
 
 
 def _compare_value(left: StepOutput, ours: Array, theirs: Array, moved: Array | None, floor: float) -> StepDifference:

@@ -100,9 +100,9 @@ def is_read_correctly(
     Then ``left`` is not wrong, but another value than TensorFlow's: XLA may move a factor to a later step.
     """
     steps = lowered.program.steps
-    known = {id(one.step): one for one in lefts}
+    known = {id(output.step): output for output in lefts}
     step: Step = left.step
-    index = next(i for i, one in enumerate(steps) if one is step)
+    index = next(i for i, output in enumerate(steps) if output is step)
     while True:
         memory = _find_memory(step)
         if memory is None:

@@ -1,7 +1,7 @@
 """Tuning: the algorithms that each layer of a model can have, timed where it runs, among the model's other steps.
 
-The model is built once for every algorithm, each build takes turns with the others, and each layer takes what was
-fastest for it. What one library must do on several instruction sets is decided by all of them together.
+The model is built once for every algorithm, the builds take turns, and each layer gets its fastest algorithm. One
+library for several instruction sets gets the algorithm that is the fastest over all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parts that the emulator runs with: a Python, the runtime client, the emulator itself, packages and function.
 
-Everything fetched is pinned and hash-checked, and kept by Python version where it is compiled for one. Packages
-and function are kept by what they were made of, too: several versions of coldforge share the folder.
+Downloads are pinned and hash-checked, and kept by Python version where they are compiled for one. Packages and function
+are kept by their sources, too: several versions of coldforge share the folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PythonInterpreter:
 
 
 def find_python(python: Path | None = None) -> PythonInterpreter:
-    """Choose ``python``, or an installed Python of Lambda's version, or else the one that runs this.
+    """Return ``python``, or an installed Python of Lambda's version, or else the one that runs this process.
 
     Raises EnvironmentSetupError when ``python`` does not run.
     """

@@ -231,7 +231,7 @@ def _make_handler(invoke: Invoke, say: Say, allowed: AllowedOrigins) -> type[Bas
             self._send(status, headers, content)
 
         def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-            """Refuse what Python's own parser refuses, in JSON like everything else."""
+            """Refuse a request that Python's own parser refuses, in JSON like every other refusal."""
             self._refuse(code, message or HTTPStatus(code).phrase)
 
         def _refuse(self, status: int, message: str) -> None:

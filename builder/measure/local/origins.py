@@ -1,7 +1,7 @@
 """Callers that the local server allows. Pages of other sites are refused, whatever name they gave to this machine.
 
-A browser says in ``Host`` by which name it came, also where a site's own name leads to 127.0.0.1 (DNS rebinding), and
-in ``Origin`` which site's page asks.
+A browser sends the name of this machine in ``Host``, even if a site's own name leads to 127.0.0.1 (DNS rebinding), and
+the site of the requesting page in ``Origin``.
 """
 
 from __future__ import annotations

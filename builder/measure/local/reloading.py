@@ -13,7 +13,7 @@ from builder.measure.local.emulator import LambdaEmulator
 class ReloadingEmulator(ExitStack):
     """A context manager that runs a bundle's function in the emulator of ``start``, and again when ``library`` changes.
 
-    A context manager. ``say`` gets a line for each new start, and the function's last error where it fails.
+    ``say`` gets a line for each new start, and the function's last error where it fails.
     """
 
     def __init__(self, start: Callable[[], LambdaEmulator], library: Path, say: Callable[[str], None]) -> None:

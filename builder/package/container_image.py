@@ -1,6 +1,6 @@
 """The function as a container image, for models that no layer can hold.
 
-Puts what the zip function and its layers hold into ``build/image``, a Docker context, at the paths they have in
+The Docker context ``build/image`` gets the content of the zip function and its layers, at the paths that it has in
 Lambda. ``coldforge deploy --package image`` deploys it.
 """
 

@@ -1,7 +1,7 @@
 """manifest.json: the content of a bundle, its inputs and its measured accuracy.
 
-The layer carries the part that is the same wherever the bundle is built, so that a rebuild on another
-machine is not a new layer version; the bundle's own has what was measured as well.
+The layer has the part that is the same wherever the bundle is built, so that a rebuild on another machine is not a new
+layer version; the bundle's own manifest has the measurements as well.
 """
 
 from __future__ import annotations

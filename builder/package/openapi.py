@@ -135,22 +135,22 @@ _OPTIONS = {
 
 def _describe_options(models: list[Description]) -> dict[str, Schema]:
     """Return the schemas of the options that the answers of all ``models`` take: see ``options``."""
-    found: dict[str, Schema] = {"top_k": {"type": "integer", "minimum": 1, "maximum": 999_999_999}}
+    options: dict[str, Schema] = {"top_k": {"type": "integer", "minimum": 1, "maximum": 999_999_999}}
     embeddings = [[output.fetch for output in model.outputs if output.kind == "embedding"] for model in models]
     sizes = [
         [port.shape[-1] for port in model.fetches if port.name in own]
         for model, own in zip(models, embeddings, strict=True)
     ]
     if all(sizes):
-        found["dimensions"] = {"type": "integer", "minimum": 1, "maximum": min(map(min, sizes))}
+        options["dimensions"] = {"type": "integer", "minimum": 1, "maximum": min(map(min, sizes))}
     formats = [
         [name for output in model.outputs if output.format for name in list_formats(output.kind)] for model in models
     ]
     if common := [name for name in formats[0] if all(name in names for names in formats)]:
-        found["format"] = {"enum": list(dict.fromkeys(common))}
+        options["format"] = {"enum": list(dict.fromkeys(common))}
     if all(any(output.kind == "detection" for output in model.outputs) for model in models):
-        found["threshold"] = NUMBER
-    return found
+        options["threshold"] = NUMBER
+    return options
 
 
 def _describe_items(model: Description) -> list[Schema]:
@@ -246,7 +246,7 @@ def _open_inference(model: Description, limits: RequestLimits) -> Schema:
     )
     output = _make_object(name=TEXT, datatype=TEXT, shape=_make_open_list(INTEGER), data={"type": "array"})
     answer = _make_object(model_name=TEXT, model_version=TEXT, outputs=_make_open_list(output))
-    bodies = [_v2_body(one, _name_signature(one, model), limits) for one in _list_signatures(model)]
+    bodies = [_v2_body(signature, _name_signature(signature, model), limits) for signature in _list_signatures(model)]
     body = {"anyOf": bodies} if len(bodies) > 1 else bodies[0]
     infer = _make_operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
     infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
@@ -261,7 +261,7 @@ def _open_inference(model: Description, limits: RequestLimits) -> Schema:
 
 def _v2_body(model: Description, named: Schema, limits: RequestLimits) -> Schema:
     names = [fetch.name for fetch in model.answers]
-    wanted = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
+    output = {"type": "object", "properties": {"name": {"enum": names}}, "required": ["name"]}
     inputs = [
         kind for sized in _list_sizes(model) for feed in sized.caller_inputs for kind in _v2_inputs(feed, sized, limits)
     ]
@@ -276,7 +276,7 @@ def _v2_body(model: Description, named: Schema, limits: RequestLimits) -> Schema
         "properties": {
             "id": TEXT,
             "inputs": {"type": "array", "items": {"anyOf": inputs}, "minItems": least, "maxItems": count},
-            "outputs": _make_open_list(wanted),
+            "outputs": _make_open_list(output),
             **({"parameters": _make_object(**named)} if named else {}),
         },
         "required": ["inputs", "parameters"] if named else ["inputs"],
@@ -293,11 +293,11 @@ def _v2_inputs(feed: Port, model: Description, limits: RequestLimits) -> list[Sc
     shape = {"type": "array", **({"prefixItems": sizes} if sizes else {}), **count}
     names = [feed.name, ALIAS] if len(model.caller_inputs) == 1 else [feed.name]
     known: Schema = {"name": {"enum": names}, "datatype": {"const": name_datatype(feed.dtype)}}
-    found = [_make_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
+    schemas = [_make_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
     kind, name = find_element_kind(model)
     if kind and feed.name == name and not model.size:
-        found.insert(0, _v2_elements({"enum": names}, {}, kind, model, limits))
-    return found
+        schemas.insert(0, _v2_elements({"enum": names}, {}, kind, model, limits))
+    return schemas
 
 
 def _v2_elements(name: Schema, element: Schema, kind: InputKind, model: Description, limits: RequestLimits) -> Schema:
@@ -344,8 +344,8 @@ def _tf_serving(model: Description, limits: RequestLimits) -> Schema:
     about = _make_object(model_spec=_make_object(name=TEXT, version=TEXT), metadata={"type": "object"})
     bodies = [
         body
-        for one in _list_signatures(model)
-        for sized in _list_sizes(one)
+        for signature in _list_signatures(model)
+        for sized in _list_sizes(signature)
         for body in _v1_bodies(sized, model, limits)
     ]
     answers = [_make_object(predictions={"type": "array"}), _make_object(outputs={})]
@@ -406,9 +406,9 @@ def _list_row_schemas(model: Description, limits: RequestLimits) -> list[tuple[S
     schemas = [(numbers, limits.items)]
     kind, name = find_element_kind(model)
     if kind and not model.size:
-        one = kind.make_schema(limits)
+        item = kind.make_schema(limits)
         others = {feed: schema for feed, schema in numbers.items() if feed not in kind.list_inputs(model)}
-        element = _make_closed_object(b64=one) if "contentEncoding" in one else one
+        element = _make_closed_object(b64=item) if "contentEncoding" in item else item
         schemas.insert(0, (others | {name: element}, kind.most_elements(limits)))
     return schemas
 
@@ -494,11 +494,11 @@ def _make_closed_object(**properties: Schema) -> Schema:
 
 def _describe_inputs(inputs: dict[str, Schema]) -> Schema:
     """Describe an object of ``inputs`` by name; a single one may have another name."""
-    own, *_ = schemas = [
+    by_name, *_ = schemas = [
         _make_closed_object(**inputs),
-        *(_make_closed_object(**{ALIAS: one}) for one in inputs.values()),
+        *(_make_closed_object(**{ALIAS: schema}) for schema in inputs.values()),
     ]
-    return {"anyOf": schemas} if len(inputs) == 1 and ALIAS not in inputs else own
+    return {"anyOf": schemas} if len(inputs) == 1 and ALIAS not in inputs else by_name
 
 
 def _make_open_list(items: Schema) -> Schema:

@@ -1,6 +1,6 @@
 """sbom.cdx.json: a CycloneDX 1.6 bill of materials of everything in Lambda: the model's layer, the packages, the code.
 
-Each file is in one component. A component without files says into which file it is compiled. The bill has neither
+Each file is in one component. A component without files names the file that it is compiled into. The bill has neither
 serial number nor time: the same bundle has the same bill. cyclonedx-python-lib is not used: it has no model cards.
 """
 

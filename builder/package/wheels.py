@@ -1,7 +1,8 @@
 """Parts of a folder of installed wheels: each package, and each library that its wheel includes.
 
-A wheel says what is in it: its files with their hashes (RECORD), its licence (METADATA, ``licenses/``), the libraries
-in it (``sboms/``, PEP 770) and here, by ``layers/dependencies/build.py``, its own name and hash (``wheel.json``).
+A wheel lists its own content: its files with their hashes (RECORD), its licence (METADATA, ``licenses/``), the
+libraries in it (``sboms/``, PEP 770) and here, by ``layers/dependencies/build.py``, its own name and hash
+(``wheel.json``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests over https with checked certificates, without redirects to http, and without secrets in messages.
 
-Neither URLs nor what a server or a library says of a failure are quoted: both may hold a token. Requests is not used:
-it reads a redirect's body to its end, gives a netrc file's default to any host, and is no part of Python.
+URLs and the messages of servers and libraries are not quoted, as they may hold a token. Requests is not used: it reads
+a redirect's body to its end, gives a netrc file's default to any host, and is no part of Python.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Access to Hugging Face's hub: a revision's commit, a file's URL, and the hub's SHA-256 of it.
 
 Source: "Hub API endpoints", https://huggingface.co/docs/hub/api, and huggingface_hub's environment variables. That
-package writes whatever comes and looks at its length afterwards, and needs ten others.
+package writes downloads of any size and checks their length afterwards, and needs ten others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Access to MLflow's model registry by its REST API: the location and names of a version's files, and their content.
 
 Source: "REST API", https://mlflow.org/docs/latest/rest-api.html; tried against MLflow 3.17. mlflow-skinny sets no limit
-to what a server sends, and needs 28 other packages.
+to a server's answers, and needs 28 other packages.
 """
 
 from __future__ import annotations

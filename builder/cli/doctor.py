@@ -135,7 +135,7 @@ def check_packages(version_of: Callable[[str], str]) -> Finding:
 
 
 def check_docker(image: BuilderImage) -> Iterator[Finding]:
-    """Check for an engine; where one answers, check also what ``image`` is made with and from."""
+    """Check for an engine, and if one answers, for everything that ``image`` is built with."""
     needed_for = "bundle --in docker"
     instead = f"or build with {route_option('host')}"
     engine = why_no_engine()

@@ -94,8 +94,8 @@ class SizeTable:
 def find_size_limits(spec: ModelSpec) -> tuple[int, int]:
     """Return the limits of ``spec`` in bytes (unzipped, of the largest zip): Lambda's, or its own where they are lower.
 
-    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only, and S3 takes larger zips. A
-    container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
+    The zip limit is the spec's alone: Lambda's 50 MB holds for direct uploads only; through S3, only the unzipped
+    limit holds. A container image, for the whole function or for the weights alone, has no zip, and a limit of its own.
     """
     if "image" not in (spec.packaging, spec.weights.place):
         return min(spec.max_unzipped, LAMBDA_UNZIPPED), spec.max_zipped

@@ -104,7 +104,7 @@ class _Room:
 
 
 class _Metered:
-    """A file that gives ``allowed`` bytes; an archive with wrong sizes makes its reader read more, which fails."""
+    """A file that gives at most ``allowed`` bytes, as a protection against archives with wrong sizes."""
 
     def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self._file, self.allowed = file, 0

@@ -60,7 +60,7 @@ def write_listing(items: Iterable[Item], limit: int | None = None, *, numbered: 
 
 
 def _refuse_value(value: Any) -> Any:
-    """Raise TypeError for a value of Parquet that JSON has no form for."""
+    """Raise BatchError for a value of Parquet that JSON has no form for."""
     raise BatchError(f"a value of type {type(value).__name__} cannot be sent; take numbers, text or lists.")
 
 

@@ -19,8 +19,7 @@ from builder.verify.library.opened_model import OpenedModel
 def measure_bundle(bundle: Bundle, seconds: float = 1.0) -> BatchTimes:
     """Run ``bundle`` here for about ``seconds`` in each of its batches, and in Lambda's emulator.
 
-    Raises VerifyError where this machine cannot run the library, EnvironmentSetupError where it cannot run the
-    function.
+    Raises VerifyError where this machine cannot run the library, EnvironmentSetupError for the function.
     """
     manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
     benchmark = benchmark_bundle(bundle, seconds=seconds, starts=1)

@@ -28,8 +28,7 @@ Say = Callable[[str], None]
 class BatchRequest:
     """Options of a run that a person asks for.
 
-    ``layer``: the SHA-256 of the bundle's manifest, with ``reuse``. ``capacity``: the function's, where no stack tells
-    it.
+    ``layer``: the SHA-256 of the bundle's manifest, with ``reuse``. ``capacity``: the function's, without a stack.
     """
 
     source: str

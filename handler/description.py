@@ -211,19 +211,19 @@ class Description(NamedTuple):
 
     @property
     def batched(self) -> bool:
-        """Whether every feed and fetch begins with the batch, so that the model takes any number of items."""
+        """True if every feed and fetch begins with the batch, so that the model takes any number of items."""
         sizes = self.sizes or (Size(self.feeds, self.fetches),)
         ports = (port for size in sizes for port in (*size.feeds, *size.fetches))
         return all(port.size and not port.dynamic and port.begins_with_batch(self.batch) for port in ports)
 
     @property
     def text_alone(self) -> bool:
-        """Whether the model takes a text and nothing else."""
+        """True if the model takes a text and nothing else."""
         return bool(self.text_input) or (self.text is not None and len(self.text.feeds) == len(self.feeds))
 
     @property
     def has_fixed_outputs(self) -> bool:
-        """Whether the outputs have one shape in all of the model's sizes."""
+        """True if the outputs have one shape in all of the model's sizes."""
         return all(size.fetches == self.fetches for size in self.sizes)
 
     @property
@@ -255,7 +255,7 @@ class Description(NamedTuple):
 
     @property
     def one_size(self) -> bool:
-        """Whether all inputs have a single shape, apart from the batch."""
+        """True if all inputs have a single shape, apart from the batch."""
         return not self.sizes and not self.pad
 
     def find_open_shape(self, port: Port) -> list[int]:

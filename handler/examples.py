@@ -98,9 +98,9 @@ def make_request(
     require_items({description.examples.name: count}, description, limits)
     if count != description.batch and not description.batched:
         raise WrongShapeError(f"{where} has {count} items; this model takes {description.batch} at a time")
-    names, features = [one.name for one in description.examples.features], list_features(description)
+    names, features = [item.name for item in description.examples.features], list_features(description)
     require_tensor_memory(names, count, description, limits)
-    limits.require_memory(JSON_VALUE * count * sum(one.size for one in features if one.dtype == "string"))
+    limits.require_memory(JSON_VALUE * count * sum(item.size for item in features if item.dtype == "string"))
     require_answer(count)
     columns: list[list[Value]] = [[] for _ in features]
     by_name = {port.name: port for port in description.caller_inputs}

@@ -65,7 +65,7 @@ class HttpResponse(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether an event's answer carries the body as it is, and not as base64."""
+        """True if an event's answer carries the body as it is, and not as base64."""
         return not self.body or self.headers.get("content-type", "").startswith(_TEXT)
 
     @property

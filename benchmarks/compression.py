@@ -107,7 +107,7 @@ def run_times(runs: Mapping[str, Run], seconds: float) -> tuple[dict[str, float]
     end, rounds = time.monotonic() + seconds, 0
     while rounds < LEAST_ROUNDS or time.monotonic() < end:
         for name, run in runs.items():
-            run()  # its own data are in the caches again
+            run()  # so that its own data are in the caches again
             times[name].append(timeit.timeit(run, timer=time.thread_time, number=counts[name]) / counts[name])
         rounds += 1
     return {name: quantiles(values)["p10"] for name, values in times.items()}, rounds

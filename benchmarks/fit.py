@@ -22,7 +22,7 @@ from builder.compiler.lower.costs import FACTORS, CostFactors, count_operations,
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from tests.support.fused import Case, Kernels, build, prepare
 
-SIDES = ((3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (7, 4), (8, 1), (10, 1), (12, 1), (14, 1), (28, 1))  # and batch
+SIDES = ((3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (7, 4), (8, 1), (10, 1), (12, 1), (14, 1), (28, 1))  # side, batch
 CHANNELS = ((16, 16), (32, 64), (64, 64), (128, 128), (256, 256), (512, 512), (64, 256), (256, 32))
 TABLES = ("v3", "v4")
 MOST = 28 * 28 * 128 * 128  # positions times channels in times channels out: larger layers show nothing new
@@ -86,7 +86,7 @@ def _not_negative(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def regret(times: Times) -> float:
-    """Return how much longer the choice by today's factors takes than the best: a mean ratio, 0.05 is 5 %."""
+    """Return how much longer the choice by today's factors takes than the best, on average: 0.05 is 5 %."""
     ratios = [
         of[min(of, key=lambda a: estimate_cost(geometry, a))] / min(of.values()) for geometry, of in times.items()
     ]

@@ -37,7 +37,7 @@ class Network:
     claim: tuple[float, float]
     low: float = -1
     high: float = 1
-    trained: bool = False  # or given its weights by an example's own script
+    trained: bool = False  # or its weights come from an example's own script
     batch: int = 1
     tokens: int = 0  # of a network that takes ids and a mask; 0: it takes images or features
 

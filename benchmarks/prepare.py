@@ -116,7 +116,7 @@ def _prepare_int8(network: Network, graph: FrozenGraph, library: Path, peer: Cal
     run_cached(folder / held_out.FOLDER, sources, lambda fresh: _hold_out(network, fresh))
     calibration = folder / held_out.FOLDER / "calibration.npz"
     kept = (HERE / "int8.py", calibration)
-    # The float library does not have the kernels that multiply bytes.
+    # The builder is part of the key, since the float library does not have the int8 kernels.
     builder = sorted(path for path in (ROOT / "builder").rglob("*") if path.suffix in (".py", ".c", ".h"))
     onnx, onnx_int8, xml = (folder / path for path in ("onnx/model.onnx", "onnx_int8/model.onnx", "openvino/model.xml"))
     peer(

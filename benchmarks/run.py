@@ -34,7 +34,7 @@ class Plan:
 
     networks: dict[str, Network]
     engines: tuple[str, ...]
-    avx2: bool  # whether also without AVX-512, where the processor has it
+    avx2: bool  # whether to measure also without AVX-512, if the processor has it
     threads: tuple[int, ...]
     rounds: int
     repeats: int

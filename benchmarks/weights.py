@@ -31,9 +31,8 @@ def stir(network: keras.Model, inputs: Any, seed: int) -> None:
             layer.momentum = 0.0  # one pass in training mode leaves exactly this batch's statistics
         network(inputs, training=True)
     answers = network(inputs, training=False)
-    if np.allclose(
-        np.sum(answers, axis=-1), 1.0, atol=1e-3
-    ):  # a softmax: the logits are its logarithm, but for a shift
+    # The logarithm of a softmax gives the logits up to a shift.
+    if np.allclose(np.sum(answers, axis=-1), 1.0, atol=1e-3):
         last = [layer for layer in network._flatten_layers() if hasattr(layer, "kernel")][-1]
         factor = LOGIT_SPREAD / float(np.std(np.log(answers)))
         last.kernel.assign(last.kernel * factor)

@@ -270,7 +270,7 @@ def _closure(distributions: tuple[str, ...]) -> list[Path]:
 def _places(installed: importlib.metadata.Distribution) -> Iterator[Path]:
     for file in installed.files or []:
         top = file.parts[0]
-        if top not in ("..", "__pycache__"):  # scripts are beside site-packages
+        if top not in ("..", "__pycache__"):  # scripts lie outside of site-packages
             yield Path(str(installed.locate_file(top))).resolve()
 
 

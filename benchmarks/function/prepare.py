@@ -27,7 +27,7 @@ TOKENS, WIDTH = 256, 384  # of MiniLM
 
 @dataclass(frozen=True)
 class FunctionProject(peers.BenchProject):
-    """A project for the bundles of the functions: stages below ``place``, bundles below its folder ``variant``."""
+    """A project apart from the bare network's: its stages are below ``place``, its bundles in ``variant`` there."""
 
     place: Path = EMOTION.place
     variant: str = ""

@@ -38,7 +38,7 @@ def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
             break
         box = tuple(boxes[4 * detected.number : 4 * detected.number + 4])
         left, top, right, bottom = edges = [round(edge, 2) for edge in convert_box(box, output.detection, place)]
-        if left < right and top < bottom:  # not where one is NaN
+        if left < right and top < bottom:  # false for a NaN, too
             score = float(format(detected.score, ".9g"))
             answer.append({"label": _label(output, detected.category), "score": score, "box": edges})
     return answer

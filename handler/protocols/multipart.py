@@ -40,7 +40,7 @@ def parse_form(content_type: str, body: bytes) -> list[FormPart]:
 
 def _parse_part(piece: bytes, number: int) -> FormPart:
     padding, line_end, rest = piece.partition(b"\r\n")
-    # Without headers there is no name; with them, an empty line ends them.
+    # A part needs headers for its name, and an empty line ends them.
     head, blank, data = rest.partition(b"\r\n\r\n")
     if len(head) > MAX_HEAD:
         raise WrongFieldError(f"part {number} of the multipart body has more than {MAX_HEAD:,} bytes of headers")

@@ -277,7 +277,7 @@ def _read_tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> 
         if "data" not in value:
             raise WrongFieldError(f'"{port.name}" has no data')
         flat = value["data"]
-        # A single number is [x] in JSON, whatever its shape.
+        # In JSON, a scalar is sent as [x].
         return read_tensor(flat[0] if port.shape == () and isinstance(flat, list) and len(flat) == 1 else flat, port)
     if len(data) != port.size:
         raise WrongShapeError(f'"{port.name}" has {len(data)} bytes; its shape and datatype make {port.size}')
@@ -315,7 +315,7 @@ def _read_strings(
         flat = value.get("data")
         nested = isinstance(flat, list) and bool(flat) and isinstance(flat[0], list)
         if nested or not isinstance(flat, list):
-            return flat  # type: ignore[return-value]  # which ``strings_of`` looks at
+            return flat  # type: ignore[return-value]  # ``read_strings`` checks it
         items: list[Any] = flat
     else:
         items = [_decode_string(element, name) for element in _split_elements(name, data, shape[0] * one.each)]
@@ -339,7 +339,7 @@ def _read_elements(name: str, value: dict[str, Any], data: memoryview | None, sh
     if data is not None:
         files: list[Any] = _split_elements(name, data, shape[0])
     else:
-        files = value.get("data")  # type: ignore[assignment]  # as is seen next
+        files = value.get("data")  # type: ignore[assignment]  # it is checked next
         if not isinstance(files, list):
             raise WrongTypeError(f'"{name}" must have its data as a list of strings')
     if len(files) != shape[0]:
@@ -392,7 +392,7 @@ def _compute_min_length(wanted: list[tuple[str, dict[str, Any]]], count: int, de
             items = count if each else 1
             total += _SHORTEST_CLASS * min(elements, classes * items)
         elif parameters["binary_data"]:
-            total += elements * port.size // (port.elements or 1) * 4 // 3  # carried as base64
+            total += elements * port.size // (port.elements or 1) * 4 // 3  # Lambda carries it as base64
         else:
             total += compute_min_length(port.dtype, elements)
     return total

@@ -78,8 +78,8 @@ def _parse_request(event: dict[str, Any], server: Server) -> Request:
         texts: tuple[str, ...] = (check_text(value, '"input"', server.limits),)
     else:
         texts = require_same_run(check_texts(value, '"input"', server.limits), '"input"', description)
-    if taken := description.text_input:
-        return parsed._replace(strings={taken: tuple(text.encode() for text in texts)})
+    if text_input := description.text_input:
+        return parsed._replace(strings={text_input: tuple(text.encode() for text in texts)})
     return parsed._replace(texts=texts)
 
 

@@ -1,4 +1,4 @@
-"""Our own protocol. ``POST /predict`` takes JSON
+"""Our own protocol, in which ``POST /predict`` takes JSON:
 
     {"image": "<base64, or a data: URL>"}      an image
     {"image": {"s3": "s3://bucket/key"}}       an image elsewhere, where the function may read it
@@ -196,7 +196,7 @@ def parse_event(
             raise WrongFieldError(f"{' and '.join(both)} exclude each other; send one of them")
     fields: dict[str, Any] = {}
     taken: tuple[str, ...] = ()
-    for kind in reversed(taken_kinds):  # tf.Examples first: they exclude everything else
+    for kind in reversed(taken_kinds):  # tf.Examples come first, since they exclude everything else
         if not event.keys().isdisjoint(kind.list_keys(description)):
             fields |= kind.read_event(event, description, limits)
             taken += kind.list_inputs(description)

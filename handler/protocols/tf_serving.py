@@ -102,7 +102,7 @@ def _answer_predict(request: HttpRequest, description: Description, server: Serv
         left = server.make_clock(call)
         try:
             inference = _parse_request(columns, description, server.limits, request.answer_limit, left)
-        except HandlerError as error:  # names the input alone, where one is at fault
+        except HandlerError as error:  # its message names the input alone
             if error.status not in (400, 422):
                 raise
             raise type(error)(f'"{"instances" if rows else "inputs"}": {error.message}') from error.__cause__

@@ -56,7 +56,7 @@ def collect_strings(strings: Iterable[bytes]) -> list[bytes]:
     """Return ``strings`` as a list. Raises TextTooLongError as soon as they are too large together."""
     collected, size = [], 0
     for string in strings:
-        size += len(string) + 8  # and the reference to it
+        size += len(string) + 8  # 8 bytes for the reference to it
         require_bytes(size)
         collected.append(string)
     return collected

@@ -20,7 +20,7 @@ def sort_by_length(lengths: Sequence[int], description: Description) -> list[int
 
 
 def reorder_items(request: Request, places: Sequence[int], description: Description) -> Request:
-    """Return ``request`` with its items in the order of ``places``; a partial answer would have gaps."""
+    """Return ``request`` with its items in the order of ``places``, and not partial: its answer would have gaps."""
     inputs = {}
     for port in description.feeds:
         if (data := request.inputs.get(port.name)) is not None:

@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answer_completion(parser)
         options = parser.parse_args(words or ["--help"])
         with _enter_folder(options.work_in):
-            return options.command(options, Project.in_current_folder()) or 0
+            code = options.command(options, Project.in_current_folder()) or 0
+        sys.stdout.flush()  # A closed pipe is noticed here, and not when Python ends.
+        return code
     except ColdforgeError as error:
         print(escape_terminal(f"coldforge: {error}"), file=sys.stderr)
         return error.exit_code

@@ -35,6 +35,8 @@ def _read_reverse(name: str, thunk: Any, reader: ThunkReader) -> Step:
     shape = thunk.source_buffer_shape.shape
     if hlo_shapes.get_dtype(shape) != "float32" or not hlo_shapes.is_row_major(shape):
         raise LowerError(f"there is no reverse of {hlo_shapes.get_dtype(shape)}.")
-    source, target = (reader.shaped(proto, name) for proto in (thunk.source_buffer_shape, thunk.target_buffer_shape))
+    source, target = (
+        reader.resolve_shaped_slice(proto, name) for proto in (thunk.source_buffer_shape, thunk.target_buffer_shape)
+    )
     *rows, length = shape.dimensions
     return ReverseStep(name, source, target, rows=math.prod(rows), length=length)

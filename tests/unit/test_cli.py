@@ -101,6 +101,7 @@ def test_who_reads_a_result_may_stop(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "builder.cli", "where", "--in", "host"],
         cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )  # fmt: skip
     os.close(writing)
     assert (done.returncode, done.stderr) == (PIPE_CLOSED, b"")

@@ -136,6 +136,19 @@ def parse_positive(text: str) -> float:
     return value
 
 
+def add_measuring_options(parser: Arguments) -> None:
+    """Add how long to measure a bundle, and how many cold starts of its function."""
+    parser.add_argument(
+        "--seconds", type=parse_positive, default=3.0, help="how long to measure each, about (default: 3)"
+    )
+    parser.add_argument(
+        "--starts",
+        type=make_integer_type(0),
+        default=5,
+        help="cold starts of the function; 0 leaves the function out (default: 5)",
+    )
+
+
 def choose_targets(options: Options, spec: ModelSpec) -> tuple[Target, ...]:
     """Return the requested targets, Lambda's default last, as a command prints its result last. Raises UsageError."""
     names = {None: spec.targets, "": spec.targets, "all": NAMES}.get(options.target, (options.target,))

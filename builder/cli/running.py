@@ -19,11 +19,11 @@ from builder.cli.command import (
     Command,
     Options,
     add_bundled_models,
+    add_measuring_options,
     add_model,
     add_target,
     bundle_of,
     make_integer_type,
-    parse_positive,
     print_result,
     progress_of,
 )
@@ -130,15 +130,7 @@ def _bench_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "--threads", type=make_integer_type(1), default=1, help="threads of the library alone (default: 1)"
     )
-    parser.add_argument(
-        "--seconds", type=parse_positive, default=3.0, help="how long to measure each, about (default: 3)"
-    )
-    parser.add_argument(
-        "--starts",
-        type=make_integer_type(0),
-        default=5,
-        help="cold starts of the function; 0 leaves the function out (default: 5)",
-    )
+    add_measuring_options(parser)
 
 
 def run_bench(options: Options, project: Project) -> None:

@@ -14,6 +14,7 @@ from builder.cli.command import (
     Arguments,
     Command,
     Options,
+    add_measuring_options,
     add_model,
     bundle_of,
     load_named_spec,
@@ -79,15 +80,7 @@ def _bundled_spec(named: str, project: Project) -> ModelSpec:
 
 def _report_arguments(parser: Arguments) -> None:
     add_model(parser)
-    parser.add_argument(
-        "--seconds", type=parse_positive, default=3.0, help="how long to measure each, about (default: 3)"
-    )
-    parser.add_argument(
-        "--starts",
-        type=make_integer_type(0),
-        default=5,
-        help="cold starts of the function; 0 leaves the function out (default: 5)",
-    )
+    add_measuring_options(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where to write (default: report.html in the bundle's folder)"
     )

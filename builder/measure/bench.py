@@ -79,7 +79,7 @@ class FunctionTimes:
     start: Start
     """The one with the median total."""
     warm: Spread
-    """Of a warm request, as its client sees it."""
+    """The times of warm requests, as their client sees them."""
     handler: float
     """Milliseconds that the function itself takes of a warm request, the median."""
     memory: int

@@ -43,7 +43,7 @@ class AccuracyReport:
 
     model: str
     items: dict[str, int]
-    """How many there are of each set of inputs."""
+    """The number of inputs in each set."""
     types: tuple[TypeReport, ...]
 
 

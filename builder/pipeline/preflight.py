@@ -31,10 +31,10 @@ COMPRESSION = 0.93
 
 @dataclass(frozen=True)
 class Preflight:
-    """What stands in the way of a build, and how large its bundle will be (bytes)."""
+    """The obstacles to a build, and the size that its bundle will have, in bytes."""
 
     nodes: int
-    """Of the graph."""
+    """The number of nodes in the graph."""
     unsupported: tuple[Unsupported, ...]
     """Ops that XLA cannot compile."""
     weights: int
@@ -48,7 +48,7 @@ class Preflight:
     max_zipped: int
     """Bytes that are allowed, for each zip."""
     place: WeightsPlace = "library"
-    """Where the weights are."""
+    """The place where the weights are."""
 
     @property
     def unzipped(self) -> int:

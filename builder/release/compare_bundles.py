@@ -20,9 +20,9 @@ class BundleComparison:
     """The comparison of a bundle with the one that was built again."""
 
     files: int
-    """How many were compared."""
+    """The number of files that were compared."""
     differing: Mapping[str, str]
-    """Where each file differs first."""
+    """The place where each file differs first."""
     measured: Mapping[str, str]
     """Files that differ only in what was measured on the machine that built them."""
     inputs: tuple[str, ...]

@@ -45,7 +45,7 @@ class Rewritten:
 
 
 def needs_rewriting(definition: Any, choose: Choose = rewrite_of) -> bool:
-    """Whether any node of a GraphDef has a rewrite."""
+    """Tell whether any node of a GraphDef has a rewrite."""
     return any(map(choose, all_nodes(definition)))
 
 
@@ -85,7 +85,7 @@ class _Rewriter:
         return renamed
 
     def _is_concerned(self, name: str) -> bool:
-        """Whether a function, or one that it calls, has a node to rewrite."""
+        """Tell whether a function, or one that it calls, has a node to rewrite."""
         if name not in self.functions:
             return False
         if name not in self._concerned:
@@ -206,7 +206,7 @@ def _trace_rewrite(node: Any, rewrite: Rewrite, operation: Any, constants: Const
 
 
 def _is_known(shape: Any, *, first: bool) -> bool:
-    """Whether all sizes are known, with the ``first`` one or without."""
+    """Tell whether all sizes are known, with the ``first`` one or without."""
     return shape.rank is not None and shape[0 if first else 1 :].is_fully_defined()
 
 

@@ -1,4 +1,4 @@
-"""Which tensors of a graph have one value whatever is fed."""
+"""Find the tensors of a graph that have one value whatever is fed."""
 
 from __future__ import annotations
 

@@ -46,5 +46,5 @@ def cut_vector(tensor: Any, size: Any) -> Any:
 
 
 def is_step(node: Any) -> bool:
-    """Whether a node calls a step of ours."""
+    """Tell whether a node calls a step of ours."""
     return node.op == OP and node.attr["call_target_name"].s.decode() in STEPS

@@ -1,4 +1,4 @@
-"""How large a sparse tensor can be that the data decides, read off the ops that made it."""
+"""The largest size of a sparse tensor that the data decides, read off the ops that made it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_size_limits(shape: Any) -> tuple[tuple[int, ...], frozenset[int]] | Non
 
 
 def _is_first_column(operation: Any, constants: Constants) -> bool:
-    """Whether a StridedSlice of a matrix is ``[:, 0]``."""
+    """Tell whether a StridedSlice of a matrix is ``[:, 0]``."""
     begin, end = (constant_of(operation.inputs[number], constants) for number in (1, 2))
     masks = [operation.get_attr(f"{name}_mask") for name in ("begin", "end", "shrink_axis", "ellipsis", "new_axis")]
     if begin is None or end is None or operation.inputs[0].shape.rank != 2:

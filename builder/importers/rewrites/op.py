@@ -66,7 +66,7 @@ class Op:
         return self._constants[number]()
 
     def get_row_limit(self, number: int) -> RowLimit:
-        """How many rows an input of row numbers can name. Raises NotRewritten where nothing in the graph tells."""
+        """Return how many rows an input of row numbers can name. Raises NotRewritten where the graph does not tell."""
         if (found := self._rows[number]()) is None:
             raise NotRewritten(
                 f"its input {number} is not a constant, and nothing in the graph says how large it can be"

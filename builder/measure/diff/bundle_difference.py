@@ -52,7 +52,7 @@ class BundleDifference:
     steps: tuple[Change, ...]
     """Fused steps."""
     same_steps: int
-    """How many fused steps both have alike."""
+    """The number of fused steps that both have alike."""
     errors: tuple[Figure, ...]
     """Against TensorFlow."""
     packages: tuple[Change, ...]

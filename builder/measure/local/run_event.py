@@ -29,7 +29,7 @@ class InvokeResult:
     init_ms: float
     """The emulator's: from Python's start until the function is ready."""
     first_ms: float
-    """Of the first request, as its client saw it, without the start."""
+    """The time of the first request, as its client saw it, without the start."""
     warm_ms: float
     """The median of three more requests."""
     python: str

@@ -28,7 +28,7 @@ class BatchStatus:
     """The progress of the last attempt of a run. Items are counted by whole batches."""
 
     state: str
-    """Of the execution, in Step Functions' words."""
+    """The status of the execution, in Step Functions' words."""
     attempt: int
     """Counted from 0."""
     batches: int
@@ -39,7 +39,7 @@ class BatchStatus:
     batches_pending: int
     """Neither ended nor running."""
     items: int
-    """Of this attempt."""
+    """The number of items of this attempt."""
     done: int
     failed: int
     """Items in batches that failed for good; an item with an error of its own is answered."""
@@ -50,7 +50,7 @@ class BatchStatus:
     redrivable: bool
     """True if `batch resume --redrive` can run them again."""
     error: str | None
-    """Of one batch that failed for good, or of the whole map."""
+    """The error of one batch that failed for good, or of the whole map."""
 
     @property
     def running(self) -> bool:

@@ -56,7 +56,7 @@ class BatchStart:
     items: int
     """Rows of the run, or of those that are run once more."""
     reused: int
-    """How many of them an earlier run has answered."""
+    """The number of items that an earlier run has answered."""
     plan: BatchPlan | None
     """None where nothing is left to be answered."""
 

@@ -1,11 +1,14 @@
-"""Command lines for messages: of make in a checkout, of coldforge if its wheel is installed."""
+"""Advice for messages: command lines, of make in a checkout and of coldforge if its wheel is installed, and names."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 from builder import __version__
+from builder.base.escape import escape_invisible
 from builder.base.project import HOME
 from builder.base.targets import Target
 
@@ -52,3 +55,17 @@ def setup_command() -> str:
 def docs_command(page: str) -> str:
     """Return the command that shows ``page``, a file's name in docs/ without its ending."""
     return f"`coldforge docs {page}`"
+
+
+def find_similar_names(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6) -> str:
+    """Return up to ``count`` names of ``known`` that are similar to ``word``, joined by "or", or "".
+
+    ``cutoff``: from 0, where all names are similar, to 1, where only an equal one is.
+    """
+    return escape_invisible(" or ".join(get_close_matches(word, list(known), count, cutoff)))
+
+
+def did_you_mean(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6) -> str:
+    """Return a question with the result of ``find_similar_names``, to append to a message, or ""."""
+    close = find_similar_names(word, known, count, cutoff)
+    return f" Did you mean {close}?" if close else ""

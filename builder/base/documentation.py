@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from builder.base.cache import compute_digest, run_cached
-from builder.base.commands import docs_command
+from builder.base.commands import did_you_mean, docs_command
 from builder.base.errors import UsageError
 from builder.base.project import HOME
-from builder.base.suggest import did_you_mean
 
 PAGES = HOME / "docs"
 

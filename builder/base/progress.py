@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from builder.base.escape import escape_invisible, escape_terminal
-from builder.base.screen import PlainScreen, Screen, ScreenTask
+from builder.base.screen import PlainScreen, SetProgress
 
 Advance = Callable[[int], None]
 """A function of the number of bytes since its last call."""
@@ -51,11 +51,11 @@ class Progress:
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     quiet: bool = False
     verbose: bool = False
-    screen: Screen = field(init=False)
+    screen: PlainScreen = field(init=False)
     started: float = field(default_factory=time.monotonic)
     said: set[str] = field(default_factory=set)
     ended: list[EndedStage] = field(default_factory=list)
-    open: list[ScreenTask] = field(default_factory=list)
+    open: list[SetProgress] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.screen = PlainScreen(None) if self.quiet else choose_screen(self.stream)
@@ -80,7 +80,7 @@ class Progress:
     def show_step(self, done: int, total: int | None, what: str = "") -> None:
         """Show progress in the current stage, if any: ``done`` of ``total`` things, and ``what`` is the current one."""
         if self.open:
-            self.open[-1].set_progress(done, total, escape_invisible(what))
+            self.open[-1](done, total, escape_invisible(what))
 
     @contextmanager
     def show_transfer(self, what: str, total: int | None = None, done: int = 0) -> Iterator[Advance]:
@@ -90,13 +90,13 @@ class Progress:
         time, unless the block raises.
         """
         what, begin, came = escape_invisible(what), time.monotonic(), 0
-        with self._show_task(what, in_bytes=True) as task:
-            task.set_progress(done, total, "")
+        with self._show_task(what, in_bytes=True) as set_progress:
+            set_progress(done, total, "")
 
             def advance(count: int) -> None:
                 nonlocal came
                 came += count
-                task.set_progress(done + came, total, "")
+                set_progress(done + came, total, "")
 
             yield advance
         resumed = f", after {format_bytes(done)} that were there" if done else ""
@@ -125,13 +125,13 @@ class Progress:
         return time.monotonic() - self.started
 
     @contextmanager
-    def _show_task(self, text: str, *, in_bytes: bool = False) -> Iterator[ScreenTask]:
-        with self.screen.show_task(text, in_bytes=in_bytes) as task:
-            self.open.append(task)
+    def _show_task(self, text: str, *, in_bytes: bool = False) -> Iterator[SetProgress]:
+        with self.screen.show_task(text, in_bytes=in_bytes) as set_progress:
+            self.open.append(set_progress)
             try:
-                yield task
+                yield set_progress
             finally:
-                self.open.remove(task)
+                self.open.remove(set_progress)
 
 
 def format_bytes(count: int) -> str:
@@ -144,7 +144,7 @@ def format_bytes(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-def choose_screen(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Screen:
+def choose_screen(stream: TextIO, environment: Mapping[str, str] = os.environ) -> PlainScreen:
     """Return a live screen on a terminal that supports it if rich is installed, else plain lines (also in CI)."""
     if not stream.isatty() or environment.get("CI") or environment.get("TERM", "dumb") == "dumb":
         return PlainScreen(stream)

@@ -35,14 +35,17 @@ class Project:
 
     @property
     def build(self) -> Path:
+        """The folder of the stages' folders."""
         return self.root / "build"
 
     @property
     def cache(self) -> Path:
+        """The cache that all projects share."""
         return cache_folder()
 
     @property
     def dist(self) -> Path:
+        """The folder of the bundles."""
         return self.root / "dist"
 
     @property
@@ -62,6 +65,7 @@ class Project:
 
     @property
     def examples(self) -> Path:
+        """The folder of the examples."""
         return self.home / "examples"
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console
@@ -14,7 +13,6 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TransferSpeedColumn,
@@ -23,15 +21,16 @@ from rich.progress import Task as Row
 from rich.table import Column
 from rich.text import Text
 
-from builder.base.screen import ScreenTask, Style
+from builder.base.screen import PlainScreen, SetProgress, Style
 
 STYLES: dict[Style, str] = {"plain": "", "name": "bold", "soft": "dim", "bad": "bold red"}
 
 
-class RichScreen:
+class RichScreen(PlainScreen):
     """A terminal whose last lines show the current work."""
 
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
+        super().__init__(stream)
         self.console = Console(file=stream, no_color=not colour, highlight=False, force_terminal=True)
         self.rows = Progress(
             SpinnerColumn(),
@@ -48,32 +47,24 @@ class RichScreen:
         )
 
     def print_line(self, *pieces: tuple[str, Style]) -> None:
+        """Print a line that stays above the live ones."""
         text = Text.assemble(*((piece, STYLES[style]) for piece, style in pieces))
         self.console.print(text, soft_wrap=True)
 
     @contextmanager
-    def show_task(self, text: str, *, in_bytes: bool = False) -> Iterator[ScreenTask]:
+    def show_task(self, text: str, *, in_bytes: bool = False) -> Iterator[SetProgress]:
+        """Show a live line during the block."""
         if not self.rows.task_ids:
             self.rows.start()
         row = self.rows.add_task(text, total=None, in_bytes=in_bytes)
         try:
-            yield _RichTask(self.rows, row, text)
+            yield lambda done, total, what: self.rows.update(
+                row, completed=done, total=total, description=f"{text}: {what}" if what else text
+            )
         finally:
             self.rows.remove_task(row)
             if not self.rows.task_ids:
                 self.rows.stop()
-
-
-@dataclass(frozen=True)
-class _RichTask:
-    rows: Progress
-    row: TaskID
-    text: str
-
-    def set_progress(self, done: int, total: int | None, what: str) -> None:
-        self.rows.update(
-            self.row, completed=done, total=total, description=f"{self.text}: {what}" if what else self.text
-        )
 
 
 class _Bar(BarColumn):

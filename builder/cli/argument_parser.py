@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
+from builder.base.commands import did_you_mean
 from builder.base.errors import UsageError
-from builder.base.suggest import did_you_mean
 
 
 class CommandParser(argparse.ArgumentParser):

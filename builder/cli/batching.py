@@ -149,9 +149,9 @@ def run_batch_watch(options: Options, _project: Project) -> None:
     client, progress = _make_client_factory(options), progress_of(options)
     run = BatchRun.load(options.run, client("s3"))
     try:
-        with progress.screen.show_task("items") as line:
+        with progress.screen.show_task("items") as set_progress:
             for status in poll_status(run, client("stepfunctions"), WATCH_SECONDS):
-                line.set_progress(status.done + status.failed, status.items, describe_briefly(status))
+                set_progress(status.done + status.failed, status.items, describe_briefly(status))
                 if options.json:
                     print(json.dumps(asdict(status)), flush=True)
     except KeyboardInterrupt:

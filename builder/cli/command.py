@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.base.commands import did_you_mean
 from builder.base.errors import UsageError
 from builder.base.escape import escape_terminal, quote_shell
 from builder.base.progress import Progress
 from builder.base.project import Project
-from builder.base.suggest import did_you_mean
 from builder.base.targets import NAMES, TARGETS, Target, host_target, target_named
 from builder.cli.complete import complete_models, list_known_models, set_completer
 from builder.cli.guide import describe_command, format_example

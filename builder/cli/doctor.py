@@ -20,7 +20,7 @@ from typing import Any
 from builder.base.commands import CHECKOUT, CLEANING, bundle_command, choose_command, route_option, setup_command
 from builder.base.console_tables import format_table
 from builder.base.project import Project
-from builder.base.sandbox.kernel import KernelFeatures
+from builder.base.sandbox.confinement import KernelFeatures
 from builder.base.targets import TARGETS
 from builder.measure.local.emulator_parts import LAMBDA_PYTHON, find_python
 from builder.pipeline.docker.builder_image import BuilderImage

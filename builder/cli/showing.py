@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from builder.base.commands import bundle_command
+from builder.base.commands import bundle_command, did_you_mean
 from builder.base.errors import UsageError
 from builder.base.files import write_file
 from builder.base.project import Project
-from builder.base.suggest import did_you_mean
 from builder.cli.command import (
     Arguments,
     Command,

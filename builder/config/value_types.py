@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from builder.base.commands import find_similar_names
 from builder.base.escape import escape_invisible
-from builder.base.suggest import find_similar_names
 
 Problem = tuple[tuple[int, ...], str]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from builder.base.commands import did_you_mean
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.base.suggest import did_you_mean
 from builder.base.tf import dtype_name, import_tensorflow, tf
 from builder.config import FeedSpec, FetchSpec, Source
 from builder.importers.allowed_ops import UnsupportedOpsError, admit_graph, may_admit, output_type

@@ -10,7 +10,7 @@ from builder.base.cache import place_file
 from builder.base.commands import bundle_command
 from builder.base.errors import UsageError
 from builder.base.files import replace_folder
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.base.targets import DEFAULT, Target
 from builder.compiler.weights_file import FILE
 from builder.package.lambda_limits import SizeTable

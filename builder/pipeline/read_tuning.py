@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from builder.base.cache import compute_digest
 from builder.base.errors import SpecError
-from builder.base.json_input import parse_json
 from builder.base.project import RUNTIME
+from builder.base.records import parse_json
 from builder.config import ModelSpec
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base.files import replace_folder
-from builder.base.json_input import parse_json
 from builder.base.project import Project
+from builder.base.records import parse_json
 from builder.base.targets import Target
 from builder.package.bundle import LAYER_MANIFEST, activate_layer
 from builder.package.dependencies import build_dependencies

@@ -13,7 +13,7 @@ from builder.base.cache import file_digest
 from builder.base.errors import BundleError
 from builder.base.escape import escape_invisible
 from builder.base.files import write_file
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.base.targets import Target
 from builder.package.bundle import LAYER_MANIFEST, Bundle, find_bundle
 from builder.package.join_bundles import read_identity

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.package.provenance import STATEMENT
 from builder.release.file_differences import first_difference, list_differences
 from builder.release.statement import parse_statement, read_plain, subjects_of

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from builder.base.commands import did_you_mean
 from builder.base.errors import UsageError
 from builder.base.escape import escape_invisible
 from builder.base.project import HOME
-from builder.base.suggest import did_you_mean
 
 CORE = HOME / "template.yaml"
 ADDONS = Path(__file__).with_name("addons")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.release.statement import read_plain, require_form
 from builder.verify.quantise.choice import PrecisionChoice
 

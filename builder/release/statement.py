@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.base.errors import BundleError
 from builder.base.escape import escape_invisible
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.package.bundle import EVERY_BUNDLE
 from builder.package.layer import EPOCH
 from builder.package.provenance import BUILD_TYPE, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from builder.base.commands import did_you_mean
 from builder.base.errors import ImportModelError
 from builder.base.escape import escape_invisible
-from builder.base.suggest import did_you_mean
 from builder.config.rules import SAVED_MODEL, guess_format
 
 ITSELF = "."

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from builder.base.commands import did_you_mean
 from builder.base.errors import EnvironmentSetupError, ImportModelError
-from builder.base.suggest import did_you_mean
 from builder.config.address import Address
 from builder.sources.https_client import Access, fetch_headers, fetch_json
 from builder.sources.transfer import Bounds

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builder.base.cache import file_digest
+from builder.base.commands import did_you_mean
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.base.files import scratch_folder
-from builder.base.suggest import did_you_mean
 
 _OFFLINE = ("NewConnectionError", "NameResolutionError", "ConnectTimeout", "ReadTimeout", "ProxyError", "SSLError")
 

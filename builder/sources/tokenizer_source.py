@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from builder.base.cache import file_digest
+from builder.base.commands import did_you_mean
 from builder.base.errors import ImportModelError
 from builder.base.escape import escape_invisible
-from builder.base.suggest import did_you_mean
 from builder.config import ModelSpec, Source
 from builder.config.address import parse_address
 from builder.sources import archive, pypi_package

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from builder.base.sandbox import KernelFeatures, ProcessLimits, privileges
+from builder.base.sandbox import KernelFeatures, ProcessLimits
 from builder.base.sandbox.confinement import confine_process
+from builder.base.sandbox.libc import die_with_parent
 from builder.compiler.abi import CF_ERR_ARGUMENT, CF_ERR_RANGE, CF_OK, status_name
 from builder.compiler.weights_file import FILE as WEIGHTS
 from builder.verify.golden import GoldenFile
@@ -176,7 +177,7 @@ def load_library(request: dict[str, Any]) -> Library:
         programs = [Path(word) for word in (*LOADERS, *runner) if Path(word).is_absolute()]
 
         def become_runner() -> None:
-            privileges.die_with_parent(parent)
+            die_with_parent(parent)
             confine_process(limits, KernelFeatures.from_machine(), reads, [], programs)
 
         library: Library = RemoteLibrary(runner, str(path), become_runner)
@@ -304,7 +305,7 @@ def _keeps_state(
 
 def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    privileges.die_with_parent(os.getppid())
+    die_with_parent(os.getppid())
     try:
         with GoldenFile.open(Path(request["golden"])) as golden:
             findings = run_examination(request, golden)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from builder.base.errors import EnvironmentSetupError, VerifyError
 from builder.base.escape import escape_terminal
 from builder.base.sandbox import KernelFeatures, ProcessLimits
-from builder.base.sandbox.job_limits import explain_out_of_memory
+from builder.base.sandbox.confinement import explain_out_of_memory
 from builder.base.sandbox.process_output import signal_name
 from builder.base.sandbox.sandbox_client import LOG_SIZE, keep_variables, read_end
 from builder.base.untrusted_files import open_regular

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from builder.base.tensorflow_environment import ENVIRONMENT
+from builder.base.tf import ENVIRONMENT
 from tests.conftest import ROOT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builder.base.tensorflow_environment import ENVIRONMENT
+from builder.base.tf import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before Keras loads TensorFlow
 

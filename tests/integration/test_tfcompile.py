@@ -16,8 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from builder.base.errors import CompileError, ImportModelError, PreflightError
 from builder.base.targets import ARM64, X86_64
-from builder.base.tensorflow_environment import ENVIRONMENT, XLA_FLAGS
-from builder.base.tf import import_tensorflow
+from builder.base.tf import ENVIRONMENT, XLA_FLAGS, import_tensorflow
 from builder.compiler.xla import tfcompile
 from builder.compiler.xla.compilation_result import read_result
 from builder.compiler.xla.tfcompile import CompiledGraph, compile_graph

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.base.sandbox.kernel import KernelFeatures
+from builder.base.sandbox.confinement import KernelFeatures
 from builder.cli import main
 from builder.cli.doctor import (
     Diagnosis,

@@ -71,7 +71,7 @@ def test_the_makefiles_rely_on_one_name_for_a_target() -> None:
         assert target.option == ("" if target is DEFAULT else f" TARGET={target.name}")
 
 
-SYSTEM_CALLS = [BUILDER / "base" / "sandbox" / name for name in ("forbidden_calls.py", "seccomp.py")]
+SYSTEM_CALLS = [BUILDER / "base" / "sandbox" / "seccomp.py"]
 """The numbers of system calls on the machine that builds, whatever it builds for."""
 
 

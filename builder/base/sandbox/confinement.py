@@ -1,17 +1,33 @@
-"""Confines a process: it permanently gives up everything that it does not need."""
+"""Confinement of a process, which permanently gives up everything that it does not need, as far as the kernel can."""
 
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.project import HOME
-from builder.base.sandbox import landlock, privileges, seccomp
-from builder.base.sandbox.job_limits import ProcessLimits
-from builder.base.sandbox.kernel import KernelFeatures
+from builder.base.sandbox import landlock, seccomp
+from builder.base.sandbox.libc import drop_capabilities, prefer_oom_kill
+
+DEMAND = "COLDFORGE_SANDBOX"
+"""A variable that ends a build with an incomplete sandbox if it is ``require``."""
+CONTAINED = "COLDFORGE_CONTAINED"
+"""A variable of builds in Docker: the container confines them, even if the kernel's features are missing."""
+
+WHOLE = 3
+"""The first version of Landlock that keeps files from being emptied."""
+
+_MEMORY_SHARE = 0.75
+"""The share of the machine's memory for a job, so that the machine survives it."""
+_SECONDS = 3600.0
+_FILE_SIZE = 16 << 30
+"""The largest size of a file: tfcompile's constants take up to 4 GB, each rounded up to a power of two."""
 
 SYSTEM = (
     "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/urandom", "/dev/random",
@@ -21,6 +37,95 @@ SYSTEM = (
     "/proc/self/stat", "/proc/self/statm", "/proc/self/status",
 )  # fmt: skip
 """System paths that programs read, without secrets, and without other processes, connections or mounts in ``/proc``."""
+
+
+@dataclass(frozen=True)
+class KernelFeatures:
+    """The version of Landlock (``landlock``, 0 if there is none), and whether seccomp filters exist (``seccomp``)."""
+
+    landlock: int
+    seccomp: bool
+
+    @classmethod
+    def from_machine(cls) -> KernelFeatures:
+        """Return the features of this machine's kernel."""
+        return cls(landlock.find_landlock_version(), seccomp.has_seccomp())
+
+    def __str__(self) -> str:
+        version = f"Landlock {self.landlock}" if self.landlock else "no Landlock"
+        return f"{version}, {'seccomp' if self.seccomp else 'no seccomp'}"
+
+    def require_demanded(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Raise EnvironmentSetupError if DEMAND requires a complete sandbox and this one is not."""
+        demand = environment.get(DEMAND, "")
+        if demand not in ("", "require"):
+            raise UsageError(f"{DEMAND}={demand} is not known: it is `require`, or not set.")
+        if demand and (line := self.describe_missing(environment)):
+            raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model is read or run.\n{line}")
+
+    def describe_missing(self, environment: Mapping[str, str] = os.environ) -> str:
+        """Return one line for the screen, or "" if nothing is missing or the container is coldforge's own."""
+        lacks = [
+            *([] if self.landlock >= WHOLE else ["Landlock, so a model's code can reach this user's files"]),
+            *([] if self.seccomp else ["seccomp filters, so a model's code can use the network and run programs"]),
+        ]
+        if not lacks or environment.get(CONTAINED):
+            return ""
+        return (
+            f"SANDBOX INCOMPLETE: this system lacks {'; and '.join(lacks)}. Build in Docker, or on "
+            "Linux 6.2 or newer, unless you trust the model."
+        )
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """Limits of a job: ``memory`` in bytes, and ``seconds`` of wall-clock time and of each processor."""
+
+    memory: int
+    seconds: float = _SECONDS
+
+    @classmethod
+    def from_machine(cls, environment: Mapping[str, str] = os.environ) -> ProcessLimits:
+        """Return 3/4 of the memory and an hour, or the values of COLDFORGE_MEMORY_GB and COLDFORGE_SECONDS.
+
+        Raises UsageError for invalid values.
+        """
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = _read_number(environment, "COLDFORGE_MEMORY_GB", total * _MEMORY_SHARE / 1e9)
+        return cls(int(memory * 1e9), _read_number(environment, "COLDFORGE_SECONDS", _SECONDS))
+
+    def apply_limits(self) -> None:
+        """Limit this process and all that it starts, permanently."""
+        processor_seconds = int(self.seconds * (os.cpu_count() or 1)) + 1
+        _set_limit(resource.RLIMIT_DATA, self.memory)
+        _set_limit(resource.RLIMIT_CPU, processor_seconds)
+        _set_limit(resource.RLIMIT_FSIZE, _FILE_SIZE)
+        _set_limit(resource.RLIMIT_CORE, 0)
+
+
+def explain_out_of_memory(limits: ProcessLimits) -> str:
+    """Return the message for a job that needs more memory."""
+    return (
+        f"the model needs more than {limits.memory / 1e9:.1f} GB, which is what reading or compiling one may have; "
+        "COLDFORGE_MEMORY_GB=... gives it more."
+    )
+
+
+def _set_limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _read_number(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise UsageError(f"{name}={text} is not a number above 0.")
+    return value
 
 
 def confine_process(
@@ -34,9 +139,9 @@ def confine_process(
 
     ``programs``: files and folders of a program that this process will execute.
     """
-    privileges.prefer_oom_kill()
+    prefer_oom_kill()
     limits.apply_limits()
-    privileges.drop_capabilities()
+    drop_capabilities()
     programs = list(programs)
     if kernel.landlock:
         reads = [*map(Path, SYSTEM), *_list_interpreter_paths(), *reads]

@@ -14,7 +14,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import json
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -22,11 +24,19 @@ import socket
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from builder.base.sandbox import sandbox_child
-from builder.base.sandbox.sandbox_job import JobRequest, JobStatus, receive_request, send_status
+from builder.base.errors import ColdforgeError, EnvironmentSetupError
+from builder.base.sandbox.confinement import confine_process, explain_out_of_memory
+from builder.base.sandbox.libc import die_with_parent
+from builder.base.sandbox.sandbox_job import Job, JobRequest, JobStatus, receive_request, send_status
+
+_ANSWER = 3
+_FAILED = 1
+"""The exit code of a job that raised anything but a ColdforgeError; the log has its traceback."""
 
 
 def serve_jobs(client: socket.socket, folder: Path) -> None:
@@ -56,7 +66,7 @@ def _run_request(request: JobRequest, scratch: Path, client: socket.socket, woke
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        sandbox_child.run_job(request, scratch, server)
+        _run_job(request, scratch, server)
     end = time.monotonic() + request.seconds
     ended = False
     try:
@@ -83,6 +93,55 @@ def _kill_child(pid: int) -> None:
         with contextlib.suppress(OSError):
             end(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def _run_job(request: JobRequest, scratch: Path, server: int) -> NoReturn:
+    """Do the job of ``request`` and exit. ``scratch``: an empty folder for temporary files; ``server``: the parent."""
+    code = _FAILED
+    try:
+        os.setsid()
+        die_with_parent(server)
+        _keep_only(request.log, request.answer)
+        job: Job = pickle.loads(request.pickled)  # It is the builder's own, as no model has been read yet.
+        _move_in(job, scratch)
+        confine_process(job.limits, job.kernel, job.reads, [job.writes, scratch])
+        _write_answer(job)
+        sys.stdout.flush()
+        code = 0
+    except BaseException:
+        with contextlib.suppress(OSError):  # The log's disk may be full.
+            traceback.print_exc()
+            sys.stdout.flush()
+    finally:
+        os._exit(code)
+
+
+def _write_answer(job: Job) -> None:
+    try:
+        answer = {"value": job.function(*job.arguments)}
+    except ColdforgeError as error:
+        answer = {"error": error.exit_code, "message": str(error)}
+    except MemoryError:
+        answer = {"error": EnvironmentSetupError.exit_code, "message": explain_out_of_memory(job.limits)}
+    with os.fdopen(_ANSWER, "w", encoding="utf-8") as file:
+        json.dump(answer, file)
+
+
+def _keep_only(log: int, answer: int) -> None:
+    """Redirect standard output and error to ``log``, and keep ``answer`` as the only other descriptor."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log, answer, nothing = (os.dup2(d, 64 + i, inheritable=False) for i, d in enumerate((log, answer, nothing)))
+    for descriptor, target in ((nothing, 0), (log, 1), (log, 2), (answer, _ANSWER)):
+        os.dup2(descriptor, target)
+    os.closerange(_ANSWER + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _move_in(job: Job, scratch: Path) -> None:
+    """Set the variables that name folders to the private ones."""
+    places = ("TMPDIR", "HOME", "KERAS_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
+    os.environ.update(dict.fromkeys(places, str(scratch)))
+    tempfile.tempdir = None
+    os.chdir(job.writes)
 
 
 def _main(descriptor: int, folder: Path, modules: Sequence[str]) -> None:

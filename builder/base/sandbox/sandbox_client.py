@@ -25,11 +25,10 @@ from builder.base.commands import setup_command
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, SandboxError, error_of
 from builder.base.escape import escape_terminal
 from builder.base.project import HOME
-from builder.base.sandbox.job_limits import ProcessLimits, explain_out_of_memory
-from builder.base.sandbox.kernel import KernelFeatures
+from builder.base.sandbox.confinement import KernelFeatures, ProcessLimits, explain_out_of_memory
 from builder.base.sandbox.process_output import find_last_words, signal_name
 from builder.base.sandbox.sandbox_job import Job, JobStatus, receive_status, send_job
-from builder.base.tensorflow_environment import ENVIRONMENT, LOGS
+from builder.base.tf import ENVIRONMENT, LOGS
 from builder.base.untrusted_files import require_regular
 
 ANSWER_SIZE = 16 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import socket
 import struct
@@ -11,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.base.sandbox.job_limits import ProcessLimits
-from builder.base.sandbox.kernel import KernelFeatures
+from builder.base.sandbox.confinement import KernelFeatures, ProcessLimits
 
 _HEAD = struct.Struct("<Qd")
 _STATUS = struct.Struct("<i?")
@@ -69,6 +67,7 @@ def receive_request(client: socket.socket) -> JobRequest | None:
 
 
 def send_status(client: socket.socket, status: JobStatus) -> None:
+    """Send how a child ended."""
     client.sendall(_STATUS.pack(status.code, status.too_long))
 
 
@@ -83,13 +82,3 @@ def _receive_exactly(stream: socket.socket, size: int) -> bytes:
     while len(data) < size and (piece := stream.recv(size - len(data))):
         data += piece
     return bytes(data)
-
-
-def encode_value(value: Any) -> bytes:
-    """Return the answer for the result of a job."""
-    return json.dumps({"value": value}).encode()
-
-
-def encode_error(exit_code: int, message: str) -> bytes:
-    """Return the answer for the ColdforgeError that a job raised."""
-    return json.dumps({"error": exit_code, "message": message}).encode()

@@ -19,7 +19,7 @@ from builder.base.files import Say, no_progress
 from builder.base.sandbox import Sandbox
 from builder.base.sandbox.process_output import find_last_words, signal_name
 from builder.base.targets import Target
-from builder.base.tensorflow_environment import IR_FLAGS, XLA_FLAGS
+from builder.base.tf import IR_FLAGS, XLA_FLAGS
 from builder.compiler.xla.custom_calls import register_steps
 from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites.custom_steps import STEPS

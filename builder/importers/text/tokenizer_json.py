@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.importers.text import subwords
 from builder.importers.text.prepared import PreparedTokenizer
 from builder.importers.text.wordpiece import MOST_SPECIAL, WordPieceSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.base.errors import BundleError, UsageError
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.compiler.audit.elf_facts import read_facts
 from builder.package.bundle import Bundle
 

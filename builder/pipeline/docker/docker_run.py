@@ -28,7 +28,7 @@ from builder.base.errors import ColdforgeError, EnvironmentSetupError, SandboxEr
 from builder.base.escape import escape_terminal
 from builder.base.files import replace_folder
 from builder.base.project import Project
-from builder.base.sandbox.kernel import CONTAINED
+from builder.base.sandbox.confinement import CONTAINED
 from builder.base.targets import DEFAULT, Target, host_target
 from builder.base.untrusted_files import copy_regular, has_entry, make_folder
 from builder.config import ModelSpec, TextSpec

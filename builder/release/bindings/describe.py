@@ -11,7 +11,7 @@ from typing import Any
 
 from builder.base.commands import bundle_command
 from builder.base.errors import UsageError
-from builder.base.json_input import parse_json
+from builder.base.records import parse_json
 from builder.compiler.abi import ABI_VERSION
 from builder.config.tensor import TensorSpec
 

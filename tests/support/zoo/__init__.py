@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from builder.base.tensorflow_environment import ENVIRONMENT
+from builder.base.tf import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)  # before TensorFlow is loaded: it is to answer here as it does in a build
 

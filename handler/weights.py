@@ -1,7 +1,7 @@
 """Weights outside the library, from where ``COLDFORGE_WEIGHTS`` says: a mapped file, or memory filled from S3.
 
 The module is imported at the start only for a model that has such weights, and boto3 only for weights in S3. The file's
-format is in builder/compiler/emit/outside_weights.py. A mapped file is read as it is needed, so only its header is
+format is in builder/compiler/emit/write_weights.py. A mapped file is read as it is needed, so only its header is
 checked. Weights from S3 are checked whole, piece by piece, by threads that hash one piece while others are on their
 way. Where several processes share an environment (``processes``), they go into one file that all of them map.
 """

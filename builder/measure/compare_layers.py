@@ -16,7 +16,7 @@ from builder.base.console_tables import format_table
 from builder.base.errors import VerifyError
 from builder.base.files import scratch_folder
 from builder.compiler.lower import LoweredProgram
-from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.xla.compilation_result import read_result
 from builder.config import Tolerance
 from builder.importers.graph import FrozenGraph

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from builder.base.arrays import Array
 from builder.compiler.lower import LoweredProgram
-from builder.compiler.lower.hlo_index import HloIndex
-from builder.compiler.lower.hlo_shapes import ELEMENT_TYPES, compute_shape_strides
+from builder.compiler.lower.hlo_proto import ELEMENT_TYPES, HloIndex, compute_shape_strides
 from builder.compiler.lower.steps.base import Buffer, Step, walk_steps
+from builder.compiler.lower.steps.image_step import NormStep, PoolStep
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.compiler.lower.steps.norm_step import NormStep
-from builder.compiler.lower.steps.pool_step import PoolStep
 from builder.verify.quantise.observe import view_image
 
 
@@ -49,7 +47,7 @@ class StepOutput:
                 ).copy()
         buffer = _find_written_buffer(self.step)
         assert buffer is not None
-        name, size = ELEMENT_TYPES[self.shape.element_type]
+        name, size, _ = ELEMENT_TYPES[self.shape.element_type]
         items = arena[buffer.offset : buffer.offset + buffer.size].view(name)
         steps = tuple(size * stride for stride in compute_shape_strides(self.shape))
         return np.lib.stride_tricks.as_strided(items, tuple(self.shape.dimensions), steps, writeable=False).copy()
@@ -81,7 +79,7 @@ def _list_candidates(lowered: LoweredProgram, index: HloIndex) -> Iterator[StepO
 
 def _is_whole(buffer: Buffer | None, shape: Any) -> bool:
     """Return whether ``buffer`` holds an array of ``shape`` and nothing else."""
-    name, size = ELEMENT_TYPES.get(shape.element_type, ("", 0))
+    name, size, _ = ELEMENT_TYPES.get(shape.element_type, ("", 0, ""))
     if buffer is None or buffer.space != "arena" or name in ("", "bfloat16") or any(shape.is_dynamic_dimension):
         return False
     return buffer.size == size * int(np.prod(shape.dimensions, dtype=np.int64))

@@ -10,8 +10,7 @@ from pathlib import Path
 from builder.base.cache import compute_digest
 from builder.base.errors import ColdforgeError
 from builder.compiler.lower.microbatch import is_worth_splitting
-from builder.compiler.xla.compilation_result import read_result
-from builder.compiler.xla.descriptors import read_tensorflow_version
+from builder.compiler.xla.compilation_result import read_result, read_tensorflow_version
 from builder.compiler.xla.tfcompile import CompiledGraph, compile_graph, make_xla_flags
 from builder.config import Variant
 from builder.importers.graph import FrozenGraph

@@ -14,7 +14,7 @@ from builder.base.cache import compute_digest
 from builder.base.errors import SpecError
 from builder.base.sandbox import Sandbox
 from builder.compiler.lower.compress import ITEM_SIZES
-from builder.compiler.xla.descriptors import read_tensorflow_version
+from builder.compiler.xla.compilation_result import read_tensorflow_version
 from builder.config import ModelSpec, Source, Variant, to_json
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.frameworks import framework_jobs

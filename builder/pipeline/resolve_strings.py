@@ -14,7 +14,7 @@ from typing import Any
 from builder.base.cache import compute_digest
 from builder.base.errors import SandboxError, SpecError
 from builder.base.escape import describe_error, escape_invisible
-from builder.compiler.xla.descriptors import read_tensorflow_version
+from builder.compiler.xla.compilation_result import read_tensorflow_version
 from builder.config import ModelSpec, Source, Variant, read_spec, render_spec, to_json
 from builder.importers.allowed_ops import UnsupportedOpsError
 from builder.importers.model_import import open_model

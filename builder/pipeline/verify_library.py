@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builder.base.cache import compute_digest
-from builder.compiler.xla.descriptors import read_tensorflow_version
+from builder.compiler.xla.compilation_result import read_tensorflow_version
 from builder.config import Variant
 from builder.importers.graph import FrozenGraph
 from builder.pipeline.compile_graph import CompiledModel

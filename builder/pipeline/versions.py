@@ -6,7 +6,7 @@ import platform
 
 from builder import __version__
 from builder.compiler.link.toolchain import zig_version
-from builder.compiler.xla.descriptors import read_tensorflow_version
+from builder.compiler.xla.compilation_result import read_tensorflow_version
 
 
 def versions() -> dict[str, str]:

@@ -18,8 +18,8 @@ from builder.base.commands import bundle_command
 from builder.base.errors import UsageError, WeightsError
 from builder.base.files import replace_file, scratch_folder
 from builder.base.records import read_record
-from builder.compiler.emit.outside_weights import write_weights_file
 from builder.compiler.emit.print_program import make_layout
+from builder.compiler.emit.write_weights import write_weights_file
 from builder.compiler.lower import LoweredProgram
 from builder.compiler.lower.decisions import LayerWeights
 from builder.compiler.lower.steps.quantisation import Quantisation

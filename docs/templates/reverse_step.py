@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.base.errors import LowerError
-from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.compiler.lower.steps.printing import format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
@@ -33,8 +33,8 @@ class ReverseStep(Step):
 @reads_thunk("reverse_thunk")  # the field in XLA's thunk.proto
 def _read_reverse(name: str, thunk: Any, reader: ThunkReader) -> Step:
     shape = thunk.source_buffer_shape.shape
-    if hlo_shapes.get_dtype(shape) != "float32" or not hlo_shapes.is_row_major(shape):
-        raise LowerError(f"there is no reverse of {hlo_shapes.get_dtype(shape)}.")
+    if hlo_proto.get_dtype(shape) != "float32" or not hlo_proto.is_row_major(shape):
+        raise LowerError(f"there is no reverse of {hlo_proto.get_dtype(shape)}.")
     source, target = (
         reader.resolve_shaped_slice(proto, name) for proto in (thunk.source_buffer_shape, thunk.target_buffer_shape)
     )

@@ -23,8 +23,8 @@ from builder.compiler.lower.decisions import list_decisions
 from builder.compiler.lower.packing import INTEGER
 from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
+from builder.compiler.lower.steps.image_step import PoolStep
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.compiler.lower.steps.pool_step import PoolStep
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import read_spec
 from builder.importers.graph import FrozenGraph

@@ -14,18 +14,17 @@ import pytest
 from builder.base.errors import ColdforgeError
 from builder.compiler.audit import audit_file
 from builder.compiler.emit import emit_sources
-from builder.compiler.emit.weights_blob import format_weights_source
+from builder.compiler.emit.write_weights import format_weights_source
 from builder.compiler.link.shared_library import link_library
 from builder.compiler.lower import LoweringOptions, LoweringPath, lower_graph
 from builder.compiler.lower.optimise import optimise_graph
 from builder.compiler.lower.steps.attention_step import AttentionStep
 from builder.compiler.lower.steps.control_step import CallStep, WhileStep
-from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.copy_step import CopyStep, RowStep
+from builder.compiler.lower.steps.image_step import NormStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.compiler.lower.steps.norm_step import NormStep
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
-from builder.compiler.lower.steps.row_step import RowStep
 from builder.compiler.xla.compilation_result import read_result
 from builder.importers.graph import FrozenGraph
 from builder.pipeline.preflight import check_graph

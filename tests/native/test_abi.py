@@ -21,8 +21,7 @@ from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
-from builder.compiler.lower.steps.broadcast_step import BroadcastStep
-from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.copy_step import BroadcastStep, CopyStep
 from builder.compiler.lower.steps.dot_step import DotStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.steps.rng_step import RngStep

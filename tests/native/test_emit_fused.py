@@ -25,10 +25,9 @@ from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.packing import compute_scratch_size, pack_layer, pack_scale, pack_sums, pad_channels
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Step, View
+from builder.compiler.lower.steps.image_step import PoolStep, RepackStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
-from builder.compiler.lower.steps.pool_step import PoolStep
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.compiler.lower.steps.repack_step import RepackStep
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
 from tests.support import needs

@@ -14,7 +14,7 @@ from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Buffer, View
-from builder.compiler.lower.steps.repack_step import RepackStep
+from builder.compiler.lower.steps.image_step import RepackStep
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
 from builder.verify.library.opened_model import OpenedModel

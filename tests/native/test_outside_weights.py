@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from builder.base.errors import VerifyError
 from builder.base.targets import X86_64
 from builder.compiler.audit import audit_file, require_portable
-from builder.compiler.emit.outside_weights import (
+from builder.compiler.emit.print_program import make_layout
+from builder.compiler.emit.write_weights import (
     CHUNK,
     HEADER,
     PAGE,
@@ -26,7 +27,6 @@ from builder.compiler.emit.outside_weights import (
     write_weights,
     write_weights_file,
 )
-from builder.compiler.emit.print_program import make_layout
 from builder.compiler.lower.program import Program, Weight
 from builder.compiler.weights_file import FILE, Layout
 from builder.verify.library.opened_model import OpenedModel

@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builder.compiler.lower.compress import ITEM_SIZES, encode_numbers, quantise_weights
-from builder.compiler.lower.fft import FftKind
 from builder.compiler.lower.gathers import INDEX_TYPES
-from builder.compiler.lower.steps.fft_step import FFT_KINDS
+from builder.compiler.lower.steps.fft_step import FFT_KINDS, FftKind
 from builder.config import WeightType
 from tests.support import needs
 from tests.support.runtime import DTYPES, Runtime, build, build_with_gcc, sanitizer_environment

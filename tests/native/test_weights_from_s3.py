@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.compiler.emit.outside_weights import CHUNK, HEADER, write_weights_file
+from builder.compiler.emit.write_weights import CHUNK, HEADER, write_weights_file
 from builder.compiler.weights_file import Layout
 from handler import weights
 from handler.errors import StartupError

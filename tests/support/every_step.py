@@ -5,31 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from builder.compiler.lower.fft import FftAxis
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.program import BoundPort, Program, Weight
 from builder.compiler.lower.steps.attention_step import AttentionStep, Mask, MatrixRows
 from builder.compiler.lower.steps.base import Buffer, Step, View
-from builder.compiler.lower.steps.broadcast_step import BroadcastStep
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.control_step import CallStep, ConditionalStep, WhileStep
 from builder.compiler.lower.steps.convolution_step import ConvolutionStep
-from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.copy_step import BroadcastStep, CopyStep, RowStep
 from builder.compiler.lower.steps.dot_step import DotStep
-from builder.compiler.lower.steps.fft_step import FftStep
+from builder.compiler.lower.steps.fft_step import FftAxis, FftStep
 from builder.compiler.lower.steps.gather_step import GatherStep
+from builder.compiler.lower.steps.image_step import NormStep, PoolStep, RepackStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
-from builder.compiler.lower.steps.norm_step import NormStep
-from builder.compiler.lower.steps.pool_step import PoolStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation, RoundedImage
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
-from builder.compiler.lower.steps.repack_step import RepackStep
 from builder.compiler.lower.steps.rng_step import RngStep
-from builder.compiler.lower.steps.row_step import RowStep
-from builder.compiler.lower.steps.sort_step import SortStep
-from builder.compiler.lower.steps.top_k_step import TopKStep
+from builder.compiler.lower.steps.sort_step import SortStep, TopKStep
 from builder.config import ModelSpec, OutputSpec, Source
 from builder.config.tensor import TensorSpec
 

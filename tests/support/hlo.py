@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.project import cache_folder
-from builder.compiler.xla.descriptors import load_result_class
+from builder.compiler.xla.compilation_result import load_result_class
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOAT32 = 11

@@ -14,10 +14,8 @@ from builder.compiler.lower.geometry import THIN_CHANNELS
 from builder.compiler.lower.packing import PANEL
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Buffer, View
+from builder.compiler.lower.steps.image_step import NormStep, PoolStep, RepackStep
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.compiler.lower.steps.norm_step import NormStep
-from builder.compiler.lower.steps.pool_step import PoolStep
-from builder.compiler.lower.steps.repack_step import RepackStep
 
 Floats = NDArray[np.float32]
 

@@ -15,8 +15,7 @@ from builder.base.targets import X86_64
 from builder.compiler.link.shared_library import KERNEL_SOURCES
 from builder.compiler.link.toolchain import Toolchain
 from builder.compiler.lower.compress import ITEM_SIZES
-from builder.compiler.lower.fft import FftKind, plan_fft
-from builder.compiler.lower.steps.fft_step import FFT_KINDS
+from builder.compiler.lower.steps.fft_step import FFT_KINDS, FftKind, plan_fft
 from builder.config import WeightType
 
 FUNCTIONS = ("broadcast", "combined_nms", "convolution", "copy", "dot", "fft", "gather", "nms", "sort", "topk")

@@ -10,7 +10,7 @@ import pytest
 from builder.compiler.lower.broadcasts import LEAST, find_broadcast
 from builder.compiler.lower.hlo import Value, read_dag
 from builder.compiler.lower.steps.base import Buffer
-from builder.compiler.lower.steps.broadcast_step import BroadcastStep
+from builder.compiler.lower.steps.copy_step import BroadcastStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from tests.support.hlo import Module
 

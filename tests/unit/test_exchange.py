@@ -13,10 +13,9 @@ from builder.compiler.lower.prune_weights import drop_unused_weights
 from builder.compiler.lower.replace_in_loops import replace_products
 from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.control_step import WhileStep
-from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.copy_step import CopyStep, RowStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.compiler.lower.steps.row_step import RowStep
 from builder.config.tensor import TensorSpec
 from tests.support.hlo import FLOAT32, Module
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.base.errors import LowerError
-from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.hlo_literals import encode_literal
+from builder.compiler.lower import hlo_proto
+from builder.compiler.lower.hlo_proto import encode_literal
 
 
 def shape(dims: list[int], minor_to_major: list[int] | None = None, element_type: int = 11) -> SimpleNamespace:
@@ -33,28 +33,28 @@ def test_strides_are_numpys_for_any_layout(case: tuple[list[int], list[int]]) ->
     order = list(reversed(minor_to_major))
     memory = np.arange(math.prod(dims), dtype=np.int64).reshape([dims[d] for d in order])
     logical = memory.transpose(np.argsort(order)) if dims else memory
-    ours = hlo_shapes.compute_shape_strides(shape(dims, minor_to_major))
+    ours = hlo_proto.compute_shape_strides(shape(dims, minor_to_major))
     for index in np.ndindex(*dims):
         assert logical[index] == sum(i * s for i, s in zip(index, ours, strict=True))
     contiguous = bool(np.array_equal(logical.reshape(-1), np.arange(math.prod(dims))))
-    assert hlo_shapes.is_row_major(shape(dims, minor_to_major)) == contiguous
+    assert hlo_proto.is_row_major(shape(dims, minor_to_major)) == contiguous
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_merging_all_row_major_dimensions_has_stride_one(dims: list[int]) -> None:
-    total, stride = hlo_shapes.merge_dimensions(shape(dims), list(range(len(dims))), "x")
+    total, stride = hlo_proto.merge_dimensions(shape(dims), list(range(len(dims))), "x")
     assert total == math.prod(dims)
     assert stride == (1 if any(d > 1 for d in dims) else 0)
 
 
 def test_merging_dimensions_apart_is_refused_by_name() -> None:
     with pytest.raises(LowerError, match=r"my_dot.*\[0, 2\] of \[2, 3, 4\]"):
-        hlo_shapes.merge_dimensions(shape([2, 3, 4]), [0, 2], "my_dot")
+        hlo_proto.merge_dimensions(shape([2, 3, 4]), [0, 2], "my_dot")
 
 
 def test_unknown_element_types_are_refused() -> None:
     with pytest.raises(LowerError, match="element type 21"):
-        hlo_shapes.get_dtype(shape([1], element_type=21))
+        hlo_proto.get_dtype(shape([1], element_type=21))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from builder.base.errors import LowerError
+from builder.compiler.lower.absorbed_inputs import absorb_factor
 from builder.compiler.lower.activations import FUNCTIONS
 from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.fuse import Layer
@@ -18,11 +19,9 @@ from builder.compiler.lower.planner import PAGE, Storage, WeightStore, find_touc
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.schedule import Schedule, schedule_tasks
-from builder.compiler.lower.squeeze_excitation import absorb_factor
+from builder.compiler.lower.steps.image_step import PoolStep, RepackStep
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.compiler.lower.steps.pool_step import PoolStep
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.compiler.lower.steps.repack_step import RepackStep
 from tests.support.hlo import Module
 from tests.support.interpret import Interpreter
 from tests.support.places import ports_of

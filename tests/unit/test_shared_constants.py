@@ -9,8 +9,9 @@ from typing import get_args
 import pytest
 
 from builder.compiler.abi import CF_ERR_RANGE, STATUS
-from builder.compiler.lower import cascade, fft, packing, squeeze_excitation
+from builder.compiler.lower import absorbed_inputs, cascade, packing
 from builder.compiler.lower.geometry import Algorithm
+from builder.compiler.lower.steps import fft_step
 from builder.compiler.lower.steps.layer_step import ActivationName
 from builder.config.model_spec import WeightType
 from handler.model import OUT_OF_RANGE
@@ -40,13 +41,13 @@ def _enumerators(name: str, header: str = "fused/fused.h") -> list[str]:
         ("fused/vector.h", "CF_PANEL", packing.PANEL),
         ("fused/integer_dot.h", "CF_QUAD", packing.QUAD),
         ("fused/fused.h", "CF_MAX_TAPS", packing.MAX_TAPS),
-        ("fused/blocking.h", "CF_L2_INPUT_BYTES", squeeze_excitation.BLOCK_BYTES),
+        ("fused/blocking.h", "CF_L2_INPUT_BYTES", absorbed_inputs.BLOCK_BYTES),
         ("fused/blocking.h", "CF_MC", packing.TILED_PIXELS[1]),
         ("abi/cascade.c", "MOST_LAYERS", cascade.MOST_LAYERS),
         ("fused/winograd.h", "CF_WINOGRAD_KC", packing.WINOGRAD_KC),
         ("fused/winograd.h", "CF_WINOGRAD_MC", packing.WINOGRAD_MC),
-        ("ops/fft_lines.h", "CF_LARGEST_RADIX", fft.LARGEST_RADIX),
-        ("ops/fft_lines.h", "CF_LINES", fft.LINES),
+        ("ops/fft_lines.h", "CF_LARGEST_RADIX", fft_step.LARGEST_RADIX),
+        ("ops/fft_lines.h", "CF_LINES", fft_step.LINES),
         ("platform/threads.h", "CF_MAX_THREADS", packing.MAX_THREADS),
     ],
 )

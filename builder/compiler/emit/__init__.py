@@ -9,7 +9,6 @@ from builder.base.targets import Target
 from builder.compiler.emit.generated_sources import GeneratedSources, Probe
 from builder.compiler.emit.header import format_flat_run, format_header
 from builder.compiler.emit.metadata import format_model_json
-from builder.compiler.emit.outside_weights import write_weights, write_weights_file
 from builder.compiler.emit.print_program import (
     format_other_sources,
     format_program_source,
@@ -20,7 +19,7 @@ from builder.compiler.emit.print_program import (
     runs_in_parts,
     uses_cascades,
 )
-from builder.compiler.emit.weights_blob import format_weights_source
+from builder.compiler.emit.write_weights import format_weights_source, write_weights, write_weights_file
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import walk_steps
 from builder.config import ModelSpec, Variant

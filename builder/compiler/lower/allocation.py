@@ -37,9 +37,9 @@ from builder.compiler.lower.schedule import Schedule, Task, find_makers, list_in
 from builder.compiler.lower.step_info import StepInfo
 from builder.compiler.lower.steps.base import Buffer, Step, View, walk_steps
 from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.image_step import RepackStep
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.compiler.lower.steps.repack_step import RepackStep
 from builder.compiler.lower.strided import VIEWS
 from builder.compiler.lower.thunks import Thunk
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from builder.compiler.lower.hlo import Value
 from builder.compiler.lower.steps.base import Buffer
-from builder.compiler.lower.steps.broadcast_step import BroadcastOp, BroadcastStep
+from builder.compiler.lower.steps.copy_step import BroadcastOp, BroadcastStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 
 LEAST = 4096

@@ -31,9 +31,8 @@ from builder.compiler.lower.steps.attention_step import AttentionStep, Mask, Mat
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.gather_step import GatherStep
+from builder.compiler.lower.steps.image_step import NormStep, PoolStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
-from builder.compiler.lower.steps.norm_step import NormStep
-from builder.compiler.lower.steps.pool_step import PoolStep
 from builder.compiler.lower.steps.quantisation import RoundedImage
 from builder.compiler.lower.thunks import Thunk
 

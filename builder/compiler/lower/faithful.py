@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from builder.base.errors import LowerError
-from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.buffers import BufferPlan, align_offset, plan_buffers
-from builder.compiler.lower.fetch_buffers import find_result_buffers
+from builder.compiler.lower import hlo_proto
+from builder.compiler.lower.buffers import BufferPlan, align_offset, find_result_buffers, plan_buffers
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader
@@ -62,9 +61,9 @@ def _bind_fetches(result: Any, plan: BufferPlan, fetches: tuple[GraphPort, ...])
 
 
 def _bind_port(port: GraphPort, shape: Any, buffer: Buffer) -> BoundPort:
-    actual = (hlo_shapes.get_dtype(shape), tuple(shape.dimensions))
-    limited = (hlo_shapes.get_dtype(shape), _limit_dimensions(port.spec, shape))
-    if limited != (port.spec.dtype, port.spec.shape) or not hlo_shapes.is_row_major(shape):
+    actual = (hlo_proto.get_dtype(shape), tuple(shape.dimensions))
+    limited = (hlo_proto.get_dtype(shape), _limit_dimensions(port.spec, shape))
+    if limited != (port.spec.dtype, port.spec.shape) or not hlo_proto.is_row_major(shape):
         raise LowerError(f"{port.spec.name} is {port.spec}, but XLA compiled it as {actual}; report this model.")
     return BoundPort(port.spec, Buffer(buffer.space, buffer.offset, port.spec.size))
 

@@ -12,7 +12,7 @@ from builder.compiler.lower.compress import LEAST_WEIGHTS, Array, Compressor, We
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.gathers import Gather, find_gathers
 from builder.compiler.lower.hlo import Value, make_intermediate
-from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.schedule import Task
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.gather_step import GatherStep

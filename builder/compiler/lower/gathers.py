@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower import hlo_proto
+from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.layers import get_op_name
 
 INDEX_TYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
@@ -130,7 +130,7 @@ class _GatherKernel:
         if _slice_sizes(table)[1] != width:
             return None
         count = math.prod(chain.argument.shape.dimensions)
-        dtype, wide = hlo_shapes.get_dtype(chain.argument.shape), chain.dtypes[-1] == "int64"
+        dtype, wide = hlo_proto.get_dtype(chain.argument.shape), chain.dtypes[-1] == "int64"
         enough = all(count <= (_MOST_FLOAT if d == "float32" else int(np.iinfo(d).max) + 1) for d in chain.dtypes)
         if chain.rows not in (None, rows) or not enough or not 0 < count <= rows:
             return None
@@ -138,7 +138,7 @@ class _GatherKernel:
         if count > _MOST_UNUSED * row_count:
             return None
         parts = (chain.argument, *chain.steps, table)
-        plain = count == row_count and all(hlo_shapes.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
+        plain = count == row_count and all(hlo_proto.is_row_major(i.shape) and i.opcode != "transpose" for i in parts)
         result = plain and self._skip_bitcasts(self.root) is table and _has_contiguous_rows(table)
         name = table.metadata.op_name or get_op_name(self.index.get_operands(self.instruction)[place])
         return Gather(
@@ -156,7 +156,7 @@ class _GatherKernel:
 
     def _skip_bitcasts(self, instruction: Any) -> Any:
         """Return the instruction behind a chain of bitcasts."""
-        while instruction.opcode in ("bitcast", "reshape") and hlo_shapes.is_row_major(instruction.shape):
+        while instruction.opcode in ("bitcast", "reshape") and hlo_proto.is_row_major(instruction.shape):
             (instruction,) = self.index.get_operands(instruction)
         return instruction
 
@@ -172,7 +172,7 @@ class _GatherKernel:
         dtypes: list[str] = []
         source = operands[1]
         while source.id not in self.numbers:
-            dtypes.insert(0, hlo_shapes.get_dtype(source.shape))
+            dtypes.insert(0, hlo_proto.get_dtype(source.shape))
             steps.append(source)
             inner = self.index.get_operands(source)
             match source.opcode:
@@ -188,7 +188,7 @@ class _GatherKernel:
                     source = inner[1]
                 case _:
                     return None
-        dtypes.insert(0, hlo_shapes.get_dtype(source.shape))
+        dtypes.insert(0, hlo_proto.get_dtype(source.shape))
         # The runtime converts directly from the first dtype to the last, as XLA does where there is no third one.
         exact = len(dict.fromkeys(dtypes)) <= 2 and dtypes[-1] in ("int32", "int64") and dtypes[0] in INDEX_TYPES
         return _IndexChain(gather, source, tuple(steps), tuple(dtypes), rows) if exact else None
@@ -242,8 +242,8 @@ class _IndexChain:
 
 def _is_table(instruction: Any) -> bool:
     shape = instruction.shape
-    plain = len(shape.dimensions) == 2 and hlo_shapes.is_row_major(shape)
-    return plain and min(shape.dimensions) > 0 and hlo_shapes.get_dtype(shape) == "float32"
+    plain = len(shape.dimensions) == 2 and hlo_proto.is_row_major(shape)
+    return plain and min(shape.dimensions) > 0 and hlo_proto.get_dtype(shape) == "float32"
 
 
 def _takes_rows(instruction: Any, zeros: Sequence[bool]) -> bool:

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import LowerError
-from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.hlo_index import HloIndex
-from builder.compiler.lower.hlo_literals import encode_literal
+from builder.compiler.lower import hlo_proto
+from builder.compiler.lower.hlo_proto import HloIndex, encode_literal
 
 COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "and", "or"}
 _IMPURE = ("rng", "infeed", "outfeed", "send", "recv", "custom-call", "while", "conditional", "call", "async")
@@ -162,7 +161,7 @@ class _DagBuilder:
             case "get-tuple-element" if operands[0].op == "tuple":
                 index: int = instruction.tuple_index
                 return operands[0].operands[index]
-            case "reshape" if operands[0].row_major and hlo_shapes.is_row_major(instruction.shape):
+            case "reshape" if operands[0].row_major and hlo_proto.is_row_major(instruction.shape):
                 return self.make_value("bitcast", operands, instruction)
         return self.make_value(instruction.opcode, operands, instruction)
 
@@ -172,8 +171,8 @@ class _DagBuilder:
         if shape.tuple_shapes or op in ("tuple", "after-all"):
             layout: tuple[int, ...] = ()
         else:
-            layout, dtype = tuple(shape.layout.minor_to_major), hlo_shapes.get_dtype(shape)
-            row_major = hlo_shapes.is_row_major(shape)
+            layout, dtype = tuple(shape.layout.minor_to_major), hlo_proto.get_dtype(shape)
+            row_major = hlo_proto.is_row_major(shape)
         if op == "bitcast":
             source = operands[0].base  # only the last of several bitcasts counts
             if source.dims == dims and source.row_major and row_major and source.dtype == dtype:

@@ -21,7 +21,7 @@ from builder.compiler.lower.gather_tables import (
     store_table,
 )
 from builder.compiler.lower.gathers import Gather, find_gathers
-from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.program import Program, Weight
 from builder.compiler.lower.steps.base import Buffer, Step, Steps, change_bodies, walk_steps
 from builder.compiler.lower.steps.gather_step import GatherStep

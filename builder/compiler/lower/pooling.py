@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from builder.compiler.lower.absorbed_inputs import match_zero_pad
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import get_image_shape
-from builder.compiler.lower.padding import match_zero_pad
 
 _KINDS: dict[str, tuple[Literal["max", "sum"], float]] = {"maximum": ("max", -math.inf), "add": ("sum", 0.0)}
 """Kinds of pooling and their initial value, which changes nothing, by the opcode of the reducer."""

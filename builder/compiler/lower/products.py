@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower import hlo_proto
+from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import Buffer, Step, Steps
 from builder.compiler.lower.steps.dot_step import DotStep
@@ -145,7 +145,7 @@ class ProductFinder:
     def _read_matrix(self, dot: Any, operand: Any, buffer: Buffer) -> NDArray[np.float32] | None:
         """Read the constant right side of a dot as [contracted, other]."""
         flat = self.get_constant(buffer)
-        if flat is None or len(operand.shape.dimensions) != 2 or hlo_shapes.get_dtype(dot.shape) != "float32":
+        if flat is None or len(operand.shape.dimensions) != 2 or hlo_proto.get_dtype(dot.shape) != "float32":
             return None
         dims, layout = list(operand.shape.dimensions), list(operand.shape.layout.minor_to_major)
         if flat.size != math.prod(dims):
@@ -188,10 +188,10 @@ class ProductFinder:
         Returns None for anything else, or where ``loop`` may change the array."""
         array, first, *others = self.module.get_operands(piece)
         whole = list(array.shape.dimensions)
-        if [1, *whole[1:]] != list(piece.shape.dimensions) or not hlo_shapes.is_row_major(array.shape):
+        if [1, *whole[1:]] != list(piece.shape.dimensions) or not hlo_proto.is_row_major(array.shape):
             return None
         zeros = all(other.opcode == "constant" and list(other.literal.s32s) == [0] for other in others)
-        if hlo_shapes.get_dtype(first.shape) != "int32" or not zeros:
+        if hlo_proto.get_dtype(first.shape) != "int32" or not zeros:
             return None
         numbers = self.module.find_argument(outer, array), self.module.find_argument(outer, first)
         if numbers[0] is None or numbers[1] is None:
@@ -221,4 +221,4 @@ def _is_last_contracted(data: Any, dot: Any) -> bool:
     numbers = dot.dot_dimension_numbers
     last = [len(data.shape.dimensions) - 1]
     plain = list(numbers.lhs_contracting_dimensions) == last and not list(numbers.lhs_batch_dimensions)
-    return plain and hlo_shapes.is_row_major(data.shape) and hlo_shapes.is_row_major(dot.shape)
+    return plain and hlo_proto.is_row_major(data.shape) and hlo_proto.is_row_major(dot.shape)

@@ -18,7 +18,7 @@ from builder.base.arrays import Array
 from builder.base.errors import LowerError
 from builder.compiler.lower.activations import ELEMENTWISE, apply_elementwise
 from builder.compiler.lower.hlo import Value, find_sources, read_computation
-from builder.compiler.lower.hlo_index import HloIndex
+from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.steps.recurrent_step import Recurrence
 
 _FEWEST = 4

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import LowerError
-from builder.compiler.lower.buffers import SLACK, align_offset, plan_buffers
+from builder.compiler.lower.buffers import SLACK, BufferResolver, align_offset, plan_buffers
 from builder.compiler.lower.compress import Compressor, StoredWeights
-from builder.compiler.lower.fetch_buffers import BufferResolver
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.loop_tables import replace_gathers
@@ -39,12 +38,11 @@ from builder.compiler.lower.recurrent_layers import find_recurrent
 from builder.compiler.lower.step_info import StepInfo
 from builder.compiler.lower.steps.base import Buffer, Step, Steps, View, change_bodies
 from builder.compiler.lower.steps.control_step import WhileStep
-from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.steps.copy_step import CopyStep, RowStep
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
-from builder.compiler.lower.steps.row_step import RowStep
 
 LEAST_WEIGHTS = 2048
 """The fewest weights of a product that is replaced: one with fewer is as fast in XLA's kernel."""

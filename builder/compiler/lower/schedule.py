@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from builder.base.errors import LowerError
+from builder.compiler.lower.absorbed_inputs import absorb_factor, absorb_padding
 from builder.compiler.lower.attention import Attention, find_attentions
 from builder.compiler.lower.fuse import FusionLimits, Layer, match_layer, rank_values
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.layers import Core, find_cores
 from builder.compiler.lower.normalise import Norm, find_norms
-from builder.compiler.lower.padding import absorb_padding
 from builder.compiler.lower.pooling import Pool, find_pools, restore_padding
-from builder.compiler.lower.squeeze_excitation import absorb_factor
 from builder.compiler.lower.thunks import Thunk
 
 Task = Layer | Pool | Norm | Attention | Thunk

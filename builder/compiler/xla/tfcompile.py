@@ -85,7 +85,7 @@ def compile_graph(
     ``detail`` receives what XLA prints. The same graph gives the same kernels, byte for byte, and metadata that differs
     in the order of maps at most. Raises CompileError with the compiler's own reason, and as ``Sandbox.run`` does.
     """
-    from builder.compiler.xla.descriptors import read_tensorflow_version
+    from builder.compiler.xla.compilation_result import read_tensorflow_version
 
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()

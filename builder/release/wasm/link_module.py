@@ -11,9 +11,8 @@ from builder.base.targets import WASM32
 from builder.compiler.emit.generated_sources import GeneratedSources
 from builder.compiler.emit.header import format_flat_run, format_header
 from builder.compiler.emit.metadata import format_model_json
-from builder.compiler.emit.outside_weights import write_weights
 from builder.compiler.emit.print_program import format_program_source, is_dynamic, list_kernel_kinds, uses_cascades
-from builder.compiler.emit.weights_blob import format_weights_source
+from builder.compiler.emit.write_weights import format_weights_source, write_weights
 from builder.compiler.link.shared_library import (
     ATTENTION_SOURCE,
     FUSED_SOURCE,

@@ -84,7 +84,7 @@ typedef struct {
 
 /* What weights that are not in the library must be. `open` is cf_open: with the file beside the library. */
 typedef struct {
-    uint8_t layout[32]; /* SHA-256 of the program that reads them; see builder/compiler/emit/outside_weights.py */
+    uint8_t layout[32]; /* SHA-256 of the program that reads them; see builder/compiler/emit/write_weights.py */
     uint64_t size;      /* bytes */
     cf_status (*open)(uint32_t threads, cf_model **model);
     void (*unmap)(void *mapping, size_t size);

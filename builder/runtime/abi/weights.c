@@ -16,7 +16,7 @@
 #define FILE_NAME "model.weights"
 #define FORMAT 1u
 
-/* The beginning of the file, little-endian; builder/compiler/emit/outside_weights.py writes it. */
+/* The beginning of the file, little-endian; builder/compiler/emit/write_weights.py writes it. */
 typedef struct {
     char magic[8];
     uint32_t format;

@@ -108,7 +108,7 @@ typedef struct {
     const float *weight_scale; /* int8: [panels][16], the scale of each output channel */
 } cf_layer_data;
 
-/* See PoolStep in builder/compiler/lower/steps/pool_step.py. The largest element (NaN if any is NaN), or scale * sum, of those
+/* See PoolStep in builder/compiler/lower/steps/image_step.py. The largest element (NaN if any is NaN), or scale * sum, of those
  * inside the picture. */
 typedef struct {
     int32_t maximum;
@@ -120,14 +120,14 @@ typedef struct {
     int32_t rounded, zero; /* of a maximum: both pictures are of bytes, whose zero this is */
 } cf_pooling;
 
-/* See RepackStep in builder/compiler/lower/steps/repack_step.py. */
+/* See RepackStep in builder/compiler/lower/steps/image_step.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;
     cf_halo halo;
 } cf_repack;
 
-/* See NormStep in builder/compiler/lower/steps/norm_step.py. */
+/* See NormStep in builder/compiler/lower/steps/image_step.py. */
 typedef struct {
     int64_t batch, size[2], channels;
     cf_view input, output;

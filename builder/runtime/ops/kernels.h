@@ -151,7 +151,7 @@ typedef struct {
     int64_t lines, copy; /* where in the scratch memory, in floats, eight lines of reals are, and the inverse's input */
 } cf_fft;
 
-/* scratch is aligned to 32 bytes; builder/compiler/lower/fft.py says how large it is. */
+/* scratch is aligned to 32 bytes; builder/compiler/lower/steps/fft_step.py says how large it is. */
 void cf_run_fft(const cf_fft *f, const float *input, const float *tables, float *output, float *scratch);
 
 /*

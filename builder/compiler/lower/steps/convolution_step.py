@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.base.errors import LowerError
-from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.geometry import count_flop
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.compiler.lower.steps.printing import CF_DTYPES, format_list, format_pointer
@@ -90,15 +90,15 @@ def _read_convolution(name: str, thunk: Any, reader: ThunkReader) -> Step:
         thunk.kernel_buffer_shape.shape,
         thunk.output_buffer_shape.shape,
     )
-    kind = hlo_shapes.get_dtype(source)
+    kind = hlo_proto.get_dtype(source)
     if kind not in CONVOLUTION_DTYPES or not 1 <= len(window) <= 3:
         raise LowerError(f"there is no {len(window)}-dimensional convolution of {kind}.")
-    if hlo_shapes.get_dtype(kernel) != kind or hlo_shapes.get_dtype(target) != kind:
+    if hlo_proto.get_dtype(kernel) != kind or hlo_proto.get_dtype(target) != kind:
         raise LowerError(f"there is no convolution of {kind} with mixed types.")
     in_space = list(numbers.input_spatial_dimensions)
     kernel_space = list(numbers.kernel_spatial_dimensions)
     out_space = list(numbers.output_spatial_dimensions)
-    in_strides, kernel_strides, out_strides = (hlo_shapes.compute_shape_strides(s) for s in (source, kernel, target))
+    in_strides, kernel_strides, out_strides = (hlo_proto.compute_shape_strides(s) for s in (source, kernel, target))
     return ConvolutionStep(
         name,
         kind,

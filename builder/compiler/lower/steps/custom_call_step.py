@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.base.errors import LowerError
-from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
@@ -70,9 +70,9 @@ def _read_custom_call(name: str, thunk: Any, reader: ThunkReader) -> Step:
 
 def make_tensor(shape: Any, buffer: Buffer) -> tuple[str, CallTensor]:
     """Return the dtype of a ShapeProto, and its CallTensor; raise LowerError if it is not row-major."""
-    if not hlo_shapes.is_row_major(shape):
+    if not hlo_proto.is_row_major(shape):
         raise LowerError("a step of coldforge's own has dimensions in another order; report this model.")
-    return hlo_shapes.get_dtype(shape), CallTensor(tuple(shape.dimensions), buffer)
+    return hlo_proto.get_dtype(shape), CallTensor(tuple(shape.dimensions), buffer)
 
 
 def make_step(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.base.errors import LowerError
-from builder.compiler.lower import hlo_shapes
+from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.geometry import count_flop
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.compiler.lower.steps.printing import CF_DTYPES, format_list, format_pointer
@@ -52,13 +52,13 @@ class DotStep(Step):
 def _read_dot(name: str, thunk: Any, reader: ThunkReader) -> Step:
     numbers = thunk.dot_dimensions
     lhs, rhs, out = (s.shape for s in (thunk.lhs_buffer_shape, thunk.rhs_buffer_shape, thunk.out_buffer_shape))
-    kind = hlo_shapes.get_dtype(out)
-    if kind not in DOT_DTYPES or hlo_shapes.get_dtype(lhs) != kind or hlo_shapes.get_dtype(rhs) != kind:
-        raise LowerError(f"there is no dot of {hlo_shapes.get_dtype(lhs)} and {hlo_shapes.get_dtype(rhs)} to {kind}.")
+    kind = hlo_proto.get_dtype(out)
+    if kind not in DOT_DTYPES or hlo_proto.get_dtype(lhs) != kind or hlo_proto.get_dtype(rhs) != kind:
+        raise LowerError(f"there is no dot of {hlo_proto.get_dtype(lhs)} and {hlo_proto.get_dtype(rhs)} to {kind}.")
 
     def split(shape: Any, batch: list[int], contracting: list[int]) -> list[tuple[int, int]]:
         free = [d for d in range(len(shape.dimensions)) if d not in batch and d not in contracting]
-        return [hlo_shapes.merge_dimensions(shape, dims, name) for dims in (batch, contracting, free)]
+        return [hlo_proto.merge_dimensions(shape, dims, name) for dims in (batch, contracting, free)]
 
     left = split(lhs, list(numbers.lhs_batch_dimensions), list(numbers.lhs_contracting_dimensions))
     right = split(rhs, list(numbers.rhs_batch_dimensions), list(numbers.rhs_contracting_dimensions))
@@ -67,7 +67,7 @@ def _read_dot(name: str, thunk: Any, reader: ThunkReader) -> Step:
     rows = len(lhs.dimensions) - batches - len(numbers.lhs_contracting_dimensions)
     order = list(range(len(out.dimensions)))
     product = [
-        hlo_shapes.merge_dimensions(out, dims, name)
+        hlo_proto.merge_dimensions(out, dims, name)
         for dims in (order[:batches], order[batches : batches + rows], order[batches + rows :])
     ]
     return DotStep(

@@ -1,4 +1,4 @@
-"""Step that sorts along one dimension, by one of XLA's comparators."""
+"""Steps that sort along one dimension, by one of XLA's comparators, or find the largest numbers of every row."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.base.escape import c_name
-from builder.compiler.lower import hlo_shapes
-from builder.compiler.lower.steps.base import Buffer, Scratch, Step, StepPrinter, Updates
+from builder.compiler.lower import hlo_proto
+from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Updates, Writes
 from builder.compiler.lower.steps.printing import format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
@@ -49,11 +49,11 @@ def _read_sort(name: str, thunk: Any, reader: ThunkReader) -> Step:
     shape = inputs[0].shape
     if len(inputs) > 16:
         raise LowerError(f"a sort takes {len(inputs)} tensors together; the runtime handles 16.")
-    if any(hlo_shapes.compute_shape_strides(i.shape) != hlo_shapes.compute_shape_strides(shape) for i in inputs):
+    if any(hlo_proto.compute_shape_strides(i.shape) != hlo_proto.compute_shape_strides(shape) for i in inputs):
         raise LowerError("a sort's tensors have different layouts.")
     length = shape.dimensions[thunk.dimension]
-    inner = hlo_shapes.compute_shape_strides(shape)[thunk.dimension]
-    sizes = tuple(hlo_shapes.get_item_size(i.shape) for i in inputs)
+    inner = hlo_proto.compute_shape_strides(shape)[thunk.dimension]
+    sizes = tuple(hlo_proto.get_item_size(i.shape) for i in inputs)
     return SortStep(
         name,
         thunk.comparator_name,
@@ -65,3 +65,30 @@ def _read_sort(name: str, thunk: Any, reader: ThunkReader) -> Step:
         # cf_run_sort needs two index arrays and one column of the widest input.
         scratch=reader.reserve_scratch(length * (16 + max(sizes))),
     )
+
+
+@dataclass(frozen=True)
+class TopKStep(Step):
+    """A selection of the ``k`` largest float32 of every row and their int32 positions."""
+
+    values: Reads[Buffer]
+    out_values: Writes[Buffer]
+    out_indices: Writes[Buffer]
+    batch: int
+    length: int
+    k: int
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        return [
+            f"static const cf_topk topk = {format_list((self.batch, self.length, self.k))};",
+            f"cf_run_topk(&topk, (const float *){format_pointer(self.values)}, "
+            f"(float *){format_pointer(self.out_values)}, (int32_t *){format_pointer(self.out_indices)});",
+        ]
+
+
+@reads_thunk("top_k_thunk")
+def _read_top_k(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    values, out_values, out_indices = (
+        reader.resolve_slice(s, name) for s in (thunk.values_buffer, thunk.output_buffer, thunk.indices_buffer)
+    )
+    return TopKStep(name, values, out_values, out_indices, thunk.batch_size, thunk.input_size, k=thunk.k)

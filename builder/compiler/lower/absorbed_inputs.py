@@ -1,8 +1,9 @@
-"""Squeeze-and-excitation: factors of channels from a running program, absorbed by the layer that follows them.
+"""Operations on an image that the layer behind them computes itself: zero padding and factors of channels.
 
-A network computes a factor for each channel, multiplies an image by them, and a 1x1 layer reads the product. That layer
-can multiply its weights instead, a block of them at a time in the first-level cache. It has far fewer weights than the
-image has numbers, and the image is not read and written once more.
+Padding becomes a halo of the layer's input. In squeeze-and-excitation, a network computes a factor for each channel,
+multiplies an image by them, and a 1x1 layer reads the product. That layer can multiply its weights instead, a block of
+them at a time in the first-level cache. It has far fewer weights than the image has numbers, and the image is not read
+and written once more.
 """
 
 from __future__ import annotations
@@ -10,9 +11,45 @@ from __future__ import annotations
 from dataclasses import replace
 
 from builder.compiler.lower.geometry import THIN_CHANNELS
-from builder.compiler.lower.hlo import Dag, Value
+from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import Core, get_image_shape
 from builder.compiler.lower.packing import GEMV_PIXELS, TILED_PIXELS
+
+
+def match_zero_pad(value: Value) -> tuple[int, int, int, int] | None:
+    """Return (top, left, bottom, right) of a ``pad`` of rank 4 that only puts zeros around the image, else None."""
+    if value.op != "pad" or value.dtype != "float32" or len(value.dims) != 4 or not value.row_major:
+        return None
+    source, filler = value.operands
+    zero = find_scalar(filler)
+    sides = list(value.instruction.padding_config.dimensions)
+    if zero != 0 or not source.row_major or any(s.interior_padding for s in sides):
+        return None
+    if any(sides[d].edge_padding_low or sides[d].edge_padding_high for d in (0, 3)):
+        return None
+    border = (
+        sides[1].edge_padding_low,
+        sides[2].edge_padding_low,
+        sides[1].edge_padding_high,
+        sides[2].edge_padding_high,
+    )
+    return border if min(border) >= 0 else None
+
+
+def absorb_padding(core: Core) -> Core:
+    """Let ``core`` read its input before padding, and pad it itself; it is unchanged where nothing is padded."""
+    border = match_zero_pad(core.input)
+    if border is None or core.value.op != "convolution" or core.swapped:
+        return core
+    source = core.input.operands[0]
+    return replace(
+        core,
+        input=source,
+        in_picture=get_image_shape(source.dims)[:3],
+        padding=(core.padding[0] + border[0], core.padding[1] + border[1]),
+        absorbed=core.input,
+    )
+
 
 BLOCK_BYTES = 160 << 10
 """The most bytes that a task reads; each scales the weights again. CF_L2_INPUT_BYTES in runtime/fused/blocking.h."""

@@ -1,7 +1,8 @@
-"""model.weights: the weights as a separate file, with the digest that ties it to the library that reads it.
+"""The files of weights: weights.bin, a section of the library, or model.weights, a file of its own.
 
-Little-endian: a header (``HEADER``), the SHA-256 of every ``CHUNK`` of weights in order, zeros up to a multiple of
-``PAGE``, the weights. builder/runtime/abi/weights.c checks the header; handler/weights.py also checks the weights.
+model.weights is little-endian: a header (``HEADER``), the SHA-256 of every ``CHUNK`` of weights in order, zeros up to a
+multiple of ``PAGE``, the weights. Its digest ties it to the library that reads it. builder/runtime/abi/weights.c checks
+the header; handler/weights.py also checks the weights.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
+from builder.base.cache import file_digest
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import ALIGNMENT
 from builder.compiler.weights_file import Layout
@@ -48,3 +50,27 @@ def write_weights_file(program: Program, layout: Layout, path: Path) -> None:
         file.seek(0)
         file.write(HEADER.pack(MAGIC, FORMAT, start, layout.size, bytes.fromhex(layout.digest), CHUNK, list_hash))
         file.write(hashes)
+
+
+_ELF = ('"a"', "%object", '\n    .section .note.GNU-stack,"",%progbits')
+_WASM = ('"",@', "@object", "")
+
+
+def format_weights_source(weights: Path, *, wasm: bool = False) -> str:
+    """Format weights.S, which includes the file ``weights`` as a section that needs no relocation when it is loaded.
+
+    The compiler caches objects by the text of their sources, so the text has to change with the weights.
+    """
+    flags, kind, end = _WASM if wasm else _ELF
+    return f"""\
+/* The weights, as they stand in {weights.name}: SHA-256 {file_digest(weights)}. */
+    .section .rodata.cf_weights,{flags}
+    .balign {ALIGNMENT}
+    .globl cf_weights
+    .hidden cf_weights
+    .type cf_weights, {kind}
+cf_weights:
+    .incbin "{weights.name}"
+.Lend:
+    .size cf_weights, .Lend - cf_weights{end}
+"""

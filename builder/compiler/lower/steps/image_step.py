@@ -1,0 +1,114 @@
+"""Steps over whole images besides layers: pooling, layer normalisation, and copies with a halo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.compiler.lower.steps.base import Buffer, KernelKind, Reads, Step, StepPrinter, View, Writes
+from builder.compiler.lower.steps.printing import (
+    format_float,
+    format_kernel_call,
+    format_list,
+    format_two_view_call,
+    format_view,
+)
+from builder.compiler.lower.steps.quantisation import Quantisation
+
+
+@dataclass(frozen=True)
+class PoolStep(Step):
+    """Max or average pooling, or the mean over the whole image; ``scale`` multiplies a sum.
+
+    ``rounded``: both images of a maximum are of bytes, as in RoundedImage.
+    """
+
+    kernel_table = "fused"
+
+    kind: Literal["max", "sum"]
+    input: Reads[View]
+    output: Writes[View]
+    batch: int
+    in_size: tuple[int, int]
+    channels: int
+    out_size: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]  # at the top and left; pixels outside do not count
+    scale: float
+    halo: tuple[int, int, int, int]
+    rounded: Quantisation | None = None
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        values: dict[str, object] = {
+            "maximum": int(self.kind == "max"),
+            "scale": format_float(self.scale),
+            "batch": self.batch,
+            "channels": self.channels,
+            "in": format_list(self.in_size),
+            "out": format_list(self.out_size),
+            "window": format_list(self.window),
+            "stride": format_list(self.stride),
+            "padding": format_list(self.padding),
+        }
+        if self.rounded is not None:
+            values |= {"rounded": 1, "zero": self.rounded.zero}
+        return format_two_view_call("pooling", "pool", values, self.input, self.output, self.halo)
+
+
+@dataclass(frozen=True)
+class NormStep(Step):
+    """``output = (input - mean) / sqrt(variance + epsilon) * gamma + beta``, over the channels of each pixel.
+
+    If it is not ``centred``, the mean counts as 0, so that the variance is the mean square. ``gamma`` and ``beta`` are
+    channel vectors, as Epilogue has them. ``halo``: zeros that this step writes around its output.
+    """
+
+    kernel_table = "fused"
+
+    input: Reads[View]
+    output: Writes[View]
+    gamma: Reads[Buffer]
+    beta: Reads[Buffer]
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    epsilon: float
+    centred: bool
+    halo: tuple[int, int, int, int]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        values = {
+            "batch": self.batch,
+            "size": format_list(self.size),
+            "channels": self.channels,
+            "input": format_view(self.input),
+            "output": format_view(self.output),
+            "halo": format_list(self.halo),
+            "epsilon": format_float(self.epsilon),
+            "centred": int(self.centred),
+        }
+        buffers = {"input": self.input.buffer, "gamma": self.gamma, "beta": self.beta, "output": self.output.buffer}
+        return format_kernel_call("norm", "fused->norm", values, buffers)
+
+    @property
+    def kernel_kinds(self) -> frozenset[KernelKind]:
+        return frozenset({"NORM"})
+
+
+@dataclass(frozen=True)
+class RepackStep(Step):
+    """A copy of a dense NHWC tensor into a View with a halo of zeros, or back."""
+
+    kernel_table = "fused"
+
+    input: Reads[View]
+    output: Writes[View]
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    halo: tuple[int, int, int, int]
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        values: dict[str, object] = {"batch": self.batch, "size": format_list(self.size), "channels": self.channels}
+        return format_two_view_call("repack", "repack", values, self.input, self.output, self.halo)

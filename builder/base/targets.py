@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from builder.base.errors import UsageError, VerifyError
 
 GLIBC_FLOOR = "2.34"
 """The newest glibc that a library may require, Amazon Linux 2023's. It ends the triples, and the audit checks it."""
+
+
+KernelTable = Literal["fused", "attention", "integer"]
+"""A table of our own kernels, compiled for each instruction set: ``cf_<name>_tables``."""
 
 
 @dataclass(frozen=True)
@@ -118,20 +123,9 @@ class Target:
         """The argument of a `make` command for it: " TARGET=arm64", or "" for Lambda's default."""
         return f" TARGET={self.name}" if self.suffix else ""
 
-    @property
-    def fused_copies(self) -> tuple[KernelCopy, ...]:
-        """All copies of the fused kernels, each once."""
-        return tuple(dict.fromkeys(level.fused for level in self.levels))
-
-    @property
-    def attention_copies(self) -> tuple[KernelCopy, ...]:
-        """All copies of attention, each once."""
-        return tuple(dict.fromkeys(level.attention for level in self.levels))
-
-    @property
-    def integer_copies(self) -> tuple[KernelCopy, ...]:
-        """All copies of integer GEMM, each once."""
-        return tuple(dict.fromkeys(level.integer for level in self.levels))
+    def list_copies(self, table: KernelTable) -> tuple[KernelCopy, ...]:
+        """List all copies of the kernels of one table, each once."""
+        return tuple(dict.fromkeys(getattr(level, table) for level in self.levels))
 
     def list_isas(self, *, fused: bool, integer: bool) -> list[str]:
         """Return the instruction sets for which a library has kernels, by ``cf_cpu_level()``.
@@ -141,7 +135,7 @@ class Target:
         if integer:
             return [level.isa for level in self.levels]
         isas = {level.fused: level.isa for level in reversed(self.levels)}
-        return [isas[copy] for copy in self.fused_copies][: None if fused else 1]
+        return [isas[copy] for copy in self.list_copies("fused")][: None if fused else 1]
 
 
 _WIDE = ("-mprefer-vector-width=512",)

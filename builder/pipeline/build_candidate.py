@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.base.cache import compute_digest
 from builder.base.errors import UsageError
 from builder.base.targets import host_target
-from builder.compiler.link.program_library import build_library
+from builder.compiler.link.shared_library import build_library
 from builder.compiler.lower.decisions import LoweringReport
 from builder.config import Weights
 from builder.pipeline.calibrate_layers import calibrate_model

@@ -20,7 +20,7 @@ import numpy as np
 from builder.base.arrays import Array
 from builder.base.cache import code_digest, compute_digest, run_cached
 from builder.compiler.emit import GeneratedSources
-from builder.compiler.link.program_library import build_library
+from builder.compiler.link.shared_library import build_library
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import walk_steps
 from builder.compiler.xla.tfcompile import CompiledGraph

@@ -7,13 +7,11 @@ from pathlib import Path
 
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64, KernelCopy, Level
-from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
 from builder.compiler.link.shared_library import (
-    ATTENTION_SOURCE,
-    FUSED_SOURCE,
-    INTEGER_SOURCE,
     KERNEL_SOURCES,
+    TABLE_SOURCES,
     THREAD_SOURCES,
+    format_kernel_table,
 )
 from builder.compiler.link.toolchain import Toolchain
 from tests.support.zig import CACHE
@@ -31,16 +29,15 @@ RISCV64 = replace(
 
 
 def test_the_runtime_compiles_for_a_processor_that_it_does_not_know(tmp_path: Path) -> None:
-    toolchain, (level,) = Toolchain(RISCV64, CACHE), RISCV64.levels
+    toolchain = Toolchain(RISCV64, CACHE)
     sources = [RUNTIME / name for name in ("abi/model.c", "abi/weights.c", *THREAD_SOURCES, *KERNEL_SOURCES)]
-    tables = (format_fused_tables, format_attention_tables, format_integer_tables)
-    for table in tables:
-        sources.append(tmp_path / f"{table.__name__}.c")
-        sources[-1].write_text(table(RISCV64))
+    for table in TABLE_SOURCES:
+        sources.append(tmp_path / f"{table}.c")
+        sources[-1].write_text(format_kernel_table(RISCV64, table))
     for source in sources:
         toolchain.compile_source(source, tmp_path / "object.o", include=(RUNTIME,), flags=("-O0",))
-    copies = ((FUSED_SOURCE, level.fused), (ATTENTION_SOURCE, level.attention), (INTEGER_SOURCE, level.integer))
-    for kernels, copy in copies:
+    for table, kernels in TABLE_SOURCES.items():
+        (copy,) = RISCV64.list_copies(table)
         flags = ("-O0", f"-DCF_TABLE={copy.table}")
         toolchain.compile_source(
             RUNTIME / kernels, tmp_path / "object.o", include=(RUNTIME,), cpu=copy.cpu, flags=flags

@@ -15,9 +15,7 @@ import numpy as np
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
 from builder.compiler.link.shared_library import (
-    ATTENTION_SOURCE,
-    FUSED_SOURCE,
-    INTEGER_SOURCE,
+    TABLE_SOURCES,
     THREAD_SOURCES,
 )
 from builder.compiler.link.toolchain import Toolchain
@@ -91,7 +89,7 @@ INTEGERS = (
 )
 """The copies of integer GEMM, as TABLES are numbered and six more."""
 
-SOURCES = ((FUSED_SOURCE, VARIANTS), (ATTENTION_SOURCE, ATTENTIONS), (INTEGER_SOURCE, INTEGERS))
+SOURCES = tuple(zip(TABLE_SOURCES.values(), (VARIANTS, ATTENTIONS, INTEGERS), strict=True))
 
 KINDS = ("INTEGER", "SMALL_WEIGHTS", "CONVOLUTIONS", "HARD_SWISH", "NORM", "RECURRENT", "ONE_BY_ONE")
 HAS = tuple(f"-DCF_HAS_{kind}=1" for kind in KINDS)

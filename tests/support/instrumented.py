@@ -18,16 +18,14 @@ from pathlib import Path
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
 from builder.compiler.emit import GeneratedSources
-from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
 from builder.compiler.link.shared_library import (
-    ATTENTION_SOURCE,
     AUDIO_SOURCES,
-    FUSED_SOURCE,
-    INTEGER_SOURCE,
     KERNEL_SOURCES,
+    TABLE_SOURCES,
     THREAD_SOURCES,
     audio_flags,
     format_exports_map,
+    format_kernel_table,
     link_library,
     list_public_names,
 )
@@ -63,11 +61,7 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     """
     sources = folder / "sources"
     sources.mkdir(parents=True)
-    texts = {
-        "fused_tables.c": format_fused_tables(_TARGET),
-        "attention_tables.c": format_attention_tables(_TARGET),
-        "integer_tables.c": format_integer_tables(_TARGET),
-    }
+    texts = {f"{table}_tables.c": format_kernel_table(_TARGET, table) for table in TABLE_SOURCES}
     for name, text in texts.items():
         (sources / name).write_text(text)
     names = ("abi/model.c", "abi/weights.c", "abi/cascade.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
@@ -77,8 +71,8 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
         _compile([*flags, f"-D{macro}"], [RUNTIME / "abi" / name for name in ("model.c", further)], folder / macro)
     own = [*flags] if kernels else ["-O0"]
     _compile(own, [RUNTIME / name for name in KERNEL_SOURCES], folder)
-    copies = ((FUSED_SOURCE, _V3.fused), (ATTENTION_SOURCE, _V3.attention), (INTEGER_SOURCE, _V3.integer))
-    for source, copy in copies:
+    for table, source in TABLE_SOURCES.items():
+        (copy,) = _TARGET.list_copies(table)
         _compile(
             [*own, f"-DCF_TABLE={copy.table}", *HAS, "-o", f"{copy.table}.o"],
             [RUNTIME / source],

@@ -12,7 +12,7 @@ import numpy as np
 
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64
-from builder.compiler.link.shared_library import FUSED_SOURCE, INTEGER_SOURCE
+from builder.compiler.link.shared_library import TABLE_SOURCES
 from builder.compiler.link.toolchain import Toolchain, run_compiler
 from tests.support import needs
 from tests.support.fused import CACHE, HAS, Prepared
@@ -97,11 +97,11 @@ void _start(void) {
 
 def compile_variant(name: str, folder: Path) -> Path:
     """The object of one of x86-64's copies, as the builder compiles it."""
-    variant = next(v for v in X86_64.integer_copies if v.table == name)
+    variant = next(v for v in X86_64.list_copies("integer") if v.table == name)
     output = folder / f"{name}.o"
     flags = (*variant.flags, f"-DCF_TABLE={name}")
     Toolchain(X86_64, CACHE).compile_source(
-        RUNTIME / INTEGER_SOURCE, output, include=(RUNTIME,), cpu=variant.cpu, flags=flags
+        RUNTIME / TABLE_SOURCES["integer"], output, include=(RUNTIME,), cpu=variant.cpu, flags=flags
     )
     return output
 
@@ -140,7 +140,7 @@ def _in_wasm(source: Path, target: str, count: int) -> bytes:
 
 def _sources(program: Path) -> tuple[str, str]:
     """With the kernels that integer GEMM passes tiles of rounded inputs on to."""
-    return str(program), str(RUNTIME / FUSED_SOURCE)
+    return str(program), str(RUNTIME / TABLE_SOURCES["fused"])
 
 
 def _words(name: str, data: bytes, constant: bool = True) -> str:
@@ -163,6 +163,6 @@ def _program(prepared: Sequence[Prepared]) -> str:
         data = f"&(const cf_layer_data){{{', '.join(fields)}}}"
         calls.append(f"    CF_TABLE(&context, (const cf_layer *)layer_{number}, {data});\n")
         at += p.output.buffer.size
-    return f'#include "{RUNTIME / INTEGER_SOURCE}"\n' + _TEMPLATE.replace("@COUNT@", str(at)).replace(
+    return f'#include "{RUNTIME / TABLE_SOURCES["integer"]}"\n' + _TEMPLATE.replace("@COUNT@", str(at)).replace(
         "@DATA@", "".join(parts)
     ).replace("@CALLS@", "".join(calls))

@@ -22,7 +22,7 @@ from builder.base.targets import (
     host_target,
     target_named,
 )
-from builder.compiler.link.kernel_tables import format_fused_tables, format_integer_tables
+from builder.compiler.link.shared_library import format_kernel_table
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / "builder"
@@ -56,11 +56,11 @@ def test_the_instruction_sets_of_a_library_are_those_it_has_copies_of_the_kernel
     assert X86_64.list_isas(fused=True, integer=True) == with_bytes
     assert ARM64.list_isas(fused=False, integer=False) == ARM64.list_isas(fused=True, integer=False) == ["neoverse-n1"]
     assert ARM64.list_isas(fused=True, integer=True) == ["neoverse-n1", "neoverse-n1+i8mm"]
-    assert [copy.table for copy in X86_64.fused_copies] == ["cf_fused_v3", "cf_fused_v4"]
+    assert [copy.table for copy in X86_64.list_copies("fused")] == ["cf_fused_v3", "cf_fused_v4"]
     integers = ["cf_integer_v3", "cf_integer_v4", "cf_integer_vnni", "cf_integer_amx"]
-    assert [copy.table for copy in X86_64.integer_copies] == integers
-    assert [copy.table for copy in ARM64.fused_copies] == ["cf_fused_n1"]
-    assert [copy.table for copy in ARM64.integer_copies] == ["cf_integer_n1", "cf_integer_i8mm"]
+    assert [copy.table for copy in X86_64.list_copies("integer")] == integers
+    assert [copy.table for copy in ARM64.list_copies("fused")] == ["cf_fused_n1"]
+    assert [copy.table for copy in ARM64.list_copies("integer")] == ["cf_integer_n1", "cf_integer_i8mm"]
 
 
 def test_the_makefiles_rely_on_one_name_for_a_target() -> None:
@@ -127,10 +127,10 @@ def test_make_builds_the_function_of_the_target_that_is_asked_for(target: Target
 
 
 def test_the_tables_of_kernels_have_an_entry_for_each_level() -> None:
-    fused, integer = format_fused_tables(X86_64), format_integer_tables(X86_64)
+    fused, integer = format_kernel_table(X86_64, "fused"), format_kernel_table(X86_64, "integer")
     assert "cf_fused_tables[] = {&cf_fused_v3, &cf_fused_v4, &cf_fused_v4, &cf_fused_v4};\n" in fused
     assert "extern const cf_fused cf_fused_v3, cf_fused_v4;\n" in fused
     assert "cf_integer_tables[] = {cf_integer_v3, cf_integer_v4, cf_integer_vnni, cf_integer_amx};\n" in integer
     assert integer.count("void cf_integer_vnni(") == 1
-    assert "cf_fused_tables[] = {&cf_fused_n1, &cf_fused_n1};\n" in format_fused_tables(ARM64)
-    assert "cf_integer_tables[] = {cf_integer_n1, cf_integer_i8mm};\n" in format_integer_tables(ARM64)
+    assert "cf_fused_tables[] = {&cf_fused_n1, &cf_fused_n1};\n" in format_kernel_table(ARM64, "fused")
+    assert "cf_integer_tables[] = {cf_integer_n1, cf_integer_i8mm};\n" in format_kernel_table(ARM64, "integer")

@@ -8,11 +8,12 @@ from typing import get_args
 
 from builder.base.cache import compute_digest
 from builder.base.escape import c_string, escape_comment
+from builder.base.targets import KernelTable
 from builder.compiler.emit.generated_sources import Probe
 from builder.compiler.emit.print_steps import Printer, compute_arena_size, get_values_offset
 from builder.compiler.emit.write_weights import compute_weights_size
 from builder.compiler.lower.program import BoundPort, Program
-from builder.compiler.lower.steps.base import KernelKind, KernelTable, Step, walk_steps
+from builder.compiler.lower.steps.base import KernelKind, Step, walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.printing import CF_DTYPES, format_list
 from builder.compiler.weights_file import Layout

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from builder.base.cache import place_file
 from builder.base.project import RUNTIME, cache_folder
-from builder.base.targets import KernelCopy, Target
-from builder.compiler.emit import GeneratedSources, Probe
-from builder.compiler.link.kernel_tables import format_attention_tables, format_fused_tables, format_integer_tables
+from builder.base.targets import KernelCopy, KernelTable, Target
+from builder.compiler.emit import GeneratedSources, Probe, emit_sources
 from builder.compiler.link.toolchain import Toolchain, choose_job_count
+from builder.compiler.lower.program import Program
 from builder.compiler.weights_file import FILE
+from builder.compiler.xla.tfcompile import CompiledGraph
+from builder.config import ModelSpec
 from builder.sources.miniaudio import unpack_miniaudio
 
 KERNEL_SOURCES = tuple(
@@ -24,17 +26,15 @@ KERNEL_SOURCES = tuple(
 THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c", "platform/bfloat16.c")
 """Runtime files compiled for any CPU of the architecture, as model.c is."""
 
-FUSED_SOURCE = "fused/kernels.c"
-"""The fused kernels: one file, compiled for each instruction set."""
+TABLE_SOURCES: dict[KernelTable, str] = {
+    "fused": "fused/kernels.c",
+    "attention": "fused/attention.c",
+    "integer": "fused/integer.c",
+}
+"""The file of each table's kernels, compiled for each instruction set where a program uses the table."""
 
 AUDIO_SOURCES = ("audio/compressed.c", "audio/samples.c", "audio/resample.c")
 """Runtime files of a model that takes sound, which the function decodes recordings with."""
-
-ATTENTION_SOURCE = "fused/attention.c"
-"""The kernel of attention, compiled for each instruction set where a program has any."""
-
-INTEGER_SOURCE = "fused/integer.c"
-"""Integer GEMM, compiled for each instruction set where a program has integer layers."""
 
 FUSED_FLAGS = ("-falign-loops=32",)
 """The alignment of loops: one that begins in the middle of an instruction fetch costs an LSTM's products 7 %, and
@@ -110,6 +110,17 @@ class SharedLibrary:
     def weights(self) -> Path:
         """The file with the weights, if they are outside the library."""
         return self.folder / FILE
+
+
+def build_library(
+    program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, zig: Path, *, probe: Probe | None = None
+) -> Path:
+    """Build ``libmodel.so`` of ``program`` in ``folder``, with its weights inside it, for callers that keep no sources.
+
+    ``zig``: the compiler's cache. ``probe``: the report that the library makes of each step. Raises LinkError.
+    """
+    sources = emit_sources(program, spec, compiled.target, folder, probe=probe)
+    return link_library(sources, [compiled.kernels_path], compiled.target, folder, zig).path
 
 
 def link_library(
@@ -192,14 +203,10 @@ def _list_units(sources: GeneratedSources, target: Target, folder: Path) -> Iter
     yield unit(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
     for name in (f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
         yield unit(RUNTIME / name, baseline=True)
-    yield tables("fused_tables", format_fused_tables(target))
-    yield from copies(FUSED_SOURCE, target.fused_copies)
-    if sources.attention:
-        yield tables("attention_tables", format_attention_tables(target))
-        yield from copies(ATTENTION_SOURCE, target.attention_copies)
-    if sources.integer:
-        yield tables("integer_tables", format_integer_tables(target))
-        yield from copies(INTEGER_SOURCE, target.integer_copies)
+    used = {"fused": True, "attention": sources.attention, "integer": sources.integer}
+    for table in (table for table in TABLE_SOURCES if used[table]):
+        yield tables(f"{table}_tables", format_kernel_table(target, table))
+        yield from copies(TABLE_SOURCES[table], target.list_copies(table))
     for name in KERNEL_SOURCES:
         yield unit(RUNTIME / name)
     for program in sources.programs:
@@ -216,3 +223,17 @@ def _list_units(sources: GeneratedSources, target: Target, folder: Path) -> Iter
         yield unit(RUNTIME / "abi" / "weights.c", baseline=True, own=sources.flags)
     else:
         yield unit(sources.folder / "weights.S")
+
+
+def format_kernel_table(target: Target, table: KernelTable) -> str:
+    """Format the C source of ``cf_<table>_tables``: for each of the target's levels, its copy of these kernels."""
+    copies = [copy.table for copy in target.list_copies(table)]
+    entries = [getattr(level, table).table for level in target.levels]
+    if table == "fused":
+        declared, kind = f"extern const cf_fused {', '.join(copies)};\n", "cf_fused *const"
+        entries = [f"&{entry}" for entry in entries]
+    else:
+        work = "layer" if table == "integer" else table
+        arguments = f"cf_context *context, const cf_{work} *{work}, const cf_{work}_data *data"
+        declared, kind = "".join(f"void {copy}({arguments});\n" for copy in copies), f"cf_{table}_layer"
+    return f'#include "abi/program.h"\n\n{declared}\nconst {kind} cf_{table}_tables[] = {{{", ".join(entries)}}};\n'

@@ -14,10 +14,8 @@ from builder.compiler.emit.metadata import format_model_json
 from builder.compiler.emit.print_program import format_program_source, is_dynamic, list_kernel_kinds, uses_cascades
 from builder.compiler.emit.write_weights import format_weights_source, write_weights
 from builder.compiler.link.shared_library import (
-    ATTENTION_SOURCE,
-    FUSED_SOURCE,
-    INTEGER_SOURCE,
     KERNEL_SOURCES,
+    TABLE_SOURCES,
 )
 from builder.compiler.link.toolchain import compile_file, run_compiler
 from builder.compiler.lower.program import Program
@@ -111,13 +109,9 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
         objects.append(build(RUNTIME / "abi" / "cascade.c", *c))
     for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
         objects.append(build(RUNTIME / name, *_C))
-    objects.append(
-        build(RUNTIME / FUSED_SOURCE, *_C, *generated.kernel_flags, "-DCF_TABLE=cf_fused_wasm", name="fused")
-    )
-    objects.append(build(RUNTIME / ATTENTION_SOURCE, *_C, "-DCF_TABLE=cf_attention_wasm", name="attention"))
-    objects.append(
-        build(RUNTIME / INTEGER_SOURCE, *_C, *generated.kernel_flags, "-DCF_TABLE=cf_integer_wasm", name="integer")
-    )
+    for table, source in TABLE_SOURCES.items():
+        flags = (*_C, *generated.kernel_flags, f"-DCF_TABLE=cf_{table}_wasm")
+        objects.append(build(RUNTIME / source, *flags, name=table))
     objects.append(build(sources / flavour.isa / "program.c", *c))
     objects.append(build(sources / "weights.S"))
     module = folder / flavour.file

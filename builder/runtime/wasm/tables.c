@@ -1,4 +1,4 @@
-/* The one table of each kind of kernels; builder/compiler/link/kernel_tables.py makes those of other targets. The linker drops what no program names. */
+/* The one table of each kind of kernels; builder/compiler/link/shared_library.py makes those of other targets. The linker drops what no program names. */
 #include "abi/program.h"
 
 extern const cf_fused cf_fused_wasm;

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.link.program_library import build_library
+from builder.compiler.link.shared_library import build_library
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import View
 from builder.compiler.lower.steps.layer_step import LayerStep

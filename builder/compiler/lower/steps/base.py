@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, get_type_hints
 
+from builder.base.targets import KernelTable
+
 ALIGNMENT = 64
 """Alignment in bytes that XLA's kernels assume of every buffer (``min_alignment`` in the thunk)."""
 
@@ -64,9 +66,6 @@ Updates = Annotated[T, "updates"]
 """Type of a field with buffers that the step reads and then writes."""
 Scratch = Annotated[T, "scratch"]
 """Type of a field with memory that the step needs only while it runs."""
-
-KernelTable = Literal["fused", "attention", "integer"]
-"""A table of our own kernels, compiled for each instruction set: ``cf_<name>_tables``."""
 
 KernelKind = Literal["INTEGER", "SMALL_WEIGHTS", "CONVOLUTIONS", "HARD_SWISH", "NORM", "RECURRENT", "ONE_BY_ONE"]
 """A part of the fused kernels that not every program needs: ``CF_HAS_<name>`` in runtime/fused/fused.h."""

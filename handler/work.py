@@ -1,6 +1,6 @@
 """Requests that no caller waits for: answering each, and delivering its answer.
 
-``events/messages.py`` finds them in an event.
+``events/notifications.py`` finds them in an event.
 """
 
 from __future__ import annotations

@@ -1,26 +1,25 @@
 """The kinds of events that the function takes, each a module with ``matches_event`` and ``handle_event``.
 
-The usual ones are imported with the function, while Lambda lends a whole processor; any other when an event has
-its key, so that only those in use cost anything.
+HTTP's is imported with the function, while Lambda lends a whole processor; any other when an event has its key, so that
+only those in use cost anything.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
+from ..answer import require_room
 from ..errors import RetryLater
+from ..protocols import predict
 from ..server import Invocation, Server
 from ..typed import Any
-from . import direct, http_api  # noqa: F401
+from . import gateways  # noqa: F401
 
 KINDS = (
-    ("requestContext", "http_api"),
-    ("requestContext", "rest_api"),
-    ("requestContext", "load_balancer"),
+    ("requestContext", "gateways"),
     ("Records", "sqs"),
-    ("Records", "s3"),
-    ("Records", "sns"),
-    ("detail-type", "eventbridge"),
+    ("Records", "notifications"),
+    ("detail-type", "notifications"),
     ("Items", "step_functions"),
     ("Key", "step_functions"),
 )
@@ -31,7 +30,7 @@ def answer_event(event: object, server: Server, call: Invocation) -> Any:
     """Return the function's answer to ``event``. Raises RetryLater, and nothing else."""
     kind = _find_event_module(event)
     if kind is None:
-        return direct.handle_event(event, server, call)
+        return _answer_directly(event, server, call)
     try:
         return kind.handle_event(event, server, call)
     except RetryLater:
@@ -49,3 +48,13 @@ def _find_event_module(event: object) -> Any:
                 if kind.matches_event(event):
                     return kind
     return None
+
+
+def _answer_directly(event: object, server: Server, call: Invocation) -> dict[str, Any]:
+    """Answer a direct invocation, whose event is the request."""
+    try:
+        answer = predict.answer_event(event, server, call)
+        require_room(answer)
+        return answer
+    except Exception as error:
+        return predict.format_error(call.refuse(error))

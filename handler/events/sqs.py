@@ -16,7 +16,7 @@ from ..server import Invocation, Server
 from ..storage import S3Object
 from ..typed import Any
 from ..work import Task, answer_task, deliver_answer, locate_task_result, parse_message
-from .messages import find_tasks
+from .notifications import find_tasks
 
 ATTEMPTS = "COLDFORGE_QUEUE_ATTEMPTS"
 """The variable with the number of deliveries of the stack's own FIFO queue; empty where another queue may be used."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from handler.answer import ANSWER_LIMIT, LOAD_BALANCER_LIMIT
-from handler.events.gateway import encode_body
+from handler.events.gateways import _format_body
 from handler.http import HttpResponse
 from tests.conftest import ROOT
 from tests.support import abi_library
@@ -114,11 +114,11 @@ values = st.recursive(
 @given(values)
 def test_what_a_response_takes_in_an_event_is_known(value: object) -> None:
     response = HttpResponse.from_json(value)
-    text, _ = encode_body(response)
+    text = _format_body(response)["body"]
     assert response.carried == len(json.dumps(text)) - 2
 
 
 @given(st.binary())
 def test_what_bytes_take_in_an_event_is_known(data: bytes) -> None:
     response = HttpResponse(200, {"content-type": "application/octet-stream"}, data)
-    assert response.carried == len(encode_body(response)[0])
+    assert response.carried == len(_format_body(response)["body"])

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from handler import storage, work
 from handler.budget import RequestLimits
 from handler.errors import HandlerError, NotTextError, RetryLater, make_refusal
-from handler.events import KINDS
+from handler.events import KINDS, gateways
 from handler.inputs import image
 from handler.model import Model
 from handler.server import Invocation, Server
@@ -89,7 +89,7 @@ def predicted(answer: Any) -> bool:
 
 def test_every_event_module_is_known() -> None:
     modules = {path.stem for path in (ROOT / "handler/events").glob("*.py")}
-    assert {name for _, name in KINDS} == modules - {"__init__", "direct", "gateway", "messages"}
+    assert {name for _, name in KINDS} == modules - {"__init__"}
 
 
 def test_a_direct_invocation(app: ModuleType) -> None:
@@ -150,29 +150,25 @@ def test_a_path_without_its_stage_is_what_counts(app: ModuleType, name: str, cha
     assert body(answer)["error"]["message"].startswith("nothing is served at /nothing;")
 
 
-def parsed(name: str, event: dict[str, Any]) -> Any:
-    return importlib.import_module(f"handler.events.{name}")._parse_request(event)
-
-
 def test_what_the_protocols_see_of_each_event() -> None:
-    for name, module in (("http_api", "http_api"), ("rest_api", "rest_api"), ("alb_multi_value", "load_balancer")):
-        request = parsed(module, fixture(name))
+    parsed = {name: gateways._parse_request(fixture(name)) for name in HTTP}
+    for request in parsed.values():
         assert (request.method, request.path) == ("POST", "/predict")
         assert request.headers["content-type"] == "application/json"
         assert json.loads(request.body)["image"]
         assert all(name == name.lower() for name in request.headers)
-    assert parsed("rest_api", fixture("rest_api")).headers["x-forwarded-for"] == "192.0.2.1, 198.51.100.7"
-    assert parsed("rest_api", fixture("rest_api")).query == {"tag": "b"}
-    assert parsed("http_api", fixture("http_api")).query == {"top": "1", "tag": "a,b"}
-    assert parsed("load_balancer", fixture("alb")).query == {"note": "two words"}
-    assert parsed("load_balancer", fixture("alb_multi_value")).query == {"note": "two words"}
+    assert parsed["rest_api"].headers["x-forwarded-for"] == "192.0.2.1, 198.51.100.7"
+    assert parsed["rest_api"].query == {"tag": "b"}
+    assert parsed["http_api"].query == {"top": "1", "tag": "a,b"}
+    assert parsed["alb"].query == {"note": "two words"}
+    assert parsed["alb_multi_value"].query == {"note": "two words"}
 
 
 def test_a_stage_is_stripped_only_where_it_is_one() -> None:
     def path(raw: str, stage: str) -> str:
         event = fixture("http_api") | {"rawPath": raw}
         event["requestContext"]["stage"] = stage
-        return str(parsed("http_api", event).path)
+        return gateways._parse_request(event).path
 
     assert path("/prod", "prod") == "/"
     assert path("/product", "prod") == "/product"
@@ -198,12 +194,14 @@ def test_who_should_try_again_is_told_when(app: ModuleType, name: str) -> None:
 
 
 def test_what_is_not_text_is_carried_as_base64() -> None:
-    from handler.events.gateway import encode_body
+    from handler.events.gateways import _format_body
     from handler.http import HttpResponse
 
-    assert encode_body(HttpResponse(200, {"content-type": "application/octet-stream"}, b"\xff\0")) == ("/wA=", True)
-    assert encode_body(HttpResponse(200, {"content-type": "text/html"}, "ä".encode())) == ("ä", False)
-    assert encode_body(HttpResponse(204, {})) == ("", False)
+    data = {"content-type": "application/octet-stream"}
+    assert _format_body(HttpResponse(200, data, b"\xff\0")) == {"body": "/wA=", "isBase64Encoded": True}
+    page = HttpResponse(200, {"content-type": "text/html"}, "ä".encode())
+    assert _format_body(page) == {"body": "ä", "isBase64Encoded": False}
+    assert _format_body(HttpResponse(204, {})) == {"body": "", "isBase64Encoded": False}
 
 
 def test_sqs_gives_back_only_what_failed(app: ModuleType) -> None:
@@ -507,7 +505,7 @@ def test_a_version_is_read_as_that_version(app: ModuleType, bucket: s3.Bucket) -
     event["detail"]["object"]["version-id"] = "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e"
     call(app, event)
     assert storage.S3Object("pictures", KEY, "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e") in importlib.import_module(
-        "handler.events.messages"
+        "handler.events.notifications"
     ).find_tasks(event)
 
 

@@ -25,8 +25,8 @@ from tests.conftest import ROOT
 from tests.support import abi_library, measured
 
 FUNCTION = {
-    "_abi", "answer", "app", "budget", "deadline", "description", "errors", "events", "events.direct",
-    "events.gateway", "events.http_api", "exif", "fit", "http", "image", "inputs", "inputs.image", "later", "model",
+    "_abi", "answer", "app", "budget", "deadline", "description", "errors", "events", "events.gateways",
+    "exif", "fit", "http", "image", "inputs", "inputs.image", "later", "model",
     "options", "powertools",
     "processes", "protocols", "protocols.predict", "request", "resize", "server", "sources", "survey", "telemetry",
     "tensors", "tuples", "typed",

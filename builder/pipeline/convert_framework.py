@@ -13,7 +13,7 @@ from builder.base.errors import ImportModelError
 from builder.base.project import HOME
 from builder.base.sandbox.sandbox_client import describe_crash
 from builder.config import ModelSpec, Variant, to_json
-from builder.importers.frameworks import framework_cases, framework_jobs
+from builder.importers.frameworks import framework_jobs, framework_model
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, Framework, framework_sandbox
 from builder.importers.graph import FrozenGraph
 from builder.pipeline.compute_answers import make_answers_error
@@ -66,7 +66,7 @@ def answer_by_framework(ws: Workspace, spec: ModelSpec, model: Path, folder: Pat
     ws.run_sandboxed(
         _adopt_answers, spec, folder, framework.name, folder=folder, reads=[folder], failed=make_answers_error
     )
-    for name in (framework_cases.ASKED, framework_cases.ANSWERED):
+    for name in (framework_model.ASKED, framework_model.ANSWERED):
         (folder / name).unlink()
 
 

@@ -10,17 +10,17 @@ the graph from the end of the program.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from builder.base.arrays import Array, save_arrays
+from builder.base.arrays import Array
 from builder.base.errors import VerifyError
 from builder.base.tf import reference_session, tf
 from builder.config import ModelSpec
-from builder.importers.frameworks.framework_cases import ANSWERED, ASKED, make_case_key, read_case_name
+from builder.importers.frameworks.framework_model import ANSWERED, ASKED, load_cases, save_cases
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
 from builder.importers.loaded import tensor_name
 from builder.importers.samples.golden_inputs import PROBES
@@ -35,7 +35,7 @@ def write_program_inputs(graph: FrozenGraph, folder: Path) -> None:
     """Write ASKED into ``folder``: the tensors that enter the program of ``graph`` in each golden case."""
     definition = graph.read_definition()
     (program,) = (node for node in definition.node if node.name == MODEL_SCOPE + NODE)
-    inputs: dict[str, Array] = {}
+    inputs: dict[str, Sequence[Array]] = {}
     with (
         tf.Graph().as_default() as loaded,
         reference_session(loaded) as session,
@@ -44,9 +44,8 @@ def write_program_inputs(graph: FrozenGraph, folder: Path) -> None:
         tf.import_graph_def(definition, name="")
         entering = [loaded.get_tensor_by_name(tensor_name(name)) for name in program.input[: len(graph.feeds)]]
         for case in golden.cases:
-            values = session.run(entering, {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds})
-            inputs |= {make_case_key(case, number): value for number, value in enumerate(values)}
-    save_arrays(folder / ASKED, inputs)
+            inputs[case] = session.run(entering, {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds})
+    save_cases(folder / ASKED, inputs)
 
 
 def adopt_answers(spec: ModelSpec, graph: FrozenGraph, folder: Path, framework: str) -> None:
@@ -111,14 +110,10 @@ def _describe_disagreement(framework: str, output: str, found: Any) -> str:
 
 def _read_answers(path: Path, framework: str) -> dict[str, list[Array]]:
     """Read the answers by case. Raises VerifyError."""
-    cases: dict[str, list[Array]] = {}
     try:
-        with np.load(path, allow_pickle=False) as file:
-            for key in file.files:
-                cases.setdefault(read_case_name(key), []).append(file[key])
+        return load_cases(path)
     except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise VerifyError(f"{framework}'s answers cannot be read: {error}") from error
-    return cases
 
 
 def _compute_fetches(

@@ -14,7 +14,7 @@ import pytest
 from builder.base.errors import EnvironmentSetupError, ImportModelError, UsageError
 from builder.base.project import Project
 from builder.importers.frameworks.framework_environment import FRAMEWORKS, ensure_environment
-from builder.importers.frameworks.framework_names import distinct_names
+from builder.importers.frameworks.framework_model import distinct_names
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.stablehlo_program import StableHloProgram, open_program
 from builder.pipeline.docker.docker_run import bundle_in_docker

@@ -36,7 +36,14 @@ _ELEMENTWISE = frozenset(
     | {"sign", "sin", "sqrt", "square", "stop_gradient", "sub", "tanh", "xor"}
 )
 _CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2"})
-_WINDOW_KEYS = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+_WINDOW = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+_BY_DIMENSION: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum"), _WINDOW),
+    "broadcast_in_dim": ("shape",),
+    "pad": ("padding_config",),
+    "slice": ("start_indices", "limit_indices", "strides"),
+}
+"""The parameters that have a value for each dimension, by the name of the operation."""
 
 
 @dataclass(frozen=True)
@@ -165,25 +172,42 @@ def _apply_convolution(inputs: Sequence[Value], parameters: Mapping[str, Any]) -
     return ReorderedArray(image, NHWC)
 
 
+def _bind_reordered(equation: Any, inputs: Sequence[Any], order: Order, **changed: Any) -> list[Value]:
+    """Return the results of an equation whose inputs, as its results, have their dimensions in ``order``."""
+    return [ReorderedArray(array, order) for array in _bind_primitive(equation, inputs, **changed)]
+
+
+def _find_order(inputs: Sequence[Value]) -> Order:
+    return next(value.order for value in inputs if isinstance(value, ReorderedArray))
+
+
 def _apply_elementwise(equation: Any, inputs: list[Value]) -> list[Value]:
     """Apply an equation whose operands have the same number of dimensions, or none."""
-    order = next(value.order for value in inputs if isinstance(value, ReorderedArray))
+    order = _find_order(inputs)
     arrays = [
         _reorder_array(value, order) if isinstance(value, ReorderedArray) or jnp.ndim(value) else value
         for value in inputs
     ]
-    return [ReorderedArray(array, order) for array in _bind_primitive(equation, arrays)]
+    return _bind_reordered(equation, arrays, order)
 
 
-def _apply_windows(equation: Any, inputs: list[Value]) -> list[Value] | None:
-    value, *rest = inputs
+def _apply_by_dimension(equation: Any, inputs: list[Value]) -> list[Value] | None:
+    """Apply an equation of one array, and perhaps of scalars, with parameters that have a value for each dimension."""
+    value, *scalars = inputs
     if not isinstance(value, ReorderedArray) or any(
-        isinstance(other, ReorderedArray) or jnp.ndim(other) for other in rest
+        isinstance(other, ReorderedArray) or jnp.ndim(other) for other in scalars
     ):
         return None
-    parameters = equation.params
-    changed = {key: tuple(parameters[key][dim] for dim in value.order) for key in _WINDOW_KEYS if key in parameters}
-    return [ReorderedArray(array, value.order) for array in _bind_primitive(equation, [value.array, *rest], **changed)]
+    parameters = {key: equation.params.get(key) for key in _BY_DIMENSION[equation.primitive.name]}
+    changed = {key: tuple(sizes[dim] for dim in value.order) for key, sizes in parameters.items() if sizes is not None}
+    return _bind_reordered(equation, [value.array, *scalars], value.order, **changed)
+
+
+def _apply_broadcast(equation: Any, inputs: list[Value]) -> list[Value] | None:
+    """Broadcast to as many dimensions, some of which were 1."""
+    rank = len(equation.params["shape"])
+    same = tuple(equation.params["broadcast_dimensions"]) == tuple(range(rank)) and len(inputs[0].order) == rank
+    return _apply_by_dimension(equation, inputs) if same else None
 
 
 def _apply_reduction(equation: Any, inputs: list[Value]) -> list[Value] | None:
@@ -194,44 +218,15 @@ def _apply_reduction(equation: Any, inputs: list[Value]) -> list[Value] | None:
     return [_wrap_array(array, [sorted(rest).index(dim) for dim in rest])]
 
 
-def _apply_pad(equation: Any, inputs: list[Value]) -> list[Value] | None:
-    value, padding = inputs
-    if not isinstance(value, ReorderedArray):
-        return None
-    changed = tuple(equation.params["padding_config"][dim] for dim in value.order)
-    return [
-        ReorderedArray(array, value.order)
-        for array in _bind_primitive(equation, [value.array, padding], padding_config=changed)
-    ]
-
-
 def _apply_concatenate(equation: Any, inputs: list[Value]) -> list[Value]:
-    order = next(value.order for value in inputs if isinstance(value, ReorderedArray))
+    order = _find_order(inputs)
     arrays = [_reorder_array(value, order) for value in inputs]
-    return [ReorderedArray(lax.concatenate(arrays, order.index(equation.params["dimension"])), order)]
+    return _bind_reordered(equation, arrays, order, dimension=order.index(equation.params["dimension"]))
 
 
 def _apply_split(equation: Any, inputs: list[Value]) -> list[Value]:
     (value,) = inputs
-    parts = _bind_primitive(equation, [value.array], axis=value.order.index(equation.params["axis"]))
-    return [ReorderedArray(array, value.order) for array in parts]
-
-
-def _apply_slice(equation: Any, inputs: list[Value]) -> list[Value]:
-    (value,) = inputs
-    keys = [key for key in ("start_indices", "limit_indices", "strides") if equation.params[key] is not None]
-    changed = {key: tuple(equation.params[key][dim] for dim in value.order) for key in keys}
-    return [ReorderedArray(array, value.order) for array in _bind_primitive(equation, [value.array], **changed)]
-
-
-def _apply_broadcast(equation: Any, inputs: list[Value]) -> list[Value] | None:
-    """Broadcast to as many dimensions, some of which were 1."""
-    value, *rest = inputs
-    shape, dimensions = equation.params["shape"], tuple(equation.params["broadcast_dimensions"])
-    if rest or dimensions != tuple(range(len(shape))) or len(value.order) != len(shape):
-        return None
-    changed = tuple(shape[dim] for dim in value.order)
-    return [ReorderedArray(array, value.order) for array in _bind_primitive(equation, [value.array], shape=changed)]
+    return _bind_reordered(equation, [value.array], value.order, axis=value.order.index(equation.params["axis"]))
 
 
 def _apply_reshape(equation: Any, inputs: list[Value]) -> list[Value] | None:
@@ -270,14 +265,12 @@ def _group_dimensions(old: Sequence[int], new: Sequence[int]) -> list[tuple[list
 
 
 _RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum"), _apply_windows),
+    **dict.fromkeys(_BY_DIMENSION, _apply_by_dimension),
     **dict.fromkeys(
         ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _apply_reduction
     ),
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _apply_reshape),
     "broadcast_in_dim": _apply_broadcast,
     "concatenate": _apply_concatenate,
-    "pad": _apply_pad,
-    "slice": _apply_slice,
     "split": _apply_split,
 }

@@ -7,14 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from builder.base.arrays import Array, save_arrays
+from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.config import ModelSpec, Source
-from builder.importers.frameworks.framework_cases import ANSWERED, ASKED, make_case_key, read_case_name
-from builder.importers.frameworks.framework_model import FrameworkModel
+from builder.importers.frameworks.framework_model import ANSWERED, ASKED, FrameworkModel, load_cases, save_cases
 from builder.importers.loaded import HOW_TO_TRUST
 from builder.importers.shapes import pin_shapes
 
@@ -33,21 +30,15 @@ def convert_model(spec: ModelSpec, path: Path) -> None:
 
     model = _open_model(spec.source, path)
     shapes = pin_shapes(model.ports, spec)
-    make_program(model.function(shapes), model.ports, shapes).save(Path.cwd())
+    make_program(model.make_function(), model.ports, shapes).save(Path.cwd())
 
 
 def answer_cases(source: Source, path: Path) -> None:
     """Answer the file ASKED of the current folder in a file ANSWERED. A case that the framework refuses is left out."""
     model = _open_model(source, path)
-    cases: dict[str, list[Array]] = {}
-    with np.load(ASKED, allow_pickle=False) as inputs:
-        for key in inputs.files:
-            cases.setdefault(read_case_name(key), []).append(inputs[key])
-    answers: dict[str, Array] = {}
-    for case, feeds in cases.items():
-        answer = _answer_or_skip(model, feeds, case)
-        answers |= {make_case_key(case, number): value for number, value in enumerate(answer)}
-    save_arrays(Path(ANSWERED), answers)
+    save_cases(
+        Path(ANSWERED), {case: _answer_or_skip(model, feeds, case) for case, feeds in load_cases(Path(ASKED)).items()}
+    )
 
 
 def _answer_or_skip(model: FrameworkModel, feeds: Sequence[Array], case: str) -> Sequence[Array]:

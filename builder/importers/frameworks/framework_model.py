@@ -1,23 +1,66 @@
-"""A model of another framework, in a process of its own framework."""
+"""A model of another framework in a process of that framework, and the files that its golden inputs cross in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from builder.base.arrays import Array
-from builder.importers.loaded import Shape
+import numpy as np
+
+from builder.base.arrays import Array, save_arrays
+from builder.importers.loaded import make_names_unique
 from builder.importers.ports import ModelPorts
+
+ASKED, ANSWERED = "asked.npz", "answered.npz"
+"""The files of the inputs of every case, and of its answers; an array is named ``<case>/<number>`` in both."""
 
 
 @dataclass(frozen=True)
 class FrameworkModel:
-    """A model; ``function`` returns, for the shapes of the feeds, a JAX function of the feeds that returns the fetches.
+    """A model; ``make_function`` makes a JAX function from the feeds to the fetches, in the order of ``ports``.
 
-    Both are in the order of ``ports``. ``answer`` does the same with arrays, run by the framework itself.
+    ``answer`` does the same with arrays, run by the framework itself.
     """
 
     ports: ModelPorts
-    function: Callable[[Mapping[str, Shape]], Callable[..., Sequence[Any]]]
+    make_function: Callable[[], Callable[..., Sequence[Any]]]
     answer: Callable[[Sequence[Array]], Sequence[Array]]
+
+
+def save_cases(path: Path, cases: Mapping[str, Sequence[Array]]) -> None:
+    """Write the arrays of each case. A case without arrays is left out."""
+    save_arrays(
+        path, {f"{case}/{number}": value for case, values in cases.items() for number, value in enumerate(values)}
+    )
+
+
+def load_cases(path: Path) -> dict[str, list[Array]]:
+    """Return the arrays of each case in a file that ``save_cases`` wrote."""
+    cases: dict[str, list[Array]] = {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            cases.setdefault(key.rpartition("/")[0], []).append(arrays[key])
+    return cases
+
+
+def distinct_names(paths: Sequence[Sequence[Any]], kind: str) -> list[str]:
+    """Return a name for each path, made of its keys, with ``kind`` ("input", "output") if they are only numbers.
+
+    All names differ as C identifiers. A single one is ``kind`` alone. A key that is not text is a position.
+    """
+    if len(paths) == 1 and not any(isinstance(key, str) for key in paths[0]):
+        return [kind]
+    names = []
+    for number, path in enumerate(paths):
+        words = [key for key in path if isinstance(key, str)]
+        numbers = [str(_read_position(key, number)) for key in path if not isinstance(key, str)]
+        names.append("_".join([*words, *numbers] if words else [kind, *(numbers or [str(number)])]))
+    return make_names_unique(names)
+
+
+def _read_position(key: Any, default: int) -> int:
+    """Return the position that a key of a sequence stands for."""
+    position = getattr(key, "idx", key)
+    return position if isinstance(position, int) else default

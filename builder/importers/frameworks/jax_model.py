@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,7 @@ from jax import export, tree_util
 from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
-from builder.importers.frameworks.framework_model import FrameworkModel
-from builder.importers.frameworks.framework_names import distinct_names
-from builder.importers.loaded import Shape
+from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names
 from builder.importers.ports import ModelPorts, PortInfo
 
 _PLATFORM = "cpu"
@@ -42,13 +40,9 @@ def open_jax(path: Path) -> FrameworkModel:
     def answer(feeds: Sequence[Array]) -> list[Array]:
         return [np.asarray(value) for value in jax.jit(call)(*feeds)]
 
-    def function(_: Mapping[str, Shape]) -> Any:
-        return call
-
     feeds = _make_ports(_list_paths(arguments, skip=1), "input", exported.in_avals)
-    return FrameworkModel(
-        ModelPorts(feeds, _make_ports(_list_paths(results), "output", exported.out_avals)), function, answer
-    )
+    fetches = _make_ports(_list_paths(results), "output", exported.out_avals)
+    return FrameworkModel(ModelPorts(feeds, fetches), lambda: call, answer)
 
 
 def _require_runs_here(exported: Any, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from builder.base.arrays import Array
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error
 from builder.importers.frameworks.channels_last import make_channels_last
-from builder.importers.frameworks.framework_model import FrameworkModel
-from builder.importers.frameworks.framework_names import distinct_names
+from builder.importers.frameworks.framework_model import FrameworkModel, distinct_names
 from builder.importers.frameworks.torch_program import convert_to_jax
-from builder.importers.loaded import Shape, make_names_unique
+from builder.importers.loaded import make_names_unique
 from builder.importers.ports import ModelPorts, PortInfo
 
 _ATEN = torch.ops.aten
@@ -48,7 +47,7 @@ def open_torch(path: Path) -> FrameworkModel:
         )
     ports = ModelPorts(_list_feeds(program, path.name), _list_fetches(program, path.name))
 
-    def function(_: Mapping[str, Shape]) -> Callable[..., Sequence[Any]]:
+    def make_function() -> Callable[..., Sequence[Any]]:
         return make_channels_last(convert_to_jax(program))
 
     module = program.module()
@@ -60,7 +59,7 @@ def open_torch(path: Path) -> FrameworkModel:
             outputs = pytree.tree_leaves(module(*args, **kwargs))
         return [value.numpy() for value in outputs]
 
-    return FrameworkModel(ports, function, answer)
+    return FrameworkModel(ports, make_function, answer)
 
 
 def _list_feeds(program: Any, file: str) -> tuple[PortInfo, ...]:

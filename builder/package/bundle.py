@@ -30,7 +30,7 @@ EVERY_BUNDLE = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", 
 
 
 TOKENIZERS = "tokenizers.abi3.so"
-"""Library of the ``tokenizers`` package, for a model whose tokenizer needs it: builder/importers/text/package.py."""
+"""Library of the ``tokenizers`` package, for a model whose tokenizer needs it: tokenizer_files.py."""
 
 
 @dataclass(frozen=True)

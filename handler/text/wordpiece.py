@@ -166,7 +166,7 @@ class _Characters(dict[int, str]):
 
 
 def read_encoder(options: dict[str, Any], data: bytes, folder: str) -> WordPiece:
-    """Read a file that builder/importers/text/wordpiece.py wrote. ``data``: a piece a line, in the order of ids."""
+    """Read what builder/importers/text/tokenizer_files.py wrote. ``data``: a piece a line, in the order of ids."""
     pieces = data.decode().split("\n")
     special = options["special"]
     names = sorted(special, key=len, reverse=True)  # where two begin alike, the longer one is tried first

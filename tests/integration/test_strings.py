@@ -21,7 +21,7 @@ from builder.importers.images.complete_config import CompletedSpec, complete_spe
 from builder.importers.images.cut_decoding import make_probe_image
 from builder.importers.images.image_settings import load_photographs
 from builder.importers.model_import import import_model, open_model
-from builder.importers.samples.image_samples import decode_image
+from builder.importers.samples.labelled_samples import decode_image
 from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.resolve_strings import load_string_settings, write_string_settings
 from builder.pipeline.workspace import Workspace

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from builder.base.errors import UsageError
 from builder.config import AudioSpec, ImageSpec, ModelSpec, OutputSpec, Source, TextSpec
 from builder.config.tensor import TensorSpec
-from builder.importers.samples import npz_file
+from builder.importers.samples import user_samples
 from builder.importers.samples.golden_inputs import make_random_values
-from builder.importers.samples.npz_file import read_arrays
-from builder.importers.samples.user_samples import Inputs, read_samples
+from builder.importers.samples.user_samples import Inputs, read_arrays, read_samples
 from tests.conftest import ROOT
 from tests.support import sounds, vocabulary
 from tests.support.hand_model import model_spec
@@ -180,10 +179,10 @@ def test_a_hostile_file_of_arrays(tmp_path: Path, member: bytes) -> None:
 def test_no_more_than_a_bound_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large.npz"
     np.savez_compressed(path, x=np.zeros(100_000, np.float32))
-    monkeypatch.setattr(npz_file, "LARGEST", 100_000)
+    monkeypatch.setattr(user_samples, "LARGEST", 100_000)
     with pytest.raises(UsageError, match="has 400,128 bytes of arrays"):
         read_arrays(path)
-    monkeypatch.setattr(npz_file, "MOST", 0)
+    monkeypatch.setattr(user_samples, "MOST", 0)
     with pytest.raises(UsageError, match="has 1 arrays"):
         read_arrays(path)
 

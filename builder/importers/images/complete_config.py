@@ -16,6 +16,7 @@ from builder.importers.images import output_labels as labels
 from builder.importers.images.cut_decoding import StringCut, find_cut
 from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ModelPorts
+from builder.importers.samples.labelled_samples import decode_image
 from builder.importers.strings.frontier import fix_string_sizes, run_graph
 from builder.importers.strings.tf_examples import without_examples
 
@@ -143,8 +144,6 @@ def _measure_deviation(
     The first is from TensorFlow's answers with accurate decoding, the second from those with the graph's own. None if
     no answer is of floats.
     """
-    from builder.importers.samples.image_samples import decode_image
-
     assert cut.pictures is not None
     frontier = cut.pictures.frontier
     rest = load_graph(fix_string_sizes(cut.raw.graph_def, host.source, cut.pictures.strings))

@@ -24,7 +24,7 @@ from builder.importers.images.cut_decoding import EncodedImages, encode_jpeg
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import all_nodes, copy_message
 from builder.importers.samples.golden_inputs import PHOTOGRAPHS
-from builder.importers.samples.image_samples import decode_image
+from builder.importers.samples.labelled_samples import decode_image
 from builder.importers.strings.frontier import run_graph
 
 LARGEST, MEAN = 2.0, 0.75

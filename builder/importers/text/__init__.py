@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.base.errors import ImportModelError
 from builder.config import TextSpec
-from builder.importers.text import subwords, tokenizer_json, vocabulary
-from builder.importers.text.prepared import PreparedTokenizer
+from builder.importers.text.tokenizer_files import PACKAGE_KIND, PreparedTokenizer, read_tokenizer_json, read_vocabulary
 
 if TYPE_CHECKING:
     from handler.text import TextTokenizer
@@ -39,7 +38,7 @@ def make_encoder(text: TextSpec, longest: int) -> TextTokenizer:
 
 def needs_package(text: TextSpec | None) -> bool:
     """Return whether the function needs the ``tokenizers`` package. Raises as ``prepare_tokenizer`` does."""
-    return text is not None and _read_tokenizer(text).kind == subwords.KIND
+    return text is not None and _read_tokenizer(text).kind == PACKAGE_KIND
 
 
 def _read_tokenizer(text: TextSpec) -> PreparedTokenizer:
@@ -47,11 +46,7 @@ def _read_tokenizer(text: TextSpec) -> PreparedTokenizer:
     assert path is not None
     try:
         content = path.read_text(encoding="utf-8")
-        ready = (
-            tokenizer_json.read_tokenizer_json(content)
-            if text.tokenizer
-            else vocabulary.read_vocabulary(content, lowercase=text.lowercase)
-        )
+        ready = read_tokenizer_json(content) if text.tokenizer else read_vocabulary(content, lowercase=text.lowercase)
         if text.length is not None and text.length <= ready.added:
             raise ValueError(f"length is {text.length}, and {ready.added} special tokens alone are added to each text")
     except OSError as error:
@@ -62,6 +57,6 @@ def _read_tokenizer(text: TextSpec) -> PreparedTokenizer:
     return ready
 
 
-def _make_options(text: TextSpec, found: PreparedTokenizer) -> dict[str, Any]:
-    own = {"kind": found.kind, "pad": found.pad, "truncate": text.truncate, "length": text.length}
-    return own | dict(found.options)
+def _make_options(text: TextSpec, tokenizer: PreparedTokenizer) -> dict[str, Any]:
+    own = {"kind": tokenizer.kind, "pad": tokenizer.pad, "truncate": text.truncate, "length": text.length}
+    return own | dict(tokenizer.options)

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from builder.base.project import cache_folder
-from builder.release.bindings import BindingSources, generate_binding
+from builder.release.bindings.binding_files import BindingSources
+from builder.release.bindings.build_bindings import generate_binding
 from tests.support import abi_library, dynamic_model, needs
 
 pytestmark = pytest.mark.integration

@@ -23,7 +23,7 @@ from builder.compiler.link.toolchain import Toolchain
 from builder.compiler.lower.program import BoundPort, BoundState, Weight
 from builder.config import OutputSpec, Variant
 from builder.config.tensor import TensorSpec
-from builder.release.bindings import generate_binding
+from builder.release.bindings.build_bindings import generate_binding
 from tests.support import needs
 from tests.support.abi_library import tensor_description
 from tests.support.every_step import EVERY_STEP, KERNEL, SPEC, arena

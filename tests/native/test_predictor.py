@@ -23,7 +23,8 @@ from PIL import Image
 from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
 from builder.compiler.lower.prune_weights import merge_weights
-from builder.release.bindings import BindingSources, generate_binding
+from builder.release.bindings.binding_files import BindingSources
+from builder.release.bindings.build_bindings import generate_binding
 from handler.budget import RequestLimits
 from handler.description import parse_description, split_runs
 from handler.image import read_pixels

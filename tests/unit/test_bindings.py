@@ -22,10 +22,11 @@ from builder.base.errors import UsageError
 from builder.base.escape import javascript_string, python_string
 from builder.base.project import Project
 from builder.cli import main
-from builder.release.bindings import LANGUAGES, BindingSources, generate_binding, python_package
-from builder.release.bindings.binding_files import MANIFEST, list_plain_outputs, wrap_items
+from builder.release.bindings.binding_files import MANIFEST, BindingSources
+from builder.release.bindings.binding_templates import wrap_items
+from builder.release.bindings.build_bindings import generate_binding
 from builder.release.bindings.describe import RESERVED, make_identifiers, package_name, parse_description, to_camel_case
-from builder.release.bindings.node_package import format_declarations
+from builder.release.bindings.language_packages import LANGUAGES, to_pep440_version
 from tests.support import dynamic_model, needs
 from tests.support.abi_library import echo_description, picture_description, tensor_description
 
@@ -158,15 +159,17 @@ def test_a_classification_has_a_label_for_every_number() -> None:
     assert (pixels.items, pixels.length) == (3, 64)
 
 
-def test_classes_of_as_many_rows_as_the_data_gives() -> None:
+def test_classes_of_as_many_rows_as_the_data_gives(tmp_path: Path) -> None:
     """The packages give their numbers; JavaScript, whose lists have any length, the classes of each row."""
     data = dynamic_model.description()
     data["outputs"] = [{"name": "kinds", "fetch": "rows", "kind": "classification", "labels": ["a"], "top_k": 1}]
     found = parse_description(json.dumps(data))
     assert found.classifications == ()
-    assert [(name, fetch.spec.name) for name, fetch in list_plain_outputs(found)] == [("kinds", "rows")]
     assert found.heads[0].labels == ("a", "1")
-    assert '  "kinds": Class<KindsLabel>[][];' in format_declarations(found)
+    generate_binding("node", parts_of(tmp_path / "parts", data), tmp_path / "node")
+    assert '  "kinds": Class<KindsLabel>[][];' in (tmp_path / "node" / "predict.d.mts").read_text()
+    generate_binding("rust", parts_of(tmp_path / "more", data), tmp_path / "rust")
+    assert '"kinds", shown.join(" ")' in (tmp_path / "rust" / "examples" / "predict.rs").read_text()
 
 
 @pytest.mark.parametrize(
@@ -214,7 +217,7 @@ def test_labels_survive_as_literals(label: str) -> None:
 
 @given(st.lists(st.text("abc", min_size=1, max_size=50), max_size=30))
 def test_wrapped_lines_are_short_and_hold_everything(items: list[str]) -> None:
-    text = wrap_items(items, 4, width=60)
+    text = wrap_items(items, 4 * " ", width=60)
     assert all(len(line) <= 60 for line in text.splitlines())
     assert [item for item in re.split(r",\s*", text.strip()) if item] == items
 
@@ -224,7 +227,7 @@ def test_wrapped_lines_are_short_and_hold_everything(items: list[str]) -> None:
     [("1", "1"), ("2.0.13", "2.0.13"), ("2024-05-01", "0+2024.5.1"), ("v1", "0+v1"), ("1.0-RC_1+", "0+1.0.rc.1")],
 )
 def test_a_wheel_has_a_version_of_pythons_kind(version: str, release: str) -> None:
-    assert python_package.to_pep440_version(version) == release
+    assert to_pep440_version(version) == release
     assert str(Version(release)) == release
 
 

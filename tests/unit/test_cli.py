@@ -19,7 +19,7 @@ from builder.cli.cli_reference import format_cli_reference
 from builder.cli.command import list_commands
 from builder.cli.guide import EXAMPLES, format_example
 from builder.cli.results import RESULTS, make_results_schema
-from builder.release.bindings import LANGUAGES
+from builder.release.bindings.language_packages import LANGUAGES
 from tests.conftest import ROOT
 from tests.support.results import printed
 

@@ -28,7 +28,8 @@ from builder.compiler.lower.program import BoundState
 from builder.config import FeedSpec, render_spec
 from builder.config.tensor import TensorSpec
 from builder.measure.sample_request import format_try_command
-from builder.release.bindings import LANGUAGES, generate_binding
+from builder.release.bindings.build_bindings import generate_binding
+from builder.release.bindings.language_packages import LANGUAGES
 from tests.support.abi_library import picture_description
 from tests.support.every_step import EVERY_STEP, SPEC, arena
 from tests.support.hostile import NAMES

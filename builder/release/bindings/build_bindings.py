@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from builder.base.errors import UsageError
+from builder.base.escape import escape_markdown
 from builder.package.bundle import find_bundle
 from builder.pipeline.workspace import Workspace
-from builder.release.bindings import STATIC, BindingSources, generate_binding
+from builder.release.bindings.binding_files import BindingSources, write_package_files
+from builder.release.bindings.binding_templates import fill_template, make_values
+from builder.release.bindings.describe import BindingDescription, parse_description
+from builder.release.bindings.language_packages import LANGUAGES, STATIC, SYNTAX, name_go_package
 
 
 def build_bindings(
@@ -21,7 +25,7 @@ def build_bindings(
     """Write the package and return its folder, ``out`` or ``dist/bindings/<bundle>/<language>``.
 
     ``static``: whether it includes libmodel.a, for which a missing bundle is built. ``named``: the name that a person
-    gives the model. Raises UsageError where there is no bundle, and as ``generate`` and ``build_archive`` do.
+    gives the model. Raises UsageError where there is no bundle, and as ``generate_binding`` and ``build_archive`` do.
     """
     archive = None
     if static:
@@ -40,3 +44,38 @@ def build_bindings(
         folder,
     )
     return folder
+
+
+def generate_binding(language: str, parts: BindingSources, folder: Path) -> BindingDescription:
+    """Write the package for ``language`` to ``folder`` and return the description that it was made from.
+
+    Raises UsageError for an unknown language, for one that lacks a part, and for a folder that holds other files.
+    """
+    if language not in LANGUAGES:
+        raise UsageError(f"there are no bindings for {language!r}: {', '.join(LANGUAGES)}.")
+    description = parse_description(parts.description.read_text(encoding="utf-8"))
+    files = {
+        **LANGUAGES[language](description, parts),
+        "README.md": _format_readme(language, description),
+        "NOTICE": parts.notice,
+    }
+    write_package_files(files, folder, language, description)
+    return description
+
+
+def _format_readme(language: str, description: BindingDescription) -> str:
+    image, feeds, syntax = description.image, description.feeds, SYNTAX[language]
+    files = [
+        f"the raw bytes of {escape_markdown(feed.spec.name)} ({feed.shape})"
+        for feed in feeds
+        if not description.takes_image(feed)
+    ]
+    if image:
+        files.insert(0, f"a picture of {image.width}×{image.height}, binary PPM or PGM ({image.mode}){syntax.images}")
+    if language == "node":
+        example = ", ".join(f"{syntax.quote(feed.spec.name)}: ..." for feed in feeds)
+    else:
+        example = ", ".join(f"{feed.identifier}=..." for feed in feeds)
+    values = make_values(description, syntax) | name_go_package(description)
+    values |= {"title": escape_markdown(description.title), "reads": " and ".join(files), "doc_feeds": example}
+    return fill_template(f"{language}/README.md", values)

@@ -95,10 +95,12 @@ class BindingImage:
 
     @property
     def channels(self) -> int:
+        """Number of bytes of a pixel."""
         return 1 if self.mode == "grey" else 3
 
     @property
     def sentence(self) -> str:
+        """The feed's content, for a person."""
         colours = "one byte of brightness" if self.mode == "grey" else "red, green, blue"
         return f"{self.width}×{self.height} pixels of {colours}, 0..255, row by row; any scaling is in the model"
 
@@ -115,7 +117,7 @@ class BindingDescription:
     feeds: tuple[BindingTensor, ...]
     fetches: tuple[BindingTensor, ...]
     heads: tuple[OutputHead, ...]
-    picture: BindingImage | None
+    image: BindingImage | None
 
     @property
     def dynamic(self) -> tuple[BindingTensor, ...]:
@@ -124,6 +126,7 @@ class BindingDescription:
 
     @property
     def title(self) -> str:
+        """The name and the version."""
         return f"{self.name} {self.version}"
 
     @property
@@ -132,7 +135,8 @@ class BindingDescription:
         return tuple(h for h in self.heads if h.kind == "classification" and not h.fetch.sized_by)
 
     def takes_image(self, feed: BindingTensor) -> bool:
-        return self.picture is not None and self.picture.feed == feed.spec.name
+        """Return whether ``feed`` is the one that takes images."""
+        return self.image is not None and self.image.feed == feed.spec.name
 
 
 def parse_description(text: str) -> BindingDescription:
@@ -149,26 +153,24 @@ def parse_description(text: str) -> BindingDescription:
         feeds, fetches = (_parse_tensors(data[kind]) for kind in ("feeds", "fetches"))
         by_name = {fetch.spec.name: fetch for fetch in fetches}
         image, name = data["image"], data["model"]["name"]
-        heads = _parse_heads(data["outputs"], by_name, data["batch"])
-        picture = image and BindingImage(**{key: image[key] for key in BindingImage.__dataclass_fields__})
-        version, arch, batch = data["model"]["version"], data["target"]["arch"], data["batch"]
+        description = BindingDescription(
+            name,
+            package_name(name),
+            data["model"]["version"],
+            arch=data["target"]["arch"],
+            batch=data["batch"],
+            feeds=feeds,
+            fetches=fetches,
+            heads=_parse_heads(data["outputs"], by_name, data["batch"]),
+            image=image and BindingImage(**{key: image[key] for key in BindingImage.__dataclass_fields__}),
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"model.json cannot be used ({type(error).__name__}: {error}): make the bundle again."
         ) from error
     if not feeds or not fetches:
         raise UsageError(f"{name} has no feeds or no fetches, and a binding needs both. Call it with cf_run.")
-    return BindingDescription(
-        name,
-        package_name(name),
-        version,
-        arch=arch,
-        batch=batch,
-        feeds=feeds,
-        fetches=fetches,
-        heads=heads,
-        picture=picture,
-    )
+    return description
 
 
 def package_name(name: str) -> str:
@@ -223,13 +225,10 @@ def _parse_heads(
         shape = fetch.spec.shape
         batched = shape[:1] == (batch,)
         length = prod(shape[1:] if batched else shape)
-        if row["kind"] == "classification" and fetch.sized_by:
-            length = shape[-1]
         labels: tuple[str, ...] = ()
         if row["kind"] == "classification":
+            length = shape[-1] if fetch.sized_by else length
             labels = (*row["labels"], *map(str, range(len(row["labels"]), length)))[:length]
-        top = min(row["top_k"] or length, length)
-        labelled, items = bool(row["labels"]), batch if batched else 1
         heads.append(
             OutputHead(
                 row["name"],
@@ -237,9 +236,9 @@ def _parse_heads(
                 fetch,
                 kind=row["kind"],
                 labels=labels,
-                labelled=labelled,
-                top=top,
-                items=items,
+                labelled=bool(row["labels"]),
+                top=min(row["top_k"] or length, length),
+                items=batch if batched else 1,
                 length=length,
             )
         )

@@ -9,9 +9,8 @@ from typing import Any
 
 from builder.base.cache import compute_digest
 from builder.base.console_tables import RULE, format_table
-from builder.compiler.lower.decisions import LayerWeights, WeightSizes, list_layer_weights
+from builder.compiler.lower.decisions import LayerWeights, StepInfo, WeightSizes, describe_step, list_layer_weights
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.step_info import StepInfo, describe_step
 from builder.compiler.lower.steps.base import Step
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.package.bundle import Bundle

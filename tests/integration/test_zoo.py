@@ -17,7 +17,6 @@ from builder.compiler.emit import emit_sources
 from builder.compiler.emit.write_weights import format_weights_source
 from builder.compiler.link.shared_library import link_library
 from builder.compiler.lower import LoweringOptions, LoweringPath, lower_graph
-from builder.compiler.lower.optimise import optimise_graph
 from builder.compiler.lower.steps.attention_step import AttentionStep
 from builder.compiler.lower.steps.control_step import CallStep, WhileStep
 from builder.compiler.lower.steps.copy_step import CopyStep, RowStep
@@ -25,7 +24,6 @@ from builder.compiler.lower.steps.image_step import NormStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
-from builder.compiler.xla.compilation_result import read_result
 from builder.importers.graph import FrozenGraph
 from builder.pipeline.preflight import check_graph
 from builder.pipeline.preflight import require_buildable as require_preflight
@@ -160,7 +158,7 @@ def test_a_golden_input_that_tensorflow_is_undecided_on_stops_no_build(
 def test_convolutions_run_as_layers(case: Case, compiled: Callable[[Case], FrozenGraph]) -> None:
     """Falling back is never wrong, so nothing but this would notice it."""
     graph = compiled(case)
-    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
+    outcome = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE)
     assert outcome.layer_share >= 0.95
     layers = [note for note in outcome.notes if note.kind == "layer"]
     # BatchNorm of the network's many convolutions went into their weights, or is a second output.
@@ -185,8 +183,8 @@ def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[
     """XLA makes such sizes fixed ones before it makes kernels; the samples keep no pixel, some, and all."""
     case = next(c for c in CASES if c.name == "pixels_that_are_left")
     graph = compiled(case)
-    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
-    assert outcome.reason == ""
+    outcome = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE)
+    assert outcome.straight
     assert outcome.layer_share >= 0.95
     assert [note.kind for note in outcome.notes].count("layer") == 3
     assert {int(case.sample(i)["limit"]) for i in range(SAMPLES)} == {-1, 0, 1}
@@ -196,9 +194,8 @@ def test_layers_run_before_and_after_what_the_data_cuts_off(compiled: Callable[[
 def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of ``tf.unique`` and ``tf.map_fn``, where the data decides a size: with memory of their own."""
     graph = compiled(next(c for c in CASES if c.name == "boxes_that_are_left"))
-    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
-    assert outcome.reason == ""
-    assert outcome.program is not None
+    outcome = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE)
+    assert outcome.straight
     calls = [step for step in outcome.program.steps if isinstance(step, CallStep)]
     assert len(calls) == 2
     for call in calls:
@@ -211,8 +208,7 @@ def test_kernels_with_a_loop_inside_stand_among_the_others(compiled: Callable[[C
 def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Case], FrozenGraph]) -> None:
     """Of its input, for all steps at once; what depends on the step before stays inside, as a layer."""
     graph = compiled(next(c for c in CASES if c.name == "recurrent_of_other_kinds"))
-    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
-    assert outcome.program is not None
+    outcome = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE)
     loops = [step for step in outcome.program.steps if isinstance(step, WhileStep)]
     before = [step.in_size[1] for step in outcome.program.steps if isinstance(step, LayerStep)]
     assert len(loops) == 3
@@ -231,8 +227,7 @@ def test_products_of_a_recurrent_network_leave_its_loops(compiled: Callable[[Cas
 )
 def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], name: str, kinds: str) -> None:
     graph = compiled(next(c for c in CASES if c.name == name))
-    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
-    assert outcome.program is not None
+    outcome = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE)
     steps = outcome.program.steps
     assert not any(isinstance(step, WhileStep) for step in steps)
     assert [step.kind for step in steps if isinstance(step, RecurrentStep)] == kinds.split()
@@ -241,8 +236,7 @@ def test_a_recurrent_layer_is_one_step(compiled: Callable[[Case], FrozenGraph], 
 @of_case("layer_norms")
 def test_a_layer_norm_is_one_step(compiled: Callable[[Case], FrozenGraph]) -> None:
     graph = compiled(next(c for c in CASES if c.name == "layer_norms"))
-    outcome = optimise_graph(read_result(graph.folder / "graph_metadata.o", CACHE), graph.feeds, graph.fetches)
-    assert outcome.program is not None
+    outcome = lower_graph(graph.folder / "graph_metadata.o", graph, CACHE)
     found = [(step.centred, step.channels) for step in outcome.program.steps if isinstance(step, NormStep)]
     assert sorted(found) == [(False, 48), (True, 16), (True, 24), (True, 48), (True, 48)]
 

@@ -17,13 +17,13 @@ import pytest
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
-from builder.compiler.lower.buffers import SLACK, align_offset
+from builder.compiler.lower.buffers import SLACK
 from builder.compiler.lower.cascade import LayerOutput, compute_most_rows
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.layouts import NO_HALO, TensorLayout, choose_pixel_stride
 from builder.compiler.lower.packing import MAX_THREADS, pack_layer, pad_channels
 from builder.compiler.lower.program import BoundPort, Program
-from builder.compiler.lower.steps.base import Buffer, Step, View, walk_steps
+from builder.compiler.lower.steps.base import Buffer, Step, View, align_offset, walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.config import ModelSpec, Source

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builder.compiler.lower.buffers import align_offset
 from builder.compiler.lower.hlo import Dag
 from builder.compiler.lower.microbatch import make_batch_program
 from builder.compiler.lower.program import BoundPort, Program, Weight
-from builder.compiler.lower.steps.base import Buffer, View
+from builder.compiler.lower.steps.base import Buffer, View, align_offset
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import GraphPort
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from builder.compiler.lower.build_program import assemble_program
-from builder.compiler.lower.dense_end import LEAST_WEIGHTS
 from builder.compiler.lower.hlo import read_dag
+from builder.compiler.lower.microbatch import LEAST_DENSE_BYTES
 from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.schedule import schedule_tasks
@@ -17,7 +17,7 @@ from tests.support.hlo import Module
 from tests.support.places import ports_of
 from tests.unit.test_optimise import random
 
-WIDE = LEAST_WEIGHTS // 4 // 64 // 2
+WIDE = LEAST_DENSE_BYTES // 4 // 64 // 2
 """Two dense layers to and from 64 channels have just enough weights."""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from builder.compiler.lower.decisions import count_value_flop
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.hlo import read_dag
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.layers import find_cores
-from builder.compiler.lower.step_info import count_value_flop
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.convolution_step import ConvolutionStep
 from builder.compiler.lower.steps.dot_step import DotStep

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from builder.compiler.lower import LoweredProgram
+from builder.compiler.lower.decisions import describe_step
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.step_info import describe_step
 from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.compiler.lower.steps.sort_step import SortStep
 from builder.measure.step_outputs import list_step_outputs

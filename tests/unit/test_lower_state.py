@@ -11,8 +11,7 @@ from builder.base.arrays import save_arrays
 from builder.compiler.emit.header import format_header
 from builder.compiler.emit.metadata import format_model_json
 from builder.compiler.emit.print_program import format_program_source
-from builder.compiler.lower.program import BoundPort, Program, Weight
-from builder.compiler.lower.program_state import bind_state, list_state_ports
+from builder.compiler.lower.program import BoundPort, Program, Weight, bind_state, list_state_ports
 from builder.compiler.lower.steps.base import Buffer
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec

@@ -6,9 +6,9 @@ import itertools
 from dataclasses import replace
 
 from builder.base.escape import escape_comment
-from builder.compiler.lower.buffers import SLACK, align_offset
+from builder.compiler.lower.buffers import SLACK
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import Step, Steps, View
+from builder.compiler.lower.steps.base import Step, Steps, View, align_offset
 from builder.compiler.lower.steps.layer_step import LayerStep
 
 

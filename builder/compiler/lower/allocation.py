@@ -12,16 +12,18 @@ from builder.base.errors import LowerError
 from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.cascade import Cascade, LayerOutput, find_cascades
 from builder.compiler.lower.compress import Compressor, StoredWeights
+from builder.compiler.lower.decisions import StepInfo
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.gather_tables import StoredTable, find_tables
 from builder.compiler.lower.gathers import GATHERS
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo import Dag, Value
-from builder.compiler.lower.int8_edges import Int8Edge, find_int8_edge
 from builder.compiler.lower.layers import Core
 from builder.compiler.lower.layouts import (
+    Int8Edge,
     TensorLayout,
     TensorLayouts,
+    find_int8_edge,
     flatten_pixels,
     get_written_image,
     list_read_images,
@@ -34,7 +36,6 @@ from builder.compiler.lower.planner import ROOM, Storage, WeightStore
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.schedule import Schedule, Task, find_makers, list_inputs
-from builder.compiler.lower.step_info import StepInfo
 from builder.compiler.lower.steps.base import Buffer, Step, View, walk_steps
 from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.compiler.lower.steps.image_step import RepackStep

@@ -12,7 +12,7 @@ from typing import Any
 from builder.base.errors import LowerError
 from builder.compiler.lower.hlo_proto import HloIndex, encode_literal
 from builder.compiler.lower.program import Weight
-from builder.compiler.lower.steps.base import ALIGNMENT, Buffer, Space
+from builder.compiler.lower.steps.base import Buffer, Space, align_offset
 
 SLACK = 256
 """Bytes behind the arena of a program with layers: a vector load of an image's last channels may reach past it."""
@@ -37,10 +37,6 @@ class BufferPlan:
         if proto.offset + proto.size > size:
             raise LowerError(f"{what} reaches past buffer {index}: {proto.offset}+{proto.size} > {size}.")
         return Buffer(space, offset + proto.offset, proto.size)
-
-
-def align_offset(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 def plan_buffers(result: Any, share: bool = True) -> BufferPlan:

@@ -12,12 +12,13 @@ from builder.compiler.lower.allocation import Allocator, PlacedImage, resize_buf
 from builder.compiler.lower.attention import Attention, ValueRows
 from builder.compiler.lower.buffers import SLACK
 from builder.compiler.lower.compress import Compressor
-from builder.compiler.lower.dense_end import find_dense_end
+from builder.compiler.lower.decisions import StepInfo, count_value_flop
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.gather_tables import store_table
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.layers import explain_no_core, get_op_name
 from builder.compiler.lower.layouts import NO_HALO, flatten_pixels, get_written_image, list_read_images
+from builder.compiler.lower.microbatch import find_dense_end
 from builder.compiler.lower.normalise import Norm
 from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.packing import pack_layer, pack_scale, pack_sums
@@ -26,7 +27,6 @@ from builder.compiler.lower.planner import place_storages, resolve_buffer
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.schedule import Schedule
-from builder.compiler.lower.step_info import StepInfo, count_value_flop
 from builder.compiler.lower.steps.attention_step import AttentionStep, Mask, MatrixRows
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.cascade_step import CascadeStep

@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from builder.compiler.lower.buffers import align_offset
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo import Value
 from builder.compiler.lower.layouts import TensorLayout, get_written_image, list_read_images
 from builder.compiler.lower.schedule import Task
+from builder.compiler.lower.steps.base import align_offset
 
 MOST_LAYERS = 16
 """Maximum number of layers in a cascade: MOST_LAYERS in runtime/abi/cascade.c."""

@@ -1,8 +1,9 @@
-"""Decisions about each fused step of a program, for the manifest and for people."""
+"""Descriptions of a program's steps, and the decisions about each fused step, for the manifest and for people."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any, Literal
 
 from builder.base.records import read_record
 from builder.compiler.lower.compress import ITEM_SIZES
-from builder.compiler.lower.geometry import THIN_CHANNELS, Algorithm
+from builder.compiler.lower.geometry import THIN_CHANNELS, Algorithm, count_flop
+from builder.compiler.lower.hlo import Value
 from builder.compiler.lower.packing import PANEL, TILED, choose_algorithm, choose_thin_block, choose_winograd_band
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.step_info import StepInfo
 from builder.compiler.lower.steps.base import Step, walk_steps
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.gather_step import GatherStep
@@ -21,6 +22,45 @@ from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.config.model_spec import WeightType
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """The description of one step. ``inside``: the descriptions of a cascade's layers, for one stripe.
+
+    ``kind`` is layer, cascade, pool, norm, recurrent, attention, repack, copy, gather or xla.
+    """
+
+    name: str
+    kind: str
+    matched: tuple[str, ...] = ()
+    """The operations that were fused, from the first to the last; for the kind xla, why none was."""
+    algorithm: str = ""
+    flop: int = 0
+    """Floating-point operations of a convolution or product, a multiply-add counted as two."""
+    bytes: int = 0
+    """The bytes that are read and written, weights included."""
+    gives: str = ""
+    """The op in the model whose value the step writes, where it is not the op of its ``name``."""
+    inside: tuple[StepInfo, ...] = ()
+
+
+def describe_step(step: Step) -> StepInfo:
+    """Describe one of XLA's own steps."""
+    return StepInfo(step.name, "xla", flop=step.flop, bytes=sum(b.size for b in (*step.reads, *step.writes)))
+
+
+def count_value_flop(value: Value) -> int:
+    """Count the floating-point operations of a convolution or product of the graph; 0 for any other value."""
+    if value.op == "dot":
+        left, numbers = value.operands[0], value.instruction.dot_dimension_numbers
+        return count_flop(value.elements, math.prod(left.dims[d] for d in numbers.lhs_contracting_dimensions))
+    if value.op == "convolution":
+        kernel, numbers = value.operands[1], value.instruction.convolution_dimension_numbers
+        outer = kernel.dims[numbers.kernel_output_feature_dimension]
+        return count_flop(value.elements, kernel.elements // max(1, outer))
+    return 0
+
 
 Chooser = Literal["rule", "tuning"]
 

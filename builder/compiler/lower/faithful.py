@@ -10,9 +10,9 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_proto
-from builder.compiler.lower.buffers import BufferPlan, align_offset, find_result_buffers, plan_buffers
+from builder.compiler.lower.buffers import BufferPlan, find_result_buffers, plan_buffers
 from builder.compiler.lower.program import BoundPort, Program
-from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.base import Buffer, align_offset
 from builder.compiler.lower.steps.thunk_reader import ThunkReader
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import GraphPort

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from builder.base.errors import LowerError
-from builder.compiler.lower.buffers import BufferResolver, align_offset, plan_buffers
-from builder.compiler.lower.steps.base import ALIGNMENT, Buffer, move_buffers
+from builder.compiler.lower.buffers import BufferResolver, plan_buffers
+from builder.compiler.lower.steps.base import ALIGNMENT, Buffer, align_offset, move_buffers
 from builder.compiler.lower.steps.control_step import CallStep
 from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.compiler.lower.steps.kernel_step import KernelStep

@@ -1,8 +1,13 @@
-"""Layout of each value in memory: dense if XLA's kernels use it, else with the halo that its readers need."""
+"""Layout of each value in memory: dense if XLA's kernels use it, else with the halo that its readers need, or as bytes.
+
+The layer that computes an input of integer sums rounds each number before it stores it, so that a quarter of the memory
+is written and read, and no step is needed for the rounding. The bytes are those that the reader would make of floats. A
+maximum of bytes is the byte of the maximum, since rounding keeps the order of numbers: pooling passes them on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from builder.compiler.lower.attention import Attention
@@ -10,9 +15,11 @@ from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.layers import get_image_shape
 from builder.compiler.lower.normalise import Norm
+from builder.compiler.lower.packing import QUAD
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.schedule import Task, find_makers, list_inputs, list_outputs
 from builder.compiler.lower.steps.base import Buffer, View
+from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.thunks import Thunk
 
 Sides = tuple[int, int, int, int]
@@ -168,3 +175,41 @@ def flatten_pixels(layer: Layer) -> Layer:
     batch, height, width = core.out_picture
     row = (1, 1, batch * height * width)
     return replace(layer, core=replace(core, in_picture=row, out_picture=row))
+
+
+@dataclass(frozen=True)
+class Int8Edge:
+    """A tensor as bytes, the first output of each of its ``readers``, and whether bytes ``alone`` are read."""
+
+    by: Quantisation
+    layout: TensorLayout
+    readers: frozenset[Value]
+    alone: bool
+
+
+def find_int8_edge(
+    task: Layer | Pool,
+    tasks: Sequence[Task],
+    rounding: Callable[[Layer | Pool], Quantisation | None],
+    *,
+    fetched: bool,
+) -> Int8Edge | None:
+    """Find out how the last output of ``task``, which ``tasks`` read, is stored as bytes; return None if it is not.
+
+    ``rounding``: returns how a reader's input is rounded, or None if it is read as floats. ``fetched``: the model
+    returns the output as floats.
+    """
+    value, image = task.outputs[-1], get_written_image(task)
+    users = [t for t in tasks if isinstance(t, Layer | Pool) and list_read_images(t)[0][0].base is value]
+    rounded = [(reader, by) for reader in users if list_read_images(reader)[0][1] == image and (by := rounding(reader))]
+    if not rounded or image[3] % QUAD:
+        return None
+    by = rounded[0][1]  # there is one form: readers that round otherwise read floats
+    readers = [reader for reader, other in rounded if other == by]
+    halo = NO_HALO
+    for reader in readers:
+        halo = merge_halos(halo, list_read_images(reader)[0][2])
+    layout = TensorLayout(image, halo, choose_pixel_stride(image, size=1))
+    times = sum(source.base is value for t in tasks for source in list_inputs(t))
+    values = frozenset(reader.outputs[0] for reader in readers)
+    return Int8Edge(by, layout, values, alone=not fetched and times == len(readers))

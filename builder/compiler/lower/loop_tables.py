@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from builder.compiler.lower.buffers import SLACK, align_offset
+from builder.compiler.lower.buffers import SLACK
 from builder.compiler.lower.compress import Compressor
 from builder.compiler.lower.gather_tables import (
     StoredTable,
@@ -23,7 +23,7 @@ from builder.compiler.lower.gather_tables import (
 from builder.compiler.lower.gathers import Gather, find_gathers
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.program import Program, Weight
-from builder.compiler.lower.steps.base import Buffer, Step, Steps, change_bodies, walk_steps
+from builder.compiler.lower.steps.base import Buffer, Step, Steps, align_offset, change_bodies, walk_steps
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from builder.compiler.lower.buffers import align_offset
 from builder.compiler.lower.program import Weight
-from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.base import Buffer, align_offset
 
 PAGE = 4096
 ROOM = 1 << 48

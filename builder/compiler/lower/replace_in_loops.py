@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.base.errors import LowerError
-from builder.compiler.lower.buffers import SLACK, BufferResolver, align_offset, plan_buffers
+from builder.compiler.lower.buffers import SLACK, BufferResolver, plan_buffers
 from builder.compiler.lower.compress import Compressor, StoredWeights
+from builder.compiler.lower.decisions import StepInfo
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.loop_tables import replace_gathers
@@ -35,8 +36,7 @@ from builder.compiler.lower.products import FusionIndex, LoopRow, Product, Produ
 from builder.compiler.lower.program import Program, Weight
 from builder.compiler.lower.prune_weights import drop_unused_weights
 from builder.compiler.lower.recurrent_layers import find_recurrent
-from builder.compiler.lower.step_info import StepInfo
-from builder.compiler.lower.steps.base import Buffer, Step, Steps, View, change_bodies
+from builder.compiler.lower.steps.base import Buffer, Step, Steps, View, align_offset, change_bodies
 from builder.compiler.lower.steps.control_step import WhileStep
 from builder.compiler.lower.steps.copy_step import CopyStep, RowStep
 from builder.compiler.lower.steps.gather_step import GatherStep

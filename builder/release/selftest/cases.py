@@ -9,7 +9,7 @@ import numpy as np
 
 from builder.base.cache import file_digest
 from builder.base.escape import c_string
-from builder.compiler.lower.buffers import align_offset
+from builder.compiler.lower.steps.base import align_offset
 from builder.config.tensor import TensorSpec
 from builder.verify.agreement import count_tolerated
 from builder.verify.expected_answers import ExpectedAnswers

@@ -91,7 +91,7 @@ typedef struct {
 } cf_outside;
 
 #ifdef CF_PARTS
-/* Layers that a batch in parts runs for all inputs together: see builder/compiler/lower/dense_end.py. All sizes are bytes. */
+/* Layers that a batch in parts runs for all inputs together: see builder/compiler/lower/microbatch.py. All sizes are bytes. */
 typedef struct {
     cf_status (*head)(cf_context *context), (*tail)(cf_context *context); /* the steps before and behind, of one input */
     void (*layers)(cf_context *context, size_t inputs, uint8_t *values);

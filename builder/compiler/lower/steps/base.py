@@ -16,6 +16,12 @@ from builder.base.targets import KernelTable
 ALIGNMENT = 64
 """Alignment in bytes that XLA's kernels assume of every buffer (``min_alignment`` in the thunk)."""
 
+
+def align_offset(offset: int) -> int:
+    """Return the first aligned offset that is not below ``offset``."""
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
 Space = Literal["arena", "weights", "feed"]
 
 

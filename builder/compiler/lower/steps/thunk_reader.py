@@ -11,9 +11,9 @@ from typing import Any
 
 from builder.base.errors import LowerError
 from builder.compiler.lower import steps
-from builder.compiler.lower.buffers import BufferPlan, align_offset
+from builder.compiler.lower.buffers import BufferPlan
 from builder.compiler.lower.program import Weight
-from builder.compiler.lower.steps.base import Buffer, Step, Steps
+from builder.compiler.lower.steps.base import Buffer, Step, Steps, align_offset
 
 ReadThunk = Callable[[str, Any, "ThunkReader"], Step]
 """A function that reads a step from a thunk's name and proto, or raises LowerError if the runtime cannot run it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from builder.config.model_spec import BEGINNINGS, FORMATS, OutputKind
+from builder.config.schema import BEGINNINGS, FORMATS, OutputKind
 from builder.config.toml_tables import SpecTable
 from builder.config.value_types import quote_options
 
@@ -92,7 +92,7 @@ def _check_format(output: SpecTable, kind: OutputKind | None) -> None:
 def _check_detection(output: SpecTable, image: bool) -> None:
     for key in ("boxes", "scores", "box_format"):
         if key not in output.present:
-            output.note_mistake(key, f"is missing; a detection needs it: {output.section.find_field(key).kind.says}")
+            output.note_mistake(key, f"is missing; a detection needs it: {output.section.keys[key].kind.says}")
     if not image:
         output.note_mistake("kind", "boxes are places in a picture, and the model takes none; add [image]")
     if output.get("activation") == "softmax" and "classes" in output.present:

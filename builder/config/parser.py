@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from builder.base.errors import SpecError
 from builder.config import rules
 from builder.config.address import is_address, parse_address
-from builder.config.model_spec import (
+from builder.config.model_spec import ModelSpec, SignatureSpec, Source
+from builder.config.schema import (
     WITH_MODEL,
     Activations,
     AudioSpec,
@@ -21,15 +22,15 @@ from builder.config.model_spec import (
     Format,
     ImageSpec,
     LayerSpec,
-    ModelSpec,
     OutputSpec,
-    SignatureSpec,
-    Source,
     TextSpec,
     Tolerance,
     Weights,
 )
 from builder.config.toml_tables import Mistakes, SpecTable, SpecTables, read_tables
+from builder.config.value_types import PathKind
+
+T = TypeVar("T")
 
 
 def read_spec(path: Path) -> ModelSpec:
@@ -44,7 +45,7 @@ def read_spec(path: Path) -> ModelSpec:
     path = Path(os.path.normpath(path.absolute()))
     name = tables.model.get("name") or _make_default_name(path)
     if not name and "name" not in tables.model.present:
-        says = tables.model.section.find_field("name").kind.says
+        says = tables.model.section.keys["name"].kind.says
         tables.model.note_mistake("name", f"cannot be made from the folder's name; add it: {says}")
     form = rules.find_source_format(tables.model, path.parent)
     for output in tables.outputs:
@@ -109,7 +110,7 @@ def _read_labels(output: SpecTable, path: Path) -> tuple[str, ...]:
         right = "name a text file, from the folder of model.toml"
         output.note_mistake("labels_file", f'"{path.name}" cannot be read: {why}; {right}')
         return ()
-    kind = output.section.find_field("labels").kind
+    kind = output.section.keys["labels"].kind
     problems = list(kind.find_problems(labels))
     for _, problem in problems:
         output.note_mistake("labels_file", f"{path.name}, {problem.replace('item ', 'line ')}")
@@ -119,7 +120,7 @@ def _read_labels(output: SpecTable, path: Path) -> tuple[str, ...]:
 def _find_config(model: SpecTable, folder: Path) -> Path | None:
     if "config" not in model.values:
         return None
-    path = Path(os.path.normpath(folder / model.values["config"]))
+    path = _resolve_path(model.values["config"], folder)
     if not path.is_file():
         model.note_mistake(
             "config", f'"{model.values["config"]}" is not a file; name one, from the folder of model.toml'
@@ -128,43 +129,38 @@ def _find_config(model: SpecTable, folder: Path) -> Path | None:
 
 
 def _make_spec(path: Path, name: str, form: Format, config: Path | None, tables: SpecTables) -> ModelSpec:
-    model = tables.model
-    source, signatures = model.get("source") or "", model.get("signature") or (None,)
+    model, folder = tables.model, path.parent
+    source, signatures, batches = model.get("source") or "", model.get("signature") or (None,), model.get("batch")
     address = parse_address(source) if is_address(source) else None
     first, *others = (_make_signature(own, signature, name) for signature, own in rules.split_signatures(tables))
     return ModelSpec(
         path=path,
         name=name,
         version=model.get("version"),
-        source=Source(
+        source=_make_part(
+            Source,
+            model,
+            folder,
             format=form,
-            path=Path(os.path.normpath(path.parent / source)) if source and not address else None,
-            package=model.get("package"),
-            file=model.get("file"),
-            sha256=model.get("sha256"),
-            trust=model.get("trust"),
+            path=_resolve_path(source, folder) if source and not address else None,
             signature=signatures[0],
             config=config,
             address=address,
-            keras=model.get("keras"),
-            weights=_resolve_path(model, "weights", path.parent),
         ),
-        batch=min(model.get("batch")),
-        batches=tuple(sorted(model.get("batch"))) if len(model.get("batch")) > 1 else (),
+        batch=min(batches),
+        batches=tuple(sorted(batches)) if len(batches) > 1 else (),
         feeds=first.feeds,
         fetches=first.fetches,
-        image=ImageSpec(**_collect_values(tables.image)) if tables.image else None,
-        audio=AudioSpec(**_collect_values(tables.audio)) if tables.audio else None,
-        text=_make_text_spec(tables.text, path.parent) if tables.text else None,
+        image=_make_part(ImageSpec, tables.image, folder) if tables.image else None,
+        audio=_make_part(AudioSpec, tables.audio, folder) if tables.audio else None,
+        text=_make_text_spec(tables.text, folder) if tables.text else None,
         outputs=first.outputs,
         signatures=tuple(others),
-        tolerance=Tolerance(tables.tolerance.get("absolute"), tables.tolerance.get("relative")),
-        weights=_make_weights(tables.weights, path.parent),
-        activations=Activations(
-            tables.activations.get("type"), _resolve_path(tables.activations, "images", path.parent)
-        ),
-        layers=tuple(LayerSpec(**_collect_values(layer)) for layer in tables.layers),
-        samples=_resolve_path(tables.golden, "samples", path.parent),
+        tolerance=_make_part(Tolerance, tables.tolerance, folder),
+        weights=_make_part(Weights, tables.weights, folder),
+        activations=_make_part(Activations, tables.activations, folder),
+        layers=tuple(_make_part(LayerSpec, layer, folder) for layer in tables.layers),
+        samples=_resolve_path(samples, folder) if (samples := tables.golden.get("samples")) else None,
         targets=model.get("targets"),
         winograd=model.get("winograd"),
         max_unzipped=tables.limits.get("unzipped"),
@@ -172,28 +168,37 @@ def _make_spec(path: Path, name: str, form: Format, config: Path | None, tables:
     )
 
 
-def _collect_values(table: SpecTable) -> dict[str, Any]:
-    return {key: table.get(key) for key in table.section.keys}
+def _make_part(kind: type[T], table: SpecTable, folder: Path = Path(), **derived: Any) -> T:
+    """Make a dataclass of the keys of ``table`` for its fields, with paths from ``folder``, and of ``derived``."""
+    for field in fields(cast(Any, kind)):
+        key = table.section.keys.get(field.name)
+        if key is None or field.name in derived:
+            continue
+        value = table.get(field.name)
+        if value is not None and isinstance(key.kind, PathKind):
+            value = _resolve_path(value, folder)
+        if value is not None or field.default is MISSING:
+            derived[field.name] = value
+    return kind(**derived)
+
+
+def _resolve_path(path: str, folder: Path) -> Path:
+    return Path(os.path.normpath(folder / path))
 
 
 def _make_text_spec(text: SpecTable, folder: Path) -> TextSpec:
-    files: dict[str, Any] = {"inside": None}
+    derived: dict[str, Any] = {}
     for key in ("tokenizer", "vocabulary"):
-        value = text.get(key) or ""
-        comes_with_model = value.startswith(WITH_MODEL)
-        files[key] = None if comes_with_model else _resolve_path(text, key, folder)
-        if comes_with_model:
-            files["inside"] = key, value.removeprefix(WITH_MODEL)
-    return TextSpec(**{**_collect_values(text), **files})
+        if (path := text.get(key)) and path.startswith(WITH_MODEL):
+            derived = {key: None, "inside": (key, path.removeprefix(WITH_MODEL))}
+    return _make_part(TextSpec, text, folder, **derived)
 
 
-def _make_signature(tables: SpecTables, signature: str, model_name: str) -> SignatureSpec:
+def _make_signature(tables: SpecTables, name: str, model_name: str) -> SignatureSpec:
     return SignatureSpec(
-        signature,
+        name,
         feeds=tuple(map(_make_feed, tables.feeds)),
-        fetches=tuple(
-            FetchSpec(fetch.get("name"), fetch.get("alias"), fetch.get("max_size")) for fetch in tables.fetches
-        ),
+        fetches=tuple(_make_part(FetchSpec, fetch) for fetch in tables.fetches),
         outputs=tuple(_make_output(output, model_name) for output in tables.outputs),
     )
 
@@ -201,32 +206,10 @@ def _make_signature(tables: SpecTables, signature: str, model_name: str) -> Sign
 def _make_feed(feed: SpecTable) -> FeedSpec:
     shapes = feed.get("shapes") or ()
     shape = shapes[0] if shapes else feed.get("shape")
-    several = shapes if len(shapes) > 1 else ()
-    lengths = feed.get("lengths") or ()
-    truncate, nan, value = feed.get("truncate"), feed.get("nan"), feed.get("value")
-    return FeedSpec(feed.get("name"), shape, several, feed.get("pad"), lengths, truncate, nan=nan, value=value)
-
-
-def _make_weights(weights: SpecTable, folder: Path) -> Weights:
-    return Weights(
-        type=weights.get("type"),
-        accuracy=weights.get("accuracy"),
-        images=_resolve_path(weights, "images", folder),
-        place=weights.get("place"),
-    )
-
-
-def _resolve_path(table: SpecTable, key: str, folder: Path) -> Path | None:
-    value = table.get(key)
-    return Path(os.path.normpath(folder / value)) if value else None
+    return _make_part(FeedSpec, feed, shape=shape, shapes=shapes if len(shapes) > 1 else ())
 
 
 def _make_output(output: SpecTable, model_name: str) -> OutputSpec:
     fetch = output.get("fetch")
-    values = {field.name: output.get(field.name) for field in fields(OutputSpec)}
-    derived = {
-        "name": output.get("name") or fetch or model_name,
-        "fetch": output.get("boxes") or fetch,
-        "labels": output.get("labels") or (),
-    }
-    return OutputSpec(**values | derived)
+    derived = {"name": output.get("name") or fetch or model_name, "fetch": output.get("boxes") or fetch}
+    return _make_part(OutputSpec, output, **derived)

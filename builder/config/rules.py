@@ -12,8 +12,9 @@ from pathlib import Path
 
 from builder.config.address import ARCHIVES, Address, is_address, parse_address
 from builder.config.checkpoints import explain_if_weights
-from builder.config.model_spec import WITH_MODEL, Format, sound_shapes
+from builder.config.model_spec import sound_shapes
 from builder.config.output_rules import COMPILED, FETCHES, check_output, find_activated_fetch
+from builder.config.schema import WITH_MODEL, Format
 from builder.config.tensor import c_identifier
 from builder.config.toml_tables import SpecTable, SpecTables
 
@@ -71,7 +72,7 @@ def find_source_format(model: SpecTable, folder: Path) -> Format | None:
         return "h5"
     key = "source" if "source" in model.values else "file"
     state = "" if key == "file" or path.exists() else " (and there is no such file or folder)"
-    says = model.section.find_field("format").kind.says
+    says = model.section.keys["format"].kind.says
     model.note_mistake(key, f'"{name}" does not tell its format{state}; add format: {says}')
     return None
 
@@ -96,7 +97,7 @@ def _guess_remote_format(model: SpecTable, source: str) -> Format | None:
         return guess_format(file or "") or "saved_model"
     if guessed := guess_format(address.path):
         return guessed
-    says = model.section.find_field("format").kind.says
+    says = model.section.keys["format"].kind.says
     model.note_mistake("source", f'"{address.shown}" does not tell its format; add format: {says}')
     return None
 
@@ -205,7 +206,7 @@ def _check_origin(model: SpecTable) -> None:
         for key in ("file", "sha256"):
             if key not in model.present:
                 model.note_mistake(
-                    key, f"is missing; a model from a package needs it: {model.section.find_field(key).kind.says}"
+                    key, f"is missing; a model from a package needs it: {model.section.keys[key].kind.says}"
                 )
     elif is_address(model.get("source") or ""):
         _check_address(model)
@@ -456,7 +457,7 @@ def _check_text_inside(text: SpecTable, model: SpecTable) -> None:
             continue
         comes_with_model = True
         path = value.removeprefix(WITH_MODEL)
-        if problems := list(model.section.find_field("file").kind.find_problems(path)):
+        if problems := list(model.section.keys["file"].kind.find_problems(path)):
             text.note_mistake(key, problems[0][1])
         elif "package" not in model.present and _parse_source(model) is None:
             text.note_mistake(key, "source is a path on this disk, and nothing comes with it; name the file's own path")

@@ -8,7 +8,8 @@ from typing import Any
 
 from builder.base.documentation import link_pages
 from builder.base.files import write_file
-from builder.config.schema import SECTIONS, Field, Section
+from builder.config.keys import Key, Section, read_field_docs
+from builder.config.schema import SECTIONS
 
 _INTRODUCTION = """\
 # model.toml
@@ -101,25 +102,26 @@ top_k = 5
 
 def write_reference() -> str:
     """Return the whole page, in Markdown."""
-    sections = "".join(_format_section(section) for section in SECTIONS)
+    sections = "".join(map(_format_section, SECTIONS.values()))
     return _INTRODUCTION.format(example=EXAMPLE, graph=GRAPH_EXAMPLE) + link_pages(sections)
 
 
 def _format_section(section: Section) -> str:
-    rows = "".join(_format_row(field) for field in section.fields)
+    docs = dict(read_field_docs(section.made_of))
+    rows = "".join(_format_row(key, docs[key.name]) for key in section.keys.values())
     table = f"| Key | Value | When left out | Meaning |\n|---|---|---|---|\n{rows}"
     return f"\n## {section.header}\n\n{section.doc}\n\n{table}"
 
 
-def _format_row(field: Field) -> str:
-    cells = (f"`{field.key}`", field.kind.says, _format_default(field), field.doc)
+def _format_row(key: Key, doc: str) -> str:
+    cells = (f"`{key.name}`", key.kind.says, _format_default(key), " ".join(doc.split()))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
-def _format_default(field: Field) -> str:
-    if field.required:
+def _format_default(key: Key) -> str:
+    if key.required:
         return "**required**"
-    return field.otherwise or (f"`{_format_toml(field.default)}`" if field.default is not None else "")
+    return key.otherwise or (f"`{_format_toml(key.default)}`" if key.default is not None else "")
 
 
 def _format_toml(value: Any) -> str:

@@ -7,7 +7,8 @@ import tomllib
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder.config.schema import SECTIONS, Field, Section
+from builder.config.keys import Key, Section
+from builder.config.schema import SECTIONS
 from builder.config.toml_lines import KeyPath, LineNumbers
 from builder.config.value_types import describe_value, suggest_closest
 
@@ -39,7 +40,7 @@ class SpecTable:
 
     def get(self, key: str) -> Any:
         """Return the key's value; its default when the file does not have it, None when its value is invalid."""
-        default = None if key in self.present else self.section.find_field(key).default
+        default = None if key in self.present else self.section.keys[key].default
         return self.values.get(key, default)
 
     def note_mistake(self, key: str, message: str, *inside: int) -> None:
@@ -78,30 +79,14 @@ def read_tables(text: str, mistakes: Mistakes) -> SpecTables | None:
         mistakes.add(1, "nested too deep to be read; correct this first, the rest is unread")
         return None
     lines = LineNumbers(text)
-    known = {section.name: section for section in SECTIONS}
-    for name in data.keys() - known.keys():
+    for name in data.keys() - SECTIONS.keys():
         mistakes.add(lines.find_line((name,)), _explain_unknown(name, data[name]))
-    filled = {name: _make_tables(section, data.get(name), lines, mistakes) for name, section in known.items()}
-
-    def single(name: str) -> SpecTable:
-        return filled[name][0] if filled[name] else SpecTable(known[name], (name,), lines, mistakes)
-
-    image, audio, text_input = (filled[name][0] if filled[name] else None for name in ("image", "audio", "text"))
-    return SpecTables(
-        single("model"),
-        filled["feeds"],
-        filled["fetches"],
-        image=image,
-        audio=audio,
-        text=text_input,
-        outputs=filled["outputs"],
-        tolerance=single("tolerance"),
-        golden=single("golden"),
-        weights=single("weights"),
-        activations=single("activations"),
-        layers=filled["layers"],
-        limits=single("limits"),
-    )
+    tables: dict[str, Any] = {}
+    for name, section in SECTIONS.items():
+        rows = _make_tables(section, data.get(name), lines, mistakes)
+        missing = None if name in ("image", "audio", "text") else SpecTable(section, (name,), lines, mistakes)
+        tables[name] = rows if section.repeated else next(iter(rows), missing)
+    return SpecTables(**tables)
 
 
 def _locate_syntax_error(error: str, text: str) -> tuple[int, str]:
@@ -115,16 +100,15 @@ def _locate_syntax_error(error: str, text: str) -> tuple[int, str]:
 
 def _find_sections(key: str) -> str:
     """Return the sections that have ``key``."""
-    return " or ".join(section.header for section in SECTIONS if key in section.keys)
+    return " or ".join(section.header for section in SECTIONS.values() if key in section.keys)
 
 
 def _explain_unknown(name: str, value: object) -> str:
     if isinstance(value, dict | list) and not _find_sections(name):
-        known = tuple(section.name for section in SECTIONS)
-        headers = ", ".join(section.header for section in SECTIONS)
-        return f"[{name}]: not a section; the sections are {headers}{suggest_closest(name, known)}"
+        headers = ", ".join(section.header for section in SECTIONS.values())
+        return f"[{name}]: not a section; the sections are {headers}{suggest_closest(name, SECTIONS)}"
     home = _find_sections(name)
-    close = suggest_closest(name, tuple(key for section in SECTIONS for key in section.keys))
+    close = suggest_closest(name, [key for section in SECTIONS.values() for key in section.keys])
     return f"{name}: stands outside every section; " + (f"move it below {home}" if home else f"delete it{close}")
 
 
@@ -150,28 +134,23 @@ def _make_tables(section: Section, data: object, lines: LineNumbers, mistakes: M
 
 
 def _fill_table(table: SpecTable, values: dict[str, object]) -> SpecTable:
-    for key, value in values.items():
-        if key in table.section.keys:
-            _check_value(table, table.section.find_field(key), value)
+    keys = table.section.keys
+    for name, value in values.items():
+        if name in keys:
+            _check_value(table, keys[name], value)
             continue
-        close = suggest_closest(key, table.section.keys)
-        home = _find_sections(key)
-        table.note_mistake(key, f"not a key of this section; {_advise_key(table, close, home)}")
-    for wanted in table.section.fields:
-        if wanted.required and wanted.key not in values:
-            table.note_mistake(wanted.key, f"is missing; add it: {wanted.kind.says}")
+        home, close = _find_sections(name), suggest_closest(name, keys)
+        advice = f"it belongs in {home}" if home else f"delete it or use one of {', '.join(keys)}{close}"
+        table.note_mistake(name, f"not a key of this section; {advice}")
+    for key in keys.values():
+        if key.required and key.name not in values:
+            table.note_mistake(key.name, f"is missing; add it: {key.kind.says}")
     return table
 
 
-def _advise_key(table: SpecTable, close: str, home: str) -> str:
-    if home:
-        return f"it belongs in {home}"
-    return f"delete it or use one of {', '.join(table.section.keys)}{close}"
-
-
-def _check_value(table: SpecTable, wanted: Field, value: object) -> None:
-    problems = list(wanted.kind.find_problems(value))
+def _check_value(table: SpecTable, key: Key, value: object) -> None:
+    problems = list(key.kind.find_problems(value))
     for position, problem in problems:
-        table.note_mistake(wanted.key, problem, *position)
+        table.note_mistake(key.name, problem, *position)
     if not problems:
-        table.values[wanted.key] = wanted.kind.convert_value(value)
+        table.values[key.name] = key.kind.convert_value(value)

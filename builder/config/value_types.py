@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from builder.base.commands import find_similar_names
 from builder.base.escape import escape_invisible
@@ -20,17 +21,25 @@ Problem = tuple[tuple[int, ...], str]
 _FRACTION = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]+(?:\.[0-9]+)?)\s*")
 
 
-class ValueKind(Protocol):
+class ValueKind(ABC):
     """One kind of value."""
 
     @property
+    @abstractmethod
     def says(self) -> str:
         """Description of valid values, for messages and the reference."""
-        ...
 
-    def find_problems(self, value: object) -> Iterator[Problem]: ...
+    @abstractmethod
+    def find_problems(self, value: object) -> Iterator[Problem]:
+        """Yield what is wrong with ``value``."""
 
-    def convert_value(self, value: Any) -> Any: ...
+    def convert_value(self, value: Any) -> Any:
+        """Return a value without problems as the rest of coldforge takes it."""
+        return value
+
+    def refuse_type(self, value: object) -> Iterator[Problem]:
+        """Yield that ``value`` has another type."""
+        yield (), f"is {describe_value(value)}; must be {self.says}"
 
 
 def describe_value(value: object) -> str:
@@ -52,14 +61,14 @@ def quote_options(options: tuple[str, ...]) -> str:
     return ", ".join(f'"{option}"' for option in options)
 
 
-def suggest_closest(word: str, known: tuple[str, ...]) -> str:
+def suggest_closest(word: str, known: Iterable[str]) -> str:
     """Return `` (did you mean "x"?)`` or nothing."""
     close = find_similar_names(word.lower(), known)
     return f' (did you mean "{close}"?)' if close else ""
 
 
 @dataclass(frozen=True)
-class StringKind:
+class StringKind(ValueKind):
     """A string that is not blank; all of it must match ``pattern``."""
 
     pattern: str = r"(?=.*\S)[^\x00-\x1f\x7f]*"
@@ -73,16 +82,20 @@ class StringKind:
 
     def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, str):
-            yield (), f"is {describe_value(value)}; must be {self.says}"
+            yield from self.refuse_type(value)
         elif not re.fullmatch(self.pattern, value):
             yield (), f'"{escape_invisible(value)}" cannot be used; must be {self.says}'
 
-    def convert_value(self, value: Any) -> str:
-        return str(value)
+
+@dataclass(frozen=True)
+class PathKind(StringKind):
+    """A path, from the folder of model.toml."""
+
+    meaning: str = "a path, from the folder of model.toml"
 
 
 @dataclass(frozen=True)
-class ChoiceKind:
+class ChoiceKind(ValueKind):
     """One of a few strings."""
 
     options: tuple[str, ...]
@@ -93,19 +106,14 @@ class ChoiceKind:
 
     def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, str):
-            yield (), f"is {describe_value(value)}; must be {self.says}"
+            yield from self.refuse_type(value)
         elif value not in self.options:
-            yield (
-                (),
-                f'"{escape_invisible(value)}" is not known; must be {self.says}{suggest_closest(value, self.options)}',
-            )
-
-    def convert_value(self, value: Any) -> str:
-        return str(value)
+            closest = suggest_closest(value, self.options)
+            yield (), f'"{escape_invisible(value)}" is not known; must be {self.says}{closest}'
 
 
 @dataclass(frozen=True)
-class IntegerKind:
+class IntegerKind(ValueKind):
     """A whole number in a range, both ends included."""
 
     low: int
@@ -117,16 +125,13 @@ class IntegerKind:
 
     def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, int) or isinstance(value, bool):
-            yield (), f"is {describe_value(value)}; must be {self.says}"
+            yield from self.refuse_type(value)
         elif not self.low <= value <= self.high:
             yield (), f"{value} is out of range; must be {self.says}"
 
-    def convert_value(self, value: Any) -> int:
-        return int(value)
-
 
 @dataclass(frozen=True)
-class NumberKind:
+class NumberKind(ValueKind):
     """A finite number in a range, both ends included; with ``fraction`` also a string like "1/255"."""
 
     low: float
@@ -143,7 +148,7 @@ class NumberKind:
     def find_problems(self, value: object) -> Iterator[Problem]:
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         if not numeric and not (self.fraction and isinstance(value, str)):
-            yield (), f"is {describe_value(value)}; must be {self.says}"
+            yield from self.refuse_type(value)
             return
         if isinstance(value, str) and not _FRACTION.fullmatch(value):
             yield (), f'"{escape_invisible(value)}" is not a fraction; must be {self.says}'
@@ -166,7 +171,7 @@ class NumberKind:
 
 
 @dataclass(frozen=True)
-class FlagKind:
+class FlagKind(ValueKind):
     """true or false."""
 
     @property
@@ -177,26 +182,22 @@ class FlagKind:
         if not isinstance(value, bool):
             yield (), f"is {describe_value(value)}; must be {self.says}, without quotes"
 
-    def convert_value(self, value: Any) -> bool:
-        return bool(value)
-
 
 @dataclass(frozen=True)
-class ScalarKind:
+class ScalarKind(ValueKind):
     """A number of any kind, or true or false."""
 
-    says: str = "a number, or true or false"
+    @property
+    def says(self) -> str:
+        return "a number, or true or false"
 
     def find_problems(self, value: object) -> Iterator[Problem]:
         if not isinstance(value, int | float):
-            yield (), f"is {describe_value(value)}; must be {self.says}"
-
-    def convert_value(self, value: Any) -> Any:
-        return value
+            yield from self.refuse_type(value)
 
 
 @dataclass(frozen=True)
-class ListKind:
+class ListKind(ValueKind):
     """A list of one kind, ``most`` at most; ``lone`` also takes a single value without brackets."""
 
     of: ValueKind
@@ -216,7 +217,7 @@ class ListKind:
             yield from self.of.find_problems(value)
             return
         if not isinstance(value, list):
-            yield (), f"is {describe_value(value)}; must be {self.says}"
+            yield from self.refuse_type(value)
             return
         if not value and not self.empty:
             yield (), f"is empty; must be {self.says}"

@@ -34,7 +34,7 @@ from builder.compiler.lower.packing import (
 from builder.compiler.lower.pixel_packing import join_pixels, join_weights
 from builder.compiler.lower.steps.layer_step import ActivationName
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 from tests.support.quantise import to_bytes
 
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)

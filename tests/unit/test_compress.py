@@ -26,7 +26,7 @@ from builder.compiler.lower.compress import (
 )
 from builder.compiler.lower.decisions import LayerWeights, LoweringReport, WeightSizes
 from builder.compiler.lower.packing import pack_layer, pack_scale
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 usual = st.floats(-(2.0**120), 2.0**120, width=32)

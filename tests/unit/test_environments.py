@@ -76,6 +76,6 @@ def test_the_longest_name_fits_what_aws_makes_of_it() -> None:
     assert not re.fullmatch(pattern, longest + "x")
     assert max(len(f"coldforge-{longest}-{name}") for name in NAMES[1:]) <= 128
     assert len(f"coldforge-{longest}-dependencies") <= 140
-    (section,) = (section for section in SECTIONS if section.name == "model")
-    assert list(section.find_field("name").kind.find_problems(longest[:64])) == []
-    assert list(section.find_field("name").kind.find_problems(longest)) != []
+    kind = SECTIONS["model"].keys["name"].kind
+    assert list(kind.find_problems(longest[:64])) == []
+    assert list(kind.find_problems(longest)) != []

@@ -9,7 +9,7 @@ import pytest
 
 from builder.base.errors import ColdforgeError
 from builder.config import read_spec
-from builder.config.model_spec import TextSpec
+from builder.config.schema import TextSpec
 from builder.importers.text import prepare_tokenizer
 from builder.pipeline.read_tuning import read_tuning
 from builder.release.environments import merge_parameters

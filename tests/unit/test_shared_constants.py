@@ -13,7 +13,7 @@ from builder.compiler.lower import absorbed_inputs, cascade, packing
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.steps import fft_step
 from builder.compiler.lower.steps.layer_step import ActivationName
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 from handler.model import OUT_OF_RANGE
 
 RUNTIME = Path(__file__).parents[2] / "builder" / "runtime"

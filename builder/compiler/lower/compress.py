@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 Array = NDArray[np.float32]
 

@@ -21,7 +21,7 @@ from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.thunks import Thunk
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 
 @dataclass(frozen=True)

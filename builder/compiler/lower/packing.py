@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from builder.compiler.lower.compress import encode_numbers
 from builder.compiler.lower.costs import estimate_cost
 from builder.compiler.lower.geometry import MAX_SUM, THIN_CHANNELS, Algorithm, Geometry
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 WINOGRAD: tuple[Algorithm, ...] = ("winograd2", "winograd4")
 INTEGER: tuple[Algorithm, ...] = ("integer", "integer_winograd4")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
 from builder.compiler.lower.steps.printing import CF_DTYPES, format_list, format_pointer
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 
 @dataclass(frozen=True)

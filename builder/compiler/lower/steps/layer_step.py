@@ -29,7 +29,7 @@ from builder.compiler.lower.steps.printing import (
     format_view,
 )
 from builder.compiler.lower.steps.quantisation import Quantisation, RoundedImage
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 ActivationName = Literal[
     "identity", "clamp", "sigmoid", "swish", "hard_sigmoid", "hard_swish", "gelu", "gelu_tanh", "tanh", "elu"

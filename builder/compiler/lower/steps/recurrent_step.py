@@ -20,7 +20,7 @@ from builder.compiler.lower.steps.base import (
 )
 from builder.compiler.lower.steps.printing import format_float, format_kernel_call, format_list
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.config.model_spec import WeightType
+from builder.config.schema import WeightType
 
 Recurrence = Literal["lstm", "gru"]
 

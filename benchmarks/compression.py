@@ -38,7 +38,7 @@ from builder.verify.quantise.answer_accuracy import (
     answer_with_tensorflow,
     compare_answers,
 )
-from builder.verify.quantise.number_types import KINDS
+from builder.verify.quantise.precision import KINDS
 
 Run = Callable[[], object]
 BLOCK_SECONDS = 0.4

@@ -25,7 +25,7 @@ def to_coldforge(ws: Any, calibration: Path, target: Path) -> str:
     from builder.config import Activations
     from builder.pipeline.build_candidate import make_candidate
     from builder.pipeline.compile_graph import compile_first
-    from builder.verify.quantise.number_types import Precision
+    from builder.verify.quantise.precision import Precision
 
     spec = replace(ws.spec, activations=Activations("float32", calibration))
     candidate = make_candidate(ws.for_spec(spec), compile_first(ws), Precision("int8", "int8"))

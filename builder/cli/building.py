@@ -54,7 +54,7 @@ def _bundle_arguments(parser: Arguments) -> None:
 def run_bundle(options: Options, project: Project) -> None:
     from builder.base.sandbox.confinement import CONTAINED
     from builder.cli.build_tables import format_sizes
-    from builder.measure.sample_request import format_try_command
+    from builder.measure.local.run_event import format_try_command
     from builder.package.join_bundles import join_active, join_names
     from builder.pipeline.docker.builder_image import BuilderImage
     from builder.pipeline.docker.route import choose_route

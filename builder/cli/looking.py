@@ -137,7 +137,7 @@ def _verify_arguments(parser: Arguments) -> None:
 def run_verify(options: Options, project: Project) -> None:
     from builder.cli.build_tables import format_agreement
     from builder.measure.compare_layers import format_layers, verify_model
-    from builder.verify.failure_report import require_passed
+    from builder.verify.verification import require_passed
 
     ws = workspace_of(options, project)
     with ws.hold_lock():

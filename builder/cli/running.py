@@ -100,7 +100,7 @@ def _serve_arguments(parser: Arguments) -> None:
 
 
 def run_serve(options: Options, project: Project) -> None:
-    from builder.measure.local import http_server, origins, reloading, run_event
+    from builder.measure.local import emulator, http_server, request_check, run_event
 
     layer = bundle_of(options.models, project).layer
     environment = {"COLDFORGE_PLAYGROUND": "on", "COLDFORGE_CORS_ORIGINS": options.cors}
@@ -109,12 +109,12 @@ def run_serve(options: Options, project: Project) -> None:
         print(line, file=sys.stderr, flush=True)
 
     pages = tuple(origin.strip().rstrip("/") for origin in options.cors.split(",") if origin.strip())
-    allowed = origins.AllowedOrigins(tuple(name.lower() for name in options.allow_host), pages)
+    allowed = request_check.AllowedOrigins(tuple(name.lower() for name in options.allow_host), pages)
     for number in (signal.SIGTERM, signal.SIGINT):  # The background job of a shell would ignore SIGINT.
         signal.signal(number, signal.default_int_handler)  # The emulator ends in either case.
     with (
         suppress(KeyboardInterrupt),
-        reloading.ReloadingEmulator(
+        emulator.ReloadingEmulator(
             lambda: run_event.prepare_emulator(layer, environment=environment), layer / "lib" / "libmodel.so", say
         ) as running,
         http_server.serve_function(running.invoke, options.port, say, allowed=allowed) as url,

@@ -40,11 +40,9 @@ def _diff_arguments(parser: Arguments) -> None:
 
 
 def run_diff(options: Options, project: Project) -> None:
-    from builder.measure.diff.bundle_difference import compare_facts
-    from builder.measure.diff.bundle_facts import BundleFacts
-    from builder.measure.diff.compare_speed import time_bundles
+    from builder.measure.diff.bundle_difference import BundleFacts, compare_facts, time_bundles
     from builder.measure.diff.diff_markdown import format_difference
-    from builder.measure.html_report.diff_page import diff_page
+    from builder.measure.html_report.document import diff_page
 
     before, after = (
         BundleFacts.from_folder(_bundle_folder(named, project)) for named in (options.before, options.after)
@@ -87,8 +85,8 @@ def _report_arguments(parser: Arguments) -> None:
 
 def run_report(options: Options, project: Project) -> None:
     from builder.base.targets import host_target
+    from builder.measure.html_report.document import report_page
     from builder.measure.html_report.report_data import gather_report
-    from builder.measure.html_report.report_page import report_page
     from builder.pipeline.workspace import Workspace
 
     ws = Workspace.from_spec(_bundled_spec(options.model, project), project, host_target(), progress_of(options))

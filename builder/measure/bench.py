@@ -25,7 +25,7 @@ from builder.measure.local import run_event
 from builder.measure.local.emulator import LambdaEmulator
 from builder.measure.machine import cpu_name
 from builder.package.bundle import Bundle
-from builder.verify.library.opened_model import BoundCall, OpenedModel
+from builder.verify.library.loaded_library import BoundCall, OpenedModel
 
 WARM_UP = 3
 """Number of runs at the start that are not counted."""

@@ -30,12 +30,12 @@ from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
 from builder.verify.agreement import allowed_sensitivity, make_jsonable, measure_errors
+from builder.verify.expected_answers import FLIPPED_SHARE
 from builder.verify.golden import GoldenFile
 from builder.verify.input_rounding import read_graph
 from builder.verify.intermediate_values import compute_inner_values
 from builder.verify.quantise.observe import build_observable, observe_steps
-from builder.verify.quantise.rounded_weights import make_rounded_path, round_reference
-from builder.verify.rounding import FLIPPED_SHARE
+from builder.verify.quantise.rounded_reference import make_rounded_path, round_reference
 from builder.verify.sensitivity import measure_sensitivity, nudge_calls, nudge_constants
 from builder.verify.target_runner import HERE, prepare_machine
 from builder.verify.verification import Verification

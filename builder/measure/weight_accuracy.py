@@ -19,7 +19,7 @@ from builder.pipeline.measuring_inputs import load_golden_inputs, load_user_inpu
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.answer_accuracy import Accuracy, OutputAccuracy, answer_with_library, compare_answers
-from builder.verify.quantise.number_types import KINDS, Precision
+from builder.verify.quantise.precision import KINDS, Precision
 
 
 @dataclass(frozen=True)

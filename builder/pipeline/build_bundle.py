@@ -26,8 +26,8 @@ from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.verify_library import verify_variants
 from builder.pipeline.workspace import Workspace
-from builder.verify.failure_report import require_passed
-from builder.verify.quantise.choice import PrecisionChoice
+from builder.verify.quantise.precision import PrecisionChoice
+from builder.verify.verification import require_passed
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from builder.pipeline.compile_graph import CompiledVariant, compile_first
 from builder.pipeline.lower_program import LOWERING, list_attempts, lower_variant, make_lowering_report
 from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
-from builder.verify.quantise.number_types import Precision, apply_precision
+from builder.verify.quantise.precision import Precision, apply_precision
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Choice, for ``[weights] type = "auto"``, of the smallest type with the stated accuracy on the calibration set.
 
 If the spec has ``[activations]``, int8 is tried with them and without, and nothing is chosen that is slower than
-float32 here. ``builder.verify.quantise.choice`` has the rule.
+float32 here. ``builder.verify.quantise.precision`` has the rule.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from builder.pipeline.measuring_inputs import load_golden_inputs, load_user_inpu
 from builder.pipeline.time_candidates import time_beside_float32
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.answer_accuracy import answer_with_library, compare_answers
-from builder.verify.quantise.choice import PrecisionChoice, TriedPrecision
-from builder.verify.quantise.number_types import SMALLEST_FIRST
+from builder.verify.quantise.precision import SMALLEST_FIRST, PrecisionChoice, TriedPrecision
 
 _CHOICE = "choice.json"
 

@@ -19,10 +19,9 @@ from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.verify_library import Roundings, load_roundings, verify_variants
 from builder.pipeline.versions import versions
 from builder.pipeline.workspace import Workspace
-from builder.verify.failure_report import explain_failure
-from builder.verify.quantise.choice import PrecisionChoice
+from builder.verify.quantise.precision import PrecisionChoice
 from builder.verify.target_runner import prepare_machine
-from builder.verify.verification import Verification
+from builder.verify.verification import Verification, explain_failure
 
 
 class Trial(Protocol):

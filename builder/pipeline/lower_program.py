@@ -19,7 +19,7 @@ from builder.config import ModelSpec
 from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
 from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
-from builder.verify.quantise import rounded_weights
+from builder.verify.quantise import rounded_reference
 
 LOWERING = "lowering.json"
 """Name of the file of decisions in the stage's folder, next to the sources."""
@@ -181,8 +181,8 @@ def save_rounded_weights(spec: ModelSpec, lowered: Sequence[LoweredProgram], fol
     """Write next to the sources of ``lowered``, one per variant, the input of ``verify_library.load_roundings``."""
     for variant, program in zip(spec.variants, lowered, strict=True):
         if program.restored:
-            rounded_weights.save_rounded(
-                rounded_weights.make_rounded_path(folder, variant.suffix), program.restored, program.rounded
+            rounded_reference.save_rounded(
+                rounded_reference.make_rounded_path(folder, variant.suffix), program.restored, program.rounded
             )
 
 

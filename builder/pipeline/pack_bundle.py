@@ -31,7 +31,7 @@ from builder.pipeline.compile_graph import CompiledModel
 from builder.pipeline.fallbacks import VerifiedLibrary
 from builder.pipeline.record_provenance import make_bundle_statement
 from builder.pipeline.workspace import Workspace
-from builder.verify.failure_report import require_passed as require_verification
+from builder.verify.verification import require_passed as require_verification
 
 _SIZE = "size.json"
 

@@ -9,8 +9,7 @@ from builder.pipeline.choose_weights import choose_weight_type
 from builder.pipeline.read_tuning import load_tuning
 from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
-from builder.verify.quantise.choice import PrecisionChoice
-from builder.verify.quantise.number_types import apply_precision
+from builder.verify.quantise.precision import PrecisionChoice, apply_precision
 
 
 def resolve_spec(ws: Workspace, recorded: PrecisionChoice | None = None) -> ResolvedOptions:

@@ -10,7 +10,7 @@ from builder.base.cache import compute_digest
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.config import ModelSpec, to_json
-from builder.verify.quantise.choice import PrecisionChoice
+from builder.verify.quantise.precision import PrecisionChoice
 
 
 @dataclass(frozen=True)

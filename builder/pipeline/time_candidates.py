@@ -16,8 +16,7 @@ from builder.pipeline.lower_program import list_attempts, lower_variant
 from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
 from builder.verify import profile
-from builder.verify.quantise.choice import MARGINS, Ratio, Timing
-from builder.verify.quantise.number_types import FLOAT32, Precision
+from builder.verify.quantise.precision import FLOAT32, MARGINS, Precision, Ratio, Timing
 
 SECONDS, ROUNDS = 4.0, 10
 """The approximate duration, and the least number of rounds."""

@@ -15,8 +15,8 @@ from builder.pipeline.compute_answers import make_answers_error
 from builder.pipeline.import_model import label_variant
 from builder.pipeline.workspace import Workspace
 from builder.verify.compare_answers import verify_library
-from builder.verify.quantise import rounded_weights
-from builder.verify.rounding import Rounding
+from builder.verify.expected_answers import Rounding
+from builder.verify.quantise import rounded_reference
 from builder.verify.target_runner import prepare_machine
 from builder.verify.verification import Verification, merge_verifications
 
@@ -54,7 +54,7 @@ def verify_variants(
 
 
 def _load_rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: Path) -> Rounding | None:
-    path = rounded_weights.make_rounded_path(folder, variant.suffix)
+    path = rounded_reference.make_rounded_path(folder, variant.suffix)
     if not path.exists():
         return None
     answers = ws.build_stage(
@@ -64,7 +64,7 @@ def _load_rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: 
         functools.partial(_answer_in_sandbox, ws, graph, path),
         ws.target.suffix,
     )
-    return rounded_weights.load_rounding(answers, ws.spec.weight_types)
+    return rounded_reference.load_rounding(answers, ws.spec.weight_types)
 
 
 def _answer_in_sandbox(ws: Workspace, graph: FrozenGraph, path: Path, folder: Path) -> None:
@@ -74,4 +74,4 @@ def _answer_in_sandbox(ws: Workspace, graph: FrozenGraph, path: Path, folder: Pa
 
 
 def _answer_restored(graph: FrozenGraph, path: Path) -> None:
-    rounded_weights.make_rounded_answers(graph, path, Path.cwd())
+    rounded_reference.make_rounded_answers(graph, path, Path.cwd())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from builder.base.records import parse_json
 from builder.release.statement import read_plain, require_form
-from builder.verify.quantise.choice import PrecisionChoice
+from builder.verify.quantise.precision import PrecisionChoice
 
 
 def recorded_choice(folder: Path) -> PrecisionChoice | None:

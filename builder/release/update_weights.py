@@ -34,8 +34,7 @@ from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.verify_library import load_roundings, verify_variants
 from builder.pipeline.workspace import Workspace
 from builder.release.recorded_choices import recorded_choice
-from builder.verify.failure_report import require_passed
-from builder.verify.verification import Verification
+from builder.verify.verification import Verification, require_passed
 
 
 @dataclass(frozen=True)

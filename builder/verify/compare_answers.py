@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +17,9 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.samples.golden_inputs import is_photograph
 from builder.importers.samples.user_samples import is_sample
 from builder.verify.agreement import OutputAgreement, compare_output
-from builder.verify.check_description import description_failures
-from builder.verify.expected_answers import ExpectedAnswers, open_expected, widen_tolerance
+from builder.verify.expected_answers import ExpectedAnswers, Rounding, open_expected, widen_tolerance
 from builder.verify.golden import GoldenFile
 from builder.verify.probe_client import Examination, Watch, examine_library, no_progress
-from builder.verify.rounding import Rounding
 from builder.verify.target_runner import HERE, Machine
 from builder.verify.verification import Verification
 
@@ -49,7 +49,7 @@ def verify_library(
     whose only warning says so. ``rounding``: that of the library's weights, if any. ``variant``: the program of the
     library for this graph, if not the first. ``watch``: see ``examine_library``.
     Raises VerifyError when the library cannot be loaded or opened, fails, hangs or crashes, or the golden
-    file does not fit the graph; a disagreement is no error here: see ``builder.verify.failure_report.require_passed``.
+    file does not fit the graph; a disagreement is no error here: see ``builder.verify.verification.require_passed``.
     """
     if machine.missing:
         unverified = f"the library was built and audited, but NOT RUN: {machine.missing}"
@@ -151,3 +151,36 @@ def _list_photograph_warnings(
                 "classes get one answer, too, `scale`, `mean` and `channel_order` under [image] in model.toml are not "
                 "those of the training. Check with `coldforge accuracy MODEL --images FOLDER`, a folder for each label"
             )
+
+
+def description_failures(
+    text: str, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec, ...], variant: Variant | None = None
+) -> Iterator[str]:
+    """Yield the errors of a cf_describe() text that is not JSON or does not describe the graph."""
+    try:
+        description = json.loads(text)
+    except (ValueError, RecursionError):
+        yield "cf_describe does not return JSON"
+        return
+    described: dict[str, Any] = description if isinstance(description, dict) else {}
+    if variant:
+        if described.get("batch") != variant.batch:
+            return  # it only states that further batches exist
+        try:
+            described = _select_variant(described, variant)
+        except (AttributeError, LookupError, TypeError):
+            described = {}
+    for key, specs in (("feeds", feeds), ("fetches", fetches)):
+        ours = described.get(key)
+        theirs = [spec.to_dict() for spec in specs]
+        if ours != theirs:
+            yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
+
+
+def _select_variant(told: dict[str, Any], variant: Variant) -> dict[str, Any]:
+    """Return the description of one variant; it is empty if the variant is missing."""
+    if variant.of:
+        told = next((entry for entry in told.get("signatures", []) if entry["signature"] == variant.of), {})
+    if variant.size:
+        told = dict(enumerate(told.get("shapes", []))).get(variant.size, {})
+    return told

@@ -28,7 +28,7 @@ from builder.importers.stablehlo_program import NODE
 from builder.verify.agreement import OutputAgreement, compare_output
 from builder.verify.expected_answers import ExpectedOutput, open_expected
 from builder.verify.golden import GoldenCase, GoldenFile
-from builder.verify.unstable_cases import ENOUGH, find_unstable_cases
+from builder.verify.sensitivity import ENOUGH, find_unstable_cases
 
 
 def write_program_inputs(graph: FrozenGraph, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 It has an array for every feed and fetch of every case, ``feed/<case>/<name>`` and ``fetch/<case>/<name>``, and for
 floating-point fetches ``sensitivity/<name>``, or ``rounding/<name>`` where the graph computes in half precision.
-For cases that decide nothing it has only the reason, ``undecided/<case>`` (see ``builder.verify.unstable_cases``).
+For cases that decide nothing it has only the reason, ``undecided/<case>`` (see ``builder.verify.sensitivity``).
 This module needs NumPy alone, since the process that runs a library reads the file.
 """
 

@@ -25,8 +25,7 @@ from builder.base.sandbox.libc import die_with_parent
 from builder.compiler.abi import CF_ERR_ARGUMENT, CF_ERR_RANGE, CF_OK, status_name
 from builder.compiler.weights_file import FILE as WEIGHTS
 from builder.verify.golden import GoldenFile
-from builder.verify.library.abi_client import LoadedLibrary, Refused
-from builder.verify.library.guarded_buffers import POISONS, BufferSlot, Bytes, GuardedBuffer
+from builder.verify.library.loaded_library import POISONS, BufferSlot, Bytes, GuardedBuffer, LoadedLibrary, Refused
 from builder.verify.library.remote_library import RemoteLibrary
 
 Library = LoadedLibrary | RemoteLibrary

@@ -27,7 +27,7 @@ from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
 from builder.verify.golden import GoldenFile
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 
 MIN_ROUNDS, MAX_ROUNDS = 5, 1000
 LIMIT = "COLDFORGE_CPU"

@@ -37,22 +37,23 @@ from builder.importers.samples.golden_inputs import (
 from builder.importers.samples.user_samples import is_sample, read_golden_samples
 from builder.importers.variables_state import assign_variables, read_variables
 from builder.verify.agreement import measure_errors
-from builder.verify.expected_answers import ExpectedOutput, list_outputs
-from builder.verify.float64 import convert_to_float64
+from builder.verify.expected_answers import ROUNDING_SHARE, ExpectedOutput, list_outputs
 from builder.verify.golden import GoldenCase, GoldenFile
+from builder.verify.graph_variants import UNSTABLE, break_ties, convert_to_float64
 from builder.verify.input_rounding import WHOLE, Reading, read_graph
-from builder.verify.rounding import ROUNDING_SHARE
+from builder.verify.intermediate_values import find_unlike_ops
 from builder.verify.sensitivity import (
+    ENOUGH,
     FLOATS,
+    MOST_ALLOWED,
+    find_unstable_cases,
+    loosen_to_default,
     measure_joint_sensitivity,
     measure_sensitivity,
     move_zeros,
     nudge_calls,
     nudge_constants,
 )
-from builder.verify.ties import UNSTABLE, break_ties
-from builder.verify.unlike_ops import find_unlike_ops
-from builder.verify.unstable_cases import ENOUGH, MOST_ALLOWED, find_unstable_cases, loosen_to_default
 from builder.verify.verification import UNLIKE_TENSORFLOW
 
 Feeds = Mapping[str, Array]

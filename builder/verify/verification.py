@@ -1,11 +1,13 @@
-"""Result of verifying a library."""
+"""Result of verifying a library, and the messages about one that does not pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from builder.base.errors import VerifyError
+from builder.importers.samples.golden_inputs import NOT_FINITE
 from builder.verify.agreement import OutputAgreement
 from builder.verify.target_runner import HERE
 
@@ -76,3 +78,64 @@ def merge_verifications(verifications: Mapping[str, Verification]) -> Verificati
         failures=tuple(failures),
         warnings=tuple(warnings),
     )
+
+
+def require_passed(verification: Verification) -> None:
+    """Raise VerifyError naming, for every output that disagrees, the worst element and its case."""
+    if verification.passed:
+        return
+    lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _describe_disagreement(row)]
+    same = "with the same rounded weights, "
+    lines += [
+        f"  {same}{text}" for row in verification.same_weights if not row.passed for text in _describe_disagreement(row)
+    ]
+    lines += [f"  {verification.library} misbehaves: {text}." for text in verification.failures]
+    advice = "Nothing was packed. This is a bug in coldforge: report it with the model's build folder."
+    if not all(row.passed for row in (*verification.outputs, *verification.same_weights)):
+        advice = (
+            "Nothing was packed. If the model can live with this difference, raise `absolute` or `relative` for the "
+            "output in model.toml; otherwise report it with the model's build folder. `coldforge verify --layers` "
+            "names the first step that is off."
+        )
+    off = [row for row in verification.outputs if not row.passed]
+    if off and all(row.worst and row.worst.case in NOT_FINITE for row in off):
+        named = [text for text in verification.warnings if text.startswith(UNLIKE_TENSORFLOW)]
+        unnamed = f"{UNLIKE_TENSORFLOW}: `coldforge verify --layers` names the first step that is off"
+        advice = (
+            f"Nothing was packed. {'. '.join(named or [unnamed])}. Without `nan = true` in model.toml the function "
+            "refuses such numbers."
+        )
+    if verification.too_coarse:
+        advice = (
+            "Nothing was packed. The library does what it should: with the same rounded weights TensorFlow agrees. "
+            "They are too coarse for this model: choose another `[weights] type` in model.toml (or `[activations] "
+            "type`, if it has one), or leave those layers as they are that matter most, with [[layers]]."
+        )
+    raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
+
+
+def explain_failure(verification: Verification) -> str:
+    """Describe briefly why a library did not pass: the output that is furthest off. The text is empty if it passed."""
+    for row in (*verification.same_weights, *verification.outputs):
+        if row.beyond and row.worst:
+            return f"output {row.output} is off by {row.worst.error:.3g} where {row.worst.allowed:.3g} is allowed"
+        if row.top1_wrong:
+            return f"output {row.output} has another top class in {row.top1_wrong:,} of {row.top1_rows:,} rows"
+    return f"the library misbehaves: {verification.failures[0]}" if verification.failures else ""
+
+
+def _describe_disagreement(row: OutputAgreement) -> Iterator[str]:
+    name = row.output if row.output == row.fetch else f"{row.output} (fetch {row.fetch})"
+    if row.beyond and row.worst:
+        worst = row.worst
+        rule = "must be equal" if row.exact else "allowed " + row.describe_rule("|TensorFlow's|")
+        yield (
+            f"output {name}: {row.beyond:,} of {row.elements:,} elements disagree with TensorFlow ({rule}). "
+            f"Worst: case {worst.case}, element {list(worst.index)}: ours {worst.ours!r}, "
+            f"TensorFlow's {worst.theirs!r}, off by {worst.error:.3g} where {worst.allowed:.3g} is allowed."
+        )
+    if row.top1_wrong:
+        yield (
+            f"output {name}: the top class differs in {row.top1_wrong:,} of {row.top1_rows:,} rows. "
+            f"First: {row.top1_example}."
+        )

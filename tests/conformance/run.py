@@ -18,7 +18,7 @@ from builder.pipeline.fallbacks import VerifiedLibrary, build_verified_library
 from builder.pipeline.import_model import import_variants
 from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.workspace import Workspace
-from builder.verify.failure_report import explain_failure
+from builder.verify.verification import explain_failure
 from tests.conformance.case import Case
 
 Outcome = Literal["agrees", "refused", "error", "disagrees"]

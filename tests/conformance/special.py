@@ -17,8 +17,7 @@ import tensorflow as tf
 
 from builder.base.errors import ColdforgeError
 from builder.compiler.abi import CF_OK
-from builder.verify.library.abi_client import LoadedLibrary
-from builder.verify.library.guarded_buffers import BufferSlot, GuardedBuffer
+from builder.verify.library.loaded_library import BufferSlot, GuardedBuffer, LoadedLibrary
 from tests.conformance.special_ops import KINDS, Array, Kind, Probe, probes
 from tests.support.build import build_library, freeze_function, spec_of
 

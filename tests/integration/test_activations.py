@@ -35,14 +35,13 @@ from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
 from builder.verify.compare_answers import verify_library
-from builder.verify.library.opened_model import OpenedModel
-from builder.verify.quantise import rounded_weights
+from builder.verify.library.loaded_library import OpenedModel
+from builder.verify.quantise import rounded_reference
 from builder.verify.quantise.answer_accuracy import run_once
 from builder.verify.quantise.calibrate import measure_ranges
-from builder.verify.quantise.choice import PrecisionChoice, Ratio, Timing, TriedPrecision
-from builder.verify.quantise.number_types import SMALLEST_FIRST
 from builder.verify.quantise.observe import build_observable as build_observed
 from builder.verify.quantise.observe import observe_steps, view_image, view_input
+from builder.verify.quantise.precision import SMALLEST_FIRST, PrecisionChoice, Ratio, Timing, TriedPrecision
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.integration.test_batches import convolutions
@@ -165,9 +164,9 @@ def _build(case: Case, graph: FrozenGraph, folder: Path) -> Built:
     (folder / "between").mkdir()
     observed = build_observed(between.program, spec, compiled, folder / "between", CACHE)
     same = folder / "bytes"
-    rounded_weights.save_rounded(same / "restored.npz", lowered.restored, lowered.rounded)
-    rounded_weights.make_rounded_answers(graph, same / "restored.npz", same)
-    rounding = rounded_weights.load_rounding(same, {"int8"})
+    rounded_reference.save_rounded(same / "restored.npz", lowered.restored, lowered.rounded)
+    rounded_reference.make_rounded_answers(graph, same / "restored.npz", same)
+    rounding = rounded_reference.load_rounding(same, {"int8"})
     assert rounding.golden is not None
     return Built(graph, lowered, library, between, observed, verify_library(library, graph, spec, rounding=rounding))
 
@@ -269,10 +268,10 @@ def test_a_wrong_range_does_not_pass(built: Callable[[str], Built], tmp_path: Pa
         replace(one, quantisation=one.quantisation and replace(one.quantisation, scale=one.quantisation.scale / 2))
         for one in made.lowered.rounded
     ]
-    rounded_weights.save_rounded(tmp_path / "wrong.npz", made.lowered.restored, wrong)
-    rounded_weights.make_rounded_answers(made.graph, tmp_path / "wrong.npz", tmp_path)
+    rounded_reference.save_rounded(tmp_path / "wrong.npz", made.lowered.restored, wrong)
+    rounded_reference.make_rounded_answers(made.graph, tmp_path / "wrong.npz", tmp_path)
     verification = verify_library(
-        made.library, made.graph, spec_of("wide_resnet"), rounding=rounded_weights.load_rounding(tmp_path, {"int8"})
+        made.library, made.graph, spec_of("wide_resnet"), rounding=rounded_reference.load_rounding(tmp_path, {"int8"})
     )
     assert not all(row.passed for row in verification.same_weights)
     assert not verification.too_coarse

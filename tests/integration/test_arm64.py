@@ -24,10 +24,10 @@ from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.verify.compare_answers import verify_library
-from builder.verify.failure_report import require_passed
-from builder.verify.library.guarded_buffers import BufferSlot, GuardedBuffer
+from builder.verify.library.loaded_library import BufferSlot, GuardedBuffer
 from builder.verify.library.remote_library import RemoteLibrary
 from builder.verify.target_runner import Machine
+from builder.verify.verification import require_passed
 from tests.conftest import ROOT, make_bundle
 from tests.integration.test_activations import OWN
 from tests.integration.test_zoo import WITHOUT_WINOGRAD

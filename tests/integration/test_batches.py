@@ -11,7 +11,7 @@ import pytest
 from builder.base.project import Project
 from builder.cli import main
 from builder.package.bundle import Bundle
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from tests.integration.test_weights import answers, project
 from tests.support.function import served
 from tests.support.models import save_keras

@@ -20,7 +20,7 @@ import tritonclient.http as triton
 from PIL import Image
 
 from builder.measure.local import http_server, run_event
-from builder.measure.local.origins import AllowedOrigins
+from builder.measure.local.request_check import AllowedOrigins
 from builder.package.bundle import Bundle
 from tests.conftest import ROOT
 from tests.support import abi_library, local_server, pages

@@ -12,10 +12,9 @@ import pytest
 
 from builder.base.errors import BundleError, UsageError
 from builder.cli import main
-from builder.measure.diff.bundle_difference import compare_facts
-from builder.measure.diff.bundle_facts import BundleFacts
+from builder.measure.diff.bundle_difference import BundleFacts, compare_facts
 from builder.measure.diff.diff_markdown import format_difference
-from builder.measure.html_report.diff_page import diff_page
+from builder.measure.html_report.document import diff_page
 from builder.package.bundle import Bundle
 from tests.support.results import printed
 

@@ -23,8 +23,8 @@ from builder.release.export import export_model, exported_spec
 from builder.sources import locate_model
 from builder.verify.compare_answers import verify_library
 from builder.verify.expected_answers import open_expected
-from builder.verify.failure_report import require_passed
 from builder.verify.reference_answers import make_golden_file
+from builder.verify.verification import require_passed
 from tests.conftest import ROOT
 from tests.support.build import build_library
 from tests.support.models import save_keras, spec_for

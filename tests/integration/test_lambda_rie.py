@@ -22,9 +22,8 @@ from builder.base.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.base.project import HOME, cache_folder
 from builder.cli import main
 from builder.measure.local import emulator_parts
-from builder.measure.local.emulator import MAX_REQUEST, LambdaEmulator
+from builder.measure.local.emulator import MAX_REQUEST, LambdaEmulator, ReloadingEmulator
 from builder.measure.local.http_server import make_url_event as url_event
-from builder.measure.local.reloading import ReloadingEmulator
 from builder.measure.local.run_event import (
     default_event,
     file_event,

@@ -14,9 +14,9 @@ from builder.config import FeedSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.missing_values import find_missing_values
 from builder.verify.compare_answers import verify_library
-from builder.verify.failure_report import require_passed
 from builder.verify.golden import GoldenFile
 from builder.verify.reference_answers import make_golden_file
+from builder.verify.verification import require_passed
 from tests.support.build import build_library
 from tests.support.models import save_graph, spec_for
 

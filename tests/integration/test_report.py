@@ -20,7 +20,7 @@ from builder.base.project import Project
 from builder.cli import main
 from builder.cli.command import load_named_spec
 from builder.importers.graph import FrozenGraph
-from builder.measure.html_report.report_page import report_page
+from builder.measure.html_report.document import report_page
 from builder.measure.weight_accuracy import read_last_accuracy
 from builder.package.bundle import Bundle
 from builder.pipeline.workspace import Workspace

@@ -11,9 +11,9 @@ import pytest
 from builder.base.tf import import_tensorflow
 from builder.importers.graph import FrozenGraph
 from builder.verify.compare_answers import verify_library
-from builder.verify.failure_report import require_passed
 from builder.verify.golden import GoldenFile
 from builder.verify.reference_answers import make_golden_file
+from builder.verify.verification import require_passed
 from tests.support.build import build_library
 from tests.support.models import freeze, save_graph, save_keras, spec_for
 

@@ -11,8 +11,7 @@ import pytest
 from builder.base.tf import import_tensorflow, reference_session
 from builder.compiler.lower.compress import RoundedInput, digest_constant
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.verify.quantise.rounded_inputs import round_inputs
-from builder.verify.quantise.rounded_weights import replace_constants
+from builder.verify.quantise.rounded_reference import replace_constants, round_inputs
 from tests.support.quantise import from_bytes, to_bytes
 
 pytestmark = pytest.mark.integration

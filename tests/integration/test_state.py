@@ -33,8 +33,8 @@ from builder.release.selftest.programs import build_selftest
 from builder.release.wasm.build_module import build_wasm
 from builder.verify.compare_answers import verify_library
 from builder.verify.expected_answers import open_expected
-from builder.verify.failure_report import require_passed
 from builder.verify.reference_answers import make_golden_file
+from builder.verify.verification import require_passed
 from handler.budget import RequestLimits
 from handler.errors import make_refusal
 from handler.model import Model

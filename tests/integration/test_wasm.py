@@ -17,8 +17,8 @@ from builder.importers.graph import FrozenGraph
 from builder.release.wasm.link_module import BASELINE, FLAVOURS, SIMD, Flavour, emit_sources, link_module
 from builder.release.wasm.node_runner import PREDICT, find_node, verify_in_node
 from builder.release.wasm.verify_module import verify_module
-from builder.verify.failure_report import require_passed
 from builder.verify.golden import GoldenFile
+from builder.verify.verification import require_passed
 from tests.conftest import ROOT
 from tests.support import needs
 from tests.support.build import CACHE, rounding_of, spec_of

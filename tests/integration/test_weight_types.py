@@ -33,7 +33,7 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites import REWRITES
 from builder.package.bundle import Bundle
 from builder.verify.compare_answers import verify_library
-from builder.verify.quantise import rounded_weights
+from builder.verify.quantise import rounded_reference
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.support.build import CACHE, TARGET, compile_here, freeze_function, rounding_of, spec_of, write_golden
@@ -199,8 +199,8 @@ def test_weights_that_are_not_in_the_graph_are_said_to_be_unproven(
 ) -> None:
     _, graph = compiled("dense_wide")
     save_arrays(tmp_path / "some.npz", {"0" * 64: np.ones((40, 40), np.float32)})
-    rounded_weights.make_rounded_answers(graph, tmp_path / "some.npz", tmp_path)
-    rounding = rounded_weights.load_rounding(tmp_path, {"int8", "float32"})
+    rounded_reference.make_rounded_answers(graph, tmp_path / "some.npz", tmp_path)
+    rounding = rounded_reference.load_rounding(tmp_path, {"int8", "float32"})
     assert (rounding.type, rounding.golden) == ("int8", None)
     assert "not in TensorFlow's graph" in rounding.warning
 
@@ -214,11 +214,11 @@ def test_a_wrong_weight_does_not_pass(compiled: Callable[[str], tuple[Case, Froz
         graph.folder / "graph_metadata.o", graph, CACHE, options=LoweringOptions(weights=WeightRules("int8"))
     )
     wrong = {key: array * np.float32(1.01) for key, array in lowered.restored.items()}
-    save_arrays(rounded_weights.make_rounded_path(tmp_path), wrong)
-    rounded_weights.make_rounded_answers(graph, rounded_weights.make_rounded_path(tmp_path), tmp_path)
+    save_arrays(rounded_reference.make_rounded_path(tmp_path), wrong)
+    rounded_reference.make_rounded_answers(graph, rounded_reference.make_rounded_path(tmp_path), tmp_path)
     sources = emit_sources(lowered.program, spec, TARGET, tmp_path)
     library = link_library(sources, [graph.folder / "graph.o"], TARGET, tmp_path, CACHE / "zig").path
-    verification = verify_library(library, graph, spec, rounding=rounded_weights.load_rounding(tmp_path, {"int8"}))
+    verification = verify_library(library, graph, spec, rounding=rounded_reference.load_rounding(tmp_path, {"int8"}))
     assert not verification.passed
     assert not verification.too_coarse
 
@@ -268,9 +268,9 @@ def test_a_bundle_of_a_trained_model(
 def test_too_coarse_weights_are_said_to_be_that(
     project: Project, digits: Bundle, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from builder.verify import rounding
+    from builder.verify import expected_answers
 
-    monkeypatch.setitem(rounding.ROUNDING_SHARE, "int8", 0.0)
+    monkeypatch.setitem(expected_answers.ROUNDING_SHARE, "int8", 0.0)
     assert main(["bundle", write_spec(project, "digits", '[weights]\ntype = "int8"'), "--in", "host"]) == 17
     message = capsys.readouterr().err
     assert "with the same rounded weights TensorFlow agrees" in message

@@ -13,7 +13,7 @@ import pytest
 
 from builder.cli import main
 from builder.config import read_spec
-from builder.measure.sample_request import format_try_command, make_zero_inputs
+from builder.measure.local.run_event import format_try_command, make_zero_inputs
 from builder.package import openapi
 from builder.package.bundle import Bundle
 from builder.pipeline.build_bundle import build_bundle

@@ -28,8 +28,8 @@ from builder.importers.graph import FrozenGraph
 from builder.pipeline.preflight import check_graph
 from builder.pipeline.preflight import require_buildable as require_preflight
 from builder.verify.compare_answers import verify_library
-from builder.verify.failure_report import require_passed
 from builder.verify.reference_answers import make_golden_file
+from builder.verify.verification import require_passed
 from tests.support.build import (
     CACHE,
     TARGET,

@@ -19,7 +19,7 @@ from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from handler.description import parse_description
 from tests.support.instrumented import link
 from tests.support.places import batch_of

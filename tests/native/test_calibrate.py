@@ -20,9 +20,16 @@ from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.config import Activations, LayerSpec
 from builder.importers.graph import FrozenGraph
-from builder.verify.quantise.calibrate import choose_input_type, explain_kept, require_known
+from builder.verify.quantise.calibrate import (
+    Extent,
+    Histogram,
+    best_range,
+    choose_input_type,
+    explain_kept,
+    make_quantisation,
+    require_known,
+)
 from builder.verify.quantise.observe import build_observable, observe_steps, view_image
-from builder.verify.quantise.ranges import Extent, Histogram, best_range, make_quantisation
 from tests.native.test_profile import PROGRAM, SPEC, compiled, graph
 from tests.support.quantise import from_bytes, to_bytes
 from tests.support.runtime import CACHE

@@ -28,7 +28,7 @@ from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from tests.support import needs
 from tests.support.instrumented import OBJECTS, link
 from tests.support.places import Places

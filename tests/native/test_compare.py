@@ -21,11 +21,10 @@ from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
 from builder.verify.agreement import OutputAgreement, compare_output
 from builder.verify.compare_answers import verify_library
-from builder.verify.failure_report import require_passed
+from builder.verify.expected_answers import Rounding
 from builder.verify.probe_client import Watch, no_progress
-from builder.verify.rounding import Rounding
 from builder.verify.target_runner import HERE, Machine, build_runner
-from builder.verify.verification import Verification
+from builder.verify.verification import Verification, require_passed
 from tests.support.hand_model import CASES, HAND_MODEL, Case, golden_case, model_spec, write_golden
 from tests.support.zig import CACHE, shared_library
 

@@ -23,7 +23,7 @@ from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from tests.support.instrumented import link
 from tests.support.places import Places, batch_of
 

@@ -17,7 +17,7 @@ from builder.compiler.lower.steps.base import Buffer, View
 from builder.compiler.lower.steps.image_step import RepackStep
 from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from tests.native.test_emit_fused import conv, layer
 from tests.support.instrumented import link
 from tests.support.places import Places, batch_of

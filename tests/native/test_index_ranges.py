@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from builder.config.tensor import INTEGERS, TensorSpec, integer_limits
-from builder.verify.library.abi_client import LoadedLibrary
-from builder.verify.library.guarded_buffers import BufferSlot, GuardedBuffer
+from builder.verify.library.loaded_library import BufferSlot, GuardedBuffer, LoadedLibrary
 from builder.verify.probe import ModelUnderTest, check_refusal, make_bad_calls
 from tests.support.index_model import DTYPES, MOST, PARTS, build, build_with_state, ranges_of
 

@@ -19,7 +19,7 @@ from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.steps import thunk_reader
 from builder.compiler.lower.steps.base import Buffer
 from builder.config.tensor import TensorSpec
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from tests.conftest import ROOT
 from tests.support.every_step import SPEC
 from tests.support.instrumented import link

@@ -10,8 +10,8 @@ from builder.base.targets import ARM64, X86_64
 from builder.cli.build_tables import format_agreement
 from builder.compiler.audit.policy import find_target
 from builder.verify.compare_answers import verify_library
-from builder.verify.failure_report import require_passed
 from builder.verify.target_runner import HERE, Machine, build_runner, prepare_machine
+from builder.verify.verification import require_passed
 from tests.support.hand_model import CASES, model_spec, write_golden
 from tests.support.zig import CACHE
 

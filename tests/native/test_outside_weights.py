@@ -29,7 +29,7 @@ from builder.compiler.emit.write_weights import (
 )
 from builder.compiler.lower.program import Program, Weight
 from builder.compiler.weights_file import FILE, Layout
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from handler import weights as outside
 from handler.errors import StartupError
 from handler.model import Model

@@ -34,8 +34,7 @@ from builder.pipeline.lower_program import ATTEMPTS, EmittedSources
 from builder.pipeline.pack_bundle import write_bundle
 from builder.pipeline.workspace import Workspace
 from builder.verify.compare_answers import verify_library
-from builder.verify.quantise.choice import PrecisionChoice, Ratio, Timing, TriedPrecision
-from builder.verify.quantise.number_types import Precision
+from builder.verify.quantise.precision import Precision, PrecisionChoice, Ratio, Timing, TriedPrecision
 from tests.support import needs
 from tests.support.hand_model import CASES, HAND_MODEL, model_spec, write_golden
 from tests.support.wheels import install

@@ -25,9 +25,8 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.graph import GraphPort as GraphPort
 from builder.importers.variants import require_variants
 from builder.package import openapi
-from builder.verify.library.abi_client import LoadedLibrary, Refused
-from builder.verify.library.guarded_buffers import BufferSlot, Bytes
-from builder.verify.library.guarded_buffers import GuardedBuffer as GuardedBuffer
+from builder.verify.library.loaded_library import BufferSlot, Bytes, LoadedLibrary, Refused
+from builder.verify.library.loaded_library import GuardedBuffer as GuardedBuffer
 from builder.verify.library.remote_library import RemoteLibrary
 from builder.verify.target_runner import build_runner
 from handler.budget import RequestLimits

@@ -19,9 +19,9 @@ from builder.importers.freeze import write_frozen
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import keep_cases_functional
-from builder.verify.quantise import rounded_weights
+from builder.verify.expected_answers import Rounding
+from builder.verify.quantise import rounded_reference
 from builder.verify.reference_answers import answer_calls
-from builder.verify.rounding import Rounding
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = cache_folder()
@@ -72,10 +72,10 @@ def rounding_of(lowered: LoweredProgram, graph: FrozenGraph, folder: Path) -> Ro
     """TensorFlow's answers to the golden feeds with the weights as ``lowered`` has them; None where none is rounded."""
     if not lowered.restored:
         return None
-    path = rounded_weights.make_rounded_path(folder)
-    rounded_weights.save_rounded(path, lowered.restored, lowered.rounded)
-    rounded_weights.make_rounded_answers(graph, path, folder)
-    return rounded_weights.load_rounding(folder, {layer.type for layer in list_layer_weights(lowered.program)})
+    path = rounded_reference.make_rounded_path(folder)
+    rounded_reference.save_rounded(path, lowered.restored, lowered.rounded)
+    rounded_reference.make_rounded_answers(graph, path, folder)
+    return rounded_reference.load_rounding(folder, {layer.type for layer in list_layer_weights(lowered.program)})
 
 
 def build_library(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from builder.compiler.lower.steps.quantisation import Quantisation
-from builder.verify.quantise.ranges import LEVELS
+from builder.verify.quantise.calibrate import LEVELS
 
 Array = NDArray[np.float32]
 

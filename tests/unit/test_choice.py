@@ -10,8 +10,15 @@ import pytest
 
 from builder.base.errors import BundleError
 from builder.release.recorded_choices import recorded_choice
-from builder.verify.quantise.choice import PrecisionChoice, Ratio, Timing, TriedPrecision
-from builder.verify.quantise.number_types import FLOAT32, SMALLEST_FIRST, Precision
+from builder.verify.quantise.precision import (
+    FLOAT32,
+    SMALLEST_FIRST,
+    Precision,
+    PrecisionChoice,
+    Ratio,
+    Timing,
+    TriedPrecision,
+)
 
 BYTES, WEIGHTS, HALF, _ = SMALLEST_FIRST
 V3, V4, VNNI = "x86-64-v3", "x86-64-v4", "x86-64-v4+avx512vnni"

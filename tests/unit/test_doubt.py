@@ -13,8 +13,7 @@ from builder.config.tensor import TensorSpec
 from builder.verify.agreement import MOST_SENSITIVE
 from builder.verify.expected_answers import ExpectedOutput
 from builder.verify.reference_answers import explain_too_few
-from builder.verify.sensitivity import move_zeros
-from builder.verify.unstable_cases import find_unstable_cases
+from builder.verify.sensitivity import find_unstable_cases, move_zeros
 
 NAN, INF = math.nan, math.inf
 

@@ -27,7 +27,7 @@ from builder.compiler.emit.header import format_header
 from builder.compiler.lower.program import BoundState
 from builder.config import FeedSpec, render_spec
 from builder.config.tensor import TensorSpec
-from builder.measure.sample_request import format_try_command
+from builder.measure.local.run_event import format_try_command
 from builder.release.bindings.build_bindings import generate_binding
 from builder.release.bindings.language_packages import LANGUAGES
 from tests.support.abi_library import picture_description

@@ -17,9 +17,8 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError
 from builder.measure.local import http_server as local_http
-from builder.measure.local.framing import LONGEST_HEAD, MOST_LINES
 from builder.measure.local.http_server import MAX_BODY, MAX_EVENT, make_url_event, parse_response, serve_function
-from builder.measure.local.origins import LOOPBACK, AllowedOrigins
+from builder.measure.local.request_check import LONGEST_HEAD, LOOPBACK, MOST_LINES, AllowedOrigins
 
 
 def headers(**values: str) -> Message:

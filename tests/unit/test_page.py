@@ -18,9 +18,8 @@ from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.measure.cost import estimate_sizes, prices_of
-from builder.measure.html_report.document import format_document, inline_json
-from builder.measure.html_report.memory_flow import trace_memory_flow
-from builder.measure.html_report.report_page import SCRIPTS
+from builder.measure.html_report.document import SCRIPTS, format_document, inline_json
+from builder.measure.html_report.report_data import trace_memory_flow
 from builder.measure.prices import WHOLE_PROCESSOR_MB
 from tests.conftest import ROOT
 

@@ -14,7 +14,7 @@ from builder.base.errors import BundleError, UsageError
 from builder.base.project import Project
 from builder.base.targets import ARM64, X86_64
 from builder.cli import main
-from builder.measure.diff.bundle_facts import BundleFacts
+from builder.measure.diff.bundle_difference import BundleFacts
 from builder.package.bundle import find_bundle
 from builder.package.provenance import BUILD_TYPE, STATEMENT, statement_json
 from builder.release.activate_bundle import ActiveBundle, activate_models, read_active_bundle

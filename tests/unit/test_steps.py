@@ -14,7 +14,7 @@ from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Buffer, Step, walk_steps
 from builder.compiler.lower.steps.control_step import CallStep
 from builder.compiler.lower.steps.thunk_reader import load_thunk_readers
-from builder.measure.html_report.memory_flow import trace_memory_flow
+from builder.measure.html_report.report_data import trace_memory_flow
 from tests.support.every_step import EVERY_STEP, FUSED_STEPS, KERNEL, arena
 
 RUNTIME = Path(__file__).resolve().parents[2] / "builder" / "runtime"

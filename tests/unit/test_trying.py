@@ -11,7 +11,7 @@ import pytest
 
 from builder.base.project import HOME
 from builder.cli import make_parser
-from builder.measure.sample_request import format_try_command, make_zero_inputs
+from builder.measure.local.run_event import format_try_command, make_zero_inputs
 
 PICTURE: dict[str, Any] = {"name": "pixels", "dtype": "uint8", "shape": [1, 8, 8, 1], "bytes": 64}
 SERIES: dict[str, Any] = {"name": "series", "dtype": "float32", "shape": [1, 3], "bytes": 12}

@@ -11,9 +11,8 @@ from builder.base.errors import VerifyError
 from builder.config import Tolerance
 from builder.config.tensor import TensorSpec
 from builder.verify.agreement import OutputAgreement, compare_output
-from builder.verify.failure_report import explain_failure, require_passed
-from builder.verify.rounding import Rounding
-from builder.verify.verification import Verification, merge_verifications
+from builder.verify.expected_answers import Rounding
+from builder.verify.verification import Verification, explain_failure, merge_verifications, require_passed
 
 
 def output(name: str, error: float, kind: str = "raw", case: str = "zeros") -> OutputAgreement:

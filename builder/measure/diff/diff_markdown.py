@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from builder.base.escape import escape_markdown
-from builder.measure.diff.bundle_difference import BundleDifference, Figure
-from builder.measure.diff.compare_speed import SpeedComparison
+from builder.measure.diff.bundle_difference import BundleDifference, Figure, SpeedComparison
 
 
 @dataclass(frozen=True)

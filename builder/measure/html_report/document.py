@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from builder.base.escape import escape_html
+from builder.measure.diff.bundle_difference import BundleDifference
+from builder.measure.diff.diff_markdown import DiffTable, format_summary, make_tables
 
 PARTS = Path(__file__).parent
 """Folder of the stylesheet, the scripts and the markup that pages are made of."""
@@ -61,3 +64,43 @@ def inline_json(data: object) -> str:
 
 def _hash_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+SCRIPTS = ("base.js", "steps.js", "graph.js", "pictures.js")
+
+
+def report_page(data: Mapping[str, Any]) -> str:
+    """Return the page's HTML for ``data``, which ``gather_report`` returns."""
+    title = f"{data['model']['name']} {data['model']['version']}"
+    return format_document(
+        title, read_page_part("report.html").replace("@TITLE@", escape_html(title)), data=data, scripts=SCRIPTS
+    )
+
+
+def diff_page(found: BundleDifference) -> str:
+    """Return the page's HTML."""
+    title = f"{found.before} → {found.after}"
+    parts = [f"<header><h1>{escape_html(title)}</h1><p>{escape_html(format_summary(found))}</p></header>", "<main>"]
+    parts += [_format_section(table) for table in make_tables(found)]
+    return format_document(title, "\n".join([*parts, "</main>"]))
+
+
+def _format_section(table: DiffTable) -> str:
+    heads = "".join(
+        f'<th scope="col"{_format_alignment(table, i)}>{escape_html(head)}</th>' for i, head in enumerate(table.headers)
+    )
+    rows = "\n".join(
+        "<tr>"
+        + "".join(f"<td{_format_alignment(table, i)}>{escape_html(cell)}</td>" for i, cell in enumerate(row))
+        + "</tr>"
+        for row in table.rows
+    )
+    title = escape_html(table.title)
+    return (
+        f'<section><h2>{title}</h2><div class="wide" tabindex="0" role="region" aria-label="{title}"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>\n{rows}\n</tbody></table></div></section>"
+    )
+
+
+def _format_alignment(table: DiffTable, column: int) -> str:
+    return ' class="n"' if column in table.right else ""

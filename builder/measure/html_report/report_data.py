@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from builder import __version__
+from builder.compiler.lower.program import Program
+from builder.compiler.lower.steps.base import Buffer, walk_steps
+from builder.importers.graph import FrozenGraph
 from builder.measure.bench import benchmark_bundle
 from builder.measure.cost import report_cost
 from builder.measure.explain_steps import Study, study_model
-from builder.measure.html_report.agreement_histogram import make_histograms
-from builder.measure.html_report.memory_flow import trace_memory_flow
 from builder.measure.html_report.size_tree import size_tree
-from builder.measure.machine import cpu_name
-from builder.measure.peak import measure_peak
+from builder.measure.machine import cpu_name, measure_peak
 from builder.measure.weight_accuracy import read_last_accuracy
-from builder.package.bundle import find_bundle
+from builder.package.bundle import Bundle, find_bundle
 from builder.package.dependencies import dependencies_folder
 from builder.pipeline.workspace import Workspace
+from builder.verify.golden import GoldenFile
+from builder.verify.library.loaded_library import OpenedModel
 
 
 def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str = "") -> dict[str, Any]:
@@ -94,3 +99,136 @@ def _read_stage_times(path: Path) -> list[dict[str, Any]] | None:
     except (OSError, ValueError):
         return None
     return [stage | {"what": "" if stage["name"] == "source" else stage["what"]} for stage in stages]
+
+
+PER_DECADE = 2
+"""Number of bars in the histogram between two powers of ten."""
+
+_LEAST, _MOST = -10, 4  # Powers of ten; larger values are counted in the last bar.
+
+
+def make_histograms(bundle: Bundle, graph: FrozenGraph) -> list[dict[str, Any]]:
+    """Return the absolute errors over all golden inputs, for each fetch of floats.
+
+    ``exact``: the count of numbers equal to TensorFlow's; ``bars``: [from, to, count], from the first bar with a number
+    to the last; ``cases``: the worst error of each golden input. Raises VerifyError where this machine cannot run the
+    library.
+    """
+    fetches = [port.spec for port in graph.fetches]
+    errors: dict[str, dict[str, Any]] = {fetch.name: {} for fetch in fetches if fetch.dtype.startswith("float")}
+    with (
+        GoldenFile.open(graph.golden_path) as golden,
+        OpenedModel(bundle.library, 0, bundle.weights_elsewhere) as model,
+    ):
+        for case in golden.cases:
+            feeds = [golden.read_feed(case, port.spec.name) for port in graph.feeds]
+            call = model.bind_call(feeds, [fetch.size for fetch in fetches])
+            call()
+            for fetch, answer in zip(fetches, call.fetches, strict=True):
+                if fetch.name in errors:
+                    theirs = golden.read_fetch(case, fetch.name).astype(np.float64).ravel()
+                    ours = answer.view(fetch.dtype)[: theirs.size].astype(np.float64)
+                    difference = np.where(ours == theirs, 0.0, np.abs(ours - theirs))
+                    errors[fetch.name][case] = difference[np.isfinite(difference)]
+    return [_make_histogram(name, cases) for name, cases in errors.items()]
+
+
+def _make_histogram(name: str, cases: dict[str, Any]) -> dict[str, Any]:
+    every = np.concatenate(list(cases.values()))
+    beyond = every[every > 0]
+    bins = np.clip(np.floor(np.log10(beyond) * PER_DECADE), _LEAST * PER_DECADE, _MOST * PER_DECADE).astype(int)
+    first, last = (int(bins.min()), int(bins.max())) if bins.size else (0, -1)
+    counts = np.bincount(bins - first, minlength=last - first + 1)
+    edges = [10 ** (step / PER_DECADE) for step in range(first, last + 2)]
+    return {
+        "fetch": name,
+        "numbers": int(every.size),
+        "exact": int(every.size - beyond.size),
+        "worst": float(every.max(initial=0.0)),
+        "bars": [[low, high, int(n)] for low, high, n in zip(edges, edges[1:], counts, strict=False)],
+        "cases": [{"case": case, "worst": float(case_errors.max(initial=0.0))} for case, case_errors in cases.items()],
+    }
+
+
+@dataclass
+class BufferLife:
+    """A value: ``size`` bytes at ``offset``, from the step ``first`` to the step ``last``, both included.
+
+    ``made_by``: the steps that wrote it; -1 is a feed. ``scratch``: whether only one step uses it.
+    """
+
+    offset: int
+    size: int
+    first: int
+    last: int
+    made_by: list[int]
+    scratch: bool = False
+
+    def overlaps_buffer(self, buffer: Buffer) -> bool:
+        return self.offset < buffer.offset + buffer.size and buffer.offset < self.offset + self.size
+
+    def contains_part(self, buffer: Buffer) -> bool:
+        """Return whether ``buffer`` is a part of the value and not all of it."""
+        return (
+            self.offset <= buffer.offset
+            and buffer.offset + buffer.size <= self.offset + self.size
+            and buffer.size < self.size
+        )
+
+
+@dataclass
+class MemoryFlow:
+    """``edges``: (from, to) by number of the outermost steps; -1 is the feeds, the number of steps is the fetches."""
+
+    lives: list[BufferLife] = field(default_factory=list)
+    edges: dict[tuple[int, int], None] = field(default_factory=dict)
+    live: list[BufferLife] = field(default_factory=list)
+    read_now: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs (offset, size) that the step reads whose results are written next."""
+
+    def add_write(self, step: int, buffer: Buffer, *, scratch: bool = False) -> None:
+        """Record a write, which ends the values that it overlaps; a part of a value just read is written in place."""
+        for life in self.live:
+            if life.contains_part(buffer) and (life.offset, life.size) in self.read_now:
+                life.made_by.append(step)
+                return
+        self.live = [life for life in self.live if not life.overlaps_buffer(buffer)]
+        new = BufferLife(buffer.offset, buffer.size, step, step, [step], scratch)
+        self.lives.append(new)
+        self.live.append(new)
+
+    def add_read(self, step: int, buffer: Buffer) -> None:
+        self.read_now.add((buffer.offset, buffer.size))
+        for life in self.live:
+            if life.overlaps_buffer(buffer) and not life.scratch:
+                life.last = step
+                self.edges |= {(maker, step): None for maker in life.made_by if maker != step}
+
+
+def trace_memory_flow(program: Program) -> MemoryFlow:
+    """Return the flow through the outermost steps of ``program``."""
+    flow = MemoryFlow()
+    for buffer in _list_arena_buffers(
+        (*(port.buffer for port in program.feeds), *(state.read for state in program.states))
+    ):
+        flow.add_write(-1, buffer)
+    for number, step in enumerate(program.steps):
+        flow.read_now.clear()
+        inner_steps = walk_steps((step,))
+        reads = [buffer for inner in inner_steps for buffer in inner.reads]
+        if any(buffer.space == "feed" for buffer in reads):
+            flow.edges[-1, number] = None
+        for buffer in _list_arena_buffers(reads):
+            flow.add_read(number, buffer)
+        for buffer in _list_arena_buffers(buffer for inner in inner_steps for buffer in inner.writes):
+            flow.add_write(number, buffer)
+        for buffer in _list_arena_buffers(buffer for inner in inner_steps for buffer in inner.scratch_buffers):
+            flow.add_write(number, buffer, scratch=True)
+    for buffer in (*(port.buffer for port in program.fetches), *(state.write for state in program.states)):
+        flow.add_read(len(program.steps), buffer)
+    return flow
+
+
+def _list_arena_buffers(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
+    """Return the buffers in the arena, each once."""
+    return dict.fromkeys(buffer for buffer in buffers if buffer.space == "arena" and buffer.size)

@@ -25,8 +25,7 @@ from urllib.parse import parse_qsl, unquote
 
 from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.escape import escape_invisible
-from builder.measure.local.framing import RequestRefusal, read_head
-from builder.measure.local.origins import LOOPBACK, AllowedOrigins
+from builder.measure.local.request_check import LOOPBACK, AllowedOrigins, RequestRefusal, read_head
 
 Invoke = Callable[[dict[str, Any]], Any]
 """Function that answers an event."""

@@ -13,7 +13,7 @@ from builder.measure.bench import Spread, benchmark_bundle, time_calls
 from builder.measure.local import run_event
 from builder.package.bundle import Bundle
 from builder.release.batch.batch_plan import BatchTimes
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 
 
 def measure_bundle(bundle: Bundle, seconds: float = 1.0) -> BatchTimes:

@@ -25,8 +25,7 @@ from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.verify_library import load_roundings
 from builder.pipeline.workspace import Workspace
 from builder.release.selftest.cases import write_cases
-from builder.verify.expected_answers import open_expected
-from builder.verify.rounding import Rounding
+from builder.verify.expected_answers import Rounding, open_expected
 from builder.verify.target_runner import INCLUDE, LOADER, Machine, prepare_machine
 
 SOURCES = Path(__file__).parent

@@ -34,9 +34,8 @@ from builder.pipeline.workspace import Workspace
 from builder.release.wasm.link_module import FLAVOURS, Flavour, emit_sources, link_module
 from builder.release.wasm.node_runner import PREDICT, find_node, verify_in_node
 from builder.release.wasm.verify_module import is_wasmtime_installed, verify_module
-from builder.verify.failure_report import require_passed
-from builder.verify.rounding import Rounding
-from builder.verify.verification import Verification
+from builder.verify.expected_answers import Rounding
+from builder.verify.verification import Verification, require_passed
 
 FOLDER = "wasm"
 """Folder in ``dist/<model>/``."""

@@ -15,9 +15,8 @@ from builder.base.errors import VerifyError
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
 from builder.verify.compare_answers import judge_answers
-from builder.verify.expected_answers import open_expected
+from builder.verify.expected_answers import Rounding, open_expected
 from builder.verify.probe_client import Examination
-from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 
 PREDICT = Path(__file__).with_name("predict.mjs")

@@ -15,13 +15,11 @@ from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
 from builder.release.wasm.engine import WasmInstance, WasmSlot
 from builder.verify.compare_answers import judge_answers
-from builder.verify.expected_answers import ExpectedAnswers, open_expected
-from builder.verify.library.abi_client import Refused
-from builder.verify.library.guarded_buffers import POISONS, Bytes
-from builder.verify.library.guarded_buffers import BufferSlot as Buffered
+from builder.verify.expected_answers import ExpectedAnswers, Rounding, open_expected
+from builder.verify.library.loaded_library import POISONS, Bytes, Refused
+from builder.verify.library.loaded_library import BufferSlot as Buffered
 from builder.verify.probe import ModelUnderTest, check_refusal, find_differences, make_bad_calls, run_case
 from builder.verify.probe_client import Examination, list_ports
-from builder.verify.rounding import Rounding
 from builder.verify.verification import Verification
 
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { EXIT_REFUSED = 3 }; /* the library cannot be used at all; builder/verify/library/abi_client.py knows the number */
+enum { EXIT_REFUSED = 3 }; /* the library cannot be used at all; builder/verify/library/remote_library.py knows the number */
 
 static void *library;
 

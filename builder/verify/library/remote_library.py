@@ -12,8 +12,7 @@ from typing import NoReturn
 import numpy as np
 
 from builder.compiler.abi import CF_OK, status_name
-from builder.verify.library.abi_client import Refused
-from builder.verify.library.guarded_buffers import BufferSlot
+from builder.verify.library.loaded_library import BufferSlot, Refused
 
 _RUNNER_REFUSES = 3  # runner.c's exit code when the library cannot be used
 

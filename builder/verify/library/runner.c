@@ -1,6 +1,6 @@
 /*
  * Runs libmodel.so where Python does not: a process of the library's own architecture that loads it and makes
- * the calls it reads from standard input. builder/verify/library/abi_client.py is the other end and says what is asked.
+ * the calls it reads from standard input. builder/verify/library/remote_library.py is the other end and says what is asked.
  *
  * Both ends are little-endian and 64-bit. A request is `request`, then for each slot its `slot` and, unless the
  * pointer is null, its block; the answer is `answer`, the text, and the blocks as they are after the call.

@@ -12,7 +12,7 @@ from builder.base.arrays import Array
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph, GraphPort
 from builder.importers.samples.user_samples import Inputs
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from builder.verify.reference_answers import run_reference
 
 Answers = dict[str, Array]

@@ -20,7 +20,7 @@ from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
-from builder.verify.library.opened_model import OpenedModel
+from builder.verify.library.loaded_library import OpenedModel
 from builder.verify.quantise.answer_accuracy import run_once
 
 Look = Callable[[int, NDArray[np.uint8]], None]

@@ -1,13 +1,19 @@
-"""End of a request over HTTP/1.1: RFC 9112, section 6. Every ambiguous request is refused.
+"""Requests that the local server refuses: of other callers, and where the end (RFC 9112, section 6) is ambiguous.
 
 If two servers in a row disagree on where a body ends, the second takes the end of one request for another request.
 Python's own parser is lenient: it takes the first of two lengths, and drops all headers after an invalid line.
+
+Pages of other sites are refused, whatever name they gave to this machine: a browser sends the name of this machine in
+``Host``, even if a site's own name leads to 127.0.0.1 (DNS rebinding), and the requesting page's site in ``Origin``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 MOST_LINES = 100
 LONGEST_HEAD = 65_536
@@ -71,3 +77,32 @@ def read_head(stream: LineStream, longest_body: int) -> RequestHead | RequestRef
     if int(lengths[0]) > longest_body:
         return RequestRefusal(413, f"Lambda takes bodies of at most {longest_body:,} bytes")
     return RequestHead(lines, int(lengths[0]), values)
+
+
+class AllowedOrigins(NamedTuple):
+    """Allowed ``hosts``, names of this machine besides loopback, and ``origins`` of pages elsewhere; ``*`` is any."""
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    def check_request(self, hosts: Iterable[bytes], origins: Iterable[bytes]) -> RequestRefusal | None:
+        """Refuse a request by the values of its ``Host`` and ``Origin``, unless all of them are allowed."""
+        for host in hosts:
+            if not self._is_local("//" + host.decode("latin-1")):
+                return RequestRefusal(
+                    403, "this server answers to localhost only; for another name, serve with --allow-host NAME"
+                )
+        for origin in (value.decode("latin-1") for value in origins):
+            if "*" not in self.origins and origin not in self.origins and not self._is_local(origin):
+                return RequestRefusal(403, "pages of this origin may not call the server; serve with --cors ORIGIN")
+        return None
+
+    def _is_local(self, address: str) -> bool:
+        try:
+            name = (urlsplit(address).hostname or "").rstrip(".")
+            return name == "localhost" or name in self.hosts or ip_address(name).is_loopback
+        except ValueError:  # It is neither a known name nor an address.
+            return False
+
+
+LOOPBACK = AllowedOrigins()

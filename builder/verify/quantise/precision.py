@@ -1,4 +1,4 @@
-"""Choice of number types that ``auto`` makes: what it tried, their accuracy and time, and the rule.
+"""Number types of a library, and the choice among them that ``auto`` makes by accuracy and time.
 
 Smaller weights are for a smaller library, so time does not count if only they are wanted. int8 activations are for
 speed: if they are wanted, ``auto`` takes nothing that is slower than float32 on any instruction set.
@@ -7,11 +7,46 @@ speed: if they are wanted, ``auto`` takes nothing that is slower than float32 on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from builder.base.records import read_part
-from builder.verify.quantise.number_types import FLOAT32, Precision
+from builder.config import Activations, ActivationType, ModelSpec, WeightType
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Number types of a library: that of its weights, and that to which its layers' inputs are rounded."""
+
+    weights: WeightType
+    activations: ActivationType = "float32"
+
+    def __str__(self) -> str:
+        return f"{self.weights}, {self.activations} activations" if self.activations != "float32" else self.weights
+
+    @property
+    def folder(self) -> str:
+        """Part of a folder's name that tells its precision."""
+        return f"{self.weights}-activations" if self.activations != "float32" else self.weights
+
+
+FLOAT32 = Precision("float32")
+
+KINDS = (FLOAT32, Precision("float16"), Precision("bfloat16"), Precision("int8"), Precision("int8", "int8"))
+
+SMALLEST_FIRST = (Precision("int8", "int8"), Precision("int8"), Precision("float16"), Precision("bfloat16"))
+"""The kinds smaller than float32, which always suffices. float16 is as large as bfloat16, and three bits finer."""
+
+
+def apply_precision(spec: ModelSpec, kind: Precision) -> ModelSpec:
+    """Return ``spec`` with the types of ``kind``; with its own activations, if it has any and ``kind`` allows it."""
+    weights, images = replace(spec.weights, type=kind.weights), spec.activations.images or spec.weights.images
+    if kind.activations == "float32":
+        layers = tuple(replace(layer, activations=None) for layer in spec.layers)
+        return replace(spec, weights=weights, activations=Activations(), layers=layers)
+    own: ActivationType = spec.activations.type if spec.calibrated else "int8"
+    return replace(spec, weights=weights, activations=Activations(own, images))
+
 
 MARGINS = {1: 1.02, 2: 1.1}
 """Multiple of float32's time that is still not slower, by threads. A library and its copy mostly differ by less.

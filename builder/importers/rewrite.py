@@ -227,11 +227,10 @@ def make_canonical(graph_def: Any, prefix: str = "function") -> Any:
         node.device = ""
         node.ClearField("experimental_debug_info")
         node.ClearField("experimental_type")
-        node.op = renamed.get(node.op, node.op)
         for key in [k for k in node.attr if k.startswith("_")]:
             node.attr.pop(key)
+        rename_calls(node, renamed)
         for called in _iterate_calls(node):
-            called.name = renamed.get(called.name, called.name)
             called.attr.clear()
     return result
 
@@ -239,28 +238,31 @@ def make_canonical(graph_def: Any, prefix: str = "function") -> Any:
 def _rename_arguments(function: Any) -> None:
     """Name arguments and results by position, as tracing names them after the (counted) function."""
     inputs = {a.name: f"argument_{i}" for i, a in enumerate(function.signature.input_arg)}
-    outputs = {a.name: f"result_{i}" for i, a in enumerate(function.signature.output_arg)}
-    for argument in function.signature.input_arg:
-        argument.name = inputs[argument.name]
-    for argument in function.signature.output_arg:
-        argument.name = outputs[argument.name]
     # A node with the new name of an argument is renamed.
-    nodes = {n.name: f"{n.name}/node" if n.name in inputs.values() else n.name for n in function.node_def}
-
-    def moved(tensor: str) -> str:
-        control, name = ("^" if tensor.startswith("^") else ""), node_of(tensor)
-        new = nodes.get(name) or inputs.get(name, name)
-        return control + new + tensor.removeprefix("^")[len(name) :]
-
-    for node in function.node_def:
-        node.name = nodes[node.name]
-        node.input[:] = [moved(i) for i in node.input]
-    controls = {name: nodes[node] for name, node in function.control_ret.items()}
-    function.control_ret.clear()
-    function.control_ret.update(controls)
-    results = {outputs[name]: moved(tensor) for name, tensor in function.ret.items()}
+    nodes = {n.name: f"{n.name}/node" for n in function.node_def if n.name in inputs.values()}
+    rename_nodes(function, inputs | nodes)
+    results = {}
+    for i, output in enumerate(function.signature.output_arg):
+        results[f"result_{i}"] = function.ret[output.name]
+        output.name = f"result_{i}"
     function.ret.clear()
     function.ret.update(results)
+
+
+def rename_nodes(function: Any, names: Mapping[str, str]) -> None:
+    """Give the nodes and arguments of ``function`` that ``names`` lists their new names, in place."""
+
+    def rename(tensor: str) -> str:
+        control, name = ("^" if tensor.startswith("^") else ""), node_of(tensor)
+        return control + names.get(name, name) + tensor.removeprefix("^")[len(name) :]
+
+    for named in (*function.signature.input_arg, *function.node_def):
+        named.name = rename(named.name)
+    for node in function.node_def:
+        node.input[:] = map(rename, node.input)
+    for results in (function.ret, function.control_ret):
+        for output, tensor in list(results.items()):
+            results[output] = rename(tensor)
 
 
 def _functions_in_call_order(nodes: Iterable[Any], functions: Mapping[str, Any]) -> list[str]:
@@ -281,6 +283,24 @@ def called_by(node: Any) -> Iterator[str]:
     """Yield the node's op and the names in its attributes, which are functions' if the library has them."""
     yield node.op
     yield from (called.name for called in _iterate_calls(node))
+
+
+def rename_calls(node: Any, names: Mapping[str, str]) -> None:
+    """Have ``node`` call the functions that ``names`` lists by their new names."""
+    node.op = names.get(node.op, node.op)
+    for called in _iterate_calls(node):
+        called.name = names.get(called.name, called.name)
+
+
+def find_functions_with(graph_def: Any, matches: Callable[[Any], bool]) -> set[str]:
+    """Find the functions that have a node that ``matches``, or that call such a function."""
+    callers: dict[str, list[str]] = {f.signature.name: [] for f in graph_def.library.function}
+    for function in graph_def.library.function:
+        for called in {name for node in function.node_def for name in called_by(node)} & callers.keys():
+            callers[called].append(function.signature.name)
+    return find_reachable(
+        (f.signature.name for f in graph_def.library.function if any(map(matches, f.node_def))), callers
+    )
 
 
 def _iterate_calls(node: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ level. A function that is called with inputs of different shapes becomes one fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,15 @@ from builder.importers.rewrite import (
     become_call,
     called_by,
     copy_message,
-    node_of,
+    find_functions_with,
     output_names,
+    rename_calls,
+    rename_nodes,
     source_of,
 )
-from builder.importers.rewrites import OPEN, rewrite_of
+from builder.importers.rewrites import rewrite_of
 from builder.importers.rewrites.constant_nodes import Constants, constant_of
-from builder.importers.rewrites.input_limits import find_row_limit, find_size_limits
-from builder.importers.rewrites.op import NotRewritten, Op, OpOutput, Rewrite
+from builder.importers.rewrites.op import ANY_ROWS, NotRewritten, Op, Rewrite
 
 _BRANCHING = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
@@ -45,12 +46,12 @@ class Rewritten:
 
 
 def needs_rewriting(definition: Any, choose: Choose = rewrite_of) -> bool:
-    """Tell whether any node of a GraphDef has a rewrite."""
+    """Return whether any node of a GraphDef has a rewrite."""
     return any(map(choose, all_nodes(definition)))
 
 
 def rewrite_ops(definition: Any, choose: Choose = rewrite_of) -> Rewritten:
-    """Rewrite what ``choose`` says in a GraphDef, whose placeholders have static shapes. Leaves its argument alone."""
+    """Rewrite the nodes for which ``choose`` has a rewrite in a copy of a GraphDef, whose feeds have static shapes."""
     result, graph = copy_message(definition), load_graph(definition)
     rewriter = _Rewriter(result, graph, choose)
     rewriter.rewrite_nodes(result.node, graph, {}, "")
@@ -68,10 +69,10 @@ class _Rewriter:
         self.made: list[Any] = []
         self.changed = False
         self.refused: list[Refused] = []
-        self._concerned: dict[str, bool] = {}
+        self._concerned = find_functions_with(definition, lambda node: choose(node) is not None)
 
     def rewrite_nodes(self, nodes: Any, graph: Any, constants: Constants, prefix: str) -> dict[str, str]:
-        """Rewrite ``nodes``, which ``graph`` has as operations. Returns tensors of functions that are called otherwise.
+        """Rewrite ``nodes``, which ``graph`` has as operations; return the new names of tensors that functions rename.
 
         ``constants``: of the arguments of ``graph``, where that is a function's.
         """
@@ -80,85 +81,58 @@ class _Rewriter:
             path = prefix + node.name
             if rewrite := self.choose(node):
                 renamed |= self._rewrite_node(node, rewrite, graph.get_operation_by_name(node.name), constants, path)
-            elif any(map(self._is_concerned, called_by(node))):
+            elif not self._concerned.isdisjoint(called_by(node)):
                 self._rewrite_call(node, graph.get_operation_by_name(node.name), constants, path)
         return renamed
-
-    def _is_concerned(self, name: str) -> bool:
-        """Tell whether a function, or one that it calls, has a node to rewrite."""
-        if name not in self.functions:
-            return False
-        if name not in self._concerned:
-            self._concerned[name] = False  # of one that calls itself
-            nodes = self.functions[name].node_def
-            self._concerned[name] = any(
-                self.choose(node) or any(map(self._is_concerned, called_by(node))) for node in nodes
-            )
-        return self._concerned[name]
 
     def _rewrite_node(
         self, node: Any, rewrite: Rewrite, operation: Any, constants: Constants, path: str
     ) -> dict[str, str]:
         try:
-            function = _trace_rewrite(node, rewrite, operation, constants, self.graph)
+            functions = _trace_rewrite(rewrite, Op(operation, constants))
+        except _LeftAsItIs:
+            return {}
         except NotRewritten as error:
             self.refused.append((path, node.op, str(error)))
             return {}
-        if function is None:
-            return {}
         self.changed = True
-        outputs = [f"{node.name}:{name}" for name in output_names(operation)]
         name = f"rewritten_{len(self.made)}"
-        self._add_function(function, name)
+        self._add_functions(functions, name)
         become_call(node, name, node.input, [t.dtype for t in operation.inputs], [t.dtype for t in operation.outputs])
-        return {old: f"{node.name}:output:{i}" for i, old in enumerate(outputs)}
+        return {f"{node.name}:{old}": f"{node.name}:output:{i}" for i, old in enumerate(output_names(operation))}
 
-    def _add_function(self, function: Any, name: str) -> None:
-        """The function ``function``, as ``name``, and those that it calls, under names that are this graph's own."""
-        main, *inner = function
+    def _add_functions(self, functions: list[Any], name: str) -> None:
+        """Add the first of ``functions`` as ``name``, and the others, which it calls, under names derived from that."""
+        main, *inner = functions
         names = {f.signature.name: f"{name}_{i}" for i, f in enumerate(inner)} | {main.signature.name: name}
-        for one in function:
-            one.signature.name = names[one.signature.name]
-            for node in one.node_def:
-                _call_others(node, names)
-        self.made += function
+        for function in functions:
+            function.signature.name = names[function.signature.name]
+            for node in function.node_def:
+                rename_calls(node, names)
+        self.made += functions
 
     def _rewrite_call(self, node: Any, operation: Any, constants: Constants, path: str) -> None:
         """Let ``node`` call functions of its own, whose nodes are rewritten for the shapes that it gives them."""
-        first = 1 if node.op in _BRANCHING else 0
-        given = list(operation.inputs)[first:]
-        known = {i: value for i, tensor in enumerate(given) if (value := constant_of(tensor, constants)) is not None}
+        arguments = list(operation.inputs)[1 if node.op in _BRANCHING else 0 :]
+        passed = {i: value for i, t in enumerate(arguments) if (value := constant_of(t, constants)) is not None}
+        if node.op in _LOOPS:
+            passed = {i: passed[i] for i in _find_loop_constants(node, self.functions) & set(passed)}
         names = {}
-        for called in filter(self._is_concerned, called_by(node)):
-            source = self.functions[called]
-            own = (
-                known
-                if node.op not in _LOOPS
-                else {i: known[i] for i in _find_loop_constants(node, self.functions) & set(known)}
-            )
-            name = f"rewritten_{len(self.made)}"
-            function = copy_message(source)
-            function.signature.name = names[called] = name
+        for called in filter(self._concerned.__contains__, called_by(node)):
+            function = copy_message(self.functions[called])
+            function.signature.name = names[called] = f"rewritten_{len(self.made)}"
             self.made.append(function)
-            graph = _function_graph(source, [t.shape for t in given], self.graph)
-            renamed = self.rewrite_nodes(function.node_def, graph, own, f"{path} > ")
+            graph = _load_function(self.functions[called], [t.shape for t in arguments], self.graph)
+            renamed = self.rewrite_nodes(function.node_def, graph, passed, f"{path} > ")
             for inner in function.node_def:
                 inner.input[:] = [renamed.get(tensor, tensor) for tensor in inner.input]
             for key, tensor in function.ret.items():
                 function.ret[key] = renamed.get(tensor, tensor)
-        _call_others(node, names)
+        rename_calls(node, names)
 
 
-def _call_others(node: Any, names: Mapping[str, str]) -> None:
-    node.op = names.get(node.op, node.op)
-    for key in node.attr:
-        value = node.attr[key]
-        for called in [value.func] if value.HasField("func") else value.list.func if value.HasField("list") else ():
-            called.name = names.get(called.name, called.name)
-
-
-def _function_graph(function: Any, shapes: Sequence[Any], outer: Any) -> Any:
-    """The function's body with the shapes of its arguments."""
+def _load_function(function: Any, shapes: Sequence[Any], outer: Any) -> Any:
+    """Return the function's body as a graph, with the shapes of its arguments."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     with outer.as_default():
@@ -166,7 +140,7 @@ def _function_graph(function: Any, shapes: Sequence[Any], outer: Any) -> Any:
 
 
 def _find_loop_constants(node: Any, functions: Mapping[str, Any]) -> set[int]:
-    """Numbers of the loop's variables that its body returns as they were."""
+    """Return the numbers of the loop's variables that its body returns as they were."""
     body = functions[node.attr["body"].func.name]
     arguments = [a.name for a in body.signature.input_arg]
     nodes = {n.name: n for n in body.node_def}
@@ -174,86 +148,44 @@ def _find_loop_constants(node: Any, functions: Mapping[str, Any]) -> set[int]:
     return {i for i, (argument, result) in enumerate(zip(arguments, results, strict=True)) if argument == result}
 
 
-def _trace_rewrite(node: Any, rewrite: Rewrite, operation: Any, constants: Constants, graph: Any) -> list[Any] | None:
-    """The FunctionDef of what stands for ``node``, and those that it calls; None where it is to stay."""
-    unknown = [i for i, t in enumerate(operation.inputs) if not _is_known(t.shape, first=node.op not in OPEN)]
-    if unknown:
-        raise NotRewritten(f"the shape of its input {unknown[0]} is not known before it runs")
-    op = Op(
-        node.op,
-        tuple(OpOutput(t.dtype, _dims(t.shape)) for t in operation.outputs),
-        {a.name: operation.get_attr(a.name) for a in operation.op_def.attr},
-        [lambda t=t: constant_of(t, constants) for t in operation.inputs],  # type: ignore[misc]
-        [lambda t=t: find_row_limit(t, constants) for t in operation.inputs],  # type: ignore[misc]
-        [lambda t=t: find_size_limits(t) for t in operation.inputs],  # type: ignore[misc]
-    )
-
-    def stand_in(*inputs: Any) -> Any:
-        outputs = rewrite(op, *inputs)
-        if outputs is None:
-            raise _LeftAsItIs
-        outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
-        _require_same(node.op, op.outputs, outputs)
-        return outputs
-
-    specs = [tf.TensorSpec(t.shape, t.dtype) for t in operation.inputs]
-    try:
-        concrete = tf.function(stand_in, autograph=False).get_concrete_function(*specs)
-    except _LeftAsItIs:
-        return None
-    inner = concrete.graph.as_graph_def().library.function
-    return [prefix_node_names(concrete.function_def), *inner]
-
-
-def _is_known(shape: Any, *, first: bool) -> bool:
-    """Tell whether all sizes are known, with the ``first`` one or without."""
-    return shape.rank is not None and shape[0 if first else 1 :].is_fully_defined()
-
-
-def prefix_node_names(function: Any) -> Any:
-    """``function`` with names that no node has below the one it stands for: where it is inlined they must be new."""
-    arguments = {a.name: f"rewritten_{i}" for i, a in enumerate(function.signature.input_arg)}
-    names = arguments | {n.name: f"rewritten/{n.name}" for n in function.node_def}
-
-    def moved(tensor: str) -> str:
-        control, name = ("^" if tensor.startswith("^") else ""), node_of(tensor)
-        return control + names[name] + tensor.removeprefix("^")[len(name) :]
-
-    result = copy_message(function)
-    for argument in result.signature.input_arg:
-        argument.name = names[argument.name]
-    for node in result.node_def:
-        node.name = names[node.name]
-        node.input[:] = [moved(tensor) for tensor in node.input]
-    for output, tensor in function.ret.items():
-        result.ret[output] = moved(tensor)
-    for output, name in function.control_ret.items():
-        result.control_ret[output] = names[name]
-    return result
-
-
 class _LeftAsItIs(Exception):
     """The rewrite answered None."""
 
 
-def _require_same(op: str, wanted: Iterable[OpOutput], found: Sequence[Any]) -> None:
-    wanted = list(wanted)
-    told = [(output.dtype, output.shape) for output in wanted]
-    made = [(tensor.dtype, _dims(tensor.shape)) for tensor in found]
-    same = len(told) == len(made) and all(
-        a[0] == b[0] and _is_compatible(a[1], b[1]) for a, b in zip(told, made, strict=True)
-    )
-    if not same:
-        raise TypeError(f"the rewrite of {op} gives {made}, where TensorFlow gives {told}")
+def _trace_rewrite(rewrite: Rewrite, op: Op) -> list[Any]:
+    """Return the FunctionDef of what stands for ``op``, and those that it calls. Raises _LeftAsItIs."""
+    inputs = op.operation.inputs
+    for number, tensor in enumerate(inputs):
+        shape = tensor.shape
+        if shape.rank is None or not shape[1 if op.type in ANY_ROWS else 0 :].is_fully_defined():
+            raise NotRewritten(f"the shape of its input {number} is not known before it runs")
+
+    def stand_in(*tensors: Any) -> Any:
+        outputs = rewrite(op, *tensors)
+        if outputs is None:
+            raise _LeftAsItIs
+        outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+        _require_same(op, outputs)
+        return outputs
+
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]
+    concrete = tf.function(stand_in, autograph=False).get_concrete_function(*specs)
+    return [prefix_node_names(concrete.function_def), *concrete.graph.as_graph_def().library.function]
 
 
-def _is_compatible(wanted: tuple[int | None, ...] | None, found: tuple[int | None, ...] | None) -> bool:
-    if wanted is None or found is None:
-        return True
-    return len(wanted) == len(found) and all(
-        a is None or b is None or a == b for a, b in zip(wanted, found, strict=True)
-    )
+def _require_same(op: Op, outputs: Sequence[Any]) -> None:
+    """Raise TypeError unless ``outputs`` have the types of those of ``op``, and shapes that are compatible."""
+    wanted, made = ([(tensor.dtype, tensor.shape) for tensor in tensors] for tensors in (op.outputs, outputs))
+    if len(wanted) != len(made) or any(
+        dtype != own or not shape.is_compatible_with(own_shape)
+        for (dtype, shape), (own, own_shape) in zip(wanted, made, strict=True)
+    ):
+        raise TypeError(f"the rewrite of {op.type} gives {made}, where TensorFlow gives {wanted}")
 
 
-def _dims(shape: Any) -> tuple[int | None, ...] | None:
-    return None if shape.rank is None else tuple(shape.as_list())
+def prefix_node_names(function: Any) -> Any:
+    """Copy ``function`` with node names that are new where it is inlined: no node has them below the call."""
+    result = copy_message(function)
+    arguments = {a.name: f"rewritten_{i}" for i, a in enumerate(function.signature.input_arg)}
+    rename_nodes(result, arguments | {n.name: f"rewritten/{n.name}" for n in function.node_def})
+    return result

@@ -21,7 +21,7 @@ OP = "XlaCustomCallV2"
 def call_runtime_step(
     name: str, config: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequence[tuple[Any, Sequence[int]]]
 ) -> Any:
-    """The tensors that a custom call gives: of ``outputs``, each a dtype and a shape. ``config``: for JSON."""
+    """Return the results of a custom call, which ``outputs`` gives as dtypes and shapes. ``config``: for JSON."""
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     dtypes, shapes = zip(*outputs, strict=True)
@@ -35,16 +35,6 @@ def call_runtime_step(
     )
 
 
-def cut_vector(tensor: Any, size: Any) -> Any:
-    """The first ``size`` of a vector, which its compiled form says beside the whole vector.
-
-    Slicing would not do: XLA wants to know what a slice's bound is made of, and asks custom calls in vain.
-    """
-    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
-
-    return gen_xla_ops.xla_set_dynamic_dimension_size(tensor, dim_index=0, size=size)
-
-
 def is_step(node: Any) -> bool:
-    """Tell whether a node calls a step of ours."""
+    """Return whether a node calls a step of coldforge's runtime."""
     return node.op == OP and node.attr["call_target_name"].s.decode() in STEPS

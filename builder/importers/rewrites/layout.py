@@ -44,7 +44,7 @@ _SIGNATURES = {
 
 
 def rewrite_channels_last(op: Op, *inputs: Any) -> Any:
-    """With its channels last, between two transpositions."""
+    """Put the channels last, between two transpositions."""
     layout, signature = op.get_attribute("data_format"), _SIGNATURES[op.type]
     taps = {name: op.get_attribute(name) for name in signature.by_axis}
     dilated = op.type == _DEPTHWISE and _is_dilated(taps["dilations"])
@@ -66,13 +66,13 @@ def rewrite_channels_last(op: Op, *inputs: Any) -> Any:
 
 
 def _permute_values(values: Sequence[int], order: Sequence[int]) -> list[int]:
-    """One number for each axis, or two (paddings), in the new order of the axes."""
+    """Put one number for each axis, or two (paddings), in the new order of the axes."""
     each = len(values) // len(order)
     return [number for axis in order for number in values[axis * each : (axis + 1) * each]]
 
 
 def _dilate_taps(taps: Any, dilations: Sequence[int]) -> Any:
-    """[rows, columns, channels, multiplier] with zeros between the taps."""
+    """Put zeros between taps [rows, columns, channels, multiplier]."""
     rows, columns, *rest = taps.shape
     down, across = dilations
     apart = tf.pad(taps[:, None, :, None], [[0, 0], [0, down - 1], [0, 0], [0, across - 1], [0, 0], [0, 0]])
@@ -81,7 +81,7 @@ def _dilate_taps(taps: Any, dilations: Sequence[int]) -> Any:
 
 
 def choose_cpu_rewrite(node: Any) -> Rewrite | None:
-    """The rewrite of a node that XLA compiles, and that TensorFlow has no kernel for on a CPU."""
+    """Return the rewrite of a node that XLA compiles, and for which TensorFlow has no kernel on a CPU, or None."""
     if node.op not in _SIGNATURES:
         return None
     elsewhere = node.attr["data_format"].s.decode() in _LAST

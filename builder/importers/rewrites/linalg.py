@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from builder.base.tf import tf
-from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+from builder.importers.rewrites.op import NotRewritten, Op, rewrites
 
 
+@rewrites("Lu")
 def rewrite_lu(op: Op, matrix: Any) -> Any:
-    """Elimination with partial pivots, real, of any batch. Off by rounding that grows with the matrix's condition.
+    """Eliminate with partial pivots, for real matrices of any batch.
 
-    A matrix that TensorFlow refuses as not invertible gives 0 on U's diagonal.
+    Off by rounding that grows with the matrix's condition. A matrix that TensorFlow refuses as not invertible gives 0
+    on U's diagonal.
     """
     packed, rows, _ = _eliminate_rows(_require_real(matrix))
     return packed, tf.cast(rows, op.get_attribute("output_idx_type"))
 
 
+@rewrites("MatrixDeterminant")
 def rewrite_determinant(op: Op, matrix: Any) -> Any:
-    """The product of U's diagonal, times the sign of the rows' order. As for Lu."""
+    """Multiply U's diagonal, and the sign of the rows' order, as for Lu."""
     packed, _, sign = _eliminate_rows(_require_real(matrix))
     return tf.reduce_prod(tf.linalg.diag_part(packed), axis=-1) * sign
 
 
+@rewrites("LogMatrixDeterminant")
 def rewrite_log_determinant(op: Op, matrix: Any) -> Any:
-    """The determinant's sign, and the logarithm of its size. As for Lu."""
+    """Return the determinant's sign, and the logarithm of its size, as for Lu."""
     packed, _, sign = _eliminate_rows(_require_real(matrix))
     diagonal = tf.linalg.diag_part(packed)
     sizes = tf.reduce_sum(tf.math.log(tf.abs(diagonal)), axis=-1)
@@ -41,7 +44,10 @@ def _require_real(matrix: Any) -> Any:
 
 
 def _eliminate_rows(matrix: Any) -> tuple[Any, Any, Any]:
-    """[..., n, n], the [..., n] rows in their new order as int32, and [...] 1 or -1 for the sign of that order."""
+    """Return LU [..., n, n], the rows [..., n] in their new order (int32), and the sign [...] of that order.
+
+    The sign is 1 or -1.
+    """
     size = matrix.shape[-1]
     batch = tuple(matrix.shape[:-2])
     number = tf.range(size)
@@ -66,9 +72,12 @@ def _eliminate_rows(matrix: Any) -> tuple[Any, Any, Any]:
     return packed, rows, sign
 
 
+@rewrites("TridiagonalSolve")
 def rewrite_tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
-    """With partial pivots, where XLA has no kernel for them. Off by rounding that grows with the matrix's condition. A
-    matrix that TensorFlow refuses as not invertible gives infinities.
+    """Solve with partial pivots, where XLA has no kernel for them.
+
+    Off by rounding that grows with the matrix's condition. A matrix that TensorFlow refuses as not invertible gives
+    infinities.
     """
     if not op.get_attribute("partial_pivoting"):
         return None
@@ -85,7 +94,7 @@ def rewrite_tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
     right = tf.transpose(right, rows_first)
 
     def eliminate(state: Any, row: Any) -> Any:
-        """``state``: the row before, of which all before its pivot is 0, as pivot, next element and right side."""
+        """Eliminate by the row before: ``state`` has its pivot, next element and right side."""
         _, (pivot, beside, wanted) = state
         under, centre, over, given = row
         swapped = tf.abs(pivot) < tf.abs(under)
@@ -122,11 +131,3 @@ def rewrite_tridiagonal_solve(op: Op, diagonals: Any, right: Any) -> Any:
     none = tf.zeros_like(right[0])
     solved, _ = tf.scan(substitute, (pivot, beside, further, wanted), (none, none), reverse=True)
     return tf.transpose(solved, [*range(1, batch + 1), 0, batch + 1])
-
-
-REWRITES: Mapping[str, Rewrite] = {
-    "TridiagonalSolve": rewrite_tridiagonal_solve,
-    "LogMatrixDeterminant": rewrite_log_determinant,
-    "Lu": rewrite_lu,
-    "MatrixDeterminant": rewrite_determinant,
-}

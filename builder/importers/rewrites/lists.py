@@ -1,21 +1,22 @@
-"""Lists of tensors, which TensorArray is made of."""
+"""Lists of tensors, which TensorArray is made of, and ops that pass their input on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from builder.base.tf import tf
-from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.rewrites.op import Op, rewrites
 
 
+@rewrites("TensorListScatterIntoExistingList")
 def rewrite_scatter_into(op: Op, handle: Any, tensor: Any, indices: Any) -> Any:
-    """Item by item, into a list that is long enough. The same bits."""
+    """Set item by item in a list that is long enough. The same bits."""
     return _set_items(handle, tensor, indices)
 
 
+@rewrites("TensorListScatter", "TensorListScatterV2")
 def rewrite_list_scatter(op: Op, tensor: Any, indices: Any, element_shape: Any, num_elements: Any = None) -> Any:
-    """A list whose length is told or, where the places are constants, ends with the last of them. The same bits."""
+    """Make a list of the given length, or up to the last of constant places. The same bits."""
     length = -1 if num_elements is None else int(op.get_constant(3))
     if length < 0:
         length = int(op.get_constant(1).max(initial=-1)) + 1
@@ -34,8 +35,7 @@ def _set_items(handle: Any, tensor: Any, indices: Any) -> Any:
     return tf.while_loop(lambda number, _: number < tensor.shape[0], step, (tf.constant(0), handle))[1]
 
 
-REWRITES: Mapping[str, Rewrite] = {
-    "TensorListScatter": rewrite_list_scatter,
-    "TensorListScatterIntoExistingList": rewrite_scatter_into,
-    "TensorListScatterV2": rewrite_list_scatter,
-}
+@rewrites("CheckNumerics", "CheckNumericsV2", "GuaranteeConst", "Print")
+def rewrite_identity(op: Op, value: Any, *rest: Any) -> Any:
+    """Return the first input as it is. Nothing is printed, and no number is refused."""
+    return tf.identity(value)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from builder.base.tf import tf
-from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+from builder.importers.rewrites.op import NotRewritten, Op, rewrites
 from builder.importers.rewrites.open_sizes import number_rows, with_room
 
 _FIRST_PARTITION = 3
 """RaggedTensorToTensor's input of that number: after the shape, the values and the default."""
 
 
+@rewrites("RaggedTensorToTensor", any_rows=True)
 def rewrite_ragged_to_tensor(op: Op, shape: Any, values: Any, default: Any, *partitions: Any) -> Any:
-    """To a constant shape, or with room for the longest row. The same bits.
+    """Fill a constant shape, or one with room for the longest row.
 
-    Rows, and values in rows, beyond a constant shape are left out.
+    Rows, and values in rows, beyond a constant shape are left out. The same bits.
     """
     kinds, ragged = list(op.get_attribute("row_partition_types")), list(partitions)
     first = None
@@ -58,7 +59,7 @@ def _require_rows(partitions: Sequence[Any]) -> None:
 
 
 def _locate_items(kind: str, partition: Any, items: Any) -> tuple[Any, Any]:
-    """Of ``items``, which are 0, 1, 2 and so on: the row of each, and its place within that row."""
+    """Return for each of ``items`` (0, 1, 2 and so on) its row, and its place within that row."""
     if kind == "ROW_SPLITS":
         row = tf.searchsorted(partition, items, side="right") - 1
         return row, items - tf.gather(partition, row)
@@ -68,7 +69,7 @@ def _locate_items(kind: str, partition: Any, items: Any) -> tuple[Any, Any]:
 def _find_sizes(
     op: Op, axes: int, first: Any, partitions: Sequence[Any], most: Sequence[Any], longest: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """The most of each axis of the result, and for each of them where it ends if the data decides, or None.
+    """Return the most of each axis of the result, and its end if the data decides it, or None.
 
     ``most`` and ``longest``: of the rows of each partition.
     """
@@ -94,8 +95,9 @@ def _find_sizes(
     return sizes, ends
 
 
+@rewrites("RaggedTensorToSparse", any_rows=True)
 def rewrite_ragged_to_sparse(op: Op, *tensors: Any) -> Any:
-    """Of row splits that may be fed. The same bits."""
+    """List the places of the values in rows, whose splits may be fed. The same bits."""
     *splits, values = tensors
     _require_rows(splits)
     inner = tuple(values.shape[1:])
@@ -118,9 +120,12 @@ def rewrite_ragged_to_sparse(op: Op, *tensors: Any) -> Any:
     )
 
 
+@rewrites("RaggedGather", any_rows=True)
 def rewrite_ragged_gather(op: Op, *tensors: Any) -> Any:
-    """The rows that are named, one after the other. Room is for the longest row as often as there are names, and the
-    longest can be all of them where row splits are fed. The same bits.
+    """Join the named rows.
+
+    There is room for the longest row as often as there are names; where row splits are fed, the longest can be all rows
+    together. The same bits.
     """
     *splits, values, named = tensors
     _require_rows([*splits, named])
@@ -143,20 +148,11 @@ def rewrite_ragged_gather(op: Op, *tensors: Any) -> Any:
     return (*found, tf.gather(values, named))
 
 
+@rewrites("RaggedRange")
 def rewrite_ragged_range(op: Op, starts: Any, limits: Any, steps: Any) -> Any:
-    """Of constants: nothing bounds how long the rows of others are. The same bits."""
+    """Compute ranges of constants: nothing bounds how long the rows of others are. The same bits."""
     given = [np.atleast_1d(op.get_constant(number)) for number in range(3)]
     parts = [np.arange(*one, dtype=given[0].dtype) for one in zip(*np.broadcast_arrays(*given), strict=True)]
     splits = np.cumsum([0, *map(len, parts)])
     values = np.concatenate([np.zeros(0, given[0].dtype), *parts])
     return tf.constant(splits, op.get_attribute("Tsplits")), tf.constant(values)
-
-
-REWRITES: Mapping[str, Rewrite] = {
-    "RaggedGather": rewrite_ragged_gather,
-    "RaggedRange": rewrite_ragged_range,
-    "RaggedTensorToSparse": rewrite_ragged_to_sparse,
-    "RaggedTensorToTensor": rewrite_ragged_to_tensor,
-}
-
-OPEN = frozenset({"RaggedGather", "RaggedTensorToSparse", "RaggedTensorToTensor"})

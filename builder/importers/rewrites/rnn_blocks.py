@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from builder.base.tf import tf
-from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.rewrites.op import Op, rewrites
 
 
 @dataclass(frozen=True)
 class _Lstm:
-    """What one step of an LSTM knows besides its state. ``order``: the gates as they lie in the kernel."""
+    """The constants of the steps of an LSTM. ``order``: the order of the gates in the kernel."""
 
     order: str
     forget_bias: float
@@ -21,9 +20,9 @@ class _Lstm:
     kernel: Any
 
     def run_step(self, given: Any, state: Any, hidden: Any) -> tuple[Any, ...]:
-        """Input gate, state, forget gate, output gate, new input, its answer, and the output: [batch, cells] each.
+        """Return input gate, state, forget gate, output gate, new input, its answer, and the output.
 
-        ``given``: the input times its part of the kernel, and the bias.
+        Each is [batch, cells]. ``given``: the input times its part of the kernel, and the bias.
         """
         gates = dict(zip(self.order, tf.split(given + hidden @ self.kernel, 4, axis=1), strict=True))
         into, forget, out = gates["i"], gates["f"] + self.forget_bias, gates["o"]
@@ -45,17 +44,20 @@ def _make_lstm(op: Op, kernel: Any, peepholes: tuple[Any, Any, Any]) -> _Lstm:
     return _Lstm("ifco" if second else "icfo", bias, float(op.get_attribute("cell_clip")), seen, kernel)
 
 
+@rewrites("LSTMBlockCell")
 def rewrite_lstm_cell(op: Op, x: Any, state: Any, hidden: Any, w: Any, wci: Any, wcf: Any, wco: Any, b: Any) -> Any:
-    """All seven outputs. Off by a few units in the last place: the product is summed in two parts."""
+    """Compute all seven outputs. Off by a few units in the last place: the product is summed in two parts."""
     features = x.shape[1]
     return _make_lstm(op, w[features:], (wci, wcf, wco)).run_step(x @ w[:features] + b, state, hidden)
 
 
+@rewrites("BlockLSTM", "BlockLSTMV2")
 def rewrite_block_lstm(
     op: Op, steps: Any, x: Any, state: Any, hidden: Any, w: Any, wci: Any, wcf: Any, wco: Any, b: Any
 ) -> Any:
-    """As LSTMBlockCell, step by step. From step number seq_len_max on all seven outputs are 0, where TensorFlow
-    only sets states and outputs.
+    """Run LSTMBlockCell step by step.
+
+    From step number seq_len_max on all seven outputs are 0, where TensorFlow only sets states and outputs.
     """
     time, batch, features = x.shape
     cell = _make_lstm(op, w[features:], (wci, wcf, wco))
@@ -71,16 +73,9 @@ def rewrite_block_lstm(
     return [tf.where(there, array.stack(), tf.cast(0, x.dtype)) for array in written]
 
 
+@rewrites("GRUBlockCell")
 def rewrite_gru_cell(op: Op, x: Any, hidden: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any) -> Any:
-    """All four outputs. Off by a few units in the last place."""
+    """Compute all four outputs. Off by a few units in the last place."""
     reset, update = tf.split(tf.sigmoid(tf.concat([x, hidden], 1) @ w_ru + b_ru), 2, axis=1)
     candidate = tf.tanh(tf.concat([x, hidden * reset], 1) @ w_c + b_c)
     return reset, update, candidate, (1.0 - update) * candidate + update * hidden
-
-
-REWRITES: Mapping[str, Rewrite] = {
-    "BlockLSTM": rewrite_block_lstm,
-    "BlockLSTMV2": rewrite_block_lstm,
-    "GRUBlockCell": rewrite_gru_cell,
-    "LSTMBlockCell": rewrite_lstm_cell,
-}

@@ -1,22 +1,23 @@
-"""Sparse tensors. Their shape has to be known when the model is built; how many values there are, the data may say."""
+"""Sparse tensors, and reductions over runs of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from builder.base.tf import tf
 from builder.importers.rewrites.constant_nodes import resolve_shape
-from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
+from builder.importers.rewrites.op import NotRewritten, Op, rewrites
 from builder.importers.rewrites.open_sizes import number_rows, take_first, with_room
 
 
+@rewrites("SparseTensorDenseMatMul", any_rows=True)
 def rewrite_sparse_matmul(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
-    """For each value, its multiple of a row of the dense matrix, added up by row. The shape has to be a constant.
+    """Add up the dense matrix' rows, each times a value, by the value's row.
 
-    Off by the order of the sums.
+    The shape has to be a constant. Off by the order of the sums.
     """
     rows, columns = (int(n) for n in op.get_constant(2))
     row, column = indices[:, 0], indices[:, 1]
@@ -27,23 +28,26 @@ def rewrite_sparse_matmul(op: Op, indices: Any, values: Any, shape: Any, dense: 
     return tf.math.unsorted_segment_sum(values[:, None] * tf.gather(dense, column), row, rows)
 
 
+@rewrites("SparseTensorDenseAdd", any_rows=True)
 def rewrite_sparse_add(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
-    """Each value added to the element at its place. The same bits."""
+    """Add each value to the element at its place. The same bits."""
     return tf.tensor_scatter_nd_add(dense, indices, values)
 
 
+@rewrites("SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul", any_rows=True)
 def rewrite_sparse_elementwise(op: Op, indices: Any, values: Any, shape: Any, dense: Any) -> Any:
-    """Each value with the dense element at its place. The shape has to be a constant. The same bits."""
+    """Combine each value with the dense element at its place. The shape has to be a constant. The same bits."""
     there = tf.gather_nd(tf.broadcast_to(dense, op.get_constant(2)), indices)
     if op.type == "SparseDenseCwiseMul":
         return values * there
     return values + there if op.type == "SparseDenseCwiseAdd" else tf.raw_ops.Div(x=values, y=there)
 
 
+@rewrites("SparseReduceMax", "SparseReduceSum", any_rows=True)
 def rewrite_sparse_reduce(op: Op, indices: Any, values: Any, shape: Any, axes: Any) -> Any:
-    """To a dense result, 0 where there is no value to reduce. Shape and axes have to be constants.
+    """Reduce to a dense result, 0 where there is no value to reduce.
 
-    Off by the order of the sums.
+    Shape and axes have to be constants. Off by the order of the sums.
     """
     sizes = [int(n) for n in op.get_constant(2)]
     rank, gone = len(sizes), op.get_constant(3).ravel()
@@ -63,8 +67,12 @@ def rewrite_sparse_reduce(op: Op, indices: Any, values: Any, shape: Any, axes: A
     return tf.reshape(flat, dims or [sizes[axis] for axis in kept])
 
 
+@rewrites("SparseSoftmax", any_rows=True)
 def rewrite_sparse_softmax(op: Op, indices: Any, values: Any, shape: Any) -> Any:
-    """Over the values of each row. The shape has to be a constant. Off by a few units in the last place."""
+    """Compute softmax over the values of each row.
+
+    The shape has to be a constant. Off by a few units in the last place.
+    """
     sizes = [int(n) for n in op.get_constant(2)]
     row = _flatten_indices(indices[:, :-1], sizes[:-1])
     rows = int(np.prod(sizes[:-1], dtype=np.int64))
@@ -72,8 +80,9 @@ def rewrite_sparse_softmax(op: Op, indices: Any, values: Any, shape: Any) -> Any
     return raised / tf.gather(tf.math.unsorted_segment_sum(raised, row, rows), row)
 
 
+@rewrites("SparseReshape", any_rows=True)
 def rewrite_sparse_reshape(op: Op, indices: Any, shape: Any, wanted: Any) -> Any:
-    """Both shapes have to be constants. The same numbers."""
+    """Compute the new places. Both shapes have to be constants. The same numbers."""
     old = np.asarray(op.get_constant(1), np.int64)
     new = resolve_shape(old, op.get_constant(2))
     number, steps = _flatten_indices(indices, old), _compute_strides(new)
@@ -81,9 +90,12 @@ def rewrite_sparse_reshape(op: Op, indices: Any, shape: Any, wanted: Any) -> Any
     return tf.stack(places, axis=1), tf.constant(new)
 
 
+@rewrites("SparseReorder", any_rows=True)
 def rewrite_sparse_reorder(op: Op, indices: Any, values: Any, shape: Any) -> Any:
-    """By row, then by column, and so on. The shape has to be a constant. The same values in the same order; TensorFlow
-    leaves open which of two values at one place comes first.
+    """Sort by row, then by column, and so on.
+
+    The shape has to be a constant. The same values in the same order; TensorFlow leaves open which of two values at one
+    place comes first.
     """
     sizes = np.asarray(op.get_constant(2), np.int64)
     place, there = with_room(_flatten_indices(indices, sizes))
@@ -93,8 +105,9 @@ def rewrite_sparse_reorder(op: Op, indices: Any, values: Any, shape: Any) -> Any
     return tf.gather(indices, order), tf.gather(values, order)
 
 
+@rewrites("SparseToDense", any_rows=True)
 def rewrite_sparse_to_dense(op: Op, indices: Any, shape: Any, values: Any, default: Any) -> Any:
-    """Left to XLA where the shape is a constant. That of a CTC decoder is as long as the longest of its answers."""
+    """Leave it to XLA where the shape is a constant. That of a CTC decoder is as long as its longest answer."""
     if op.find_constant(1) is not None:
         return None
     sizes, decided = op.get_size_limits(1)
@@ -109,8 +122,9 @@ def rewrite_sparse_to_dense(op: Op, indices: Any, shape: Any, values: Any, defau
     return dense[tuple(slice(end) for end in ends)]
 
 
+@rewrites("SparseFillEmptyRows", any_rows=True)
 def rewrite_fill_empty_rows(op: Op, indices: Any, values: Any, shape: Any, default: Any) -> Any:
-    """All four outputs. The shape has to be a constant. The same bits."""
+    """Compute all four outputs. The shape has to be a constant. The same bits."""
     rows = int(op.get_constant(2)[0])
     if (known := op.find_constant(0)) is not None:
         return _fill_known_rows(known, values, rows, default)
@@ -132,7 +146,7 @@ def rewrite_fill_empty_rows(op: Op, indices: Any, values: Any, shape: Any, defau
 
 
 def _fill_known_rows(indices: Any, values: Any, rows: int, default: Any) -> Any:
-    """Where it is known which rows are empty."""
+    """Fill empty rows where the places are constants."""
     empty = np.setdiff1d(np.arange(rows), indices[:, 0])
     added = np.pad(empty[:, None], [(0, 0), (0, indices.shape[1] - 1)])
     places = np.concatenate([indices, added])
@@ -146,30 +160,79 @@ def _fill_known_rows(indices: Any, values: Any, rows: int, default: Any) -> Any:
 
 
 def _flatten_indices(indices: Any, sizes: Any) -> Any:
-    """[values]: the place of each when all axes are laid out in one."""
+    """Return the place [values] of each when all axes are laid out in one."""
     if not len(sizes):
         return tf.zeros_like(indices, tf.int64)[:, 0]
     return tf.reduce_sum(indices * _compute_strides(np.asarray(sizes, np.int64)), axis=1)
 
 
 def _compute_strides(sizes: Any) -> Any:
-    """How far apart neighbours of each axis are when all axes are laid out in one."""
+    """Return how far apart neighbours of each axis are when all axes are laid out in one."""
     return np.cumprod([1, *sizes[:0:-1]], dtype=np.int64)[::-1] if len(sizes) else np.zeros(0, np.int64)
 
 
-REWRITES: Mapping[str, Rewrite] = {
-    "SparseFillEmptyRows": rewrite_fill_empty_rows,
-    "SparseDenseCwiseAdd": rewrite_sparse_elementwise,
-    "SparseDenseCwiseDiv": rewrite_sparse_elementwise,
-    "SparseDenseCwiseMul": rewrite_sparse_elementwise,
-    "SparseReduceMax": rewrite_sparse_reduce,
-    "SparseReduceSum": rewrite_sparse_reduce,
-    "SparseReorder": rewrite_sparse_reorder,
-    "SparseReshape": rewrite_sparse_reshape,
-    "SparseSoftmax": rewrite_sparse_softmax,
-    "SparseTensorDenseAdd": rewrite_sparse_add,
-    "SparseTensorDenseMatMul": rewrite_sparse_matmul,
-    "SparseToDense": rewrite_sparse_to_dense,
-}
+@rewrites(*(f"Segment{kind}" for kind in ("Max", "Mean", "Min", "Prod", "Sum")), any_rows=True)
+def rewrite_segment(op: Op, data: Any, ids: Any) -> Any:
+    """Reduce segments, whose ids are constants, or the rows of a sparse tensor of constant shape.
 
-OPEN = frozenset(REWRITES)
+    Either says how many segments there can be. Off by the order of the sums.
+    """
+    ids, count, number = _count_segments(op, ids, 1)
+    result = _UNSORTED[op.type](data, ids, count)
+    if op.type in ("SegmentMin", "SegmentMax"):
+        there = tf.math.unsorted_segment_sum(tf.ones_like(ids, tf.int32), ids, count) > 0
+        shape = (count, *([1] * (len(data.shape) - 1)))
+        result = tf.where(tf.reshape(there, shape), result, tf.cast(0, data.dtype))
+    return result if number is None else take_first(result, number, ids)
+
+
+@rewrites(
+    *(f"SparseSegment{kind}{size}" for kind in ("Mean", "SqrtN", "Sum") for size in ("", "WithNumSegments")),
+    any_rows=True,
+)
+def rewrite_sparse_segment(op: Op, data: Any, indices: Any, ids: Any, num_segments: Any = None) -> Any:
+    """Sum the named rows, or divide the sum by their number or its root.
+
+    An input says how many segments there can be, or they are limited as for SegmentSum. Off by the order of the sums.
+    """
+    number = None
+    if num_segments is not None:
+        count = int(op.get_constant(3))
+    else:
+        ids, count, number = _count_segments(op, ids, 2)
+    rows = tf.gather(data, indices)
+    if op.type.startswith("SparseSegmentSum"):
+        result = tf.math.unsorted_segment_sum(rows, ids, count)
+    else:
+        result = _average_segments(rows, ids, count, root=op.type.startswith("SparseSegmentSqrtN"))
+    return result if number is None else take_first(result, number, ids)
+
+
+def _count_segments(op: Op, ids: Any, place: int) -> tuple[Any, int, Any | None]:
+    """Return the ids (the input ``place``), the most segments, and their number if the data decides, or None.
+
+    The last id says how many there are.
+    """
+    if (known := op.find_constant(place)) is not None:
+        return known, int(known[-1]) + 1 if known.size else 0, None
+    rows = op.get_row_limit(place)
+    if rows.all_there:
+        return ids, rows.most, None
+    return ids, rows.most, tf.maximum(tf.cast(tf.reduce_max(ids), tf.int32), -1) + 1
+
+
+def _average_segments(rows: Any, ids: Any, count: int, root: bool) -> Any:
+    sums = tf.math.unsorted_segment_sum(rows, ids, count)
+    ones = tf.ones_like(ids, rows.dtype)
+    numbers = tf.maximum(tf.math.unsorted_segment_sum(ones, ids, count), tf.cast(1, rows.dtype))
+    numbers = tf.reshape(tf.sqrt(numbers) if root else numbers, (count, *([1] * (len(rows.shape) - 1))))
+    return sums / numbers if rows.dtype.is_floating or rows.dtype.is_complex else tf.truncatediv(sums, numbers)
+
+
+_UNSORTED: Mapping[str, Callable[[Any, Any, int], Any]] = {
+    "SegmentMax": lambda *rows: tf.math.unsorted_segment_max(*rows),
+    "SegmentMean": lambda rows, ids, count: _average_segments(rows, ids, count, root=False),
+    "SegmentMin": lambda *rows: tf.math.unsorted_segment_min(*rows),
+    "SegmentProd": lambda *rows: tf.math.unsorted_segment_prod(*rows),
+    "SegmentSum": lambda *rows: tf.math.unsorted_segment_sum(*rows),
+}

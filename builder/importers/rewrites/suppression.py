@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from builder.base.tf import tf
-from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, call_runtime_step, cut_vector
-from builder.importers.rewrites.op import NotRewritten, Op, Rewrite
-from builder.importers.rewrites.open_sizes import number_rows, with_room
+from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS, call_runtime_step
+from builder.importers.rewrites.op import NotRewritten, Op, rewrites
+from builder.importers.rewrites.open_sizes import cut_rows, number_rows, with_room
 
 _PADDABLE = ("NonMaxSuppressionV4", "NonMaxSuppressionV5")
 _LOWEST = float(np.finfo(np.float32).min)
 
 
+@rewrites("NonMaxSuppressionWithOverlaps")
+@rewrites("NonMaxSuppression", *(f"NonMaxSuppressionV{version}" for version in (2, 3, 4, 5)), any_rows=True)
 def rewrite_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
-    """A step of the runtime: the same boxes in the same order, of equal scores too. The thresholds and the largest size
-    have to be constants. Without padding the outputs are as long as there are boxes. The data may decide how many boxes
-    are given.
+    """Call a step of the runtime, which chooses the same boxes in the same order, of equal scores too.
+
+    The thresholds and the largest size have to be constants. Without padding the outputs are as long as there are
+    boxes. The data may decide how many boxes are given.
     """
     if boxes.dtype != tf.float32:
         raise NotRewritten(f"its boxes are {boxes.dtype.name}, and there is a kernel for float32 only")
@@ -38,7 +40,7 @@ def rewrite_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
         boxes, scores = _with_room(boxes, scores)
     indices, kept, count = call_runtime_step(NMS, config, [boxes, scores], shapes)
     if not padded:
-        indices, kept = cut_vector(indices, count), cut_vector(kept, count)
+        indices, kept = cut_rows(indices, count), cut_rows(kept, count)
     return {
         "NonMaxSuppressionV4": [indices, count],
         "NonMaxSuppressionV5": [indices, kept, count],
@@ -46,13 +48,17 @@ def rewrite_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
 
 
 def _with_room(boxes: Any, scores: Any) -> tuple[Any, Any]:
-    """All boxes that there is room for, with scores; of those that are not there, one that no threshold takes."""
+    """Return all boxes that there is room for, with scores; those that are not there get one below any threshold."""
     (boxes, there), (scores, _) = with_room(boxes), with_room(scores)
     return boxes, tf.where(number_rows(scores) < there, scores, -np.inf)
 
 
+@rewrites("CombinedNonMaxSuppression")
 def rewrite_combined_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
-    """A step of the runtime: the same boxes. Equal scores of different classes come in the order of the classes."""
+    """Call a step of the runtime, which chooses the same boxes.
+
+    Equal scores of different classes come in the order of the classes.
+    """
     batch, count, _, _ = boxes.shape
     per_class, size = int(op.get_constant(2)), int(op.get_constant(3))
     if op.get_attribute("pad_per_class"):
@@ -65,12 +71,3 @@ def rewrite_combined_nms(op: Op, boxes: Any, scores: Any, *rest: Any) -> Any:
     }
     shapes = [(tf.float32, [batch, size, 4]), *[(tf.float32, [batch, size])] * 2, (tf.int32, [batch])]
     return call_runtime_step(COMBINED_NMS, config, [boxes, scores], shapes)
-
-
-REWRITES: Mapping[str, Rewrite] = {
-    "NonMaxSuppression": rewrite_nms,
-    **{f"NonMaxSuppressionV{version}": rewrite_nms for version in (2, 3, 4, 5)},
-    "NonMaxSuppressionWithOverlaps": rewrite_nms,
-    "CombinedNonMaxSuppression": rewrite_combined_nms,
-}
-OPEN = frozenset({"NonMaxSuppression", *(f"NonMaxSuppressionV{version}" for version in (2, 3, 4, 5))})

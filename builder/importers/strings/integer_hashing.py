@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from builder.base.tf import dtype_of, tf
 from builder.importers.rewrite import copy_message, replace_by_function, source_of
-from builder.importers.rewrites.hashing import compute_remainder, make_uint64, mix_bits, rotate_left
+from builder.importers.rewrites.bits import compute_remainder, make_uint64, mix_bits, rotate_left
 
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _SIP = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)

@@ -1,13 +1,35 @@
-"""Special functions by others that XLA has."""
+"""Numbers that TensorFlow computes otherwise than XLA: casts and absolute values on x86, and special functions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from builder.base.tf import tf
-from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.rewrites.op import FLOATS, WHOLE, Op, rewrites
+
+
+@rewrites("Cast", any_rows=True, types={"SrcT": FLOATS, "DstT": ("int32", "int64", "uint32")})
+def rewrite_cast(op: Op, x: Any) -> Any:
+    """Make NaN, and floats that do not fit into int32 or int64, the type's least number, as TensorFlow does on x86.
+
+    XLA takes the nearest bound, and 0 for NaN. In uint32, numbers below 0 have the bits that they have in int32.
+    """
+    dtype = op.get_attribute("DstT")
+    wide = x if x.dtype.size >= 4 else tf.cast(x, tf.float32)
+    if dtype == tf.uint32:
+        return tf.where((wide >= -(2.0**31)) & (wide < 2.0**32), tf.cast(tf.cast(wide, tf.int64), dtype), 2**31)
+    return tf.where(wide < -float(dtype.min), tf.cast(wide, dtype), dtype.min)
+
+
+@rewrites("Abs", any_rows=True, types={"T": WHOLE})
+def rewrite_abs(op: Op, x: Any) -> Any:
+    """Take the larger of a whole number and its negative.
+
+    XLA relies on squares that are not negative, though they overflow. The same numbers.
+    """
+    return tf.maximum(x, -x)
+
 
 # The inverse of the normal distribution: quotients of polynomials, the highest power first, for the middle, for both
 # tails, and for their ends. Coefficients: Cephes' ndtri.c (S. L. Moshier, netlib.org/cephes; its README: "may be used
@@ -34,12 +56,14 @@ _END = (
 )  # fmt: skip
 
 
+@rewrites("BesselI0", "BesselI1")
 def rewrite_bessel(op: Op, x: Any) -> Any:
-    """From the one that is scaled by exp(-|x|). Off by a few units in the last place."""
+    """Multiply the function that is scaled by exp(-|x|). Off by a few units in the last place."""
     scaled = {"BesselI0": tf.math.bessel_i0e, "BesselI1": tf.math.bessel_i1e}[op.type]
     return tf.exp(tf.abs(x)) * scaled(x)
 
 
+@rewrites("Ndtri")
 def rewrite_ndtri(op: Op, p: Any) -> Any:
     """Use TensorFlow's own formula: XLA's gives -infinity below 1e-7. Off by a few units in the last place."""
 
@@ -59,6 +83,3 @@ def rewrite_ndtri(op: Op, p: Any) -> Any:
     tail = tf.math.log(z) * inverse + correction * inverse - z
     quantiles = tf.where(low > edge, middle, tf.where(tf.equal(low, 0), tf.cast(-math.inf, p.dtype), tail))
     return tf.where(high, -quantiles, quantiles)
-
-
-REWRITES: Mapping[str, Rewrite] = {"BesselI0": rewrite_bessel, "BesselI1": rewrite_bessel, "Ndtri": rewrite_ndtri}

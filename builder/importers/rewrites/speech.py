@@ -1,23 +1,24 @@
-"""Sound to spectrograms and cepstra, as TensorFlow's speech examples do it: AudioSpectrogram and Mfcc."""
+"""Sound to spectrograms and cepstra (AudioSpectrogram, Mfcc), and classes over time to symbols (CTC)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from builder.base.tf import tf
-from builder.importers.rewrites.op import Op, Rewrite
+from builder.importers.rewrites.op import Op, rewrites
 
 _FLOOR = 1e-12
 """The least that a logarithm is taken of."""
 
 
+@rewrites("AudioSpectrogram")
 def rewrite_spectrogram(op: Op, samples: Any) -> Any:
-    """Hann's window and a Fourier transform of the next power of two. Off by a few units in the last place of the peak:
-    TensorFlow computes it in float64.
+    """Apply Hann's window and a Fourier transform of the next power of two.
+
+    Off by a few units in the last place of the peak: TensorFlow computes it in float64.
     """
     size, stride = op.get_attribute("window_size"), op.get_attribute("stride")
     length = 1 << (size - 1).bit_length()
@@ -28,9 +29,11 @@ def rewrite_spectrogram(op: Op, samples: Any) -> Any:
     return powers if op.get_attribute("magnitude_squared") else tf.sqrt(powers)
 
 
+@rewrites("Mfcc")
 def rewrite_mfcc(op: Op, spectrogram: Any, sample_rate: Any) -> Any:
-    """With a constant sample rate: a product with mel filters, a logarithm, a product with cosines. Off by a few units
-    in the last place of the largest coefficient.
+    """Multiply with mel filters, take the logarithm, and multiply with cosines.
+
+    The sample rate has to be a constant. Off by a few units in the last place of the largest coefficient.
     """
     bands, wanted = op.get_attribute("filterbank_channel_count"), op.get_attribute("dct_coefficient_count")
     limits = op.get_attribute("lower_frequency_limit"), op.get_attribute("upper_frequency_limit")
@@ -41,7 +44,10 @@ def rewrite_mfcc(op: Op, spectrogram: Any, sample_rate: Any) -> Any:
 
 
 def _make_filterbank(bins: int, rate: int, bands: int, lowest: float, highest: float) -> npt.NDArray[np.float32]:
-    """[bins, bands]: triangles that overlap, even on the mel scale, as TensorFlow's mfcc_mel_filterbank.cc has them."""
+    """Return overlapping triangles [bins, bands], even on the mel scale.
+
+    They are those of TensorFlow's mfcc_mel_filterbank.cc.
+    """
     width = 0.5 * rate / (bins - 1)
     centres = np.linspace(_to_mel(lowest), _to_mel(highest), bands + 2)[1:]
     edges = np.concatenate([[_to_mel(lowest)], centres])
@@ -59,4 +65,30 @@ def _to_mel(frequency: float) -> float:
     return float(1127.0 * np.log1p(frequency / 700.0))
 
 
-REWRITES: Mapping[str, Rewrite] = {"AudioSpectrogram": rewrite_spectrogram, "Mfcc": rewrite_mfcc}
+@rewrites("CTCGreedyDecoder")
+def rewrite_ctc_greedy_decoder(op: Op, scores: Any, lengths: Any) -> Any:
+    """Take the best class of each step, without blanks and, if asked, repetitions.
+
+    The same symbols; the scores are off by the order of the sums.
+    """
+    steps, batch, classes = scores.shape
+    blank = op.get_attribute("blank_index")
+    blank = blank + classes if blank < 0 else blank
+    there = tf.range(steps)[None, :] < lengths[:, None]
+    symbols = tf.transpose(tf.argmax(scores, axis=2))
+    best = tf.transpose(tf.reduce_max(scores, axis=2))
+    said = there & tf.not_equal(symbols, blank)
+    if op.get_attribute("merge_repeated"):
+        before = tf.concat([tf.fill([batch, 1], tf.constant(-1, symbols.dtype)), symbols[:, :-1]], axis=1)
+        said &= tf.not_equal(symbols, before)
+    position = tf.cumsum(tf.cast(said, tf.int64), axis=1)
+    places = tf.where(said)
+    number = tf.gather_nd(position, places) - 1
+    longest = tf.reduce_max(position[:, -1]) if steps else tf.constant(0, tf.int64)
+    total = tf.reduce_sum(tf.where(there, -best, tf.cast(0, best.dtype)), axis=1, keepdims=True)
+    return (
+        tf.stack([places[:, 0], number], axis=1),
+        tf.gather_nd(symbols, places),
+        tf.stack([tf.constant(batch, tf.int64), longest]),
+        total,
+    )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from builder.base.commands import DEPLOYING
 from builder.base.console_tables import RULE, format_table
-from builder.package.lambda_limits import CONTAINER_IMAGE, DIRECT_UPLOAD_ZIPPED, SizeTable
+from builder.config import DIRECT_UPLOAD_ZIPPED
+from builder.package.lambda_limits import CONTAINER_IMAGE, SizeTable
 
 if TYPE_CHECKING:  # These need NumPy, which a build in Docker does without.
     from builder.compiler.audit import AuditReport

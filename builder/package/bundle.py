@@ -25,32 +25,28 @@ LAYER_MANIFEST = "model/manifest.json"
 OPENAPI = ("lib/openapi.json", "lib/docs.html")
 """Paths of the function's OpenAPI document and of its page, which the function serves: builder/package/openapi.py."""
 
+TOKENIZERS = "tokenizers.abi3.so"
+"""Library of the ``tokenizers`` package, for a model whose tokenizer needs it: tokenizer_files.py."""
+
 EVERY_BUNDLE = (f"layer/{LIBRARY}", f"layer/{LAYER_MANIFEST}", "manifest.json", "sbom.cdx.json", "NOTICE")
 """Files of every bundle, of one model or several, besides its statement."""
 
 
-TOKENIZERS = "tokenizers.abi3.so"
-"""Library of the ``tokenizers`` package, for a model whose tokenizer needs it: tokenizer_files.py."""
+def list_bundle_files(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files of the bundle of the model ``name``, by their paths in it: required and optional ones."""
+    required = (*EVERY_BUNDLE, *(f"layer/{path}" for path in OPENAPI), "model.h", "model.json", STATEMENT)
+    beside_library = (f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT, TOKENIZERS, WORDS))
+    return required, ("layer.zip", *beside_library, f"{name}.weights")
 
 
-@dataclass(frozen=True)
-class BundleFiles:
-    """Files of one model's bundle, by their paths in it: required and optional ones."""
+class _BundlePath:
+    """An attribute of a bundle: the path of a file or folder in it."""
 
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
+    def __init__(self, path: str) -> None:
+        self._path = path
 
-    @classmethod
-    def from_name(cls, name: str) -> BundleFiles:
-        """Return the files of the bundle of the model ``name``."""
-        return cls(
-            (*EVERY_BUNDLE, *(f"layer/{name}" for name in OPENAPI), "model.h", "model.json", STATEMENT),
-            (
-                "layer.zip",
-                *(f"layer/{Path(LIBRARY).with_name(file)}" for file in (FILE, TEXT, TOKENIZERS, WORDS)),
-                f"{name}.weights",
-            ),
-        )
+    def __get__(self, bundle: Bundle, _owner: type[Bundle]) -> Path:
+        return bundle.folder / self._path
 
 
 @dataclass(frozen=True)
@@ -60,67 +56,24 @@ class Bundle:
     folder: Path
     sizes: SizeTable
 
-    @property
-    def layer(self) -> Path:
-        return self.folder / "layer"
-
-    @property
-    def library(self) -> Path:
-        return self.layer / LIBRARY
-
-    @property
-    def weights(self) -> Path:
-        """Path of the weights, if they are not in the library."""
-        return self.library.with_name(FILE)
-
-    @property
-    def text(self) -> Path:
-        """Path of the file that makes ids of texts, for a model that takes them."""
-        return self.library.with_name(TEXT)
-
-    @property
-    def tokenizers(self) -> Path:
-        """Path of the library of the ``tokenizers`` package, for a model whose tokenizer needs it."""
-        return self.library.with_name(TOKENIZERS)
-
-    @property
-    def words(self) -> Path:
-        """Path of the file that makes numbers of strings, for a model that takes them."""
-        return self.library.with_name(WORDS)
+    layer = _BundlePath("layer")
+    library = _BundlePath(f"layer/{LIBRARY}")
+    weights = _BundlePath(f"layer/{Path(LIBRARY).with_name(FILE)}")  # if they are not in the library
+    text = _BundlePath(f"layer/{Path(LIBRARY).with_name(TEXT)}")
+    tokenizers = _BundlePath(f"layer/{Path(LIBRARY).with_name(TOKENIZERS)}")
+    words = _BundlePath(f"layer/{Path(LIBRARY).with_name(WORDS)}")
+    archive = _BundlePath("layer.zip")
+    manifest = _BundlePath("manifest.json")
+    sbom = _BundlePath("sbom.cdx.json")
+    notice = _BundlePath("NOTICE")
+    statement = _BundlePath(STATEMENT)
+    header = _BundlePath("model.h")
+    description = _BundlePath("model.json")
 
     @property
     def weights_elsewhere(self) -> Path | None:
         """Path of the weights' file if no layer has it, or None."""
         return next(iter(sorted(self.folder.glob("*.weights"))), None)
-
-    @property
-    def archive(self) -> Path:
-        return self.folder / "layer.zip"
-
-    @property
-    def manifest(self) -> Path:
-        return self.folder / "manifest.json"
-
-    @property
-    def sbom(self) -> Path:
-        return self.folder / "sbom.cdx.json"
-
-    @property
-    def notice(self) -> Path:
-        return self.folder / "NOTICE"
-
-    @property
-    def statement(self) -> Path:
-        """Path of the statement of how the bundle was built (builder/package/provenance.py)."""
-        return self.folder / STATEMENT
-
-    @property
-    def header(self) -> Path:
-        return self.folder / "model.h"
-
-    @property
-    def description(self) -> Path:
-        return self.folder / "model.json"
 
     @classmethod
     def load(cls, folder: Path) -> Bundle:

@@ -9,18 +9,31 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from builder.base.commands import bundle_command
-from builder.base.errors import UsageError
+from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.files import replace_folder
 from builder.base.project import Project
 from builder.base.targets import DEFAULT, Target
 from builder.package.dependencies import build_dependencies
-from builder.package.function_files import add_function
 
 DOCKERFILE = Path(__file__).with_name("image.Dockerfile")
+
+
+def add_function(source: Path, folder: Path) -> None:
+    """Add ``handler/`` to ``folder``, made from ``source`` by its own makefile; Lambda could not write bytecode.
+
+    Raises EnvironmentSetupError.
+    """
+    command = ["make", "--silent", "-C", str(source), "build-Function", f"ARTIFACTS_DIR={folder.resolve()}"]
+    if sys.version_info[:2] == (3, 13):
+        command.append(f"PYTHON313={sys.executable}")
+    if subprocess.run(command, check=False).returncode:  # make prints its own messages
+        raise EnvironmentSetupError(f"`{' '.join(command[:5])}` failed: the function could not be put together.")
 
 
 def fill_image_context(project: Project, target: Target = DEFAULT) -> Path:

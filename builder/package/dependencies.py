@@ -1,10 +1,12 @@
-"""The dependencies layer: the handler's imports, installed for Lambda's Python by the layer's own Makefile."""
+"""The dependencies layer, installed for Lambda's Python by the layer's own Makefile, and the locks of packages."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base.cache import KEY_FILE, content_digest, run_cached
@@ -12,6 +14,9 @@ from builder.base.errors import EnvironmentSetupError
 from builder.base.files import Say, no_progress
 from builder.base.project import Project
 from builder.base.targets import DEFAULT, Target
+
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?\s*==\s*(?P<version>[^\s;\\]+)")
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\b")
 
 
 def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
@@ -50,3 +55,30 @@ def _make_layer(source: Path, target: Target, folder: Path, detail: Say) -> None
             f"the dependencies layer could not be installed:\n{process.stderr.strip()[-2000:]}\n"
             "Check that the package index can be reached, then run the same command again."
         )
+
+
+@dataclass(frozen=True)
+class LockedPackage:
+    """A pinned package; ``hashes`` are SHA-256 (hex) of the files that may be installed."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+
+
+def read_lock(path: Path) -> tuple[LockedPackage, ...]:
+    """Return the packages of a hash-locked requirements file, by name.
+
+    Raises EnvironmentSetupError when a line is not a pin.
+    """
+    packages = []
+    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+        text = re.sub(r"(^|\s)#.*", "", line).strip()
+        if not text or text.startswith("-"):
+            continue
+        match = _PIN.match(text)
+        if match is None:
+            raise EnvironmentSetupError(f"{path.name}: {text!r} is not pinned as name==version; lock it again.")
+        name = re.sub(r"[-_.]+", "-", match["name"]).lower()
+        packages.append(LockedPackage(name, match["version"], tuple(sorted(set(_HASH.findall(text))))))
+    return tuple(sorted(packages, key=lambda p: p.name))

@@ -7,21 +7,11 @@ Source: "Lambda quotas", https://docs.aws.amazon.com/lambda/latest/dg/gettingsta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from builder.base.errors import SizeLimitError
 from builder.config import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, ModelSpec
-
-__all__ = [
-    "DIRECT_UPLOAD_ZIPPED",
-    "LAMBDA_UNZIPPED",
-    "Component",
-    "SizeTable",
-    "find_size_limits",
-    "make_size_table",
-    "require_sizes",
-]
 
 MAX_LAYERS = 5
 CONTAINER_IMAGE = 10 * 1024**3
@@ -59,26 +49,28 @@ class SizeTable:
 
     @property
     def unzipped(self) -> int:
+        """The bytes of all components together."""
         return sum(c.unzipped for c in self.components)
 
     @property
     def zipped(self) -> int:
+        """The bytes of all zips together."""
         return sum(c.zipped for c in self.components)
 
     @property
     def largest_zip(self) -> int:
+        """The bytes of the largest zip."""
         return max((c.zipped for c in self.components), default=0)
 
     @property
     def layers(self) -> int:
+        """The number of layers."""
         return sum(c.layer for c in self.components)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table for JSON; ``from_dict`` reads it back."""
         return {
-            "components": [
-                {"name": c.name, "unzipped": c.unzipped, "zipped": c.zipped, "layer": c.layer} for c in self.components
-            ],
+            "components": [asdict(component) for component in self.components],
             "unzipped": self.unzipped,
             "zipped": self.zipped,
             "max_unzipped": self.max_unzipped,
@@ -87,6 +79,7 @@ class SizeTable:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> SizeTable:
+        """Read the result of ``to_dict``. Raises KeyError and TypeError."""
         components = tuple(Component(**row) for row in data["components"])
         return cls(components, data["max_unzipped"], data["max_zipped"])
 

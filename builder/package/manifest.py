@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from builder.compiler.lower.decisions import LoweringReport
 from builder.compiler.weights_file import Layout
 from builder.config import ModelSpec
 from builder.package.lambda_limits import SizeTable
+from builder.verify.quantise.precision import PrecisionChoice
 from builder.verify.verification import Verification
 
 SCHEMA_VERSION = 1
@@ -39,6 +40,7 @@ class FileEntry:
 
     @classmethod
     def from_path(cls, root: Path, path: str) -> FileEntry:
+        """Measure the file ``path`` below ``root``."""
         return cls(path, (root / path).stat().st_size, file_digest(root / path))
 
 
@@ -53,15 +55,15 @@ class Manifest:
     xla_flags: str
     files: tuple[FileEntry, ...]
     weights: Layout | None = None  # of weights outside the library
-    lowering: LoweringReport | None = field(default=None)
-    audit: AuditReport | None = field(default=None)
-    verification: Verification | None = field(default=None)
-    sizes: SizeTable | None = field(default=None)
-    choice: Mapping[str, Any] | None = field(default=None)  # of the weights' type, where the spec said "auto"
+    lowering: LoweringReport | None = None
+    audit: AuditReport | None = None
+    verification: Verification | None = None
+    sizes: SizeTable | None = None
+    choice: PrecisionChoice | None = None  # of the weights' type, where the spec said "auto"
 
     def to_dict(self) -> dict[str, Any]:
-        about = self.description
-        measured = self.verification is not None
+        """Return the manifest for JSON."""
+        about, measured = self.description, self.verification is not None
         content: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
             "model": about["model"] | {"source": self.source},
@@ -78,23 +80,22 @@ class Manifest:
             "xla_flags": self.xla_flags,
             "files": {f.path: {"bytes": f.size, "sha256": f.sha256} for f in self.files},
         }
-        if self.weights is not None:
-            content["weights"] = self.weights.to_dict()
-        if self.lowering is not None:
-            content["lowering"] = self.lowering.to_dict()
+        parts = {
+            "weights": self.weights,
+            "lowering": self.lowering,
+            "audit": self.audit,
+            "verification": self.verification,
+            "sizes": self.sizes,
+            "auto": self.choice,
+        }
+        content |= {key: part.to_dict() for key, part in parts.items() if part is not None}
         if self.audit is not None:
-            report = self.audit.to_dict()
-            report["facts"] = {k: v for k, v in report["facts"].items() if k not in _FACTS_LEFT_OUT}
-            content["audit"] = report
-        if self.verification is not None:
-            content["verification"] = self.verification.to_dict()
-        if self.sizes is not None:
-            content["sizes"] = self.sizes.to_dict()
-        if self.choice is not None:
-            content["auto"] = dict(self.choice)
+            facts = content["audit"]["facts"]
+            content["audit"]["facts"] = {key: facts[key] for key in facts if key not in _FACTS_LEFT_OUT}
         return content
 
     def to_json(self) -> str:
+        """Return the text of manifest.json."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
 

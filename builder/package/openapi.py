@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from builder.package.bundle import OPENAPI
 from builder.package.layer import write_readable
-from builder.package.openapi_page import render_page
 from handler.budget import LARGEST, RequestLimits
 from handler.description import Description, Port, parse_description
 from handler.inputs import InputKind, find_element_kind, load_kinds
@@ -503,3 +503,24 @@ def _describe_inputs(inputs: dict[str, Schema]) -> Schema:
 
 def _make_open_list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
+
+
+def render_page(document: dict[str, Any]) -> str:
+    """Return the page of an OpenAPI ``document``: each path with its requests and answers as JSON schemas."""
+    parts = [f"<p>{escape(document['info']['description'])} For programs: <a href=openapi.json>openapi.json</a></p>"]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>")
+            parts += [
+                _format_details(key, operation[key])
+                for key in ("parameters", "requestBody", "responses")
+                if key in operation
+            ]
+    parts.append(_format_details("schemas", document["components"]["schemas"]))
+    title = escape(document["info"]["title"])
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><main><h1>{title}</h1>'
+    return f"{head}{''.join(parts)}</main></html>\n"
+
+
+def _format_details(name: str, value: object) -> str:
+    return f"<details><summary>{name}</summary><pre>{escape(json.dumps(value, indent=1))}</pre></details>"

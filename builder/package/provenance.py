@@ -45,6 +45,7 @@ class Material:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the statement."""
         entry: dict[str, Any] = {"name": self.name}
         entry |= {"uri": self.uri} if self.uri else {}
         entry |= {"digest": dict(self.digest)} if self.digest else {}

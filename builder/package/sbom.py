@@ -1,4 +1,4 @@
-"""sbom.cdx.json: a CycloneDX 1.6 bill of materials of everything in Lambda: the model's layer, the packages, the code.
+"""sbom.cdx.json, a CycloneDX 1.6 bill of materials of everything in Lambda, and NOTICE, the licences of all its parts.
 
 Each file is in one component. A component without files names the file that it is compiled into. The bill has neither
 serial number nor time: the same bundle has the same bill. cyclonedx-python-lib is not used: it has no model cards.
@@ -17,6 +17,8 @@ COMPILED_INTO = "coldforge:compiled-into"
 
 _TOOLS = {"coldforge": "", "tensorflow": "tensorflow-cpu", "zig": "ziglang"}
 """Names of the packages of the tools whose versions in the manifest decide what the library is."""
+
+_RULE = "=" * 100
 
 
 def sbom_json(
@@ -128,3 +130,21 @@ def _make_file_component(file: ShippedFile) -> dict[str, Any]:
 
 def _make_hash(sha256: str) -> dict[str, str]:
     return {"alg": "SHA-256", "content": sha256}
+
+
+def format_notice(name: str, version: str, parts: Sequence[LicensedPart]) -> str:
+    """Return the text for a function that serves ``name`` and is made of ``parts``. A shared text appears once."""
+    pieces = [
+        f"{name} {version}: what this function is made of besides the trained model, with the licence of each part.\n"
+        "The licence of the trained model is its author's to say.\n"
+    ]
+    owners: dict[str, list[str]] = {}
+    for part in parts:
+        title = f"{part.name} {part.version}".strip()
+        lines = [title, f"    licence: {part.licence}", *([f"    {part.about}"] if part.about else [])]
+        pieces.append("\n".join([*lines, *(f"    compiled into {path}" for path in part.inside), ""]))
+        for text in part.texts:
+            owners.setdefault(text.strip(), []).append(title)
+    for text, names in owners.items():
+        pieces.append(f"{_RULE}\nThe licence of {', '.join(names)}:\n{_RULE}\n\n{text}\n")
+    return "\n".join(pieces)

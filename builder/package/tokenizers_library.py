@@ -6,8 +6,6 @@ It lies beside ``libmodel.so`` in the bundle of a model whose tokenizer needs it
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,8 +20,9 @@ from builder.base.targets import Target, host_target
 from builder.config import ModelSpec
 from builder.importers.text import needs_package
 from builder.package.bundle import LIBRARY, TOKENIZERS
-from builder.package.components import LAYERS, LICENCES, LicensedPart, Wheel, list_shipped_files
-from builder.package.requirements_lock import read_lock
+from builder.package.components import LAYERS, LICENCES, LicensedPart, Wheel, join_licences, list_shipped_files
+from builder.package.dependencies import read_lock
+from builder.sources.pypi_package import download_wheel
 
 LOCK = HOME / "requirements" / "tokenizers.txt"
 PLACE = f"{LIBRARY.rpartition('/')[0]}/{TOKENIZERS}"
@@ -40,10 +39,12 @@ class TokenizersPackage:
 
     @property
     def library(self) -> Path:
+        """The library itself."""
         return self.folder / TOKENIZERS
 
     @property
     def version(self) -> str:
+        """The version, as locked."""
         return read_lock(LOCK)[0].version
 
     @property
@@ -74,23 +75,20 @@ def add_tokenizers_package(spec: ModelSpec, cache: Path) -> ModelSpec:
 
 
 def _download_wheel(target: Target, folder: Path) -> None:
-    platforms = [option for tag in target.wheels for option in ("--platform", tag)]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version", "3.13"]
-    command += ["--implementation", "cp", "--abi", "abi3", *platforms, "-r", str(LOCK)]
+    options = ["--require-hashes", "--python-version", "3.13", "--implementation", "cp", "--abi", "abi3"]
+    options += [option for tag in target.wheels for option in ("--platform", tag)]
     with scratch_folder(folder / "download") as scratch:
-        process = subprocess.run([*command, "--dest", str(scratch)], capture_output=True, text=True, check=False)
-        wheels = list(scratch.glob("*.whl"))
-        if process.returncode or len(wheels) != 1:
+        wheel, messages = download_wheel(scratch, *options, "-r", str(LOCK))
+        if wheel is None:
             raise EnvironmentSetupError(
-                f"the tokenizers package for {target.name} could not be fetched:\n{process.stderr.strip()[-2000:]}\n"
+                f"the tokenizers package for {target.name} could not be fetched:\n{messages[-2000:]}\n"
                 "Check that the package index can be reached, then run the same command again."
             )
-        with zipfile.ZipFile(wheels[0]) as archive:
+        with zipfile.ZipFile(wheel) as archive:
             (folder / TOKENIZERS).write_bytes(archive.read(f"tokenizers/{TOKENIZERS}"))
             (bill,) = (name for name in archive.namelist() if name.endswith(".cyclonedx.json"))
             (folder / _BILL).write_bytes(archive.read(bill))
-        (folder / _WHEEL).write_text(json.dumps([wheels[0].name, file_digest(wheels[0])]), encoding="utf-8")
+        (folder / _WHEEL).write_text(json.dumps([wheel.name, file_digest(wheel)]), encoding="utf-8")
 
 
 def tokenizers_parts(package: TokenizersPackage) -> Iterator[LicensedPart]:
@@ -110,8 +108,7 @@ def tokenizers_parts(package: TokenizersPackage) -> Iterator[LicensedPart]:
     for crate in package.components:
         name, version = str(crate["name"]), str(crate["version"])
         ref = f"pkg:cargo/{name}@{version}"
-        licences = [str(entry.get("expression") or entry["license"]["id"]) for entry in crate["licenses"]]
-        licence = " ".join(" AND ".join(licences).split())
+        licence = " ".join(join_licences(crate).split())
         yield LicensedPart(
             ref=ref, name=name, version=version, licence=licence, inside=(f"{LAYERS}/{PLACE}",), purl=ref
         )

@@ -20,7 +20,16 @@ from typing import Any
 from builder import __version__
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError
-from builder.package.components import LAYERS, LICENCES, OURS, LicensedPart, Wheel, list_shipped_files, read_own_licence
+from builder.package.components import (
+    LAYERS,
+    LICENCES,
+    OURS,
+    LicensedPart,
+    Wheel,
+    join_licences,
+    list_shipped_files,
+    read_own_licence,
+)
 from builder.package.layer import files_of
 
 PLACE = f"{LAYERS}/python"
@@ -184,17 +193,9 @@ def _compiled_in(package: _InstalledWheel, files: Mapping[str, Path]) -> Iterato
 
 def _make_component_part(component: Mapping[str, Any]) -> LicensedPart:
     """Return the part for a component of a wheel's bill."""
-    licences = [
-        entry["expression"] if "expression" in entry else _read_licence_id(entry) for entry in component["licenses"]
-    ]
-    version = str(component.get("version", ""))
-    ref = str(component["bom-ref"])
+    version, ref = str(component.get("version", "")), str(component["bom-ref"])
     purl = component.get("purl") or (ref if "@" in ref or not version else f"{ref}@{version}")
-    return LicensedPart(ref=purl, name=component["name"], version=version, licence=" AND ".join(licences), purl=purl)
-
-
-def _read_licence_id(entry: Mapping[str, Any]) -> str:
-    return str(entry["license"].get("id") or entry["license"]["name"])
+    return LicensedPart(ref=purl, name=component["name"], version=version, licence=join_licences(component), purl=purl)
 
 
 def _is_from_wheel(package: _InstalledWheel, recorded: Mapping[str, str], name: str) -> bool:

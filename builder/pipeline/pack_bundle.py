@@ -16,15 +16,13 @@ from builder.config import ModelSpec
 from builder.importers.strings.string_ops import join_recipes
 from builder.importers.text import needs_package, prepare_tokenizer
 from builder.package.bundle import LAYER_MANIFEST, LIBRARY, Bundle
-from builder.package.compiled_in import library_parts
-from builder.package.components import LAYERS, LicensedPart, function_part, list_shipped_files
+from builder.package.components import LAYERS, LicensedPart, function_part, library_parts, list_shipped_files
 from builder.package.dependencies import dependencies_folder
 from builder.package.lambda_limits import Component, make_size_table, require_sizes
 from builder.package.layer import files_of, measure_zip, source_date_epoch, write_readable, write_zip
 from builder.package.manifest import FileEntry, Manifest, source_entry
-from builder.package.notice import format_notice
 from builder.package.openapi import write_openapi
-from builder.package.sbom import sbom_json
+from builder.package.sbom import format_notice, sbom_json
 from builder.package.tokenizers_library import PLACE, fetch_tokenizers, tokenizers_parts
 from builder.package.wheels import wheel_parts
 from builder.pipeline.compile_graph import CompiledModel
@@ -114,7 +112,7 @@ def write_bundle(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             audit=library.audit,
             verification=library.verification,
             sizes=sizes,
-            choice=library.choice.to_dict() if library.choice else None,
+            choice=library.choice,
         )
         write_readable(draft.manifest, measured.to_json())
         write_readable(draft.statement, make_bundle_statement(ws, library, fresh, parts))

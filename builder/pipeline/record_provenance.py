@@ -10,8 +10,8 @@ import builder
 from builder.base.cache import content_digest
 from builder.config import Source
 from builder.package.components import LicensedPart
+from builder.package.dependencies import read_lock
 from builder.package.provenance import BASE, BUILD_TYPE, CHECKOUT, Material, statement_json
-from builder.package.requirements_lock import read_lock
 from builder.pipeline.build_inputs import list_named_files
 from builder.pipeline.fallbacks import VerifiedLibrary
 from builder.pipeline.workspace import Workspace

@@ -16,8 +16,8 @@ from builder.base.project import Project
 from builder.base.records import parse_json
 from builder.base.targets import Target
 from builder.package.bundle import LAYER_MANIFEST, activate_layer
+from builder.package.container_image import add_function
 from builder.package.dependencies import build_dependencies
-from builder.package.function_files import add_function
 from builder.package.join_bundles import join_names, read_identity
 from builder.release.bundle_check import find_checked
 from builder.release.statement import require_form

@@ -17,6 +17,7 @@ import yaml
 from builder.base.commands import choose_command
 from builder.base.errors import TemplateError
 from builder.compiler.audit.policy import find_target
+from builder.config import LAMBDA_UNZIPPED
 from builder.package import lambda_limits
 from builder.package.layer import files_of
 from builder.release.activate_bundle import read_active_bundle
@@ -159,9 +160,9 @@ def _check_model(name: str, layer: Path) -> Iterator[str]:
 
 def _check_size(folders: Mapping[str, Path]) -> Iterator[str]:
     total = sum(file.stat().st_size for folder in folders.values() for _, file in files_of(folder))
-    if total > lambda_limits.LAMBDA_UNZIPPED:
+    if total > LAMBDA_UNZIPPED:
         yield (
-            f"{total:,} bytes unzipped, function and layers, are over {lambda_limits.LAMBDA_UNZIPPED:,}: "
+            f"{total:,} bytes unzipped, function and layers, are over {LAMBDA_UNZIPPED:,}: "
             "use a smaller network, or PACKAGE=image."
         )
 

@@ -4,8 +4,7 @@ Downloads are kept in the cache under their digest, and checked before each use.
 standard library alone: a machine that builds in Docker may have nothing else.
 """
 
-from builder.sources.locate import MODELS, fetched_digest, locate_model, locate_text_file
-from builder.sources.pinned_source import find_source
+from builder.sources.locate import MODELS, fetched_digest, find_source, locate_model, locate_text_file
 from builder.sources.transfer import Bounds, Show, no_progress
 
 __all__ = [

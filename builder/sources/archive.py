@@ -1,4 +1,4 @@
-"""Unpacking of a model from an untrusted archive: only folders and plain files, all of them within the folder.
+"""Models among the files of a folder or an untrusted archive, which only unpacks to plain files within its folder.
 
 Sizes are counted as bytes arrive; an archive's own sizes are not trusted.
 """
@@ -10,16 +10,22 @@ import stat
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
+from builder.base.commands import did_you_mean
 from builder.base.disk import disk_errors
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
-from builder.sources.folder_models import safe_parts
+from builder.config.rules import SAVED_MODEL, guess_format
 from builder.sources.transfer import Bounds
 
+ITSELF = "."
+"""Name of the folder itself."""
+
+_DEEPEST, _LONGEST_NAME = 32, 255
 _CHUNK = 1 << 18
 _HEADERS = 1 << 20
 """Limit in bytes of the headers between two files of a tar."""
@@ -27,6 +33,49 @@ _DIRECTORY = 64 << 20
 """Limit in bytes of a zip's list of files."""
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
 """Errors of the readers for bytes that are no archive; a disk's error has become a DiskError before."""
+
+
+def safe_parts(name: str) -> list[str] | None:
+    """Split a path that leads to below a folder; None for one that leads elsewhere, or is not valid everywhere."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
+        return None
+    if len(parts) > _DEEPEST or any(len(part.encode()) > _LONGEST_NAME for part in parts):
+        return None
+    return parts
+
+
+def find_models(names: Iterable[str]) -> list[str]:
+    """Return the folders that are SavedModels, and the files that are models by their names.
+
+    The files in a SavedModel are no other models.
+    """
+    paths = [PurePosixPath(name) for name in sorted(names)]
+    saved = {path.parent for path in paths if path.name in SAVED_MODEL}
+    outer = {folder for folder in saved if not saved & set(folder.parents)}
+    files = (path for path in paths if guess_format(path.name) and not outer & set(path.parents))
+    return sorted(str(path) for path in (*outer, *files))
+
+
+def choose_model(names: Iterable[str], file: str | None, what: str) -> str:
+    """Choose the model ``file``, or the only one; SavedModels come first. ``what``: the folder's name in messages.
+
+    Raises ImportModelError where there is none, or several.
+    """
+    models = find_models(names)
+    if file is not None:
+        path = str(PurePosixPath(file))
+        if path in models:
+            return path
+        hint = did_you_mean(path, models, 3, 0.3)
+        raise ImportModelError(f"{what} has no model {file}.{hint}")
+    likely = [name for name in models if not guess_format(name)] or models
+    if not likely:
+        raise ImportModelError(f"{what} has no model in it: no SavedModel, .keras, .h5 or .pb file.")
+    if len(likely) > 1:
+        some = escape_invisible(", ".join(likely[:5]))
+        raise ImportModelError(f"{what} has {len(likely)} that may be meant; name one of them as `file`: {some}")
+    return likely[0]
 
 
 def unpack_archive(archive: Path, folder: Path, what: str, bounds: Bounds) -> None:

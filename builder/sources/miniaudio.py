@@ -11,9 +11,9 @@ from pathlib import Path
 from builder.base.cache import file_digest, run_cached
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.config.address import parse_address
+from builder.sources.fetch_model import find_remote_file
 from builder.sources.model_store import Store
-from builder.sources.open_address import find_remote_file
-from builder.sources.transfer import USUAL, Show, discard_download, no_progress, transfer_file
+from builder.sources.transfer import Show, discard_download, no_progress, transfer_file
 
 VERSION = "1.71"
 ARCHIVE = f"miniaudio-{VERSION}.tar.gz"
@@ -34,12 +34,13 @@ def fetch_miniaudio(cache: Path, show: Show = no_progress) -> Path:
 
     ``show`` displays the download. Raises EnvironmentSetupError where it cannot be fetched, and DiskError.
     """
-    store = Store(cache / PACKAGES)
+    store = Store(cache / PACKAGES, show)
     with store.translate_disk_errors(), store.lock_download(SHA256) as part:
         if cached := store.find_file(SHA256, ARCHIVE):
             return cached
         try:
-            transfer_file(find_remote_file(parse_address(URL), None, USUAL).open, part, ARCHIVE, USUAL, show)
+            open_at, _ = find_remote_file(parse_address(URL), None, store.bounds)
+            transfer_file(open_at, part, ARCHIVE, store.bounds, show)
             if (digest := file_digest(part)) != SHA256:
                 discard_download(part)
                 raise ImportModelError(f"{ARCHIVE} came as another file: its SHA-256 is {digest}.")

@@ -18,7 +18,7 @@ from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.base.escape import escape_invisible
 from builder.config.address import Address, parse_address
 from builder.sources import s3
-from builder.sources.folder_models import safe_parts
+from builder.sources.archive import safe_parts
 from builder.sources.https_client import Access, fetch_json, make_basic_auth, make_file_opener
 from builder.sources.transfer import Bounds, Open
 
@@ -63,8 +63,7 @@ class ModelVersion:
         return names
 
     def _iterate_files(self, folder: str) -> Iterator[str]:
-        listed = _query_server(f"{self.server}{_FILES}?{urlencode({'path': self._make_path(folder)})}", self.access)
-        rows = listed.get("files", [])
+        rows = _query_server(f"{self.server}{_FILES}", self.access, path=self._make_path(folder)).get("files", [])
         for row in rows if isinstance(rows, list) else []:
             name = row.get("path") if isinstance(row, dict) else None
             if not isinstance(name, str) or "/" in name or safe_parts(name) != [name]:
@@ -94,28 +93,23 @@ def find_version(address: Address, bounds: Bounds) -> ModelVersion:
     server, access = _read_server(), _make_access(address, bounds)
     if not address.revision:
         address = _resolve_alias(address, server, access)
-    query = urlencode({"name": address.place, "version": address.revision})
-    root = _extract_text(
-        _query_server(f"{server}{_API}/model-versions/get-download-uri?{query}", access), "artifact_uri"
-    )
+    url = f"{server}{_API}/model-versions/get-download-uri"
+    root = _extract_text(_query_server(url, access, name=address.place, version=address.revision), "artifact_uri")
     if match := re.fullmatch(r"runs:/(\w+)/(.*)", root):
-        run = _query_server(f"{server}{_API}/runs/get?{urlencode({'run_id': match[1]})}", access)
+        run = _query_server(f"{server}{_API}/runs/get", access, run_id=match[1])
         root = f"{_extract_text(run, 'run', 'info', 'artifact_uri')}/{match[2]}"
     scheme = root.partition(":")[0]
     if scheme not in ("mlflow-artifacts", "s3"):
         raise ImportModelError(
-            f"MLflow keeps {address.shown} at {escape_invisible(scheme)[:20]}:, which "
-            f"coldforge does not read. Start its server "
-            "with --serve-artifacts, or name the files' own address as source."
+            f"MLflow keeps {address.shown} at {escape_invisible(scheme)[:20]}:, which coldforge does not read. Start "
+            "its server with --serve-artifacts, or name the files' own address as source."
         )
     return ModelVersion(address, root.rstrip("/"), server, access)
 
 
 def _resolve_alias(address: Address, server: str, access: Access) -> Address:
-    query = urlencode({"name": address.place, "alias": address.text.rpartition("@")[2]})
-    version = _extract_text(
-        _query_server(f"{server}{_API}/registered-models/alias?{query}", access), "model_version", "version"
-    )
+    url, alias = f"{server}{_API}/registered-models/alias", address.text.rpartition("@")[2]
+    version = _extract_text(_query_server(url, access, name=address.place, alias=alias), "model_version", "version")
     try:
         return parse_address(f"mlflow:/models:/{address.place}/{version}")
     except ValueError:
@@ -152,18 +146,18 @@ def _make_access(address: Address, bounds: Bounds) -> Access:
     return Access(address.shown, hint, headers, plain_loopback=True, bounds=bounds)
 
 
-def _query_server(url: str, access: Access) -> dict[str, Any]:
+def _query_server(url: str, access: Access, **query: str | None) -> dict[str, Any]:
     def explain(status: int, _headers: Message) -> ImportModelError | None:
         why = f"MLflow has no {access.what}. Look at the model's page there for its versions."
         return ImportModelError(why) if status in (400, 404) else None
 
-    answer = fetch_json(url, replace(access, explain=explain))
+    answer = fetch_json(f"{url}?{urlencode(query)}", replace(access, explain=explain))
     return answer if isinstance(answer, dict) else {}
 
 
-def _extract_text(found: Any, *keys: str) -> str:
+def _extract_text(value: Any, *keys: str) -> str:
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(found, str) or not found.isprintable():
+        value = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, str) or not value.isprintable():
         raise EnvironmentSetupError("MLflow's server gives another answer than its API says. Is it one?")
-    return found
+    return value

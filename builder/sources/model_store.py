@@ -13,6 +13,7 @@ from pathlib import Path
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.base.files import lock_target, replace_file, scratch_folder, write_file
+from builder.sources.transfer import USUAL, Bounds, Show, no_progress
 
 SHA256 = "[model].sha256"
 """Key of the spec that pins the model."""
@@ -31,12 +32,14 @@ def require_digest(what: str, key: str, pinned: str | None, digest: str | None) 
 
 @dataclass(frozen=True)
 class Store:
-    """The cache. ``root``: its folder, which is called ``models``.
+    """The cache in the folder ``root``, which is filled within ``bounds``; ``show`` displays a download's progress.
 
     ``<sha256>/<name>`` is a file, ``downloads/`` has incomplete ones, and ``revisions/`` the records.
     """
 
     root: Path
+    show: Show = no_progress
+    bounds: Bounds = USUAL
 
     @contextmanager
     def translate_disk_errors(self) -> Iterator[None]:

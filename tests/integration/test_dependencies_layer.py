@@ -22,8 +22,8 @@ from builder.base.cache import compute_digest
 from builder.base.project import cache_folder
 from builder.base.targets import ARM64, NAMES, TARGETS, X86_64, Target
 from builder.compiler.link.toolchain import Toolchain, run_compiler
+from builder.package.dependencies import read_lock
 from builder.package.layer import files_of
-from builder.package.requirements_lock import read_lock
 from builder.package.wheels import wheel_parts
 from tests.conftest import ROOT, have_dependencies
 from tests.support import qemu

@@ -26,8 +26,8 @@ from builder.compiler.emit import GeneratedSources
 from builder.compiler.lower.decisions import LoweringReport
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec, Source
-from builder.package.bundle import Bundle, BundleFiles, activate_layer
-from builder.package.requirements_lock import read_lock
+from builder.package.bundle import Bundle, activate_layer, list_bundle_files
+from builder.package.dependencies import read_lock
 from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
 from builder.pipeline.fallbacks import VerifiedLibrary
 from builder.pipeline.lower_program import ATTEMPTS, EmittedSources
@@ -158,9 +158,9 @@ def test_a_bundle_holds_what_the_handler_and_sam_look_for(packer: Packer, made: 
         "model.h",
         "model.json",
     }
-    files = BundleFiles.from_name("hand")  # of which a container's bundle is taken
-    assert set(content(bundle.folder)) - {"layer.zip"} == set(files.required)
-    assert "layer.zip" in files.optional
+    required, optional = list_bundle_files("hand")  # of which a container's bundle is taken
+    assert set(content(bundle.folder)) - {"layer.zip"} == set(required)
+    assert "layer.zip" in optional
     assert bundle.library.read_bytes() == made.library.path.read_bytes()
     assert json.loads(bundle.description.read_text()) == DESCRIPTION
     with zipfile.ZipFile(bundle.archive) as archive:

@@ -11,7 +11,7 @@ import pytest
 from builder.base.errors import EnvironmentSetupError
 from builder.base.project import Project
 from builder.config import AudioSpec, ModelSpec, Source
-from builder.package.compiled_in import library_parts
+from builder.package.components import library_parts
 from builder.pipeline.docker.docker_run import CACHE, Mount, build_mounts
 from builder.sources import miniaudio
 from tests.support.sources import packed, site

@@ -17,10 +17,10 @@ from builder.base.project import Project
 from builder.base.targets import X86_64
 from builder.base.untrusted_files import make_folder, require_regular
 from builder.config import ModelSpec, Source
-from builder.package.bundle import LIBRARY, BundleFiles
+from builder.package.bundle import LIBRARY, list_bundle_files
 from builder.pipeline.docker.docker_run import Mount, _relay_output, make_sandbox_options, scratch_of, take_bundle
 
-FILES = BundleFiles.from_name("evil")
+REQUIRED, _ = list_bundle_files("evil")
 SECRET = b"aws_secret_access_key = stand-in"
 SIZES = {"components": [], "unzipped": 0, "zipped": 0, "max_unzipped": 1, "max_zipped": 1}
 
@@ -29,7 +29,7 @@ SIZES = {"components": [], "unzipped": 0, "zipped": 0, "max_unzipped": 1, "max_z
 def dist(tmp_path: Path) -> Path:
     """``dist/`` as a container leaves it, with a bundle of the model ``evil``; a secret is beside it."""
     bundle = tmp_path / "dist" / "evil"
-    for name in (*FILES.required, "layer.zip"):
+    for name in (*REQUIRED, "layer.zip"):
         (bundle / name).parent.mkdir(parents=True, exist_ok=True)
         (bundle / name).write_bytes(name.encode())
     (bundle / "manifest.json").write_text(json.dumps({"sizes": SIZES}))
@@ -41,7 +41,7 @@ def dist(tmp_path: Path) -> Path:
 def take(dist: Path, limit: int = 1 << 20) -> Path:
     taken = dist.parent / "taken"
     taken.mkdir()
-    take_bundle(dist, "evil", FILES, taken, limit)
+    take_bundle(dist, "evil", "evil", taken, limit)
     return taken
 
 
@@ -49,7 +49,7 @@ def test_a_bundle_is_taken_whole_and_with_the_modes_of_one(dist: Path) -> None:
     (dist / "evil" / "model.h").chmod(0o4777)
     taken = take(dist)
     found = {p.relative_to(taken).as_posix(): p for p in taken.rglob("*") if p.is_file()}
-    assert set(found) == {*FILES.required, "layer.zip"}
+    assert set(found) == {*REQUIRED, "layer.zip"}
     assert {name: oct(p.stat().st_mode & 0o7777) for name, p in found.items()} == {
         name: oct(0o755 if name == f"layer/{LIBRARY}" else 0o644) for name in found
     }

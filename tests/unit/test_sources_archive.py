@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import ImportModelError
-from builder.sources.archive import list_names, unpack_archive
-from builder.sources.folder_models import choose_model
+from builder.sources.archive import choose_model, list_names, unpack_archive
 from builder.sources.transfer import Bounds
 
 

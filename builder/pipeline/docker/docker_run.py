@@ -34,7 +34,7 @@ from builder.base.untrusted_files import copy_regular, has_entry, make_folder
 from builder.config import ModelSpec, TextSpec
 from builder.importers.frameworks.framework_environment import FRAMEWORKS
 from builder.importers.text import needs_package
-from builder.package.bundle import LIBRARY, Bundle, BundleFiles, activate_layer
+from builder.package.bundle import LIBRARY, Bundle, activate_layer, list_bundle_files
 from builder.package.dependencies import build_dependencies
 from builder.package.lambda_limits import CONTAINER_IMAGE
 from builder.package.layer import EPOCH
@@ -118,7 +118,7 @@ def bundle_in_docker(
     output = _run_container(image, mounts, command, choose_user(scratch), say, known)
     place = f"{spec.name}{target.suffix}"
     with replace_folder(project.dist / place) as folder:
-        take_bundle(scratch / "dist", place, BundleFiles.from_name(spec.name), folder)
+        take_bundle(scratch / "dist", place, spec.name, folder)
     bundle = Bundle.load(project.dist / place)
     activate_layer(bundle, project.layers, target)
     return DockerBuild(bundle, image, output)
@@ -159,13 +159,14 @@ def scratch_of(spec: ModelSpec, project: Project, model: Path, target: Target) -
     return scratch
 
 
-def take_bundle(dist: Path, place: str, files: BundleFiles, folder: Path, limit: int = CONTAINER_IMAGE) -> None:
-    """Copy the files in ``files`` of the bundle that a container left in ``dist/place`` into the empty ``folder``.
+def take_bundle(dist: Path, place: str, model: str, folder: Path, limit: int = CONTAINER_IMAGE) -> None:
+    """Copy the bundle of ``model`` that a container left in ``dist/place`` into the empty ``folder``.
 
     ``limit``: bytes of all together. Raises SandboxError for a link, a special file, files that are too large, and an
     invalid bundle.
     """
-    wanted = [*files.required, *(name for name in files.optional if has_entry(dist, f"{place}/{name}"))]
+    required, optional = list_bundle_files(model)
+    wanted = [*required, *(name for name in optional if has_entry(dist, f"{place}/{name}"))]
     try:
         for name in wanted:
             limit -= copy_regular(dist, f"{place}/{name}", folder / name, limit)

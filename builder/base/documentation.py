@@ -38,6 +38,16 @@ def link_pages(text: str) -> str:
     return re.sub(docs_command(r"([\w-]+)"), r"[\1.md](\1.md)", text)
 
 
+def fill_blocks(page: Path, **blocks: str) -> str:
+    """Return the text of a page with new Markdown between the comments ``<!-- NAME -->`` and ``<!-- /NAME -->``."""
+    text = page.read_text(encoding="utf-8")
+    for name, block in blocks.items():
+        start, end = f"<!-- {name} -->\n\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}{block.strip()}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
 def style_page(text: str) -> str:
     """Render Markdown for a terminal, with commands for links to pages; without rich, return it as it is."""
     try:

@@ -1,4 +1,4 @@
-"""``docs/abi.md``, generated from the header of the C ABI: ``python -m builder.cli.abi_page``."""
+"""Declarations of the C ABI in ``docs/abi.md``, from its header: ``python -m builder.cli.abi_page`` writes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from builder.base.documentation import fill_blocks
 from builder.base.files import write_file
 from builder.base.project import HOME, RUNTIME
 
@@ -14,40 +15,10 @@ PAGE = HOME / "docs" / "abi.md"
 
 _COMMENT = re.compile(r"\A/\*(.*?)\*/\n?", re.DOTALL)
 
-_HEAD = """\
-# The C ABI
-
-<!-- Made by `python -m builder.cli.abi_page` from builder/runtime/abi/model.h; edit that. -->
-
-"""
-
-_RUN = """\
-## run
-
-Each model's own `model.h` declares one more function, `run`. It opens the model once for the process, and takes each
-input and output as a pointer and its size in bytes. For the digits example:
-
-```c
-int run(const uint8_t *feed_image, size_t feed_image_size,
-        float *fetch_logits, size_t fetch_logits_size);
-```
-
-The header also defines the sizes: `CF_FEED_IMAGE_SIZE`, `CF_FETCH_LOGITS_SIZE`. So this is a whole inference:
-
-```c
-uint8_t image[CF_FEED_IMAGE_SIZE];
-float logits[CF_FETCH_LOGITS_SIZE / sizeof(float)];
-int status = run(image, sizeof image, logits, sizeof logits);
-```
-
-[targets.md](targets.md#versions-and-what-they-promise) says what the ABI promises, and [bindings.md](bindings.md) has
-packages for other languages.
-"""
-
 
 def format_abi_page() -> str:
     """Return the whole page as Markdown."""
-    return _HEAD + "\n".join(_format_sections(HEADER.read_text(encoding="utf-8"))) + "\n" + _RUN
+    return fill_blocks(PAGE, header="\n".join(_format_sections(HEADER.read_text(encoding="utf-8"))))
 
 
 def _format_sections(header: str) -> Iterator[str]:

@@ -1,51 +1,28 @@
-"""docs/cli.md and its schema, generated from the commands: ``python -m builder.cli.cli_reference docs/cli.md``."""
+"""Tables of docs/cli.md and its schema, from the commands: ``python -m builder.cli.cli_reference`` writes them."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from builder.base.documentation import link_pages
+from builder.base.documentation import fill_blocks, link_pages
 from builder.base.files import write_file
+from builder.base.project import HOME
 from builder.cli import COMMANDS
 from builder.cli.command import Arguments, Command, add_common, list_commands
 from builder.cli.guide import describe_command, format_example
 from builder.cli.results import RESULTS, Schema, make_results_schema
 
-SCHEMA = "results.schema.json"
-"""File beside the page."""
-
-_HEAD = """\
-# Commands
-
-<!-- Generated from builder/cli by `python -m builder.cli.cli_reference docs/cli.md`. -->
-
-`make` calls these commands; its variables are their arguments. In a checkout that is set up, `.venv/bin/coldforge`
-is the command. A command that fails ends with an [exit code](errors.md#how-a-command-ends).
-
-Results go to standard output, progress and errors to standard error. On a terminal, what goes on now is a line that
-lives. In a pipe, with `CI` set or with `TERM=dumb`, there is one plain line for each thing that ended. `NO_COLOR`
-switches colours off.
-
-`eval "$(coldforge --completion bash)"` in `~/.bashrc` has the Tab key complete commands, options and models; `zsh` and
-`fish` likewise.
-
-With `--json`, the result is JSON. An error stays text, and its exit code says which. The tables below have the fields
-at the top of a result. [results.schema.json](results.schema.json) has all of them, as JSON Schema: that of the command
-`NAME` is at `#/$defs/NAME`.
-
-Every command takes:
-"""
+PAGE = HOME / "docs" / "cli.md"
+SCHEMA = PAGE.with_name("results.schema.json")
 
 
 def format_cli_reference() -> str:
     """Return the whole page."""
     commands = (named for entry in COMMANDS for named in list_commands(entry))
     sections = (line for name, command in commands for line in _format_section(name, command))
-    return link_pages("\n".join([_HEAD, *_format_arguments(add_common), *sections]))
+    return fill_blocks(PAGE, commands=link_pages("\n".join([*_format_arguments(add_common), *sections])))
 
 
 def _format_section(name: str, command: Command) -> Iterator[str]:
@@ -94,6 +71,5 @@ def _escape_cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    write_file(page, format_cli_reference())
-    write_file(page.with_name(SCHEMA), json.dumps(make_results_schema(), indent=1) + "\n")
+    write_file(PAGE, format_cli_reference())
+    write_file(SCHEMA, json.dumps(make_results_schema(), indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""``docs/ops.md``: every op of TensorFlow, and its translation. ``python -m builder.cli.ops_page`` writes it."""
+"""Lists of ops in ``docs/ops.md``, each op with its translation: ``python -m builder.cli.ops_page`` writes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from builder.base.documentation import link_pages
+from builder.base.documentation import fill_blocks, link_pages
 from builder.base.escape import escape_markdown
 from builder.base.files import write_file
 from builder.base.project import HOME
@@ -22,67 +22,6 @@ PAGE = HOME / "docs" / "ops.md"
 SPECIAL_VALUES = PAGE.with_name("special-values.json")
 """Results of calling ops with special values; ``make conformance GROUPS=special`` writes them."""
 
-_HEAD = """\
-# Ops
-
-<!-- Made by `python -m builder.cli.ops_page` from TensorFlow's registry and builder/importers/rewrites; edit those. -->
-
-TensorFlow {version} has {count:,} ops that a model's file can name, {without} of them without a kernel for a CPU. This
-page says of each of the others what becomes of it in a build. `coldforge inspect` says it of a model, with the types
-and the places of the nodes. Which layers of Keras and which whole networks agree: [conformance](conformance.md).
-"""
-
-_REWRITTEN = """
-## Rewritten
-
-XLA has no kernel for these {count}, none for some of their types and attributes, a slow one, or one that has other
-answers to NaN, zeros of both signs and numbers that do not fit. The build rewrites them as other ops, in loops,
-branches and functions too. TensorFlow runs the graph as it was, and the library has to agree
-with that.
-
-| op | |
-|---|---|
-"""
-
-_COMPILED = """
-## Compiled
-
-XLA has a kernel for these {count}, for some types at least.
-"""
-
-_FUNCTION = """
-## In the function
-
-Where a model's inputs are strings, the function does what these do: [strings.md](strings.md). Anywhere else a graph
-that has them is refused.
-
-These {pictures} decode pictures. They and the resizing behind them become [`[image]`](model-toml.md) settings.
-
-"""
-
-_STRINGS = """
-
-These {strings} work on words. With the attributes that are not known here, they are refused by name. Hashes of
-whole numbers that are written as strings first, as Keras' `Hashing` makes them, are compiled in any graph.
-
-"""
-
-_REFUSED = """
-## Refused
-
-A model whose answers depend on one of these {count} is refused, with the op's name and its place.
-"""
-
-_SPECIAL = """
-## Special values
-
-NaN, infinities, zeros of both signs, ids out of range and the ends of integer types: for each op that is
-[called with them](conformance.md#special-values) and answers otherwise than TensorFlow, the first answer that differs.
-
-| op | |
-|---|---|
-"""
-
 _REASONS: Mapping[str, str] = {
     "They train, or make a gradient.": r"Grad|Apply|Sdca|Backprop|CandidateSampler|Accumulator|KMC2|Kmeans|NegTrain|"
     r"Skipgram|ComputeAccidentalHits|DistortedBoundingBox|BoostedTrees",
@@ -94,7 +33,7 @@ _REASONS: Mapping[str, str] = {
     "They are Python code.": r"PyFunc",
     "They work on strings, or look words up.": r"String|Regex|Unicode|Base64|Substr|ReduceJoin|SegmentJoin|Lookup|"
     r"HashTable|InitializeTable|ToNumber|EditDistance|Fingerprint|Sharded|SparseCross|RaggedCross",
-    "They decode or encode something that is no picture to be classified.": r"^(Decode|Encode|Parse|Serialize|"
+    "They decode or encode something that is no image to be classified.": r"^(Decode|Encode|Parse|Serialize|"
     r"Deserialize|Extract)(?!Glimpse|Volume|Image)|Compress|DrawBounding",
     "They tell a person something while a model is developed.": r"Summary|Debug|Print|Dump|Timestamp|Statistics|"
     r"ImportEvent|Calibration|CustomAggregator",
@@ -109,6 +48,7 @@ _REASONS: Mapping[str, str] = {
     "They take sparse or ragged tensors.": r"Sparse|Ragged|CSR|SetOperation|SetSize",
 }
 
+_HEADER = "| op | |\n|---|---|\n"
 _OTHERS = "XLA has no kernel for them, and nobody has written a rewrite."
 
 
@@ -119,18 +59,21 @@ def format_ops_page() -> str:
     rewritten = [name for name in runnable if name in REWRITES]
     rest = [name for name in runnable if name not in REWRITES]
     compiled = [n for n in rest if n in TAKEN or (n not in BEYOND_RUNTIME and find_kernels(n))]
-    pictures = [n for n in rest if n in PICTURE_OPS]
+    images = [n for n in rest if n in PICTURE_OPS]
     strings = [n for n in rest if n in STEPS | {"HashTableV2", "LookupTableSizeV2"} and n not in compiled]
-    refused = [n for n in rest if n not in {*compiled, *pictures, *strings}]
-    head = _HEAD.format(version=tf.__version__, count=len(names), without=len(names) - len(runnable))
-    parts = [head, _REWRITTEN.format(count=len(rewritten))]
-    parts += _format_rewrites(rewritten)
-    parts += [_COMPILED.format(count=len(compiled)), _format_op_list(compiled)]
-    parts += [_FUNCTION.format(pictures=len(pictures)), _format_op_list(pictures)]
-    parts += [_STRINGS.format(strings=len(strings)), _format_op_list(strings)]
-    parts += [_REFUSED.format(count=len(refused)), *_format_refusals(refused)]
-    parts += [_SPECIAL, *_format_differences()]
-    return link_pages("".join(parts))
+    refused = [n for n in rest if n not in {*compiled, *images, *strings}]
+    return fill_blocks(
+        PAGE,
+        ops=f"TensorFlow {tf.__version__} has {len(names):,} ops that a model's file can name, "
+        f"{len(names) - len(runnable)} of them without a kernel for a CPU. Of the others, a build compiles "
+        f"{len(compiled)} as they are and rewrites {len(rewritten)}. It refuses {len(refused)}.",
+        rewritten=_HEADER + "".join(_format_rewrites(rewritten)),
+        compiled=_format_op_list(compiled),
+        images=_format_op_list(images),
+        strings=_format_op_list(strings),
+        refused=link_pages("".join(_format_refusals(refused))),
+        special=_HEADER + "".join(_format_differences()),
+    )
 
 
 def list_op_names() -> list[str]:
@@ -172,7 +115,7 @@ def _format_refusals(names: list[str]) -> Iterator[str]:
             yield f"\n### {len(matching)}: {reason.rstrip('.')}\n{_format_op_list(matching)}"
     yield f"\n### {len(left)}: {_OTHERS.rstrip('.')}\n{_format_op_list(left)}"
     if hints := [name for name in names if name in HINTS]:
-        yield "\n### What to do instead\n\n| op | |\n|---|---|\n"
+        yield f"\n### What to do instead\n\n{_HEADER}"
         yield from (f"| `{name}` | {HINTS[name]} |\n" for name in hints)
 
 

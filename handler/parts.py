@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from . import storage
-from .deadline import Deadline, seconds_left
+from .deadline import Deadline
 from .errors import HandlerError, OutOfTimeError, RetryLater, SourceNotAllowedError, WrongTypeError
 from .model import DEFAULT_LIBRARY
 from .protocols import predict
@@ -73,9 +73,8 @@ def answer_batch(event: dict[str, Any], server: Server, call: Invocation) -> dic
     for read, outcome in answer.answer_items(_read_items(items, server, call)):
         lines.add_line(read, outcome, call)
     head = {"batch": number, "items": len(items), "model": answer.model, "layer": read_layer_digest()}
-    storage.write_object(
-        target, "".join(_format_line(row) for row in (head, *lines.rows)), seconds_left(call.remaining_ms())
-    )
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (head, *lines.rows))
+    storage.write_object(target, text, call.count_seconds_left())
     return {"batch": number, "items": len(items), "failed": lines.failed, "part": str(target)}
 
 
@@ -88,10 +87,6 @@ def read_layer_digest() -> str | None:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return None
-
-
-def _format_line(row: dict[str, Any]) -> str:
-    return json.dumps(row, separators=(",", ":")) + "\n"
 
 
 def _parse_target(event: dict[str, Any]) -> tuple[S3Object, int]:
@@ -130,7 +125,7 @@ def _read_items(items: list[BatchItem], server: Server, call: Invocation) -> Ite
         if item.source is None:
             return ReadItem(item)
         try:
-            data, etag = storage.read_tagged_object(item.source, most, seconds_left(call.remaining_ms()))
+            data, etag = storage.read_tagged_object(item.source, most, call.count_seconds_left())
             return ReadItem(item, data, etag)
         except Exception as error:
             return ReadItem(item, etag=item.etag, error=error)

@@ -9,7 +9,7 @@ from .budget import RequestLimits
 from .deadline import Deadline, seconds_left
 from .description import Description
 from .errors import OutOfTimeError, Refusal, UnknownModelError, library_errors
-from .inputs import load_kinds
+from .inputs import RunContext, load_kinds
 from .request import Reference, Request, count_items, make_feeds, split_request
 from .sources import NOWHERE, Sources
 from .tuples import NamedTuple
@@ -35,6 +35,10 @@ class Invocation(NamedTuple):
     refuse: Callable[[Exception], Refusal]
     report: Callable[[str, dict[str, object]], None] = lambda message, fields: None
     correlate: Callable[[str], Invocation] | None = None
+
+    def count_seconds_left(self) -> float:
+        """Return the seconds left for the request."""
+        return seconds_left(self.remaining_ms())
 
     def with_correlation_id(self, correlation_id: object) -> Invocation:
         """Return this invocation with log lines that carry the sender's id of the request."""
@@ -84,18 +88,18 @@ class Server(NamedTuple):
         """Return the model of ``request`` in its signature and size. Raises UnknownModelError, WrongFieldError."""
         return self.find_description(request.model).select_signature(request.signature).select_size(request.size)
 
-    def make_clock(self, call: Invocation) -> Callable[[], float]:
-        """Return a function that returns the seconds left for the request."""
-        return lambda: seconds_left(call.remaining_ms())
-
     def prepare_request(self, request: Request, call: Invocation) -> Request:
         """Return ``request`` with its recording as windows, its texts as token ids, and its strings as rows of numbers.
 
         Raises HandlerError.
         """
-        for kind in load_kinds(self.describe_request(request)):
-            request = kind.prepare_request(request, self, call)
+        context = self._make_context(request, call)
+        for kind in load_kinds(context.describe_request(request)):
+            request = kind.prepare_request(request, context)
         return request
+
+    def _make_context(self, request: Request, call: Invocation) -> RunContext:
+        return RunContext(self.find_model(request.model), self.limits, self.sources, call.remaining_ms)
 
     @library_errors()
     def run_inference(self, request: Request, call: Invocation) -> Result:
@@ -105,12 +109,12 @@ class Server(NamedTuple):
         """
         request = self.prepare_request(request, call)
         began = time.perf_counter()
-        model = self.find_model(request.model)
-        description = self.describe_request(request)
+        context = self._make_context(request, call)
+        model, description = context.model, context.describe_request(request)
         _require_memory(request, description, self.limits)
         places: list[int] = []
         kinds = load_kinds(description)
-        if lengths := next(filter(None, (kind.measure_lengths(request, self) for kind in kinds)), None):
+        if lengths := next(filter(None, (kind.measure_lengths(request, context) for kind in kinds)), None):
             from .text.order import reorder_items, restore_order, sort_by_length
 
             if places := sort_by_length(lengths, description):
@@ -133,7 +137,7 @@ class Server(NamedTuple):
                 start = time.perf_counter()
                 try:
                     for kind in kinds:
-                        part = kind.fill_inputs(part, self, call)
+                        part = kind.fill_inputs(part, context)
                 except OutOfTimeError:
                     if request.partial and batches:
                         break

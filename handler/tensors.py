@@ -94,7 +94,7 @@ def input_bytes(value: object, port: Port, description: Description, left: Calla
     """Return the raw bytes of the feed ``port`` from ``value``, as ``read_tensor`` takes it. Raises HandlerError.
 
     ``description``: the result of ``choose_description``. A smaller tensor is filled up with the value in ``pad``, if
-    there is time ``left``: see ``Server.make_clock``.
+    there is time ``left``: see ``Invocation.count_seconds_left``.
     """
     if port.name not in description.pad:
         return read_tensor(value, port)

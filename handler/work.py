@@ -9,7 +9,7 @@ import json
 
 from . import storage
 from .answer import ANSWER_LIMIT, compute_min_answer_length, require_room, require_size
-from .deadline import Deadline, seconds_left
+from .deadline import Deadline
 from .errors import AnswerTooLargeError, MalformedEventError, NotTextError, OutOfTimeError, RetryLater
 from .inputs import find_file_kind
 from .protocols import predict
@@ -40,7 +40,7 @@ def answer_task(
     """Answer ``task`` in our own protocol. ``limit``: see ``predict.answer_event``. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer_event(task, server, call, partial=partial, limit=limit)
-    data = storage.read_object(task, read_limit(server), seconds_left(call.remaining_ms()))
+    data = storage.read_object(task, read_limit(server), call.count_seconds_left())
     return answer_file(data, task, server, call, partial=partial, limit=limit)
 
 
@@ -55,7 +55,7 @@ def answer_file(
     """Answer ``task``, an object with the bytes ``data``, as ``answer_task`` does. Raises HandlerError."""
     description, limits = server.find_description(None), server.limits
     kind = find_file_kind(description)
-    if kind is None or not kind.stands_alone(description) or (description.text_alone and task.key.endswith(".json")):
+    if kind is None or not kind.stands_alone or (description.text_alone and task.key.endswith(".json")):
         # The model needs or allows more than a file, so the object is a request in JSON.
         event = parse_message(_decode_object(data, task))
         return predict.answer_event(event, server, call, partial=partial, limit=limit)

@@ -13,7 +13,7 @@ from builder.package.layer import write_readable
 from handler.budget import LARGEST, RequestLimits
 from handler.description import Description, Port, parse_description
 from handler.inputs import InputKind, find_element_kind, load_kinds
-from handler.inputs.text import TextKind
+from handler.inputs.text import TEXTS
 from handler.options import list_formats
 from handler.protocols import openai
 from handler.protocols.open_inference import name_datatype
@@ -100,7 +100,7 @@ def _describe_predict(models: list[Description], limits: RequestLimits) -> Schem
                 bodies += _predict_bodies(sized, _name_signature(entry, model), limits)
     content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
     if any(model.text_alone for model in models):
-        content["text/plain"] = {"schema": TextKind().make_schema(limits)}
+        content["text/plain"] = {"schema": TEXTS.make_schema(limits)}
     alone = [model for model in models if len(model.feeds) == 1]
     pictures, sound = any(model.image for model in alone), any(model.audio for model in alone)
     if pictures or sound:
@@ -194,7 +194,7 @@ def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) ->
     bodies = [_make_closed_object(inputs=_describe_inputs(tensors), **named)]
     optional = _describe_options([model])
     for kind in [] if model.size else load_kinds(model):
-        others = {name: schema for name, schema in feeds.items() if name not in kind.list_inputs(model)}
+        others = {name: schema for name, schema in feeds.items() if name not in kind.replaces}
         rest = {"inputs": _describe_inputs(others)} if others else {}
         in_runs = not others and (model.batched or model.image)  # The function takes as many as it has memory for.
         most = kind.most_elements(limits) if in_runs else min(kind.most_elements(limits), model.batch)
@@ -202,7 +202,7 @@ def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) ->
         several = _make_list(one_schema, most)
         bodies += [
             _make_closed_object(**{key: several if key.endswith("s") else one_schema}, **rest, **named)
-            for key in kind.list_keys(model)
+            for key in kind.keys
         ]
     return [body | {"properties": body["properties"] | optional} for body in bodies]
 
@@ -265,9 +265,9 @@ def _v2_body(model: Description, named: Schema, limits: RequestLimits) -> Schema
     inputs = [
         kind for sized in _list_sizes(model) for feed in sized.caller_inputs for kind in _v2_inputs(feed, sized, limits)
     ]
-    kind, _ = find_element_kind(model)
+    kind = find_element_kind(model)
     count = len(model.caller_inputs)
-    least = count - len(kind.list_inputs(model)) + 1 if kind else count
+    least = count - len(kind.replaces) + 1 if kind else count
     if model.examples:
         inputs.append(_v2_elements({"const": model.examples.name}, EXAMPLE, InputKind(), model, limits))
         least = 1
@@ -294,8 +294,8 @@ def _v2_inputs(feed: Port, model: Description, limits: RequestLimits) -> list[Sc
     names = [feed.name, ALIAS] if len(model.caller_inputs) == 1 else [feed.name]
     known: Schema = {"name": {"enum": names}, "datatype": {"const": name_datatype(feed.dtype)}}
     schemas = [_make_object(**known, shape=shape, data={"type": ["array", "number", "boolean"]})]
-    kind, name = find_element_kind(model)
-    if kind and feed.name == name and not model.size:
+    kind = find_element_kind(model)
+    if kind and feed.name == kind.element_input and not model.size:
         schemas.insert(0, _v2_elements({"enum": names}, {}, kind, model, limits))
     return schemas
 
@@ -404,12 +404,12 @@ def _list_row_schemas(model: Description, limits: RequestLimits) -> list[tuple[S
     """Return one item of each feed, by name, and their limit: with an image as a file, and as numbers."""
     numbers = {feed.name: _describe_item(feed, model) for feed in model.caller_inputs}
     schemas = [(numbers, limits.items)]
-    kind, name = find_element_kind(model)
+    kind = find_element_kind(model)
     if kind and not model.size:
         item = kind.make_schema(limits)
-        others = {feed: schema for feed, schema in numbers.items() if feed not in kind.list_inputs(model)}
+        others = {feed: schema for feed, schema in numbers.items() if feed not in kind.replaces}
         element = _make_closed_object(b64=item) if "contentEncoding" in item else item
-        schemas.insert(0, (others | {name: element}, kind.most_elements(limits)))
+        schemas.insert(0, (others | {kind.element_input: element}, kind.most_elements(limits)))
     return schemas
 
 

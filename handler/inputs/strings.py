@@ -11,78 +11,86 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ..budget import TEXTS_TOGETHER, RequestLimits
-from ..deadline import seconds_left
 from ..description import Description, Port, StringInput
 from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongFieldError, WrongShapeError, WrongTypeError
 from ..request import File, Request
 from ..typed import TYPE_CHECKING, Any
-from .text import TextKind, read_text_file, read_texts
+from . import InputKind, RunContext
+from .text import TEXTS, read_text_file, read_texts
 
 if TYPE_CHECKING:
-    from ..server import Invocation, Server
     from ..text import LocatedText
+    from ..text.words import StringProgram
 
 
-class StringsKind(TextKind):
-    """Inputs of strings, by their own names."""
+def make_kind(description: Description) -> InputKind:
+    """Return the kind of inputs of strings, by their own names."""
+    kind = TEXTS if description.text_input else InputKind()
+    return kind._replace(
+        replaces=(description.text_input,),
+        stands_alone=description.text_alone,
+        read_event=_read_event,
+        read_files=_read_files,
+        prepare_request=_prepare_request,
+        measure_lengths=_measure_lengths,
+        fill_inputs=_fill_inputs,
+    )
 
-    def list_keys(self, description: Description) -> tuple[str, ...]:
-        return ("text", "texts") if description.text_input else ()
 
-    def list_media_types(self, description: Description) -> tuple[str, ...]:
-        return ("text/plain",) if description.text_input else ()
+def _read_files(files: Sequence[File], description: Description, limits: RequestLimits) -> dict[str, Any]:
+    return {"strings": {description.text_input: (read_text_file(files, description, limits).encode(),)}}
 
-    def read_files(self, files: Sequence[File], description: Description, limits: RequestLimits) -> dict[str, Any]:
-        return {"strings": {description.text_input: (read_text_file(files, description, limits).encode(),)}}
 
-    def list_inputs(self, description: Description) -> tuple[str, ...]:
-        return (description.text_input,)
+def _read_event(event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
+    if "inputs" in event:
+        raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
+    strings, _ = read_strings({description.text_input: list(read_texts(event, limits))}, description, limits)
+    return {"strings": strings}
 
-    def read_event(self, event: dict[str, Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
-        if "inputs" in event:
-            raise WrongFieldError('"inputs" and a text exclude each other; send one of them')
-        strings, _ = read_strings({description.text_input: list(read_texts(event, limits))}, description, limits)
-        return {"strings": strings}
 
-    def element_input(self, description: Description) -> str:
-        return ""  # other protocols have strings of their own
+def _prepare_request(request: Request, context: RunContext) -> Request:
+    """Replace the strings by rows of numbers."""
+    if not request.strings:
+        return request
+    began = time.perf_counter()
+    description = context.describe_request(request)
+    words = _get_program(context, description)
+    sizes = _index_all_sizes(description) if words.pads else [_index_ports(description)]
+    count = max(map(len, request.strings.values()))
+    limits, left = context.limits, context.count_seconds_left
+    limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
+    rows = words.compute_rows(request.strings, sizes[-1], limits, left)
+    located: tuple[LocatedText, ...] = ()
+    if (tokens := words.tokens) is not None:
+        most = sizes[-1][tokens.feed].shape[1]
+        located = tokens.locate_words(request.strings[tokens.source], most, limits, left)
+    # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.
+    size = request.size if description.has_fixed_outputs else request.size + words.choose_size(rows, sizes)
+    seconds = {"decode": time.perf_counter() - began}
+    return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
 
-    def prepare_request(self, request: Request, server: Server, call: Invocation) -> Request:
-        """Replace the strings by rows of numbers."""
-        if not request.strings:
-            return request
-        began = time.perf_counter()
-        description = server.describe_request(request)
-        words = server.find_model(request.model).words[description.signature]
-        sizes = _index_all_sizes(description) if words.pads else [_index_ports(description)]
-        count = max(map(len, request.strings.values()))
-        limits, left = server.limits, lambda: seconds_left(call.remaining_ms())
-        limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
-        rows = words.compute_rows(request.strings, sizes[-1], limits, left)
-        located: tuple[LocatedText, ...] = ()
-        if (tokens := words.tokens) is not None:
-            most = sizes[-1][tokens.feed].shape[1]
-            located = tokens.locate_words(request.strings[tokens.source], most, limits, left)
-        # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.
-        size = request.size if description.has_fixed_outputs else request.size + words.choose_size(rows, sizes)
-        seconds = {"decode": time.perf_counter() - began}
-        return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
 
-    def measure_lengths(self, request: Request, server: Server) -> list[int]:
-        description = server.describe_request(request)
-        words, sizes = server.find_model(request.model).words[description.signature], _index_all_sizes(description)
-        return [words.choose_size([row], sizes) for row in request.rows] if words.pads else []
+def _measure_lengths(request: Request, context: RunContext) -> list[int]:
+    description = context.describe_request(request)
+    words, sizes = _get_program(context, description), _index_all_sizes(description)
+    return [words.choose_size([row], sizes) for row in request.rows] if words.pads else []
 
-    def fill_inputs(self, part: Request, server: Server, call: Invocation) -> Request:
-        """Put the rows among the inputs, in the size that they need."""
-        if not part.rows:
-            return part
-        description = server.describe_request(part)
-        words, size = server.find_model(part.model).words[description.signature], part.size
-        if words.pads and description.has_fixed_outputs:
-            size = words.choose_size(part.rows, _index_all_sizes(description))
-        feeds = words.pad_rows(part.rows, _index_ports(description.select_size(size)))
-        return part._replace(inputs=part.inputs | feeds, size=size)
+
+def _fill_inputs(part: Request, context: RunContext) -> Request:
+    """Put the rows among the inputs, in the size that they need."""
+    if not part.rows:
+        return part
+    description = context.describe_request(part)
+    words, size = _get_program(context, description), part.size
+    if words.pads and description.has_fixed_outputs:
+        size = words.choose_size(part.rows, _index_all_sizes(description))
+    feeds = words.pad_rows(part.rows, _index_ports(description.select_size(size)))
+    return part._replace(inputs=part.inputs | feeds, size=size)
+
+
+def _get_program(context: RunContext, description: Description) -> StringProgram:
+    program: StringProgram = context.model.words[description.signature]
+    return program
 
 
 def _index_all_sizes(description: Description) -> list[dict[str, Port]]:
@@ -142,6 +150,3 @@ def _encode_string(value: object, where: str, limits: RequestLimits) -> bytes:
         return value.encode()
     except UnicodeEncodeError:
         raise NotTextError(f"{where} has half of a surrogate pair, which is no character") from None
-
-
-KIND = StringsKind()

@@ -98,8 +98,8 @@ def _answer_inference(request: HttpRequest, description: Description, server: Se
     def require_answer(count: int, sized: Description) -> None:
         require_possible(_compute_min_length(wanted, count, sized), request.answer_limit, server.limits)
 
-    left = server.make_clock(call)
-    result = server.run_inference(_parse_request(event, blob, description, server.limits, require_answer, left), call)
+    parsed = _parse_request(event, blob, description, server.limits, require_answer, call.count_seconds_left)
+    result = server.run_inference(parsed, call)
     tensors = {tensor.name: tensor for tensor in collect_tensors(result.description, result.batches)}
     answers, blobs = [], []
     for name, parameters in wanted:
@@ -161,9 +161,10 @@ def _parse_request(
     tensors = name_single(_index_objects(event, "inputs"), [feed.name for feed in description.caller_inputs])
     if (examples := description.examples) and [*tensors] == [examples.name]:
         return _parse_examples(tensors[examples.name], blob, description, limits, require_answer)
-    kind, media = find_element_kind(description)
-    listed = media if kind and tensors.get(media, {}).get("datatype") == "BYTES" else ""
-    implied = kind.list_inputs(description) if kind and listed else ()
+    kind = find_element_kind(description)
+    if kind and tensors.get(kind.element_input, {}).get("datatype") != "BYTES":
+        kind = None
+    listed, implied = (kind.element_input, kind.replaces) if kind else ("", ())
     names = [feed.name for feed in description.caller_inputs if feed.name == listed or feed.name not in implied]
     if set(tensors) != set(names):
         need = ", ".join(f'"{feed.name}" ({name_datatype(feed.dtype)})' for feed in description.caller_inputs)
@@ -172,7 +173,7 @@ def _parse_request(
         description = _select_size(tensors, description)
     ports = {feed.name: feed for feed in description.feeds}
     shapes = {name: _read_shape(name, value) for name, value in tensors.items()}
-    if kind and listed:
+    if kind:
         _require_elements(listed, shapes[listed], kind.most_elements(limits))
     # The counts are checked before the data is read: a small request can ask for many items.
     counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == listed)}
@@ -210,7 +211,7 @@ def _parse_examples(
     limits: RequestLimits,
     require_answer: Callable[[int, Description], None],
 ) -> Request:
-    from ..examples import make_request
+    from ..inputs.example import make_request
 
     name = value["name"]
     if value.get("datatype") != "BYTES":

@@ -61,11 +61,9 @@ def answer_event(
 
     ``limit``: the most bytes of an answer; None if nobody waits for it. Raises HandlerError.
     """
-    left = server.make_clock(call)
-    request = parse_event(event, server.find_description(_read_model_name(event)), server.limits, left)._replace(
-        partial=partial
-    )
-    return answer_request(request, server, call, limit)
+    description = server.find_description(_read_model_name(event))
+    request = parse_event(event, description, server.limits, call.count_seconds_left)
+    return answer_request(request._replace(partial=partial), server, call, limit)
 
 
 def answer_request(request: Request, server: Server, call: Invocation, limit: int | None) -> dict[str, Any]:
@@ -120,7 +118,7 @@ def handle_request(request: HttpRequest, server: Server, call: Invocation) -> Ht
     if method == "GET":  # the model was opened when the function started
         return HttpResponse.from_json({"status": "healthy"})
     wanted = parse_options(request.query)
-    parsed = _parse_body(request, server, server.make_clock(call))._replace(partial=True)
+    parsed = _parse_body(request, server, call.count_seconds_left)._replace(partial=True)
     parsed = parsed._replace(options=wanted.with_defaults(parsed.options))
     return HttpResponse.from_json(answer_request(parsed, server, call, request.answer_limit))
 
@@ -142,7 +140,7 @@ def _parse_body(request: HttpRequest, server: Server, left: Callable[[], float])
         event = request.parse_json(kind.example if kind else '{"inputs": {}}', limits)
         name = _read_model_name(event) or name
         return parse_event(event, server.find_description(name), limits, left)._replace(model=name)
-    accepted = kind.list_media_types(description) if kind else ()
+    accepted = kind.media_types if kind else ()
     if not any(media == mime or (mime.endswith("/") and media.startswith(mime)) for mime in accepted):
         listed = ", ".join(["application/json", *(f"{mime}*" if mime.endswith("/") else mime for mime in accepted)])
         raise WrongMediaTypeError(
@@ -161,7 +159,7 @@ def _parse_body(request: HttpRequest, server: Server, left: Callable[[], float])
 
 def _recognise_media(body: bytes, kind: InputKind | None) -> str:
     """Tell the media type of ``body`` by its first bytes; empty where they are neither a file's nor those of JSON."""
-    if kind and kind.recognises_file(body):
+    if kind and kind.is_file(body):
         return "application/octet-stream"
     return "application/json" if body[:64].lstrip()[:1] in (b"{", b"[") else ""
 
@@ -178,13 +176,13 @@ def parse_event(
 ) -> Request:
     """Parse ``{"image": …}``, ``{"images": […]}``, ``{"audio": …}``, ``{"examples": […]}`` or ``{"inputs": {…}}``.
 
-    ``left``: see ``Server.make_clock``. Raises HandlerError.
+    ``left``: see ``Invocation.count_seconds_left``. Raises HandlerError.
     """
     if not isinstance(event, dict):
         raise WrongTypeError('the request must be an object like {"image": "<base64>"}')
     description = description.select_signature(_read_name(event, "signature") or "")
     taken_kinds = load_kinds(description)
-    keys = tuple(dict.fromkeys(key for kind in taken_kinds for key in kind.list_keys(description)))
+    keys = tuple(dict.fromkeys(key for kind in taken_kinds for key in kind.keys))
     unknown = [key for key in event if key not in (*keys, "inputs", "model", "signature", *NAMES)]
     if unknown or event.keys().isdisjoint((*keys, "inputs")):
         listed = " or ".join(f'"{key}"' for key in keys)
@@ -192,14 +190,14 @@ def parse_event(
         problem = f"{_list_unknown(unknown)} not known here; " if unknown else "the request is empty; "
         raise WrongFieldError(problem + expected)
     for kind in taken_kinds:
-        if len(both := [f'"{key}"' for key in kind.list_keys(description) if key in event]) > 1:
+        if len(both := [f'"{key}"' for key in kind.keys if key in event]) > 1:
             raise WrongFieldError(f"{' and '.join(both)} exclude each other; send one of them")
     fields: dict[str, Any] = {}
     taken: tuple[str, ...] = ()
     for kind in reversed(taken_kinds):  # tf.Examples come first, since they exclude everything else
-        if not event.keys().isdisjoint(kind.list_keys(description)):
+        if not event.keys().isdisjoint(kind.keys):
             fields |= kind.read_event(event, description, limits)
-            taken += kind.list_inputs(description)
+            taken += kind.replaces
     values = _match_inputs(
         event.get("inputs", {}), [port for port in description.caller_inputs if port.name not in taken]
     )

@@ -99,7 +99,7 @@ def _answer_predict(request: HttpRequest, description: Description, server: Serv
         inference = _parse_examples(examples, description, server.limits, request.answer_limit)
     else:
         columns = _read_rows(event["instances"], description) if rows else _read_columns(event["inputs"], description)
-        left = server.make_clock(call)
+        left = call.count_seconds_left
         try:
             inference = _parse_request(columns, description, server.limits, request.answer_limit, left)
         except HandlerError as error:  # its message names the input alone
@@ -164,7 +164,7 @@ def _find_examples(event: dict[str, Any], description: Description) -> list[Any]
 
 
 def _parse_examples(examples: list[Any], description: Description, limits: RequestLimits, answer_limit: int) -> Request:
-    from ..examples import make_request
+    from ..inputs.example import make_request
 
     return make_request(
         examples, description, limits, lambda count: _require_answer(count, description, limits, answer_limit)
@@ -196,10 +196,13 @@ def _read_rows(instances: object, description: Description) -> dict[str, object]
 
 def _list_needed_inputs(given: object, description: Description) -> list[str]:
     """Return the names of the inputs that must be ``given``, without those that an image or text replaces."""
-    kind, name = find_element_kind(description)
-    value = given.get(name, given.get(ALIAS)) if isinstance(given, dict) else given
-    implied = kind.list_inputs(description) if kind and kind.is_element(_take_first(value)) else ()
-    return [feed.name for feed in description.caller_inputs if feed.name == name or feed.name not in implied]
+    names = [feed.name for feed in description.caller_inputs]
+    kind = find_element_kind(description)
+    if kind is None:
+        return names
+    value = given.get(kind.element_input, given.get(ALIAS)) if isinstance(given, dict) else given
+    implied = kind.replaces if kind.is_element(_take_first(value)) else ()
+    return [name for name in names if name == kind.element_input or name not in implied]
 
 
 def _take_first(value: object) -> object:
@@ -234,8 +237,8 @@ def _parse_request(
 
         fields["strings"], counts = read_strings(columns, description, limits)
         columns = {port.name: columns[port.name] for port in description.tensor_inputs}
-    kind, name = find_element_kind(description)
-    if kind and kind.is_element(_take_first(columns[name])):
+    kind = find_element_kind(description)
+    if kind and kind.is_element(_take_first(columns[name := kind.element_input])):
         value = columns.pop(name)
         values = _unwrap_base64(value if isinstance(value, list) else [value], f'"{name}"')
         fields |= kind.read_elements(values, description, limits)

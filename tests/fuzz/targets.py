@@ -37,10 +37,10 @@ from handler.errors import (
     WrongTypeError,
     make_refusal,
 )
-from handler.examples import Feature
-from handler.examples import parse_example as parsed_example
 from handler.http import HttpRequest
 from handler.image import read_pixels
+from handler.inputs.example import Feature
+from handler.inputs.example import parse_example as parsed_example
 from handler.model import Model
 from handler.protocols import predict
 from handler.remote import fetch_files

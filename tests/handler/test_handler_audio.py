@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from handler import errors
-from handler.audio import Windows, count_windows, open_decoders, read_windows
+from handler.audio import Windows, count_windows, open_decoders, read_audio_header, read_windows
 from handler.budget import RequestLimits
 from handler.description import AudioInput
 from handler.errors import HandlerError
-from handler.recording import read_audio_header
 from tests.support import abi_library, sounds
 from tests.support.http import Client
 from tests.support.instrumented import DECODERS, OBJECTS

@@ -18,7 +18,7 @@ from builder.package import openapi
 from handler.budget import RequestLimits
 from handler.description import Description, parse_description
 from handler.errors import HandlerError, NotTextError, StartupError, TooLargeError, WrongExampleError
-from handler.examples import Feature, make_request, parse_example
+from handler.inputs.example import Feature, make_request, parse_example
 from handler.protocols.open_inference import LENGTH
 from tests.support import abi_library
 from tests.support.http import Client

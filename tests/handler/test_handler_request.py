@@ -19,11 +19,10 @@ from handler import errors
 from handler.answer import make_predictions
 from handler.budget import RequestLimits
 from handler.description import FORMATS, Description, Port, parse_description
-from handler.errors import make_refusal
-from handler.inputs.image import KIND
+from handler.inputs import RunContext, load_kinds
 from handler.protocols.predict import parse_event as parse_request
 from handler.request import Request, count_items, make_feeds, split_request
-from handler.server import Invocation, Server
+from handler.sources import NOWHERE
 from handler.tensors import read_tensor
 from tests.support import abi_library
 
@@ -43,10 +42,9 @@ def dot(level: int) -> str:
 
 def filled(part: Request, description: Description) -> Request:
     model: Any = SimpleNamespace(description=description)
-    call = Invocation(
-        "request-1", False, lambda: 60_000, lambda result: None, lambda error: make_refusal(error, "request-1")
-    )
-    return KIND.fill_inputs(part, Server({description.name: model}, LIMITS), call)
+    for kind in load_kinds(description):
+        part = kind.fill_inputs(part, RunContext(model, LIMITS, NOWHERE, lambda: 60_000))
+    return part
 
 
 def runs_of(event: object, description: Description) -> list[tuple[list[bytes], int]]:

@@ -25,7 +25,7 @@ from builder.pipeline.workspace import Workspace
 from handler.budget import RequestLimits
 from handler.description import Port
 from handler.errors import WrongExampleError
-from handler.examples import Feature, Value, parse_example
+from handler.inputs.example import Feature, Value, parse_example
 from handler.model import Model
 from handler.server import Server
 from handler.text.words import parse_program
@@ -260,7 +260,7 @@ def test_a_function_that_reads_something_else_is_not_packed(tmp_path: Path, monk
         age, *others = parse_example(data, features)
         return [age[::-1], *others]
 
-    monkeypatch.setattr("handler.examples.parse_example", another)
+    monkeypatch.setattr("handler.inputs.example.parse_example", another)
     with pytest.raises(ImportModelError, match="something else of the feature 'age'"):
         require_equal_answers(examples, None, ["scores"])
 

@@ -83,8 +83,8 @@ def _read_windows(path: Path, audio: AudioSpec) -> Array:
 
 def _read_mono(path: Path, rate: int) -> NDArray[np.float32]:
     """Return the mean of all channels, -1 to 1."""
+    from handler.audio import read_audio_header
     from handler.errors import HandlerError
-    from handler.recording import read_audio_header
 
     try:
         header = read_audio_header(path.read_bytes())

@@ -28,7 +28,7 @@ def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Se
     steps for features that are strings, with the examples to try. ``fetches``: names of outputs.
     """
     from handler.errors import HandlerError
-    from handler.examples import parse_example
+    from handler.inputs.example import parse_example
 
     features = [port.of_function for port in examples.features]
     ports = [*features, *(port.of_function for port in examples.beside)]

@@ -60,7 +60,7 @@ class ReadFeature:
     @property
     def of_function(self) -> Any:
         """The feature in the function's own type."""
-        from handler.examples import Feature
+        from handler.inputs.example import Feature
 
         default: Any = None
         if self.default is not None:

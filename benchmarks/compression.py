@@ -29,7 +29,7 @@ from builder.config import Activations, ModelSpec, read_spec
 from builder.importers.graph import FrozenGraph
 from builder.importers.samples.user_samples import Inputs
 from builder.pipeline.build_candidate import compile_here, make_candidate
-from builder.pipeline.measuring_inputs import load_user_inputs
+from builder.pipeline.compute_answers import load_user_inputs
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.answer_accuracy import (
     Accuracy,

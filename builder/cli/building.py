@@ -56,7 +56,7 @@ def run_bundle(options: Options, project: Project) -> None:
     from builder.cli.build_tables import format_sizes
     from builder.measure.local.run_event import format_try_command
     from builder.package.join_bundles import join_active, join_names
-    from builder.pipeline.docker.builder_image import BuilderImage
+    from builder.pipeline.docker.docker_client import BuilderImage
     from builder.pipeline.docker.route import choose_route
 
     tell = _no_progress if options.json else print_text

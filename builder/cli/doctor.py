@@ -23,8 +23,7 @@ from builder.base.project import Project
 from builder.base.sandbox.confinement import KernelFeatures
 from builder.base.targets import TARGETS
 from builder.measure.local.emulator_parts import LAMBDA_PYTHON, find_python
-from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import why_no_buildkit, why_no_engine
+from builder.pipeline.docker.docker_client import BuilderImage, why_no_buildkit, why_no_engine
 from builder.verify.target_runner import find_emulator, has_c_library
 
 PYTHONS = (3, 11), (3, 13)

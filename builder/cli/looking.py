@@ -41,7 +41,7 @@ def _where_arguments(parser: Arguments) -> None:
 
 
 def run_where(options: Options, project: Project) -> None:
-    from builder.pipeline.docker.builder_image import BuilderImage
+    from builder.pipeline.docker.docker_client import BuilderImage
     from builder.pipeline.docker.route import choose_route
 
     specs = [load_named_spec(model, project) for model in options.models]

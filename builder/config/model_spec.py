@@ -160,6 +160,12 @@ class ModelSpec:
         )
 
     @property
+    def tuning_path(self) -> Path:
+        """``tuning.json`` next to model.toml; next to any other ``x.toml``, ``x.tuning.json``."""
+        name = "tuning.json" if self.path.name == "model.toml" else f"{self.path.stem}.tuning.json"
+        return self.path.with_name(name)
+
+    @property
     def alone(self) -> ModelSpec:
         """The spec for its first variant alone."""
         return self.of_variant(self.variants[0])

@@ -23,11 +23,10 @@ from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.config import ModelSpec
 from builder.measure.machine import cpu_name
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
-from builder.pipeline.lower_program import ATTEMPTS, lower_variant
-from builder.pipeline.read_tuning import AlgorithmChoice, AlgorithmTimes, Tuning, kernels_digest, tuning_path
+from builder.pipeline.lower_program import ATTEMPTS, ResolvedOptions, lower_variant
+from builder.pipeline.read_tuning import AlgorithmChoice, AlgorithmTimes, Tuning, kernels_digest
 from builder.pipeline.resolve_options import resolve_by_rule
 from builder.pipeline.resolve_strings import complete_workspace
-from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
 from builder.verify import profile
 
@@ -84,8 +83,8 @@ def tune_model(ws: Workspace, *, seconds: float = 10.0) -> TuningResult:
     layers = {label: AlgorithmChoice(choose_fastest(rule[label], times[label]), times[label]) for label in possible}
     tuning = Tuning(kernels_digest(), ws.target.name, cpu_name(), layers)
     if layers:
-        write_file(tuning_path(spec), tuning.to_json())
-    return TuningResult(tuning_path(spec), tuning, rule, rest, rounds)
+        write_file(spec.tuning_path, tuning.to_json())
+    return TuningResult(spec.tuning_path, tuning, rule, rest, rounds)
 
 
 def choose_fastest(rule: Algorithm, times: AlgorithmTimes) -> Algorithm:

@@ -14,8 +14,7 @@ from builder.base.files import write_file
 from builder.config import ActivationType, WeightType
 from builder.importers.graph import FrozenGraph
 from builder.pipeline.build_candidate import compile_here, make_candidate
-from builder.pipeline.compute_answers import tensorflow_answers
-from builder.pipeline.measuring_inputs import load_golden_inputs, load_user_inputs
+from builder.pipeline.compute_answers import load_golden_inputs, load_user_inputs, tensorflow_answers
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.answer_accuracy import Accuracy, OutputAccuracy, answer_with_library, compare_answers

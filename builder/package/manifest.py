@@ -7,16 +7,20 @@ layer version; the bundle's own manifest has the measurements as well.
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builder import __version__
 from builder.base.cache import file_digest
 from builder.base.escape import escape_invisible
 from builder.compiler.audit import AuditReport
+from builder.compiler.link.toolchain import zig_version
 from builder.compiler.lower.decisions import LoweringReport
 from builder.compiler.weights_file import Layout
+from builder.compiler.xla.compilation_result import read_tensorflow_version
 from builder.config import ModelSpec
 from builder.package.lambda_limits import SizeTable
 from builder.verify.quantise.precision import PrecisionChoice
@@ -97,6 +101,16 @@ class Manifest:
     def to_json(self) -> str:
         """Return the text of manifest.json."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+
+def list_tool_versions() -> dict[str, str]:
+    """Return the installed versions of coldforge, Python, TensorFlow and zig."""
+    return {
+        "coldforge": __version__,
+        "python": platform.python_version(),
+        "tensorflow": read_tensorflow_version(),
+        "zig": zig_version(),
+    }
 
 
 def manifest_head(spec: ModelSpec, digest: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:

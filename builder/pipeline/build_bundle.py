@@ -17,9 +17,8 @@ from builder.compiler.link.static_archive import ARCHIVE, TRIAL
 from builder.package.bundle import Bundle, activate_layer
 from builder.package.dependencies import build_dependencies
 from builder.pipeline.compile_graph import make_compiler
-from builder.pipeline.fallbacks import VerifiedLibrary, build_verified_library
+from builder.pipeline.fallbacks import VerifiedLibrary, build_verified_library, link_static
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.link_library import link_static
 from builder.pipeline.pack_bundle import write_bundle
 from builder.pipeline.read_tuning import explain_stale_tuning
 from builder.pipeline.resolve_options import resolve_spec

@@ -17,9 +17,8 @@ from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisati
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.config import ModelSpec, to_json
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
-from builder.pipeline.lower_program import list_attempts, lower_variant
-from builder.pipeline.measuring_inputs import load_golden_inputs, load_user_inputs
-from builder.pipeline.resolved_options import ResolvedOptions
+from builder.pipeline.compute_answers import load_user_inputs
+from builder.pipeline.lower_program import ResolvedOptions, list_attempts, lower_variant
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.calibrate import choose_input_type, explain_kept, measure_ranges, require_known
 from builder.verify.quantise.observe import build_observable
@@ -71,7 +70,7 @@ def _measure_ranges(ws: Workspace, compiled: CompiledVariant, folder: Path) -> N
     states = {s.layer for s in recurrent if s.layer not in kept and choose_input_type(spec, s.layer) == "int8"}
     rounded: dict[str, Quantisation] = {}
     if wanted:
-        inputs = load_user_inputs(own, spec, compiled.graph) if own else load_golden_inputs(spec, compiled.graph)
+        inputs = load_user_inputs(own, spec, compiled.graph)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:  # a killed stage's folder is deleted
             library = build_observable(lowered.program, spec, compiled.kernels, Path(temporary), ws.cache)
             rounded, more = measure_ranges(library, lowered, compiled.graph, inputs, wanted)

@@ -1,4 +1,4 @@
-"""TensorFlow's own answers to some inputs, computed by a process in the sandbox."""
+"""Inputs on which a library is measured, a user's own or the golden ones, and TensorFlow's answers to them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,33 @@ import numpy as np
 from builder.base.arrays import save_arrays
 from builder.base.errors import VerifyError
 from builder.base.files import scratch_folder
+from builder.base.project import cache_folder
 from builder.base.sandbox.sandbox_client import describe_crash
+from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.samples.user_samples import Feeds, Inputs
+from builder.importers.samples.user_samples import Feeds, Inputs, read_samples
+from builder.package.tokenizers_library import add_tokenizers_package
 from builder.pipeline.workspace import Workspace
+from builder.verify.golden import GoldenFile
 from builder.verify.quantise import answer_accuracy
 from builder.verify.quantise.answer_accuracy import Answers
 
 _INPUTS, _ANSWERS = "inputs.npz", "answers.npz"
+
+
+def load_golden_inputs(spec: ModelSpec, graph: FrozenGraph) -> Inputs:
+    """Load the inputs with which a library is verified."""
+    names = [port.spec.name for port in graph.feeds]
+    with GoldenFile.open(graph.golden_path) as golden:
+        runs = tuple({name: golden.read_feed(case, name) for name in names} for case in golden.cases)
+    return Inputs("the golden inputs", runs, len(runs) * spec.batch)
+
+
+def load_user_inputs(path: Path | None, spec: ModelSpec, graph: FrozenGraph) -> Inputs:
+    """Load the inputs at ``path``; None for the golden ones. Raises UsageError as ``read_samples`` does."""
+    if path is None:
+        return load_golden_inputs(spec, graph)
+    return read_samples(path, add_tokenizers_package(spec, cache_folder()), [port.spec for port in graph.feeds])
 
 
 def tensorflow_answers(ws: Workspace, graph: FrozenGraph, inputs: Inputs) -> Answers:

@@ -6,6 +6,7 @@ Both happen in processes of the framework's own environment, in the sandbox.
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 
 from builder.base.cache import compute_digest
@@ -58,14 +59,13 @@ def answer_by_framework(ws: Workspace, spec: ModelSpec, model: Path, folder: Pat
     framework = find_framework(spec)
     if framework is None:
         return
-    ws.run_sandboxed(_write_questions, folder, folder=folder, reads=[folder], failed=make_answers_error)
-    framework_ws = _for_framework(ws, spec)
-    framework_ws.run_sandboxed(
+    graph = FrozenGraph.load(folder)
+    ws.run_sandboxed(own.write_program_inputs, graph, folder, folder=folder, reads=[folder], failed=make_answers_error)
+    _for_framework(ws, spec).run_sandboxed(
         framework_jobs.answer_cases, spec.source, model, folder=folder, reads=[model], failed=make_import_error
     )
-    ws.run_sandboxed(
-        _adopt_answers, spec, folder, framework.name, folder=folder, reads=[folder], failed=make_answers_error
-    )
+    arguments = spec, graph, folder, framework.name
+    ws.run_sandboxed(own.adopt_answers, *arguments, folder=folder, reads=[folder], failed=make_answers_error)
     for name in (framework_model.ASKED, framework_model.ANSWERED):
         (folder / name).unlink()
 
@@ -76,12 +76,4 @@ def make_import_error(code: int, said: str) -> ImportModelError:
 
 
 def _for_framework(ws: Workspace, spec: ModelSpec) -> Workspace:
-    return ws.in_sandbox(framework_sandbox(ws.sandbox, spec.source.format, ws.progress.show_lines))
-
-
-def _write_questions(folder: Path) -> None:
-    own.write_program_inputs(FrozenGraph.load(folder), folder)
-
-
-def _adopt_answers(spec: ModelSpec, folder: Path, framework: str) -> None:
-    own.adopt_answers(spec, FrozenGraph.load(folder), folder, framework)
+    return replace(ws, sandbox=framework_sandbox(ws.sandbox, spec.source.format, ws.progress.show_lines))

@@ -1,4 +1,7 @@
-"""Attempts to lower, build and verify a model, until one agrees with TensorFlow."""
+"""Attempts to lower, link and verify a model, until one agrees with TensorFlow.
+
+The emitted C, the runtime and XLA's kernels become a library, or an archive for static linking.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from builder.base.cache import compute_digest
 from builder.compiler.audit import AuditReport, audit_file
 from builder.compiler.emit import GeneratedSources
+from builder.compiler.link.shared_library import SharedLibrary, link_library
+from builder.compiler.link.static_archive import ARCHIVE, link_archive
+from builder.compiler.link.toolchain import zig_version
 from builder.compiler.lower.decisions import LoweringReport
 from builder.config import ModelSpec
+from builder.package.manifest import list_tool_versions
 from builder.pipeline.compile_graph import CompiledModel, Compiler
-from builder.pipeline.link_library import link_shared
-from builder.pipeline.lower_program import EmittedSources, LoweringAttempt, emit_variants, list_attempts
-from builder.pipeline.resolved_options import ResolvedOptions
+from builder.pipeline.lower_program import (
+    EmittedSources,
+    LoweringAttempt,
+    ResolvedOptions,
+    emit_variants,
+    list_attempts,
+)
 from builder.pipeline.verify_library import Roundings, load_roundings, verify_variants
-from builder.pipeline.versions import versions
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.precision import PrecisionChoice
 from builder.verify.target_runner import prepare_machine
@@ -69,7 +80,7 @@ class VerifiedLibrary:
     audit: AuditReport
     roundings: Roundings
     verification: Verification
-    versions: Mapping[str, str] = field(default_factory=versions)
+    versions: Mapping[str, str] = field(default_factory=list_tool_versions)
     choice: PrecisionChoice | None = None  # that of the type of its weights, if the spec said "auto"
 
     @property
@@ -108,7 +119,7 @@ def build_verified_library(ws: Workspace, compiled_for: Compiler, settled: Resol
 
 def _try_library(ws: Workspace, emitted: EmittedSources) -> VerifiedLibrary:
     compiled = emitted.compiled
-    path = link_shared(ws, emitted)
+    path = _link_shared(ws, emitted)
     with ws.progress.show_stage("audit", "the library against the portability policy"):
         report = audit_file(path, ws.target)
     roundings = load_roundings(ws, compiled, emitted.folder)
@@ -119,3 +130,25 @@ def _try_library(ws: Workspace, emitted: EmittedSources) -> VerifiedLibrary:
         outcome.note = "" if verification.passed else f"DISAGREES: {explain_failure(verification)}"
         outcome.note = f"NOT RUN: {machine.missing}" if machine.missing else outcome.note
     return VerifiedLibrary(path, emitted, emitted.lowering, report, roundings, verification)
+
+
+def _link_shared(ws: Workspace, emitted: EmittedSources) -> Path:
+    """Link ``libmodel.so`` of an attempt, or take an earlier run's. Raises LinkError with the linker's message."""
+    folder = _link_stage(ws, emitted, f"link{emitted.attempt.suffix}", "libmodel.so", link_library)
+    return SharedLibrary(folder, ws.target).path
+
+
+def link_static(ws: Workspace, emitted: EmittedSources) -> Path:
+    """Return the folder of ``libmodel.a`` and of a library made of it alone, for verifying. Raises LinkError."""
+    return _link_stage(ws, emitted, "archive", ARCHIVE, link_archive)
+
+
+def _link_stage(ws: Workspace, emitted: EmittedSources, stage: str, file: str, link: Callable[..., object]) -> Path:
+    kernels, target = emitted.compiled.kernels, ws.target
+    return ws.build_stage(
+        stage,
+        f"{file} for {target.name}",
+        compute_digest(emitted.folder, *kernels, target.name, zig_version()),
+        lambda folder: link(emitted.sources, kernels, target, folder, ws.zig),
+        target.suffix,
+    )

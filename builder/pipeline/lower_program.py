@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from builder.base.cache import compute_digest
@@ -12,14 +13,40 @@ from builder.compiler.emit import GeneratedSources, emit_sources
 from builder.compiler.lower import LoweredProgram, LoweringPath, lower_graph
 from builder.compiler.lower.compress import WeightRules
 from builder.compiler.lower.decisions import LoweringReport, list_decisions, list_layer_weights
+from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.microbatch import make_batch_program
 from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.prune_weights import merge_weights
-from builder.config import ModelSpec
+from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.config import ModelSpec, to_json
 from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
-from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise import rounded_reference
+from builder.verify.quantise.precision import PrecisionChoice
+
+
+@dataclass(frozen=True)
+class ResolvedOptions:
+    """A ``spec`` in which no type is "auto", with the measured facts about its layers.
+
+    ``quantisations``: those of layers' inputs, by the layer's name in the model. ``kept``: the reasons why some are not
+    rounded on demand, by name. ``algorithms``: a tuner's decisions, by ``Geometry.label``; the static rule decides the
+    rest. ``choice``: the types tried for "auto", if the spec has that.
+    """
+
+    spec: ModelSpec
+    quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
+    choice: PrecisionChoice | None = None
+
+    @property
+    def key(self) -> str:
+        """The digest, for caches, of all that a program depends on."""
+        answers = {name: asdict(by) for name, by in self.quantisations.items()}
+        measured = [answers, dict(self.kept), dict(self.algorithms)]
+        return compute_digest(to_json(self.spec), json.dumps(measured, sort_keys=True))
+
 
 LOWERING = "lowering.json"
 """Name of the file of decisions in the stage's folder, next to the sources."""

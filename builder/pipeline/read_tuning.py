@@ -71,21 +71,15 @@ class Tuning:
         return head.removesuffix("\n}") + ',\n "layers": {\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
-def tuning_path(spec: ModelSpec) -> Path:
-    """Return ``tuning.json`` next to model.toml; next to any other ``x.toml``, ``x.tuning.json``."""
-    path = spec.path
-    return path.with_name("tuning.json" if path.name == "model.toml" else f"{path.stem}.tuning.json")
-
-
 def load_tuning(spec: ModelSpec) -> Tuning:
     """Load the tuning next to model.toml; without one, an empty one. Raises as ``read_tuning`` does."""
-    return read_tuning(tuning_path(spec)) or Tuning(kernels_digest(), "")
+    return read_tuning(spec.tuning_path) or Tuning(kernels_digest(), "")
 
 
 def explain_stale_tuning(spec: ModelSpec, geometries: Collection[str]) -> str:
     """Explain in one line which part of the tuning a model with these geometries can't use; empty if it can use all."""
     stale = load_tuning(spec).explain_stale(geometries)
-    return f"{tuning_path(spec).name} {stale}" if stale else ""
+    return f"{spec.tuning_path.name} {stale}" if stale else ""
 
 
 def read_tuning(path: Path) -> Tuning | None:

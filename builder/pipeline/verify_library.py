@@ -68,10 +68,5 @@ def _load_rounding(ws: Workspace, variant: Variant, graph: FrozenGraph, folder: 
 
 
 def _answer_in_sandbox(ws: Workspace, graph: FrozenGraph, path: Path, folder: Path) -> None:
-    ws.run_sandboxed(
-        _answer_restored, graph, path, folder=folder, reads=[graph.folder, path], failed=make_answers_error
-    )
-
-
-def _answer_restored(graph: FrozenGraph, path: Path) -> None:
-    rounded_reference.make_rounded_answers(graph, path, Path.cwd())
+    answer, reads = rounded_reference.make_rounded_answers, [graph.folder, path]
+    ws.run_sandboxed(answer, graph, path, folder, folder=folder, reads=reads, failed=make_answers_error)

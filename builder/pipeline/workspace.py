@@ -44,10 +44,6 @@ class Workspace:
         """Return this workspace for another spec, such as one whose open questions are answered."""
         return replace(self, spec=spec)
 
-    def in_sandbox(self, sandbox: Sandbox) -> Workspace:
-        """Return this workspace with jobs in another sandbox."""
-        return replace(self, sandbox=sandbox)
-
     def for_target(self, target: Target) -> Workspace:
         """Return this workspace for another target."""
         return replace(self, target=target)

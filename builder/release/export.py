@@ -16,10 +16,9 @@ from builder.base.records import dump_record
 from builder.config import FetchSpec, ModelSpec, Source, render_spec
 from builder.config.tensor import c_identifier
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
-from builder.package.manifest import FileEntry, manifest_head
+from builder.package.manifest import FileEntry, list_tool_versions, manifest_head
 from builder.pipeline.import_model import import_variants
 from builder.pipeline.resolve_strings import complete_workspace
-from builder.pipeline.versions import versions
 from builder.pipeline.workspace import Workspace
 from builder.release.weight_names import NamedWeight, list_weights, save_tensors
 
@@ -68,7 +67,7 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
         if not graph.states:  # A GraphDef has no field for the variables' first values.
             (fresh / SPEC).write_text(render_spec(exported_spec(spec, graph, fresh)), encoding="utf-8")
         files = tuple(FileEntry.from_path(fresh, path.name) for path in sorted(fresh.iterdir()))
-        made_with = {name: versions()[name] for name in ("coldforge", "tensorflow")}
+        made_with = {name: list_tool_versions()[name] for name in ("coldforge", "tensorflow")}
         head = {"kind": KIND, **manifest_head(spec, content_digest(imported.path), made_with)}
         manifest = head | _make_manifest(graph, weights, files)
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

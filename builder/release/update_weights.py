@@ -27,10 +27,9 @@ from builder.compiler.weights_file import FILE, Layout
 from builder.package.bundle import LIBRARY
 from builder.pipeline.compile_graph import CompiledModel, Compiler, make_compiler
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import list_attempts, lower_all_variants, save_rounded_weights
+from builder.pipeline.lower_program import ResolvedOptions, list_attempts, lower_all_variants, save_rounded_weights
 from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
-from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.verify_library import load_roundings, verify_variants
 from builder.pipeline.workspace import Workspace
 from builder.release.recorded_choices import recorded_choice

@@ -4,7 +4,7 @@ Downloads are kept in the cache under their digest, and checked before each use.
 standard library alone: a machine that builds in Docker may have nothing else.
 """
 
-from builder.sources.locate import MODELS, fetched_digest, find_source, locate_model, locate_text_file
+from builder.sources.locate import MODELS, fetched_digest, find_source, list_named_files, locate_model, locate_text_file
 from builder.sources.transfer import Bounds, Show, no_progress
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Show",
     "fetched_digest",
     "find_source",
+    "list_named_files",
     "locate_model",
     "locate_text_file",
     "no_progress",

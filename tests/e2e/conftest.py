@@ -24,8 +24,7 @@ from builder.base.project import Project
 from builder.base.targets import DEFAULT
 from builder.config import read_spec
 from builder.package.bundle import Bundle
-from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import run_docker
+from builder.pipeline.docker.docker_client import BuilderImage, run_docker
 from builder.pipeline.docker.docker_run import DockerBuild, bundle_in_docker, scratch_of
 from builder.sources import locate_model
 from tests.conftest import active_bundle

@@ -13,8 +13,7 @@ from builder.base.errors import EnvironmentSetupError, VerifyError
 from builder.base.project import Project
 from builder.config import read_spec
 from builder.package.dependencies import build_dependencies
-from builder.pipeline.docker.builder_image import DOCKERFILE, BuilderImage, ca_secret
-from builder.pipeline.docker.docker_client import run_docker
+from builder.pipeline.docker.docker_client import DOCKERFILE, BuilderImage, ca_secret, run_docker
 from builder.pipeline.docker.docker_run import (
     CACHE,
     INSIDE,

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import EnvironmentSetupError
-from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import run_docker, why_no_engine
+from builder.pipeline.docker.docker_client import BuilderImage, run_docker, why_no_engine
 from builder.pipeline.docker.route import Route, choose_route
 from tests.support.docker import engine as engines
 from tests.support.docker import images

@@ -29,9 +29,8 @@ from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import read_spec
 from builder.importers.graph import FrozenGraph
 from builder.package.bundle import Bundle
-from builder.pipeline.choose_weights import choose_weight_type
-from builder.pipeline.measuring_inputs import load_golden_inputs
-from builder.pipeline.resolve_options import resolve_spec
+from builder.pipeline.compute_answers import load_golden_inputs
+from builder.pipeline.resolve_options import choose_weight_type, resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
 from builder.verify.compare_answers import verify_library

@@ -20,8 +20,7 @@ from builder.measure.compare_layers import LayerComparison, compare_steps, forma
 from builder.package.bundle import Bundle
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import ATTEMPTS, lower_variant
-from builder.pipeline.resolved_options import ResolvedOptions
+from builder.pipeline.lower_program import ATTEMPTS, ResolvedOptions, lower_variant
 from builder.pipeline.workspace import Workspace
 from builder.verify.golden import GoldenFile
 from tests.conftest import ROOT

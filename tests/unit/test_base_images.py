@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.package.container_image import DOCKERFILE, make_dockerfile
-from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import BuilderImage
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("benchmarks", "builder", "examples", "handler", "layers", "tests")

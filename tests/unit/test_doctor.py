@@ -24,7 +24,7 @@ from builder.cli.doctor import (
     check_sandbox,
     format_diagnosis,
 )
-from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import BuilderImage
 from tests.conftest import ROOT
 from tests.support.results import printed
 

@@ -12,10 +12,9 @@ import pytest
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 from builder.base.project import Project
 from builder.config import ModelSpec, Source, TextSpec, read_spec, to_json
-from builder.pipeline.build_inputs import list_named_files
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.sources import locate_model, locate_text_file
+from builder.sources import list_named_files, locate_model, locate_text_file
 from tests.support.sources import spec_of, write_wheel
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportMod
 from builder.config import Source, TextSpec
 from builder.config.address import parse_address
 from builder.package.manifest import source_entry
-from builder.pipeline.record_provenance import list_model_materials
+from builder.pipeline.pack_bundle import list_model_materials
 from builder.sources import Bounds, locate_model, locate_text_file
 from tests.support.sources import QUICK, packed, site, spec_of, unchanged
 from tests.support.website import Website, says, website

@@ -16,7 +16,6 @@ STAGES = (
     "compile_graph",
     "resolve_options",
     "lower_program",
-    "link_library",
     "verify_library",
     "fallbacks",
     "pack_bundle",

@@ -21,7 +21,7 @@ from builder.compiler.lower.packing import (
 )
 from builder.config import ModelSpec, Source
 from builder.measure.tune_layers import TuningResult, choose_fastest, format_tuning, to_dict
-from builder.pipeline.read_tuning import AlgorithmChoice, Tuning, kernels_digest, read_tuning, tuning_path
+from builder.pipeline.read_tuning import AlgorithmChoice, Tuning, kernels_digest, read_tuning
 from tests.support.results import printed
 
 sides = st.tuples(st.integers(1, 40), st.integers(1, 40))
@@ -166,5 +166,5 @@ def test_what_is_no_tuning_is_an_error_that_says_what_to_do(tmp_path: Path, text
 
 def test_it_stands_beside_its_spec() -> None:
     spec = ModelSpec(Path("/a/model.toml"), "m", "1", Source("keras", Path("/a/m.keras")))
-    assert tuning_path(spec) == Path("/a/tuning.json")
-    assert tuning_path(replace(spec, path=Path("/a/b.toml"))) == Path("/a/b.tuning.json")
+    assert spec.tuning_path == Path("/a/tuning.json")
+    assert replace(spec, path=Path("/a/b.toml")).tuning_path == Path("/a/b.tuning.json")

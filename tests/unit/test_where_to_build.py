@@ -13,7 +13,7 @@ import pytest
 from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.config import ModelSpec
 from builder.config.parser import read_spec
-from builder.pipeline.docker.builder_image import BuilderImage
+from builder.pipeline.docker.docker_client import BuilderImage
 from builder.pipeline.docker.route import Route, choose_route
 from tests.conftest import ROOT
 

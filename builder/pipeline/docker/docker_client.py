@@ -1,4 +1,4 @@
-"""The Docker client on this machine, with checks whether an engine answers it and can build and fetch images.
+"""The Docker client on this machine, and the builder image: built once for each Dockerfile, lock and base.
 
 ``DOCKER`` in the environment names another client than the first on PATH; ``DOCKER_HOST`` and contexts
 work as they do for the client itself.
@@ -7,10 +7,19 @@ work as they do for the client itself.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+from builder.base.cache import compute_digest
+from builder.base.commands import route_option
 from builder.base.errors import EnvironmentSetupError
+
+DOCKERFILE = Path(__file__).with_name("Dockerfile")
+REPOSITORY = "coldforge/builder"
 
 ANSWER_SECONDS = 20
 """Seconds that an engine or a registry may take to answer before it counts as absent."""
@@ -72,3 +81,91 @@ def run_docker(*arguments: str) -> subprocess.CompletedProcess[str]:
     if path is None:
         raise EnvironmentSetupError(f"no Docker: {why_no_engine()}.")
     return subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+
+
+@dataclass(frozen=True)
+class BuilderImage:
+    """Inputs of the image. ``base_digest``: ``sha256:…``, or "" if the base is not pinned."""
+
+    base: str
+    base_digest: str
+    lock: Path
+
+    @classmethod
+    def from_environment(cls, lock: Path, environment: Mapping[str, str] = os.environ) -> BuilderImage:
+        """Return the Dockerfile's own base, or the one that COLDFORGE_BASE_IMAGE and COLDFORGE_BASE_DIGEST name."""
+        if base := environment.get("COLDFORGE_BASE_IMAGE"):
+            return cls(base, environment.get("COLDFORGE_BASE_DIGEST", ""), lock)
+        return cls(
+            _read_default("BASE_IMAGE"), environment.get("COLDFORGE_BASE_DIGEST") or _read_default("BASE_DIGEST"), lock
+        )
+
+    @property
+    def pinned(self) -> bool:
+        return "@sha256:" in self.reference
+
+    @property
+    def reference(self) -> str:
+        """The base with its digest, as FROM has it."""
+        return f"{self.base}@{self.base_digest}" if self.base_digest else self.base
+
+    @property
+    def tag(self) -> str:
+        return f"{REPOSITORY}:{compute_digest(DOCKERFILE, self.lock, self.base, self.base_digest)[:16]}"
+
+    def why_unavailable(self) -> str | None:
+        """Return the reason in a line why this engine has no image and can make none, else None. Fetches nothing."""
+        return None if self._is_built() else why_no_buildkit() or why_no_image(self.reference)
+
+    def _is_built(self) -> bool:
+        return run_docker("image", "inspect", self.tag).returncode == 0
+
+    def ensure_built(self, say: Callable[[str], None] = lambda _: None) -> str:
+        """Return the tag, after building the image if this engine has none. Raises EnvironmentSetupError."""
+        if self._is_built():
+            return self.tag
+        if reason := why_no_buildkit():
+            raise EnvironmentSetupError(f"The builder image cannot be made: {reason}.")
+        if not self.pinned:
+            say(f"{self.base} has no digest; pin it with COLDFORGE_BASE_DIGEST")
+        say(f"making the builder image from {self.base} (once; about 700 MB to fetch)")
+        done = subprocess.run(
+            [find_docker() or "docker", *self._build_arguments()],
+            env=os.environ | {"DOCKER_BUILDKIT": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise EnvironmentSetupError(self._explain_failure(done.stderr))
+        return self.tag
+
+    def _build_arguments(self) -> list[str]:
+        arguments = ["build", "--progress", "plain", "--file", str(DOCKERFILE), "--tag", self.tag]
+        arguments += ["--build-arg", f"BASE_IMAGE={self.base}", "--build-arg", f"BASE_DIGEST={self.base_digest}"]
+        return [*arguments, *ca_secret(), str(self.lock.parent)]
+
+    def _explain_failure(self, stderr: str) -> str:
+        words = "\n".join(f"  {line}" for line in stderr.strip().splitlines()[-8:])
+        if reason := why_no_engine():
+            return f"The Docker engine went away: {reason}"
+        if "failed to resolve source metadata" in stderr or "failed to do request" in stderr:
+            advice = (
+                f"{self.reference} cannot be fetched. Where its registry is not reached, or no longer has that digest, "
+                f"name another base with COLDFORGE_BASE_IMAGE, or build without Docker: {route_option('host')}."
+            )
+        else:
+            advice = f"With the cause removed run this again, or build without Docker: {route_option('host')}."
+        return f"The builder image cannot be made. {advice} Docker said:\n{words}"
+
+
+def ca_secret(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return options that lend SSL_CERT_FILE, when it is set, to a build as its secret ``ca``."""
+    bundle = environment.get("SSL_CERT_FILE")
+    return ["--secret", f"id=ca,src={bundle}"] if bundle and Path(bundle).is_file() else []
+
+
+def _read_default(argument: str) -> str:
+    default = re.search(rf"^ARG {argument}=(.*)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert default
+    return default.group(1).strip()

@@ -40,10 +40,8 @@ from builder.package.lambda_limits import CONTAINER_IMAGE
 from builder.package.layer import EPOCH
 from builder.package.provenance import BASE, CHECKOUT
 from builder.package.tokenizers_library import fetch_tokenizers
-from builder.pipeline.build_inputs import list_named_files
-from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import engine_memory, find_docker, run_docker, why_no_engine
-from builder.sources import MODELS, Show, fetched_digest, locate_model, locate_text_file, no_progress
+from builder.pipeline.docker.docker_client import BuilderImage, engine_memory, find_docker, run_docker, why_no_engine
+from builder.sources import MODELS, Show, fetched_digest, list_named_files, locate_model, locate_text_file, no_progress
 from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
 
 INSIDE = Path("/coldforge")

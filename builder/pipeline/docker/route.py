@@ -14,8 +14,7 @@ from builder.base.commands import route_option
 from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.config import ModelSpec
 from builder.importers.frameworks.framework_environment import FRAMEWORKS
-from builder.pipeline.docker.builder_image import BuilderImage
-from builder.pipeline.docker.docker_client import why_no_engine
+from builder.pipeline.docker.docker_client import BuilderImage, why_no_engine
 
 Route = Literal["docker", "host"]
 

@@ -20,16 +20,14 @@ from builder.base.files import replace_folder
 from builder.base.targets import WASM32
 from builder.compiler.link.toolchain import zig_version
 from builder.compiler.lower import LoweredProgram
-from builder.package.manifest import FileEntry, manifest_head
+from builder.package.manifest import FileEntry, list_tool_versions, manifest_head
 from builder.pipeline.compile_graph import CompiledModel, compile_variants
 from builder.pipeline.fallbacks import try_attempts
 from builder.pipeline.import_model import import_variants
-from builder.pipeline.lower_program import EmittedSources, LoweringAttempt, emit_variants
+from builder.pipeline.lower_program import EmittedSources, LoweringAttempt, ResolvedOptions, emit_variants
 from builder.pipeline.resolve_options import resolve_by_rule
 from builder.pipeline.resolve_strings import complete_workspace
-from builder.pipeline.resolved_options import ResolvedOptions
 from builder.pipeline.verify_library import load_roundings
-from builder.pipeline.versions import versions
 from builder.pipeline.workspace import Workspace
 from builder.release.wasm.link_module import FLAVOURS, Flavour, emit_sources, link_module
 from builder.release.wasm.node_runner import PREDICT, find_node, verify_in_node
@@ -158,7 +156,7 @@ def _deliver_modules(
         for path in (PREDICT, sources.description, sources.header):
             shutil.copyfile(path, fresh / path.name)
         manifest = {
-            **manifest_head(ws.spec, content_digest(compiled.path), versions()),
+            **manifest_head(ws.spec, content_digest(compiled.path), list_tool_versions()),
             "xla_flags": compiled.first.kernels.flags,
             "files": [asdict(FileEntry.from_path(fresh, path.name)) for path in sorted(fresh.iterdir())],
             "modules": {module.path.name: module.to_dict() for module in modules},

@@ -19,8 +19,7 @@ from pathlib import Path
 from builder.base.cache import compute_digest
 from builder.base.project import cache_folder
 from builder.measure.local import emulator_parts
-from builder.pipeline.docker.builder_image import ca_secret
-from builder.pipeline.docker.docker_client import find_docker, run_docker
+from builder.pipeline.docker.docker_client import ca_secret, find_docker, run_docker
 
 HERE = Path(__file__).parent / "stand_ins"
 CACHE = cache_folder() / "local"

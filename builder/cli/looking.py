@@ -170,7 +170,7 @@ def _accuracy_arguments(parser: Arguments) -> None:
     add_model(parser)
     parser.add_argument(
         "--images", type=Path, action="append", default=[], metavar="FOLDER",
-        help="a folder of pictures, or one with a folder for each label, or an .npz file with an array for each "
+        help="a folder of images, or one with a folder for each label, or an .npz file with an array for each "
         "input, and perhaps labels; may be repeated",
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ from builder.measure.prices import MEMORY_MB
 def _invoke_arguments(parser: Arguments) -> None:
     add_bundled_models(parser)
     sent = parser.add_mutually_exclusive_group()
-    sent.add_argument("--image", type=Path, metavar="FILE", help="a picture (default: the tests' own)")
+    sent.add_argument("--image", type=Path, metavar="FILE", help="an image (default: the tests' own)")
     sent.add_argument("--text", metavar="TEXT", help="a text, for a model that takes one (default: one of ours)")
     sent.add_argument(
         "--inputs", metavar="FILE", help="a request or any other event, in a file of JSON; - reads standard input"
@@ -158,7 +158,7 @@ def run_cost(options: Options, project: Project) -> None:
 
 COMMANDS = (
     Command("invoke", "run a bundle on an image or a text in Lambda's emulator", _invoke_arguments, run_invoke),
-    Command("sample", "print a request that a bundle's model takes: a picture, zeros", add_model, run_sample),
+    Command("sample", "print a request that a bundle's model takes: an image, zeros", add_model, run_sample),
     Command("serve", "serve a bundle on this machine as its Function URL does", _serve_arguments, run_serve),
     Command("bench", "say how fast a bundle is here, its library and the function", _bench_arguments, run_bench),
     Command("cost", "estimate what a million requests to a bundle's function cost", _cost_arguments, run_cost),

@@ -57,7 +57,7 @@ def check_output(output: SpecTable, image: bool, text: bool) -> None:
     if kind == "detection":
         _check_detection(output, image)
     if kind == "segmentation" and not image:
-        output.note_mistake("kind", "a segmentation is of a picture's pixels, and the model takes none; add [image]")
+        output.note_mistake("kind", "a segmentation is of an image's pixels, and the model takes none; add [image]")
     if kind == "tokens" and not text:
         output.note_mistake("kind", "labels of words are of a text, and the model takes none; add [text]")
     if kind in ("label", "tokens") and not labelled:
@@ -94,7 +94,7 @@ def _check_detection(output: SpecTable, image: bool) -> None:
         if key not in output.present:
             output.note_mistake(key, f"is missing; a detection needs it: {output.section.keys[key].kind.says}")
     if not image:
-        output.note_mistake("kind", "boxes are places in a picture, and the model takes none; add [image]")
+        output.note_mistake("kind", "boxes are places in an image, and the model takes none; add [image]")
     if output.get("activation") == "softmax" and "classes" in output.present:
         output.note_mistake(
             "activation", 'softmax is over a score for each class, and classes tell them; use "sigmoid"'

@@ -339,13 +339,13 @@ def _check_image(image: SpecTable, tables: SpecTables, form: Format | None) -> N
             wanted = "one" if channels == 1 else "one, or one for each of 3 channels"
             image.note_mistake(key, f'has {len(values)} values; mode "{mode}" wants {wanted}')
     if mode == "grey" and image.get("channel_order") == "bgr":
-        image.note_mistake("channel_order", 'a grey picture has one channel; delete this line, or write mode = "rgb"')
+        image.note_mistake("channel_order", 'a grey image has one channel; delete this line, or write mode = "rgb"')
     grid, resize, antialias = image.get("grid"), image.get("resize"), image.get("antialias")
     sampled = resize == "nearest" or (resize == "bilinear" and not antialias)
     if grid not in (None, "half_pixel") and not sampled and None not in (resize, antialias):
         right = 'use resize = "nearest", or "bilinear" with antialias = false'
         image.note_mistake("grid", f'"{grid}" is for pixels that are sampled; {right}')
-    _check_image_shape(image, tables, _find_feed(image, tables, form, "the picture"), channels)
+    _check_image_shape(image, tables, _find_feed(image, tables, form, "the image"), channels)
 
 
 def _find_feed(table: SpecTable, tables: SpecTables, form: Format | None, what: str) -> str | None:
@@ -385,11 +385,11 @@ def _check_image_shape(image: SpecTable, tables: SpecTables, feed: str | None, c
             table.note_mistake(key, f"{'begin with' if others else 'is'} {list(first)}; {right}")
         for number, shape in enumerate(others, 1):
             if len(shape) < 3 or shape[0] != batch or (first and shape[3:] != first[3:]):
-                right = f"pictures are [{batch}, height, width, {channels}]"
+                right = f"images are [{batch}, height, width, {channels}]"
                 table.note_mistake(key, f"item {number + 1} is {list(shape)}; {right}", number)
         if "pad" in table.values:
-            table.note_mistake("pad", "is for an input that takes pictures, and pictures are resized; delete this line")
-        _check_no_nan(table, "pictures")
+            table.note_mistake("pad", "is for an input that takes images, and images are resized; delete this line")
+        _check_no_nan(table, "images")
 
 
 def _check_no_nan(feed: SpecTable, what: str) -> None:
@@ -401,7 +401,7 @@ def _check_audio(audio: SpecTable, tables: SpecTables, form: Format | None) -> N
     length, hop, batches = audio.get("length"), audio.get("hop"), tables.model.get("batch")
     if tables.image:
         audio.note_mistake(
-            "length", "[image] is there too; a model takes pictures or sound: delete one of the two tables"
+            "length", "[image] is there too; a model takes images or sound: delete one of the two tables"
         )
     if length and hop and hop > length:
         audio.note_mistake(
@@ -469,7 +469,7 @@ def _check_golden(tables: SpecTables) -> None:
     samples = tables.golden.get("samples")
     if samples and not (tables.image or tables.audio or tables.text) and not samples.endswith(".npz"):
         right = "name an .npz file of arrays, or add [image], [audio] or [text]"
-        what = "pictures, recordings or texts"
+        what = "images, recordings or texts"
         tables.golden.note_mistake("samples", f'"{samples}" would be {what}, and the model takes none; {right}')
 
 
@@ -482,7 +482,7 @@ def _check_weights(tables: SpecTables) -> None:
         right = 'name a type, or add [[outputs]] with kind = "classification"'
         weights.note_mistake("type", f'"auto" compares the top class of a classification, and there is none; {right}')
     elif "images" in weights.values and tables.image is None:
-        weights.note_mistake("images", "are pictures, and the model takes none; add [image], or delete this line")
+        weights.note_mistake("images", "are images, and the model takes none; add [image], or delete this line")
 
 
 def _check_activations(tables: SpecTables) -> None:
@@ -496,7 +496,7 @@ def _check_activations(tables: SpecTables) -> None:
     if "images" in activations.present and not rounded and "type" not in activations.present:
         activations.note_mistake("images", 'only type = "int8" uses it; write that, or delete this line')
     elif "images" in activations.values and tables.image is None:
-        activations.note_mistake("images", "are pictures, and the model takes none; add [image], or delete this line")
+        activations.note_mistake("images", "are images, and the model takes none; add [image], or delete this line")
     if rounded and tables.weights.get("type") in ("float32", "float16", "bfloat16") and "int8" not in kinds:
         key = "type" if rounded[0] is activations else "activations"
         right = 'write [weights] type = "int8", or delete this line'

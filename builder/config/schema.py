@@ -217,13 +217,13 @@ class FetchSpec:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """The input that takes pictures. Callers pass the decoder's bytes, and `(pixel - mean) * scale` is compiled in."""
+    """The input that takes images. Callers pass the decoder's bytes, and `(pixel - mean) * scale` is compiled in."""
 
     # The input takes raw uint8 pixels [batch, height, width, channels], RGB or grey.
     feed: Annotated[str | None, Otherwise("the only one")]
     """The input's name."""
     width: Annotated[int, _SIDE]
-    """The width of the model's pictures, in pixels."""
+    """The width of the model's images, in pixels."""
     height: Annotated[int, _SIDE]
     """Their height."""
     mode: ColorMode = "rgb"
@@ -236,10 +236,10 @@ class ImageSpec:
     mean: Annotated[tuple[float, ...], ListKind(_NUMBER, lone=True)] = (0.0,)
     """The value that is subtracted from each pixel (0 to 255) first, in the model's channel order."""
     resize: Resize = "bilinear"
-    """How pictures of another size are resampled. The result has the numbers of `tf.image.resize` with this method,
+    """How images of another size are resampled. The result has the numbers of `tf.image.resize` with this method,
     clipped to 0 to 255 and rounded. `lanczos` is `lanczos3`."""
     antialias: bool = True
-    """Whether a smaller picture averages the larger one's pixels (`true`), or samples them (`false`).
+    """Whether a smaller image averages the larger one's pixels (`true`), or samples them (`false`).
     `tf.image.resize`, Keras' datasets and Keras' `Resizing` layer sample unless told otherwise: write `false` for a
     model trained with them. Pillow and `keras.utils.load_img(interpolation=...)` average. It has no effect on `nearest`
     and `area`."""
@@ -251,13 +251,13 @@ class ImageSpec:
     """The part of each side that the model sees, around the centre, as `tf.image.central_crop` takes it. What is left
     is then made to fit. With a `fit` of `square` or `short` it is a part of the short side."""
     fit: Fit = "stretch"
-    """How pictures of another aspect ratio are made to fit. `stretch` distorts them, `cover` crops them around the
+    """How images of another aspect ratio are made to fit. `stretch` distorts them, `cover` crops them around the
     centre (as Keras' `crop_to_aspect_ratio`), `contain` pads them (as `tf.image.resize_with_pad`), `square` cuts out
     the square in the middle (as TensorFlow's model garden: `center_crop_image`), `short` resizes the short side first,
     to the size divided by `crop`, and then cuts out the middle (256 and then 224 pixels: `crop = 0.875`). `short` cuts
     the length of the other side down to a whole number, `short_rounded` takes the nearest one."""
     padding: Annotated[tuple[int, ...], _COLOUR] = (0,)
-    """The colour around a picture with `fit = "contain"`, in RGB."""
+    """The colour around an image with `fit = "contain"`, in RGB."""
     background: Annotated[tuple[int, ...], _COLOUR] = (255,)
     """The colour behind transparent parts, in RGB."""
     decode: Decode = "fast"
@@ -374,7 +374,7 @@ class OutputSpec:
         ),
     ] = "raw"
     """Classes with a score each (`classification`), numbers (`regression`), a vector that stands for the input
-    (`embedding`), objects with their places in a picture (`detection`), a class for each of its pixels
+    (`embedding`), objects with their places in an image (`detection`), a class for each of its pixels
     (`segmentation`), a label for each word of a text (`tokens`), the labels of classes whose numbers the model gives
     (`label`), or the array as it is (`raw`). See `coldforge docs answers`."""
     labels: Annotated[tuple[str, ...], _LABELS, Otherwise("the class's number")] = ()
@@ -390,7 +390,7 @@ class OutputSpec:
         AnswerFormat | None, Otherwise(f"`{FORMATS['embedding'][0]}`, `{FORMATS['segmentation'][0]}`")
     ] = None
     """How an embedding is written: numbers, numbers of less precision (`float16`), whole numbers from -127 to 127
-    (`int8`), or the bytes of float32, little-endian, in `base64`. How a segmentation is written: as a picture (`png`),
+    (`int8`), or the bytes of float32, little-endian, in `base64`. How a segmentation is written: as an image (`png`),
     or as COCO's run lengths (`rle`). A request may choose another."""
     dimensions: Annotated[int | None, IntegerKind(1, 1_000_000), Otherwise("all")] = None
     """How many numbers of an embedding are kept, of its first ones: for models that are trained for it (Matryoshka). A
@@ -399,7 +399,7 @@ class OutputSpec:
     """Whether an embedding is compiled to have the length 1 (L2), so that the product of two is their cosine."""
     boxes: ClassVar[str | None] = None
     """The result that has a detection's boxes, `[batch, n, 4]` or `[n, 4]`. The answer has them in pixels of the
-    picture that was sent."""
+    image that was sent."""
     scores: str | None = None
     """The result that has their scores, `[batch, n]`; or a score for each class, `[batch, n, classes]`, of which the
     best counts."""
@@ -411,7 +411,7 @@ class OutputSpec:
     """What the four numbers of a box are: corners (`xyxy`, or `yxyx` as TensorFlow has them), the upper left corner and
     the size (`xywh`), or the centre and the size (`cxcywh`). Required for a detection."""
     box_units: BoxUnits = "relative"
-    """Whether they are 0 to 1 across the model's picture (`relative`), or its `pixels`."""
+    """Whether they are 0 to 1 across the model's image (`relative`), or its `pixels`."""
     threshold: Annotated[float | None, _NUMBER, Otherwise(f"`{THRESHOLD}`")] = None
     """The score that an object must have. A request may choose another."""
     join: Annotated[bool | None, Otherwise("whether a label begins with `B-` or `I-`")] = None
@@ -464,13 +464,13 @@ class Tolerance:
 class GoldenKeys:
     """The inputs that the library is compared with TensorFlow on.
 
-    Without this table they are zeros, extremes, random numbers and, for pictures, three photographs.
+    Without this table they are zeros, extremes, random numbers and, for images, three photographs.
     `coldforge docs verification`.
     """
 
     samples: Annotated[Path | None, PathKind(example="samples.npz"), Otherwise("no others")] = None
     """Inputs of your own: an `.npz` file with an array for each input, by name, of any number of items; or, of a model
-    that takes pictures, sound or text, a folder of pictures, WAV files or text files, or a folder with one folder for
+    that takes images, sound or text, a folder of images, WAV files or text files, or a folder with one folder for
     each label; or of a model of text, a `.txt` file with a text in each line. Some of them become golden inputs. All of
     them are what ranges and `auto` are measured on, if `images` does not say otherwise, and `coldforge accuracy`
     compares on them."""
@@ -495,7 +495,7 @@ class Weights:
     images: Annotated[
         Path | None, _CALIBRATION, Otherwise("`[golden] samples`, or the build's own golden inputs, which are few")
     ] = None
-    """The calibration set of `auto`: a folder of pictures, or a folder with one folder for each label."""
+    """The calibration set of `auto`: a folder of images, or a folder with one folder for each label."""
     place: WeightsPlace = "library"
     """`library` keeps the weights in `libmodel.so`. The other places keep them in a separate file: beside the library
     in the layer, beside it in a container image (for models that no layer holds), or elsewhere, in S3 or on EFS.
@@ -515,7 +515,7 @@ class Activations:
     images: Annotated[
         Path | None, _CALIBRATION, Otherwise("`[golden] samples`, or the build's own golden inputs, which tell little")
     ] = None
-    """The calibration set: a folder of pictures, a folder with one folder for each label, or an `.npz` file of
+    """The calibration set: a folder of images, a folder with one folder for each label, or an `.npz` file of
     `images`."""
 
 

@@ -101,7 +101,7 @@ def test_the_fast_ways_are_nearer_than_tensorflows_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", UPRIGHT)
 def test_opencv(name: str) -> None:
-    """As docs/pictures.md says which of OpenCV's ways are had by which settings."""
+    """As docs/images.md says which of OpenCV's ways are had by which settings."""
     colour, grey = (cv2.imread(str(PHOTOS / name), flag) for flag in (cv2.IMREAD_COLOR, cv2.IMREAD_GRAYSCALE))
     assert colour is not None
     assert grey is not None

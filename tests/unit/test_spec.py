@@ -604,7 +604,7 @@ class TestWeights:
 class TestActivations:
     IMAGE = '[model]\nsource = "m.keras"\n[image]\nwidth = 2\nheight = 2\n'
 
-    def test_a_type_its_pictures_and_exceptions(self, tmp_path: Path) -> None:
+    def test_a_type_its_images_and_exceptions(self, tmp_path: Path) -> None:
         text = self.IMAGE + '[weights]\ntype = "int8"\n[activations]\ntype = "int8"\nimages = "pictures.npz"\n'
         text += '[[layers]]\nname = "stem"\nactivations = "float32"\n'
         text += '[[layers]]\nname = "*/logits/*"\nweights = "float16"\n'
@@ -647,12 +647,12 @@ class TestSamples:
         assert to_json(replace(same, name=spec.name)) == to_json(spec)
         assert "samples" not in json.loads(to_json(replace(spec, samples=None)))  # old caches stay good
 
-    def test_a_folder_is_of_pictures(self, tmp_path: Path) -> None:
+    def test_a_folder_is_of_images(self, tmp_path: Path) -> None:
         image = "[image]\nwidth = 2\nheight = 2\n"
         text = self.MODEL + '[golden]\nsamples = "faces"\n'
         assert read_spec(write(tmp_path, text + image)).samples == tmp_path / "faces"
         assert mistakes(tmp_path, text) == [
-            '4: [golden].samples: "faces" would be pictures, recordings or texts, and the model takes none; '
+            '4: [golden].samples: "faces" would be images, recordings or texts, and the model takes none; '
             "name an .npz file of arrays, or add [image], [audio] or [text]"
         ]
 

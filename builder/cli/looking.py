@@ -90,7 +90,7 @@ def _draft_spec(options: Options, project: Project) -> ModelSpec:
     from builder.importers.draft import draft_spec, with_raw_outputs
 
     path, origin = fetched_model(options, project)
-    return with_raw_outputs(draft_spec(path, make_describer(options), trust=options.trust, origin=origin))
+    return with_raw_outputs(draft_spec(path, make_describer(options), trust=options.trust, origin=origin).spec)
 
 
 def fetched_model(options: Options, project: Project) -> tuple[Path, Source | None]:

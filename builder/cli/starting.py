@@ -33,7 +33,7 @@ def _new_arguments(parser: Arguments) -> None:
 
 
 def run_new(options: Options, project: Project) -> None:
-    from builder.importers.draft import draft_text
+    from builder.importers.draft import draft_spec
     from builder.release.environments import parse_addons
     from builder.release.scaffold import (
         Service,
@@ -56,7 +56,7 @@ def run_new(options: Options, project: Project) -> None:
     if options.model:
         path, origin = fetched_model(options, project)
         describe = make_describer(options, thorough=True)
-        toml = draft_text(path, describe, trust=options.trust, origin=origin, name=service.model)
+        toml = draft_spec(path, describe, trust=options.trust, origin=origin, name=service.model).format_toml()
         copied = None if origin else path
     else:
         toml, copied = make_example_model(project, service), None
@@ -79,7 +79,7 @@ def _init_arguments(parser: Arguments) -> None:
 
 
 def run_init(options: Options, project: Project) -> None:
-    from builder.importers.draft import draft_text
+    from builder.importers.draft import draft_spec
 
     folder = Path.cwd() if is_address(options.model) else Path(options.model).resolve().parent
     output: Path = options.output or folder / "model.toml"
@@ -87,7 +87,7 @@ def run_init(options: Options, project: Project) -> None:
         raise UsageError(f"{output} exists; give another --output, or --force to overwrite it.")
     path, origin = fetched_model(options, project)
     describe = make_describer(options, thorough=True)
-    write_file(output, draft_text(path, describe, toml=output, trust=options.trust, origin=origin))
+    write_file(output, draft_spec(path, describe, toml=output, trust=options.trust, origin=origin).format_toml())
     text = f"wrote {shorten_path(output)}: check it, then run `{bundle_command(str(shorten_path(output)))}`"
     print_result(options, {"file": output.resolve()}, text)
 

@@ -13,7 +13,7 @@ from builder.base.errors import ImportModelError, PreflightError
 from builder.base.tf import tf
 from builder.config import FeedSpec, ModelSpec
 from builder.importers.allowed_ops import admit_graph
-from builder.importers.dead_code import remove_dead_code
+from builder.importers.folding import remove_dead_code
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
 from builder.importers.ports import PortInfo
 from builder.importers.rewrite import (

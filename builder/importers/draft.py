@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -36,27 +36,15 @@ _IDS = {"int32", "int64", "float32"}
 
 
 @dataclass(frozen=True)
-class _Draft:
+class DraftedSpec:
+    """A first ``spec`` of a model, and comments on what to check, by the place at which ``render_spec`` puts them."""
+
     spec: ModelSpec
-    notes: dict[str, str]  # Comments for ``render_spec``.
+    notes: Mapping[str, str]
 
-
-def draft_spec(
-    model_path: Path,
-    describe: Describe,
-    *,
-    toml: Path | None = None,
-    trust: bool = False,
-    origin: Source | None = None,
-) -> ModelSpec:
-    """Return a spec with sensible defaults for a model file or SavedModel folder.
-
-    ``describe`` reads the model's ports. ``toml`` is the future path of the spec, by default ``model.toml`` beside the
-    model; nothing is written. ``origin`` is the address that the model was fetched from, named instead of its path.
-    Raises ImportModelError when the path holds no model of a known format, or
-    holds a .h5 file without ``trust``, as reading its ports loads it.
-    """
-    return _make_draft(model_path, describe, toml, trust, origin).spec
+    def format_toml(self) -> str:
+        """Return the text of a model.toml."""
+        return render_spec(self.spec, self.notes)
 
 
 def with_raw_outputs(drafted: ModelSpec) -> ModelSpec:
@@ -69,7 +57,7 @@ def with_raw_outputs(drafted: ModelSpec) -> ModelSpec:
     return replace(drafted, outputs=tuple(outputs))
 
 
-def draft_text(
+def draft_spec(
     model_path: Path,
     describe: Describe,
     *,
@@ -77,18 +65,14 @@ def draft_text(
     trust: bool = False,
     origin: Source | None = None,
     name: str = "",
-) -> str:
-    """Return the text of a model.toml for a model, with comments on what to check.
+) -> DraftedSpec:
+    """Draft a spec with sensible defaults for a model file or SavedModel folder.
 
-    Arguments and errors are as in ``draft_spec``. ``name``: the model's name; made from the file's where it is empty.
+    ``describe`` reads the model's ports. ``toml`` is the future path of the spec, by default ``model.toml`` beside the
+    model; nothing is written. ``origin`` is the address that the model was fetched from, named instead of its path.
+    ``name``: the model's name; made from the file's where it is empty. Raises ImportModelError when the path holds no
+    model of a known format, or holds a .h5 file without ``trust``, as reading its ports loads it.
     """
-    draft = _make_draft(model_path, describe, toml, trust, origin, name)
-    return render_spec(draft.spec, draft.notes)
-
-
-def _make_draft(
-    model_path: Path, describe: Describe, toml: Path | None, trust: bool, origin: Source | None, name: str = ""
-) -> _Draft:
     model_path = model_path.resolve()
     toml = toml.resolve() if toml else model_path.parent / "model.toml"
     form = origin.format if origin else _detect_format(model_path)
@@ -138,7 +122,7 @@ def _make_draft(
     )
     if spec.fetches:
         notes["fetches.0"] = "Found as what nothing else in the graph reads: keep those you want."
-    return _Draft(spec, notes)
+    return DraftedSpec(spec, notes)
 
 
 def _detect_format(path: Path) -> Format:

@@ -14,12 +14,10 @@ from builder.base.tf import import_tensorflow, load_graph, tf
 from builder.config import ModelSpec
 from builder.config.tensor import ITEM_SIZES, IndexRange, TensorSpec, c_identifier
 from builder.importers.allowed_ops import UnsupportedOpsError
-from builder.importers.dead_code import remove_dead_code
+from builder.importers.folding import remove_dead_code
 from builder.importers.graph import MODEL_SCOPE, ExamplePort, FrozenGraph, GraphPort, StringPort
 from builder.importers.index_ranges import find_index_ranges
 from builder.importers.loaded import RawGraph, Shape
-from builder.importers.postprocess import apply_ending, find_ending
-from builder.importers.preprocess import image_to_input, sound_to_input
 from builder.importers.rewrite import (
     find_reachable,
     inline_calls,
@@ -34,6 +32,7 @@ from builder.importers.rewrites.apply_rewrites import needs_rewriting, rewrite_o
 from builder.importers.rewrites.layout import choose_cpu_rewrite
 from builder.importers.shape_bounds import BoundedShape, bound_shapes
 from builder.importers.shapes import CAST
+from builder.importers.spec_steps import apply_ending, find_ending, image_to_input, sound_to_input
 from builder.importers.variables_state import spec_of, without_debugging
 from builder.importers.xla_ops import find_kernels, inspect_ops
 

@@ -19,8 +19,7 @@ from builder.config.tensor import TensorSpec, integer_limits
 MODEL_SCOPE = "model/"
 """The scope of the model's own nodes in graph.pb; ports are under ``feed/`` and ``fetch/``."""
 
-_PORTS = "ports.json"
-WORDS, EXAMPLES = "model.words", "words.npz"
+_PORTS, WORDS, EXAMPLES = "ports.json", "model.words", "words.npz"
 _LARGEST_PORTS, _LARGEST_TENSOR = 64 << 20, 1 << 40
 """Limits in bytes."""
 
@@ -74,15 +73,34 @@ class CallerInputs:
     examples: ExamplePort | None = None
 
 
+class GraphFile:
+    """The path of a file in the folder of a frozen graph."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, graph: FrozenGraph, owner: type) -> Path:
+        return graph.folder / self.name
+
+
 @dataclass(frozen=True)
 class FrozenGraph:
-    """A GraphDef with static feeds and no variables but those it writes, on disk in ``folder``.
+    """A GraphDef with static feeds and no variables but those it writes, on disk in ``folder``."""
 
-    Files: ``graph.pb`` (binary GraphDef), ``model.words`` (the function's program for strings, if there are any),
-    ``words.npz`` (feeds that it computed from examples: ``<case>/<feed>``), ``original.pb`` (the GraphDef before ops
-    were rewritten, if any were), ``config.pbtxt`` (tf2xla.Config), ``golden.npz`` (``feed/<case>/<name>`` and
-    ``fetch/<case>/<name>`` arrays: TensorFlow's own answers).
-    """
+    graph_path = GraphFile("graph.pb")
+    """The binary GraphDef."""
+    original_path = GraphFile("original.pb")
+    """The GraphDef before ops were rewritten; there is no file if none were."""
+    config_path = GraphFile("config.pbtxt")
+    """A tf2xla.Config."""
+    ports_path = GraphFile(_PORTS)
+    golden_path = GraphFile("golden.npz")
+    """TensorFlow's own answers: arrays ``feed/<case>/<name>`` and ``fetch/<case>/<name>``."""
+    state_path = GraphFile("state.npz")
+    words_path = GraphFile(WORDS)
+    """The function's program for strings, if there are any."""
+    examples_path = GraphFile(EXAMPLES)
+    """Feeds that this program computed from examples: ``<case>/<feed>``."""
 
     folder: Path
     feeds: tuple[GraphPort, ...]
@@ -99,16 +117,8 @@ class FrozenGraph:
 
     @property
     def caller_inputs(self) -> CallerInputs:
+        """The inputs in the place of tensors."""
         return CallerInputs(self.strings, self.examples)
-
-    @property
-    def graph_path(self) -> Path:
-        return self.folder / "graph.pb"
-
-    @property
-    def original_path(self) -> Path:
-        """The path of the GraphDef before ops were rewritten; there is no file if none were."""
-        return self.folder / "original.pb"
 
     @property
     def reference_path(self) -> Path:
@@ -123,36 +133,12 @@ class FrozenGraph:
         """Read the GraphDef at ``reference_path``."""
         return _read_graph_def(self.reference_path)
 
-    @property
-    def config_path(self) -> Path:
-        return self.folder / "config.pbtxt"
-
-    @property
-    def golden_path(self) -> Path:
-        return self.folder / "golden.npz"
-
-    @property
-    def state_path(self) -> Path:
-        return self.folder / "state.npz"
-
     def first_state(self) -> dict[str, NDArray[Any]]:
         """Return the value of each variable when the model is opened, by the node of its handle."""
         if not self.states:
             return {}
         with np.load(self.state_path, allow_pickle=False) as values:
             return {state.tensor: values[str(i)] for i, state in enumerate(self.states)}
-
-    @property
-    def words_path(self) -> Path:
-        return self.folder / WORDS
-
-    @property
-    def examples_path(self) -> Path:
-        return self.folder / EXAMPLES
-
-    @property
-    def ports_path(self) -> Path:
-        return self.folder / _PORTS
 
     def save(self) -> None:
         """Write the ports to ``ports_path``, from which ``load`` reads them."""

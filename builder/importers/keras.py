@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from builder.base.errors import ImportModelError
+from builder.base.escape import describe_error
 from builder.base.tf import import_tensorflow, tf
 from builder.config import Source
 from builder.importers.keras_difference import find_difference
-from builder.importers.keras_errors import clean_reason, find_missing_names, is_unsafe
 from builder.importers.keras_file import is_hdf5, read_version
 from builder.importers.keras_reader import Reader, load_reader
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, Shape, describe_renames, make_names_unique
@@ -227,3 +228,32 @@ def named_variables(model: Any, scope: str = "") -> Iterator[tuple[str, Any]]:
             path = variable.path if hasattr(variable, "path") else variable.name.partition(":")[0]
             _, _, own = f"/{path}".partition(f"/{layer.name}/")
             yield name + (own or path), variable
+
+
+_MISSING = (
+    re.compile(r"Could not locate (?:class|function) '([^']+)'"),
+    re.compile(r"Cannot deserialize object of type `([^`]+)`"),
+    re.compile(r"Unknown [a-z]+(?: [a-z]+)*:? '\{.*'config': '([^']+)'"),
+    re.compile(r"Unknown [a-z]+(?: [a-z]+)*: '?([\w.>/ -]+?)'?\."),
+)
+_FUNCTION = re.compile(r"'class_name': 'function', 'config': '(\w+)', 'registered_name': 'function'")
+_UNSAFE = re.compile("unsafe|safe_mode|not a modeling function", re.IGNORECASE)
+
+
+def clean_reason(error: Exception) -> str:
+    """Return the innermost reason in one line, without escape codes and the dump of a configuration."""
+    return describe_error(str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0])
+
+
+def is_unsafe(error: Exception) -> bool:
+    """Return whether Keras refused to run code."""
+    return _UNSAFE.search(clean_reason(error)) is not None
+
+
+def find_missing_names(error: Exception) -> list[str]:
+    """Find the full name of the class or function that Keras did not find, if that was the reason."""
+    reason = clean_reason(error)
+    names = [match[1] for pattern in _MISSING if (match := pattern.search(reason))][:1]
+    if names == ["function"] and (named := _FUNCTION.search(str(error))):  # The name is only a function's class.
+        return [named[1]]
+    return names

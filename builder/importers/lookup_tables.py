@@ -1,13 +1,14 @@
 """Look-up tables of whole numbers, whose contents become constants and whose look-ups become binary searches.
 
 TensorFlow fills a table with an op that runs when the model is loaded. Here nothing of the model runs: the op's keys
-and values are read as data, as is a file among a SavedModel's assets (``table_files``). Tables with string keys stay
-as they are, for ``builder.importers.strings``, and so do tables that a graph inserts into, which are refused by name.
+and values are read as data. TensorFlow's own op reads a file among a SavedModel's assets (a vocabulary, say), in a
+graph that is made here. Tables with string keys stay as they are, for ``builder.importers.strings``, and so do tables
+that a graph inserts into, which are refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.base.tf import dtype_of, tf
+from builder.base.tf import dtype_of, import_tensorflow, tf
 from builder.importers.rewrite import (
     called_by,
     copy_message,
@@ -26,7 +27,6 @@ from builder.importers.rewrite import (
     replace_by_function,
     source_of,
 )
-from builder.importers.table_files import FILE_FILL, read_table_file
 from builder.importers.variables_state import handle_of
 from builder.importers.xla_ops import constant_size
 
@@ -34,11 +34,14 @@ TABLES = frozenset({"HashTableV2", "LookupTableFindV2"})
 """Ops of tables that this module removes."""
 
 _FIND = "LookupTableFindV2"
-_FILL = {"InitializeTableV2", "LookupTableImportV2", FILE_FILL}
+_FILE_FILL = "InitializeTableFromTextFileV2"
+_FILE_ATTRIBUTES = {"key_index": "i", "value_index": "i", "vocab_size": "i", "delimiter": "s", "offset": "i"}
+"""Attributes of this op: https://www.tensorflow.org/api_docs/python/tf/raw_ops/InitializeTableFromTextFileV2."""
+_FILL = {"InitializeTableV2", "LookupTableImportV2", _FILE_FILL}
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 
 _LARGEST = 100_000_000
-"""The most bytes of keys or of values, as a constant may declare any size and hold one value."""
+"""The most bytes of keys, of values, or of a file, as a constant may declare any size and hold one value."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,8 @@ class LookupTable:
     @classmethod
     def from_arrays(cls, keys: NDArray[Any], values: NDArray[Any]) -> LookupTable | None:
         """Return the table with these arrays, or None if it is empty, has other types, or has a key twice."""
-        if (
-            keys.ndim != 1
-            or keys.shape != values.shape
-            or keys.dtype.kind not in "iO"
-            or values.dtype.kind not in "iufO"
-        ):
+        kinds = keys.dtype.kind in "iO" and values.dtype.kind in "iufO"
+        if keys.ndim != 1 or keys.shape != values.shape or not kinds:
             return None
         if keys.dtype.kind == "O":
             return cls(keys, values) if 0 < len(set(keys.tolist())) == len(keys) else None
@@ -102,16 +101,13 @@ def find_filled_tables(graph_def: Any, init_ops: Iterable[str], files: Mapping[s
 
 
 def _read_table(
-    table: Any, fill: Any, given: Sequence[str], nodes: Mapping[str, Any], files: Mapping[str, Path]
+    table: Any, fill: Any, sources: Sequence[str], nodes: Mapping[str, Any], files: Mapping[str, Path]
 ) -> LookupTable | None:
     """Return the table that the values of two nodes fill, or the file that one node names."""
-    if fill.op == FILE_FILL:
-        return (
-            LookupTable.from_arrays(*pair)
-            if len(given) == 1 and (pair := read_table_file(table, fill, files.get(given[0])))
-            else None
-        )
-    arrays = [_read_constant(nodes.get(name), nodes) for name in given]
+    if fill.op == _FILE_FILL:
+        pair = _read_file(table, fill, files.get(sources[0])) if len(sources) == 1 else None
+        return LookupTable.from_arrays(*pair) if pair else None
+    arrays = [_read_constant(nodes.get(name), nodes) for name in sources]
     if len(arrays) != 2 or arrays[0] is None or arrays[1] is None:
         return None
     return LookupTable.from_arrays(arrays[0], arrays[1])
@@ -178,3 +174,61 @@ def search_table(table: LookupTable, keys: Any, default: Any) -> Any:
         ahead = place + 2**step
         place = tf.where(tf.gather(sorted_keys, ahead) <= keys, ahead, place)
     return tf.where(tf.equal(tf.gather(sorted_keys, place), keys), tf.gather(values, place), default)
+
+
+def find_assets(meta: Any, folder: Path) -> dict[str, Path]:
+    """Return the asset files of the SavedModel in ``folder``, by the nodes that hold the name of each.
+
+    These nodes are the one that loading feeds with the name, and reads of the variable that stores it. Only regular
+    files in the folder of assets count: no links, and no names that lead out of it.
+    """
+    files = {}
+    for asset in (*meta.asset_file_def, *_iterate_v1_assets(meta)):
+        path = folder / "assets" / asset.filename
+        is_within = folder / "assets" in path.parents and ".." not in path.parts
+        if asset.filename.isprintable() and is_within and not path.is_symlink() and path.is_file():
+            files[node_of(asset.tensor_info.name)] = path
+    nodes = meta.graph_def.node
+    writes = [
+        (node_of(node.input[0]), node_of(node.input[1]))
+        for node in nodes
+        if node.op == "AssignVariableOp" and len(node.input) > 1
+    ]
+    stored = {variable: files[name] for variable, name in writes if name in files}
+    reads = {node.name: node_of(node.input[0]) for node in nodes if node.op == "ReadVariableOp" and node.input}
+    return files | {name: stored[variable] for name, variable in reads.items() if variable in stored}
+
+
+def _iterate_v1_assets(meta: Any) -> Iterator[Any]:
+    """Yield the assets that a SavedModel of TensorFlow 1 lists in a separate collection."""
+    import_tensorflow()
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    key = "saved_model_assets"
+    listed = meta.collection_def[key].any_list.value if key in meta.collection_def else ()
+    for packed in listed:
+        try:
+            yield meta_graph_pb2.AssetFileDef.FromString(packed.value)
+        except DecodeError:
+            continue  # It is damaged, so its table stays unknown.
+
+
+def _read_file(table: Any, fill: Any, path: Path | None) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Read keys and values of the file at ``path`` as the node ``fill`` would put them into the node ``table``.
+
+    They are in the order of the values. Returns None if there is no such file, or TensorFlow rejects its contents.
+    """
+    if path is None or not 0 < path.stat().st_size <= _LARGEST:
+        return None
+    attributes = {key: getattr(fill.attr[key], kind) for key, kind in _FILE_ATTRIBUTES.items() if key in fill.attr}
+    try:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            keys, values = (tf.dtypes.as_dtype(table.attr[key].type) for key in ("key_dtype", "value_dtype"))
+            handle = tf.raw_ops.HashTableV2(key_dtype=keys, value_dtype=values)
+            session.run(tf.raw_ops.InitializeTableFromTextFileV2(table_handle=handle, filename=str(path), **attributes))
+            keys, values = session.run(tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=keys, Tvalues=values))
+    except (tf.errors.OpError, TypeError, ValueError):
+        return None
+    order = sorted(range(len(keys)), key=lambda at: (values[at], keys[at]))  # A table has no order.
+    return keys[order], values[order]

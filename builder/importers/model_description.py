@@ -1,13 +1,14 @@
 """The description of a model that was read: its ports, and further facts from its graph.
 
-The graph reveals how it scales images, which op computes each output, and at which lengths it runs.
+The graph reveals how it scales images, which op computes each output, at which lengths it runs, and which inputs it
+tests for NaN, which it treats as a missing number.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ import numpy as np
 
 from builder.base.tf import load_graph, reference_session
 from builder.config import FeedSpec, FetchSpec, ModelSpec, Source
-from builder.importers.graph import FrozenGraph
-from builder.importers.image_families import find_family
+from builder.importers.draft_image import find_family
+from builder.importers.graph import FrozenGraph, GraphPort
 from builder.importers.input_scaling import find_scaling
 from builder.importers.loaded import LoadedModel
-from builder.importers.missing_values import find_missing_values
 from builder.importers.model_import import freeze_model, open_source
 from builder.importers.ports import ASSUMED_DIM, ASSUMED_SIDE, GraphFacts, ModelPorts, PortInfo
+from builder.importers.rewrite import find_reachable, map_node_inputs, node_of
 from builder.importers.variables_state import assign_variables
 
 _LENGTHS = (ASSUMED_DIM, 32, 512, 16_000, 8)
@@ -97,3 +98,30 @@ def _find_ending(nodes: Mapping[str, Any], tensor: str) -> str:
         if node.op not in _TRANSPARENT or not node.input:
             return str(node.op)
         tensor = node.input[int(index or 0)]  # Of these ops, only IdentityN has several outputs.
+
+
+_TESTS = frozenset({"Bucketize", "IsFinite", "IsInf", "IsNan"})
+_COMPARISONS = frozenset({"Equal", "NotEqual"})
+"""Comparisons of a tensor with itself that test for NaN."""
+
+_CARRIERS = frozenset({
+    "Add", "AddV2", "Cast", "ConcatV2", "Div", "ExpandDims", "GatherV2", "Identity", "Mul", "Neg", "Pack", "RealDiv",
+    "Reshape", "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Sub", "Tile", "Transpose", "Unpack",
+})  # fmt: skip
+"""Ops that pass a NaN of their input on to their output."""
+
+
+def find_missing_values(definition: Any, feeds: Sequence[GraphPort]) -> tuple[str, ...]:
+    """Return the names of the floating-point ``feeds`` that a GraphDef tests for NaN, or sorts into buckets."""
+    names = {node_of(port.tensor): port.spec.name for port in feeds if port.spec.dtype.startswith("float")}
+    carried = map_node_inputs((node for node in definition.node if node.op in _CARRIERS), control=False)
+    tested = find_reachable(_find_tested(definition.node), carried | {node: [] for node in names})
+    return tuple(name for node, name in names.items() if node in tested)
+
+
+def _find_tested(nodes: Iterable[Any]) -> Iterator[str]:
+    """Yield the names of the nodes whose first output is tested for NaN."""
+    for node in nodes:
+        itself = node.op in _COMPARISONS and node.input[0] == node.input[1]
+        if node.op in _TESTS or itself:
+            yield node_of(node.input[0])

@@ -9,11 +9,11 @@ from pathlib import Path
 from builder.base.errors import ImportModelError
 from builder.config import FeedSpec, FetchSpec, ModelSpec, Source
 from builder.config.tensor import c_identifier
-from builder.importers.check_outputs import check_outputs
 from builder.importers.graph import FrozenGraph
 from builder.importers.loaded import LoadedModel
 from builder.importers.ports import ModelPorts
 from builder.importers.shapes import check_dtype, describe_fixed_batch, pin_shapes
+from builder.importers.spec_checks import check_outputs
 
 
 def import_model(spec: ModelSpec, model_path: Path, folder: Path) -> FrozenGraph:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.tf import import_tensorflow, tf
+from builder.importers.graph import MODEL_SCOPE
 
 _V1_LOOPS = {"Enter", "RefEnter", "Switch", "RefSwitch"}
 
@@ -313,6 +314,7 @@ def _iterate_calls(node: Any) -> Iterator[Any]:
 
 
 def all_nodes(graph_def: Any) -> Iterator[Any]:
+    """Yield the nodes of ``graph_def``, then those of its functions."""
     yield from graph_def.node
     for function in graph_def.library.function:
         yield from function.node_def
@@ -334,3 +336,25 @@ def keep_cases_functional(graph: Any) -> None:
     for operation in graph.get_operations():
         if operation.type in ("Case", "StatelessCase"):
             operation._clear_attr("_lower_using_switch_merge")
+
+
+def walk_nodes(definition: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every node of a GraphDef with its path in the model.
+
+    A function's nodes come once, under the node that calls it first.
+    """
+    functions = {f.signature.name: f for f in definition.library.function}
+    visited: set[str] = set()
+
+    def visit(nodes: Iterable[Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for node in nodes:
+            path = prefix + node.name
+            if node.op not in functions:
+                yield path, node
+            for name in called_by(node):
+                if name in functions and name not in visited:
+                    visited.add(name)
+                    yield from visit(functions[name].node_def, f"{path} > ")
+
+    for path, node in visit(definition.node, ""):
+        yield path.removeprefix(MODEL_SCOPE), node

@@ -8,7 +8,8 @@ needs them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,16 @@ from builder.base.escape import describe_error, escape_invisible
 from builder.base.tf import dtype_name, import_tensorflow, tf
 from builder.config import Source
 from builder.importers.allowed_ops import admit_graph
-from builder.importers.checkpoint import find_saved_variables, read_checkpoint
+from builder.importers.checkpoint import find_captured_variables, find_saved_variables, read_checkpoint
 from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, describe_renames, make_names_unique
-from builder.importers.lookup_tables import TABLES, LookupTable, find_filled_tables, replace_lookups
-from builder.importers.object_graph import find_captured_variables
-from builder.importers.port_order import order_inputs, order_outputs
+from builder.importers.lookup_tables import TABLES, LookupTable, find_assets, find_filled_tables, replace_lookups
 from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import inline_calls, keep_reachable, node_of, without_side_effects
+from builder.importers.rewrite import called_by, inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.strings.frontier import HOST_OPS
 from builder.importers.strings.integer_hashing import HASHES
 from builder.importers.strings.string_ops import STRING_STEPS
 from builder.importers.strings.tf_examples import PARSE_OPS
-from builder.importers.table_files import find_assets
 from builder.importers.variables_state import Variable, assign_variables, state_of
 
 _INIT_ONLY = "__saved_model_init_op"
@@ -219,3 +217,34 @@ def _find_init_ops(meta: Any) -> list[str]:
 def _variable_name(node: Any) -> str:
     """Return a variable's shared name, which the model gave it, or the node's if it has none."""
     return node.attr["shared_name"].s.decode(errors="replace") or str(node.name)
+
+
+def order_outputs(signature: Any) -> list[str]:
+    """Sort the names of a signature's outputs, ``output_2`` before ``output_10``."""
+    return sorted(signature.outputs, key=_natural_key)
+
+
+def order_inputs(graph_def: Any, signature: Any) -> list[str]:
+    """Sort the names of a signature's inputs by the arguments of the function it calls, if any, or by name."""
+    keys = {node_of(info.name): key for key, info in signature.inputs.items()}
+    places: dict[str, int] = {}
+    for node in _passed_inputs(graph_def, {node_of(info.name) for info in signature.outputs.values()}):
+        if node in keys:
+            places.setdefault(keys[node], len(places))
+    return sorted(signature.inputs, key=lambda key: (places.get(key, len(places)), _natural_key(key)))
+
+
+def _passed_inputs(graph_def: Any, results: set[str]) -> Iterator[str]:
+    """Yield the inputs that wrappers, called by the nodes ``results``, pass on, in the order of arguments."""
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    for call in (node for node in graph_def.node if node.name in results):
+        for wrapper in (functions[name] for name in called_by(call) if name in functions):
+            inputs = dict(zip((a.name for a in wrapper.signature.input_arg), map(node_of, call.input), strict=False))
+            for inner in wrapper.node_def:
+                if any(name in functions for name in called_by(inner)):
+                    yield from (inputs[name] for name in map(node_of, inner.input) if name in inputs)
+
+
+def _natural_key(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that compares digits as numbers."""
+    return [(len(part) if i % 2 else 0, part) for i, part in enumerate(re.split("([0-9]+)", name))]

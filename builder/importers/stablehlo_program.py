@@ -42,6 +42,7 @@ class StableHloProgram:
     fetches: tuple[PortInfo, ...]
 
     def save(self, folder: Path) -> None:
+        """Write the program to ``folder``, from which ``load`` reads it."""
         (folder / _MODULE).write_bytes(self.module)
         save_arrays(folder / _WEIGHTS, self.weights)
         static = asdict(ModelPorts(self.feeds, self.fetches))

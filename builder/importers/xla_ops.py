@@ -15,7 +15,7 @@ from builder.base.commands import docs_command
 from builder.base.escape import escape_invisible
 from builder.base.tf import dtype_name, dtype_of, import_tensorflow, tf
 from builder.importers.graph import MODEL_SCOPE
-from builder.importers.graph_walk import walk_nodes
+from builder.importers.rewrite import walk_nodes
 from builder.importers.rewrites import REWRITES, rewrite_of
 from builder.importers.rewrites.apply_rewrites import Refused
 from builder.importers.rewrites.custom_steps import is_step
@@ -83,10 +83,6 @@ class Unsupported:
     hint: str | None
     nodes: tuple[str, ...]
 
-    @property
-    def count(self) -> int:
-        return len(self.nodes)
-
 
 @dataclass(frozen=True)
 class OpReport:
@@ -102,12 +98,12 @@ class OpReport:
 
     def format_lines(self) -> list[str]:
         """Format the ops that cannot be compiled as lines for a person."""
-        total = sum(u.count for u in self.unsupported)
+        total = sum(len(item.nodes) for item in self.unsupported)
         lines = [f"XLA cannot compile {total} of the graph's {self.nodes} nodes:"]
         for item in self.unsupported:
-            shown = ", ".join(map(escape_invisible, item.nodes[:3]))
-            lines.append(f"  {escape_invisible(item.op)} x{item.count}: {item.reason}")
-            lines.append(f"    at {shown}" + (f" and {item.count - 3} more" if item.count > 3 else ""))
+            count, shown = len(item.nodes), ", ".join(map(escape_invisible, item.nodes[:3]))
+            lines.append(f"  {escape_invisible(item.op)} x{count}: {item.reason}")
+            lines.append(f"    at {shown}" + (f" and {count - 3} more" if count > 3 else ""))
             if item.hint:
                 lines.append(f"    {item.hint}")
         return lines
@@ -183,6 +179,7 @@ def _read_types(node: Any, attribute: str) -> tuple[int, ...]:
 
 @cache
 def find_kernels(op: str) -> tuple[Constraints, ...]:
+    """Return the constraints of each kernel that XLA has for the op on a CPU."""
     from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 
     _register_xla()

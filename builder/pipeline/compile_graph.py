@@ -14,7 +14,7 @@ from builder.compiler.xla.compilation_result import read_result, read_tensorflow
 from builder.compiler.xla.tfcompile import CompiledGraph, compile_graph, make_xla_flags
 from builder.config import Variant
 from builder.importers.graph import FrozenGraph
-from builder.importers.variants import require_scaling
+from builder.importers.spec_checks import require_scaling
 from builder.pipeline.import_model import ImportedModel, import_part, import_variants, label_variant
 from builder.pipeline.workspace import Workspace
 

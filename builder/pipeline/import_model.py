@@ -23,8 +23,8 @@ from builder.importers.graph import FrozenGraph
 from builder.importers.model_description import describe_model
 from builder.importers.model_import import import_model
 from builder.importers.ports import ModelPorts
+from builder.importers.spec_checks import require_variants
 from builder.importers.text import needs_package
-from builder.importers.variants import require_variants
 from builder.importers.xla_ops import OpReport
 from builder.package.lambda_limits import find_size_limits
 from builder.package.tokenizers_library import add_tokenizers_package, fetch_tokenizers

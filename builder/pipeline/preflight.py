@@ -81,7 +81,7 @@ class Preflight:
         return 0 if self.fits else SizeLimitError.exit_code
 
     def to_json(self) -> dict[str, Any]:
-        rows = [{**asdict(u), "nodes": list(u.nodes), "count": u.count} for u in self.unsupported]
+        rows = [{**asdict(u), "nodes": list(u.nodes), "count": len(u.nodes)} for u in self.unsupported]
         return {
             **asdict(self),
             "unsupported": rows,

@@ -22,7 +22,7 @@ from builder.config import ModelSpec
 from builder.config.tensor import TensorSpec
 from builder.importers.constant_feeds import propose_values
 from builder.importers.graph import FrozenGraph
-from builder.importers.graph_walk import walk_nodes
+from builder.importers.rewrite import walk_nodes
 from builder.importers.samples.golden_inputs import (
     EDGES,
     ENDS,

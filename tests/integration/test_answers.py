@@ -20,7 +20,7 @@ from builder.cli import main
 from builder.config import Tolerance, read_spec
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.postprocess import Ending, compute_class_map
+from builder.importers.spec_steps import Ending, compute_class_map
 from builder.release.selftest.programs import build_programs, run_program
 from builder.verify.agreement import compare_output
 from builder.verify.golden import GoldenCase, GoldenFile

@@ -16,11 +16,11 @@ import pytest
 from builder.base.tf import import_tensorflow
 from builder.config import ImageSpec, Source
 from builder.importers.draft import draft_spec
-from builder.importers.image_families import add_preprocessing, find_family
+from builder.importers.draft_image import add_preprocessing, find_family
 from builder.importers.input_scaling import InputScaling
 from builder.importers.model_description import describe_model
 from builder.importers.ports import ModelPorts
-from builder.importers.preprocess import image_to_input
+from builder.importers.spec_steps import image_to_input
 from tests.support import needs
 
 pytestmark = pytest.mark.integration
@@ -56,7 +56,7 @@ def of_file(path: Path) -> tuple[ImageSpec, InputScaling]:
         read.append(describe_model(source, path, thorough=True))
         return read[-1]
 
-    image = draft_spec(path, look).image
+    image = draft_spec(path, look).spec.image
     assert image is not None
     assert read[0].facts is not None
     (scaling,) = read[0].facts.scalings
@@ -245,7 +245,7 @@ def more_than_10_000() -> Any:
 def test_an_open_length_is_one_that_runs(make: Callable[[], Any], length: int, tmp_path: Path) -> None:
     path = tmp_path / "m.keras"
     make().save(path)
-    (feed,) = draft_spec(path, describe_model).feeds  # as `inspect` reads it, too
+    (feed,) = draft_spec(path, describe_model).spec.feeds  # as `inspect` reads it, too
     assert feed.shape is not None
     assert feed.shape[1] == length
 
@@ -267,7 +267,7 @@ def test_the_op_that_an_output_ends_in_decides_what_it_is(tmp_path: Path) -> Non
     model.save(tmp_path / "m.keras")
     model.export(tmp_path / "m", verbose=False)
     for path in (tmp_path / "m.keras", tmp_path / "m"):
-        spec = draft_spec(path, lambda source, path: describe_model(source, path, thorough=True))
+        spec = draft_spec(path, lambda source, path: describe_model(source, path, thorough=True)).spec
         assert {one.name: (one.kind, one.activation) for one in spec.outputs} == {
             "classes": ("classification", "none"),
             "log_classes": ("classification", "softmax"),

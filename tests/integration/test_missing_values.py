@@ -12,7 +12,7 @@ from builder.base.errors import VerifyError
 from builder.base.tf import import_tensorflow
 from builder.config import FeedSpec
 from builder.importers.graph import FrozenGraph
-from builder.importers.missing_values import find_missing_values
+from builder.importers.model_description import find_missing_values
 from builder.verify.compare_answers import verify_library
 from builder.verify.golden import GoldenFile
 from builder.verify.reference_answers import make_golden_file

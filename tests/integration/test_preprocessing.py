@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from builder import config
 from builder.base.tf import import_tensorflow
-from builder.importers.preprocess import image_to_input
+from builder.importers.spec_steps import image_to_input
 from handler.budget import RequestLimits
 from handler.description import ImageInput
 from handler.image import read_pixels

@@ -246,7 +246,7 @@ def test_inputs_that_tell_training_from_inference_are_found(tmp_path: Path) -> N
     source = spec_for(tmp_path / "m").source
     found = {port.name: port.value for port in describe_model(source, tmp_path / "m").feeds}
     assert found == {"x": None, "gain": None, "a": 1.0, "b": 0.0, "flag": False, "limit": None}
-    spec = draft_spec(tmp_path / "m", describe_model)
+    spec = draft_spec(tmp_path / "m", describe_model).spec
     constants = {feed.name: feed.value for feed in spec.feeds}
     assert constants == {"a": (1.0,), "b": (0.0,), "flag": (False,)}
     graph = freeze(tmp_path / "m", tmp_path / "out", feeds=spec.feeds)

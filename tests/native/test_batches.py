@@ -21,7 +21,7 @@ from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.config import FeedSpec, ModelSpec, Source, read_spec, render_spec
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph, GraphPort
-from builder.importers.variants import require_variants
+from builder.importers.spec_checks import require_variants
 from handler.budget import RequestLimits
 from handler.description import parse_description, split_runs
 from handler.errors import InferenceError, StartupError

@@ -23,7 +23,7 @@ from builder.config import FeedSpec, FetchSpec, ModelSpec, OutputSpec, Signature
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import GraphPort as GraphPort
-from builder.importers.variants import require_variants
+from builder.importers.spec_checks import require_variants
 from builder.package import openapi
 from builder.verify.library.loaded_library import BufferSlot, Bytes, LoadedLibrary, Refused
 from builder.verify.library.loaded_library import GuardedBuffer as GuardedBuffer

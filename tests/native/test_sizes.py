@@ -24,7 +24,7 @@ from builder.config import FeedSpec, ImageSpec, ModelSpec, Source, Variant, read
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.graph import GraphPort as GraphPort
-from builder.importers.variants import require_variants
+from builder.importers.spec_checks import require_variants
 from builder.package import openapi
 from handler.budget import RequestLimits
 from handler.description import Description, Port, parse_description

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from builder.base.errors import ImportModelError
 from builder.config import FeedSpec, FetchSpec, ImageSpec, ModelSpec, OutputSpec, Source, read_spec
-from builder.importers.draft import Describe, draft_spec, draft_text, name_of, with_raw_outputs
+from builder.importers.draft import Describe, draft_spec, name_of, with_raw_outputs
 from builder.importers.input_scaling import InputScaling
 from builder.importers.ports import GraphFacts, ModelPorts, PortInfo
 
@@ -24,7 +24,8 @@ def ports(feeds: list[PortInfo], fetches: list[PortInfo], *signatures: str) -> D
 
 def drafted(model: Path, describe: Describe, *, trust: bool = False) -> tuple[ModelSpec, str]:
     """The draft, after its text was written and read back."""
-    spec, text = draft_spec(model, describe, trust=trust), draft_text(model, describe, trust=trust)
+    draft = draft_spec(model, describe, trust=trust)
+    spec, text = draft.spec, draft.format_toml()
     assert spec.path == model.parent / "model.toml"
     spec.path.write_text(text, encoding="utf-8")
     assert read_spec(spec.path) == spec

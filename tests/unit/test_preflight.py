@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from builder.base.errors import PreflightError, SizeLimitError
 from builder.importers import xla_ops
-from builder.importers.graph_walk import walk_nodes
+from builder.importers.rewrite import walk_nodes
 from builder.importers.xla_ops import HINTS, Unsupported, explain_gap
 from builder.pipeline.preflight import LIBRARY_OVERHEAD, Preflight, format_preflight, require_buildable
 

@@ -12,7 +12,7 @@ from builder.base.errors import ImportModelError, UsageError
 from builder.base.project import Project
 from builder.cli import main
 from builder.config import ModelSpec, Source, read_spec
-from builder.importers.draft import draft_text
+from builder.importers.draft import draft_spec
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.pipeline.docker.docker_run import build_mounts
 from builder.sources import find_source, locate_model, locate_text_file
@@ -37,7 +37,7 @@ def written(folder: Path, text: str, wanted: str) -> ModelSpec:
         return PORTS
 
     toml = folder / "model.toml"
-    toml.write_text(draft_text(model, describe, toml=toml, origin=origin), encoding="utf-8")
+    toml.write_text(draft_spec(model, describe, toml=toml, origin=origin).format_toml(), encoding="utf-8")
     assert [path for _, path in asked] == [model.resolve()]
     assert wanted in toml.read_text()
     spec = read_spec(toml)

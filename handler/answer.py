@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from math import isfinite, prod
 
@@ -26,8 +26,11 @@ _ESCAPED = 12  # characters of JSON at most for a character outside ASCII
 _SHORTEST = {"bool": len("true, "), "float32": len("0.0, "), "float64": len("0.0, ")}
 _SHORTEST_INTEGER = len("0, ")
 _SHORTEST_CLASS = len('{"label": "", "probability": 0.0}, ')
+_SHORTEST_LABEL = len('"", ')
+_EMPTY = {"detection": "[]", "segmentation": '{"width": 1, "height": 1, "classes": []}', "tokens": "[]"}
+"""The shortest answer of each kind whose length the data decides."""
 
-PLAIN = ("classification", "regression", "raw")
+_PLAIN = ("classification", "label", "regression", "raw")
 """Kinds of outputs that are answered here; the module of ``answers`` with its name answers any other kind."""
 
 Number = float | int | bool | None
@@ -111,16 +114,13 @@ def make_predictions(
     ports = {port.name: (port, data) for port, data in _pair_answers(description, fetches)}
     answers: list[dict[str, Any]] = [{} for _ in range(count)]
     for output in description.outputs:
-        format_answer = _format_answer if output.kind in PLAIN else import_kind(output.kind).format_answer
+        format_answer: Callable[[Output, ItemOutputs], Any] = _format_answer
+        if output.kind not in _PLAIN:
+            format_answer = import_module(f".answers.{output.kind}", __package__).format_answer
         for index, answer in enumerate(answers):
             size, text = sizes[index] if sizes else None, texts[index] if texts else None
             answer[output.name] = format_answer(output, ItemOutputs(description, ports, index, size, text))
     return answers
-
-
-def import_kind(kind: str) -> Any:
-    """Return the module that answers outputs of a ``kind`` not in PLAIN, importing it when it is first needed."""
-    return import_module(f".answers.{kind}", __package__)
 
 
 def require_room(*answers: dict[str, Any]) -> None:
@@ -144,20 +144,29 @@ def compute_min_nested_length(dtype: str, shape: Sequence[int]) -> int:
 def compute_min_predictions_length(description: Description, count: int) -> int:
     """Return the least number of characters that ``make_predictions`` gives for ``count`` items."""
     ports = {port.name: port for port in description.fetches}
-    each = 0
-    for output in description.outputs:
-        port = ports[output.fetch]
-        shape = port.least[1:] if port.begins_with_batch(description.batch) else port.least
-        elements = prod(shape)
-        if output.kind not in PLAIN:
-            each += import_kind(output.kind).compute_min_length(output, ports)
-        elif output.kind == "classification":
-            each += _SHORTEST_CLASS * min(elements, output.top_k or elements)
-        elif output.kind == "raw":
-            each += compute_min_nested_length(port.dtype, shape)
-        else:
-            each += compute_min_length(port.dtype, elements)
-    return each * count
+    return count * sum(
+        _compute_min_item_length(output, ports[output.fetch], description.batch) for output in description.outputs
+    )
+
+
+def _compute_min_item_length(output: Output, port: Port, batch: int) -> int:
+    shape = port.least[1:] if port.begins_with_batch(batch) else port.least
+    elements = prod(shape)
+    match output.kind:
+        case "classification":
+            return _SHORTEST_CLASS * min(elements, output.top_k or elements)
+        case "label":
+            return _SHORTEST_LABEL * elements
+        case "raw":
+            return compute_min_nested_length(port.dtype, shape)
+        case "embedding":
+            count = output.dimensions or port.shape[-1]
+            if output.format == "base64":
+                return (4 * count + 2) // 3 * 4
+            return compute_min_length("int8" if output.format == "int8" else "float32", count)
+        case "regression":
+            return compute_min_length(port.dtype, elements)
+    return len(_EMPTY[output.kind])
 
 
 def compute_min_answer_length(answer: dict[str, Any]) -> int:
@@ -219,16 +228,18 @@ def _format_answer(output: Output, item: ItemOutputs) -> Any:
         return nest_values(rows, shape[:-1])
     if output.kind == "regression":
         return values
-    return nest_values(values, shape)
+    return nest_values(find_labels(output, values) if output.kind == "label" else values, shape)
+
+
+def find_labels(output: Output, classes: Sequence[Number]) -> list[str]:
+    """Return the label of each of ``classes``, or its number if it has none."""
+    return [output.get_label(number) if isinstance(number, int) else str(number) for number in classes]
 
 
 def _rank_classes(output: Output, numbers: list[Number]) -> list[dict[str, Any]]:
     """Return the best classes first, equal ones in the model's order and undefined probabilities (null) last."""
     order = sorted(range(len(numbers)), key=lambda i: (numbers[i] is None, -(numbers[i] or 0), i))
-    labels = output.labels
-    return [
-        {"label": labels[i] if i < len(labels) else str(i), "probability": numbers[i]} for i in order[: output.top_k]
-    ]
+    return [{"label": output.get_label(i), "probability": numbers[i]} for i in order[: output.top_k]]
 
 
 def nest_values(numbers: list[Any], shape: tuple[int, ...]) -> Any:

@@ -170,6 +170,10 @@ class Output(NamedTuple):
     join: bool = False  # for tokens: whether the words of one entity are one answer
     ignore: tuple[str, ...] = ()  # for tokens: labels that are not answered
 
+    def get_label(self, number: int) -> str:
+        """Return the label of the class ``number``, or the number itself if it has none."""
+        return self.labels[number] if 0 <= number < len(self.labels) else str(number)
+
     @property
     def fetches(self) -> tuple[str, ...]:
         """Every fetch that the output reads."""

@@ -1,4 +1,4 @@
-"""The geometry of ``fit``: the part of an image that a model sees, and its place in the target."""
+"""The geometry of ``fit``: the part of an image that a model sees, its place in the target, and the way back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .tuples import NamedTuple
 from .typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .description import ImageInput
+    from .description import Description, ImageInput
 
 
 class Fit(NamedTuple):
@@ -32,6 +32,23 @@ class Fit(NamedTuple):
         """Return the part of the resized image in a target of that size: left, top, right, bottom, in its pixels."""
         (x, y), (width, height) = self.offset, self.size
         return max(0, -x), max(0, -y), min(width, target[0] - x), min(height, target[1] - y)
+
+
+class Frame(NamedTuple):
+    """The ``fit`` of an image of ``size`` to the model's, of ``shown``. Sizes are (width, height) in pixels."""
+
+    size: tuple[int, int]
+    shown: tuple[int, int]
+    fit: Fit
+
+
+def make_frame(description: Description, size: tuple[int, int] | None) -> Frame:
+    """Return the frame of an image of ``size`` as it was sent; for a tensor that of the model's own image."""
+    image = description.image
+    assert image is not None  # the description was checked
+    feed = next(port for port in description.feeds if port.name == image.feed)
+    shown = feed.shape[2], feed.shape[1]
+    return Frame(size, shown, place_image(size, image)) if size else Frame(shown, shown, Fit((0, 0, *shown), shown))
 
 
 def round_float32(value: float) -> float:

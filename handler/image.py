@@ -25,11 +25,10 @@ from .errors import (
     TruncatedImageError,
     UnsupportedImageError,
 )
-from .exif import read_orientation
 from .fit import Fit, place_image
+from .image_header import read_image_header, read_orientation
 from .later import defer_imports
 from .resize import resize_image
-from .survey import read_image_header
 from .tuples import NamedTuple
 from .typed import STAND_INS, TYPE_CHECKING
 

@@ -28,7 +28,7 @@ OURS, EMPTY = "coldforge", "empty"
 
 POWERTOOLS = ("later", "powertools", "typed")
 """The modules of our function that every peer uses, too: the set-up of Powertools."""
-PICTURES = ("budget", "exif", "fit", "image", "resize", "survey", "tuples")
+PICTURES = ("budget", "fit", "image", "image_header", "resize", "tuples")
 """The modules of our function that a peer uses, too: from an image's bytes to a feed's pixels."""
 
 

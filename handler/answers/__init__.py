@@ -1,4 +1,4 @@
 """The kinds of outputs that only some models have, each a module that is imported when a model first answers with it.
 
-Its ``format_answer`` gives an item's answer, and ``compute_min_length`` the least characters that this has.
+Its ``format_answer`` gives an item's answer.
 """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ..answer import ItemOutputs
-from ..description import Detection, Output, Port
+from ..description import Detection, Output
+from ..fit import Frame, make_frame
 from ..tuples import NamedTuple
 from ..typed import Any
-from .frame import Frame, make_frame
 
 Box = tuple[float, float, float, float]
 
@@ -29,27 +29,21 @@ def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
     """
     assert output.detection is not None  # the description was checked
     boxes, _ = item.get_values(output.fetch)
-    place = make_frame(item)
+    frame = make_frame(item.description, item.size)
     answer: list[dict[str, Any]] = []
-    for detected in sorted(
-        _find_objects(output.detection, item, len(boxes) // 4), key=lambda one: (-one.score, one.number)
-    ):
+    objects = _find_objects(output.detection, item, len(boxes) // 4)
+    for detected in sorted(objects, key=lambda one: (-one.score, one.number)):
         if len(answer) == output.top_k:
             break
         box = tuple(boxes[4 * detected.number : 4 * detected.number + 4])
-        left, top, right, bottom = edges = [round(edge, 2) for edge in convert_box(box, output.detection, place)]
+        left, top, right, bottom = edges = [round(edge, 2) for edge in convert_box(box, output.detection, frame)]
         if left < right and top < bottom:  # false for a NaN, too
             score = float(format(detected.score, ".9g"))
-            answer.append({"label": _label(output, detected.category), "score": score, "box": edges})
+            answer.append({"label": output.get_label(detected.category), "score": score, "box": edges})
     return answer
 
 
-def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Return the least characters that ``format_answer`` gives."""
-    return len("[]")
-
-
-def convert_box(box: tuple[float, ...], detection: Detection, place: Frame) -> Box:
+def convert_box(box: tuple[float, ...], detection: Detection, frame: Frame) -> Box:
     """Convert a model's ``box`` to left, top, right, bottom in pixels of the image, clipped to it."""
     a, b, c, d = box
     if detection.box_format == "yxyx":
@@ -58,10 +52,10 @@ def convert_box(box: tuple[float, ...], detection: Detection, place: Frame) -> B
         c, d = a + c, b + d
     elif detection.box_format == "cxcywh":
         a, b, c, d = a - c / 2, b - d / 2, a + c / 2, b + d / 2
-    across, down = place.shown if detection.box_units == "relative" else (1, 1)
-    left, top = place.fit.map_to_source(a * across, b * down)
-    right, bottom = place.fit.map_to_source(c * across, d * down)
-    width, height = place.size
+    across, down = frame.shown if detection.box_units == "relative" else (1, 1)
+    left, top = frame.fit.map_to_source(a * across, b * down)
+    right, bottom = frame.fit.map_to_source(c * across, d * down)
+    width, height = frame.size
     return _clip_edge(left, width), _clip_edge(top, height), _clip_edge(right, width), _clip_edge(bottom, height)
 
 
@@ -87,7 +81,3 @@ def _find_objects(detection: Detection, item: ItemOutputs, rows: int) -> Iterato
 
 def _clip_edge(value: float, most: int) -> float:
     return min(max(value, 0.0), float(most)) if math.isfinite(value) else math.nan
-
-
-def _label(output: Output, category: int) -> str:
-    return output.labels[category] if 0 <= category < len(output.labels) else str(category)

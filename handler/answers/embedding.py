@@ -6,11 +6,9 @@ import binascii
 import math
 import struct
 from array import array
-from collections.abc import Mapping
 
 from ..answer import ItemOutputs, convert_numbers
-from ..answer import compute_min_length as shortest_numbers
-from ..description import Output, Port
+from ..description import Output
 from ..typed import Any
 
 FORMATS = ("float32", "float16", "int8", "base64")
@@ -37,14 +35,6 @@ def format_answer(output: Output, item: ItemOutputs) -> Any:
 def encode_base64(values: Any) -> str:
     """Encode ``values`` as float32, little-endian, in base64."""
     return binascii.b2a_base64(array("f", values).tobytes(), newline=False).decode()
-
-
-def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Return the least characters that ``format_answer`` gives."""
-    count = output.dimensions or ports[output.fetch].shape[-1]
-    if output.format == "base64":
-        return (4 * count + 2) // 3 * 4
-    return shortest_numbers("int8" if output.format == "int8" else "float32", count)
 
 
 def _shorten_vector(values: memoryview, normalise: bool) -> list[float]:

@@ -6,13 +6,12 @@ import binascii
 import io
 import math
 import re
-from collections.abc import Mapping
 
 from ..answer import ANSWER_LIMIT, ItemOutputs
-from ..description import Output, Port
+from ..description import Output
 from ..errors import AnswerTooLargeError
+from ..fit import Frame, make_frame
 from ..typed import TYPE_CHECKING, Any
-from .frame import Frame, make_frame
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,11 +30,12 @@ def format_answer(output: Output, item: ItemOutputs) -> dict[str, Any]:
     first. Raises AnswerTooLargeError.
     """
     data, (height, width) = item.get_values(output.fetch)
-    class_map = restore_class_map(bytes(data), (width, height), make_frame(item))
+    class_map = restore_class_map(bytes(data), (width, height), make_frame(item.description, item.size))
     area = class_map.width * class_map.height
     present = sorted(((count, number) for number, count in enumerate(class_map.histogram()) if count), reverse=True)
     classes: list[dict[str, Any]] = [
-        {"class": number, "label": _label(output, number), "share": round(count / area, 6)} for count, number in present
+        {"class": number, "label": _name_class(output, number), "share": round(count / area, 6)}
+        for count, number in present
     ]
     answer: dict[str, Any] = {"width": class_map.width, "height": class_map.height, "classes": classes}
     if output.format == "rle":
@@ -46,54 +46,49 @@ def format_answer(output: Output, item: ItemOutputs) -> dict[str, Any]:
     return answer | {"png": _encode_png(class_map)}
 
 
-def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Return the least characters that ``format_answer`` gives."""
-    return len('{"width": 1, "height": 1, "classes": []}')
-
-
-def restore_class_map(data: bytes, size: tuple[int, int], place: Frame) -> Image:
+def restore_class_map(data: bytes, size: tuple[int, int], frame: Frame) -> Image:
     """Resize the class map ``data`` of ``size`` (width, height) to the image, each pixel of the nearest class."""
     from PIL import Image
 
-    (left, right, *columns), (top, bottom, *rows) = (_find_seen_range(place, axis, size[axis]) for axis in (0, 1))
+    (left, right, *columns), (top, bottom, *rows) = (_find_seen_range(frame, axis, size[axis]) for axis in (0, 1))
     extent = columns[0], rows[0], columns[1], rows[1]
     seen = Image.frombytes("L", size, data)
     seen = seen.transform((right - left, bottom - top), Image.Transform.EXTENT, extent, Image.Resampling.NEAREST)
-    if seen.size == place.size:
+    if seen.size == frame.size:
         return seen
-    whole = Image.new("L", place.size, UNSEEN)
+    whole = Image.new("L", frame.size, UNSEEN)
     whole.paste(seen, (left, top))
     return whole
 
 
-def _find_seen_range(place: Frame, axis: int, length: int) -> tuple[int, int, float, float]:
+def _find_seen_range(frame: Frame, axis: int, length: int) -> tuple[int, int, float, float]:
     """Return the first pixel along an axis whose middle the model sees and the end of them, and both edges in a map.
 
     The edges are positions in a class map of ``length`` along that axis.
     """
-    fit = place.fit
-    part, begin = fit.find_visible_part(place.shown), fit.box[axis]
+    fit = frame.fit
+    part, begin = fit.find_visible_part(frame.shown), fit.box[axis]
     scale = fit.size[axis] / (fit.box[axis + 2] - begin)
     shown = begin + part[axis] / scale, begin + part[axis + 2] / scale
     first, end = math.ceil(shown[0] - 0.5 + _ROUNDING), math.ceil(shown[1] - 0.5 - _ROUNDING)
     narrow = first >= end  # less than a pixel: the pixel that it is part of
     if narrow:
-        first = min(int(sum(shown) / 2), place.size[axis] - 1)
+        first = min(int(sum(shown) / 2), frame.size[axis] - 1)
         end = first + 1
-    finer = length / place.shown[axis]
+    finer = length / frame.shown[axis]
     start, stop = (((edge - begin) * scale + fit.offset[axis]) * finer for edge in (first, end))
     return (first, end, max(start, 0.0), min(stop, length)) if narrow else (first, end, start, stop)
 
 
-def run_lengths(found: Image) -> dict[int, list[int]]:
+def run_lengths(class_map: Image) -> dict[int, list[int]]:
     """Return COCO's counts for each class that occurs. Raises AnswerTooLargeError."""
     from PIL import Image
 
-    data = found.transpose(Image.Transpose.TRANSPOSE).tobytes()  # column by column
+    data = class_map.transpose(Image.Transpose.TRANSPOSE).tobytes()  # column by column
     counts: dict[int, list[int]] = {}
     ends: dict[int, int] = {}
     # A pattern for each class matches a whole run; a pattern for any class would match each byte.
-    present = (number for number, count in enumerate(found.histogram()) if count)
+    present = (number for number, count in enumerate(class_map.histogram()) if count)
     run_of = re.compile(b"|".join(re.escape(bytes([number])) + b"+" for number in present), re.DOTALL)
     for number, run in enumerate(run_of.finditer(data)):
         if number > _MOST_RUNS:
@@ -108,12 +103,12 @@ def run_lengths(found: Image) -> dict[int, list[int]]:
     return counts
 
 
-def _encode_png(found: Image) -> str:
+def _encode_png(class_map: Image) -> str:
     from PIL import PngImagePlugin  # noqa: F401 - the function's decoders are imported one by one, and so are encoders
 
-    found.putpalette(_make_palette())
+    class_map.putpalette(_make_palette())
     buffer = io.BytesIO()
-    found.save(buffer, "PNG", compress_level=1)
+    class_map.save(buffer, "PNG", compress_level=1)
     return binascii.b2a_base64(buffer.getvalue(), newline=False).decode()
 
 
@@ -127,5 +122,5 @@ def _make_palette() -> bytes:
     return bytes(colours)
 
 
-def _label(output: Output, number: int) -> str:
-    return output.labels[number] if number < len(output.labels) else "" if number == UNSEEN else str(number)
+def _name_class(output: Output, number: int) -> str:
+    return "" if number == UNSEEN >= len(output.labels) else output.get_label(number)

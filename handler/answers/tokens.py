@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..answer import ItemOutputs
-from ..description import Output, Port
+from ..description import Output
 from ..text import LocatedText
 from ..tuples import NamedTuple
 from ..typed import Any
@@ -43,8 +43,7 @@ def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
     def classify(token: int) -> tuple[str, float]:
         scores = data[token * classes : (token + 1) * classes].tolist()
         score = max(scores)
-        number = scores.index(score)
-        return output.labels[number] if number < len(output.labels) else str(number), score
+        return output.get_label(scores.index(score)), score
 
     if item.text is None:
         return [{"label": label, "score": _number(score)} for label, score in map(classify, range(shape[0]))]
@@ -64,11 +63,6 @@ def format_answer(output: Output, item: ItemOutputs) -> list[dict[str, Any]]:
         for span in (join_words(spans) if output.join else spans)
         if span.label not in output.ignore
     ]
-
-
-def compute_min_length(output: Output, ports: Mapping[str, Port]) -> int:
-    """Return the least characters that ``format_answer`` gives."""
-    return len("[]")
 
 
 def find_words(located: LocatedText) -> Iterator[Word]:
@@ -107,10 +101,10 @@ def _with_marks(text: str, end: int) -> int:
     return end
 
 
-def join_words(found: Sequence[TaggedSpan]) -> Iterator[TaggedSpan]:
+def join_words(spans: Sequence[TaggedSpan]) -> Iterator[TaggedSpan]:
     """Join consecutive words with the same label, which loses its ``B-`` or ``I-``; a ``B-`` begins a new span."""
     joined: TaggedSpan | None = None
-    for span in found:
+    for span in spans:
         name = span.label[2:] if span.label.startswith(("B-", "I-")) else span.label
         if joined and joined.label == name and not span.label.startswith("B-"):
             joined = joined._replace(end=span.end, score=joined.score + span.score, words=joined.words + 1)

@@ -9,7 +9,8 @@ import importlib
 import os
 
 from ..answer import require_size
-from ..errors import MethodNotAllowedError, WrongMediaTypeError
+from ..description import Description
+from ..errors import MethodNotAllowedError, UnknownModelError, WrongMediaTypeError
 from ..http import HttpRequest, HttpResponse
 from ..server import Invocation, Server
 from ..typed import Any
@@ -25,7 +26,7 @@ SECURITY = {
 RETRY_AFTER = "1"
 """Seconds after which to repeat a request for which the time, or an image from S3, was missing."""
 
-_MODULES = {"v1": "tf_serving", "v2": "open_inference", "openapi.json": "openapi", "docs": "openapi"}
+_MODULES = {"v1": "tf_serving", "v2": "open_inference", "openapi.json": "pages", "docs": "pages"}
 """The protocols by the first segment of the path."""
 
 
@@ -40,7 +41,29 @@ def respond_to_request(request: HttpRequest, server: Server, call: Invocation) -
 
 
 def playground_enabled() -> bool:
+    """Return whether the page to try the models is served."""
     return os.environ.get("COLDFORGE_PLAYGROUND", "").lower() in ("1", "on", "true", "yes")
+
+
+def split_model_path(path: str) -> tuple[str, str | None, list[str]] | None:
+    """Return the name and version in a ``path`` like ``/v2/models/NAME[/versions/VERSION]``, and the segments after.
+
+    Returns None for a path of no model.
+    """
+    match path.strip("/").split("/")[1:]:
+        case ["models", name, "versions", version, *rest] if name and version:
+            return name, version, rest
+        case ["models", name, *rest] if name:
+            return name, None, rest
+    return None
+
+
+def find_version(server: Server, name: str, version: str | None) -> Description:
+    """Return the description of the model ``name``. Raises UnknownModelError, also where it has another version."""
+    description = server.find_description(name)
+    if version not in (None, description.version):
+        raise UnknownModelError(f"{description.name} has only the version {description.version}")
+    return description
 
 
 def _find_protocol(request: HttpRequest) -> Any:
@@ -50,7 +73,7 @@ def _find_protocol(request: HttpRequest) -> Any:
     if request.path == "/v1/embeddings":
         name = "openai"
     if request.path == "/" and request.method in ("GET", "HEAD") and playground_enabled():
-        name = "playground"
+        name = "pages"
     return importlib.import_module(f".{name}", __name__)
 
 

@@ -32,7 +32,7 @@ from ..request import Request
 from ..server import Invocation, Server
 from ..tensors import name_single, read_tensor, require_finite, require_items, require_tensor_memory, reshape_port
 from ..typed import Any
-from .paths import parse_model_path
+from . import find_version, split_model_path
 
 EXTENSIONS = ["binary_tensor_data", "classification"]
 SERVER_PATHS: tuple[list[str], ...] = ([], ["health", "live"], ["health", "ready"])
@@ -49,19 +49,20 @@ def name_datatype(dtype: str) -> str:
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     """Answer any request under ``/v2``. Raises HandlerError."""
     segments = request.path.strip("/").split("/")[1:]
-    path = parse_model_path(segments)
-    if (path.rest not in ((), ("ready",), ("infer",))) if path else (segments not in SERVER_PATHS):
+    path = split_model_path(request.path)
+    if (path[2] not in ([], ["ready"], ["infer"])) if path else (segments not in SERVER_PATHS):
         raise NotFoundError(request.path, server.models)
-    method = "POST" if path and path.rest == ("infer",) else "GET"
+    method = "POST" if path and path[2] == ["infer"] else "GET"
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
     if path is None:
         return HttpResponse.from_json({segments[1]: True} if segments else _server_metadata(server))
-    description = path.find_description(server)
-    if path.rest == ("infer",):
+    name, version, rest = path
+    description = find_version(server, name, version)
+    if method == "POST":
         return _answer_inference(request, description, server, call)
     ready = {"name": description.name, "ready": True}
-    return HttpResponse.from_json(ready if path.rest else describe_model(description))
+    return HttpResponse.from_json(ready if rest else describe_model(description))
 
 
 def format_refusal(refusal: Refusal) -> HttpResponse:

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..answer import OutputTensor, collect_tensors, compute_min_nested_length, nest_values, require_possible
+from ..answer import (
+    OutputTensor,
+    collect_tensors,
+    compute_min_nested_length,
+    find_labels,
+    nest_values,
+    require_possible,
+)
 from ..budget import RequestLimits
 from ..deadline import no_deadline
 from ..description import Description, Output, Port
@@ -29,7 +36,7 @@ from ..request import Request
 from ..server import Invocation, Server
 from ..tensors import ALIAS, choose_description, input_bytes, name_single, set_item_counts
 from ..typed import Any
-from .paths import parse_model_path
+from . import find_version, split_model_path
 
 SIGNATURE = "serving_default"
 EXAMPLE = '{"instances": […]} or {"inputs": …}'
@@ -38,18 +45,19 @@ EXAMPLE = '{"instances": […]} or {"inputs": …}'
 def handle_request(request: HttpRequest, server: Server, call: Invocation) -> HttpResponse:
     """Answer any request under ``/v1``. Raises HandlerError."""
     before, _, verb = request.path.strip("/").partition(":")
-    path = parse_model_path(before.split("/")[1:])
-    if path is None or path.rest not in ((), ("metadata",)) or (path.rest and verb):
+    path = split_model_path(before)
+    if path is None or path[2] not in ([], ["metadata"]) or (path[2] and verb):
         raise NotFoundError(request.path, server.models)
     if verb not in ("", "predict"):
         raise NotFoundError(f'{request.path[:80]} (use ":predict")', server.models)
     method = "POST" if verb else "GET"
     if request.method != method:
         raise MethodNotAllowedError(request.method, request.path, method)
-    description = path.find_description(server)
+    name, version, rest = path
+    description = find_version(server, name, version)
     if verb:
         return HttpResponse.from_json(_answer_predict(request, description, server, call))
-    return HttpResponse.from_json(describe_model(description) if path.rest else _describe_status(description))
+    return HttpResponse.from_json(describe_model(description) if rest else _describe_status(description))
 
 
 def format_refusal(refusal: Refusal) -> HttpResponse:
@@ -140,12 +148,8 @@ def _find_label_outputs(description: Description) -> dict[str, Output]:
 
 def _format_values(tensor: OutputTensor, output: Output | None) -> Any:
     """Return the tensor's nested values; with ``output``, labels in place of the numbers, as the model itself did."""
-    numbers: list[Any] = tensor.to_numbers(strict=False)
-    if output:
-        from ..answers.label import find_labels
-
-        numbers = find_labels(output, numbers)
-    return nest_values(numbers, tensor.shape)
+    numbers = tensor.to_numbers(strict=False)
+    return nest_values(find_labels(output, numbers) if output else numbers, tensor.shape)
 
 
 def _find_examples(event: dict[str, Any], description: Description) -> list[Any] | None:

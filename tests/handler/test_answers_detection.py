@@ -19,11 +19,10 @@ from PIL import Image, ImageDraw
 
 from handler.answer import compute_min_predictions_length, make_predictions
 from handler.answers.detection import convert_box
-from handler.answers.frame import Frame
 from handler.budget import RequestLimits
 from handler.description import Description, Detection, ImageInput, parse_description
 from handler.errors import StartupError
-from handler.fit import place_image
+from handler.fit import Frame, place_image
 from handler.image import read_image
 from handler.options import AnswerOptions, apply_options
 from tests.support import abi_library

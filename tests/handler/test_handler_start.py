@@ -26,9 +26,9 @@ from tests.support import abi_library, measured
 
 FUNCTION = {
     "_abi", "answer", "app", "budget", "deadline", "description", "errors", "events", "events.gateways",
-    "exif", "fit", "http", "image", "inputs", "inputs.image", "later", "model",
+    "fit", "http", "image", "image_header", "inputs", "inputs.image", "later", "model",
     "options", "powertools",
-    "processes", "protocols", "protocols.predict", "request", "resize", "server", "sources", "survey", "telemetry",
+    "processes", "protocols", "protocols.predict", "request", "resize", "server", "sources", "telemetry",
     "tensors", "tuples", "typed",
 }  # fmt: skip
 POWERTOOLS = {
@@ -92,7 +92,7 @@ def test_only_these_modules_load(library: Path) -> None:
 def test_a_model_without_pictures_loads_no_pillow(tmp_path: Path) -> None:
     names = loaded(abi_library.build(tmp_path, abi_library.tensor_description()))
     assert below(names, "PIL") == set()
-    assert below(names, "handler") == FUNCTION - {"exif", "fit", "image", "inputs.image", "resize", "survey"}
+    assert below(names, "handler") == FUNCTION - {"fit", "image", "image_header", "inputs.image", "resize"}
     assert others(names) <= STANDARD
 
 

@@ -211,7 +211,7 @@ def _make_output_values(head: OutputHead) -> dict[str, Any]:
 
 
 _FUNCTION = ("description", "errors", "tuples", "typed")
-_DECODING = ("budget", "exif", "fit", "image", "later", "resize", "survey")
+_DECODING = ("budget", "fit", "image", "image_header", "later", "resize")
 """Modules of the function that a Python package includes: they read model.json, and decode images."""
 
 

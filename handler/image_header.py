@@ -1,12 +1,15 @@
 """Headers of image files, read before a decoder sees them, to bound its work and to keep only the data that it needs.
 
 Pillow reads the data before an image in Python, byte by byte or piece by piece, and keeps it all; ten megabytes of
-comments would take seconds. Here pieces are counted, and those without effect on the pixels are left out.
+comments would take seconds. Here pieces are counted, and those without effect on the pixels are left out. Pillow also
+copies what every entry of EXIF points to: 64 KB of it could take 300 MB. So the orientation is read here; unreadable
+metadata is ignored, so no image is refused for it.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 
 from .errors import DamagedImageError, OverBudgetError, TruncatedImageError, UnsupportedImageError
 from .tuples import NamedTuple
@@ -29,6 +32,11 @@ _COLOURS = (0xE0, 0xEE)  # APP0 of JFIF and APP14 of Adobe: which colours the co
 _SKIPPED = (0xDC, *range(0xE0, 0xF0), 0xFE)  # DNL, APP0 to APP15, COM
 _OTHER_FRAMES = range(0xC3, 0xD0)
 _EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+
+UPRIGHT = 1
+_ORIENTATION = 0x0112
+_NUMBERS = {3: "H", 4: "I"}  # the types that an orientation may have: SHORT, LONG
+_TIFF_XMP = rb'tiff:Orientation(?:="|>)([0-9])'
 
 _PNG_KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 _PNG_XMP = b"XML:com.adobe.xmp\0\0\0\0\0"  # uncompressed, without a language
@@ -135,3 +143,29 @@ def _read_gif(data: bytes) -> ImageHeader:
 
 def _too_many(name: str, pieces: str) -> OverBudgetError:
     return OverBudgetError(f"is a {name} file with more than {MOST_STEPS:,} {pieces} before its picture")
+
+
+def read_orientation(exif: bytes, xmp: bytes = b"") -> int:
+    """Return the orientation, 1 to 8, in EXIF with or without its name before it, else in XMP, else UPRIGHT."""
+    try:
+        value = _find_orientation(exif.removeprefix(b"Exif\0\0"))
+    except struct.error:  # it ends early, or points beyond its end
+        value = None
+    if value is None and xmp and (match := re.search(_TIFF_XMP, xmp)):
+        value = int(match[1])
+    return value if value is not None and 1 <= value <= 8 else UPRIGHT
+
+
+def _find_orientation(tiff: bytes) -> int | None:
+    """Return the orientation in the first directory, or None. Raises struct.error."""
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
+    if order is None:
+        return None
+    (start,) = struct.unpack_from(f"{order}I", tiff, 4)
+    (count,) = struct.unpack_from(f"{order}H", tiff, start)
+    for at in range(start + 2, start + 2 + 12 * count, 12):
+        tag, kind, length = struct.unpack_from(f"{order}HHI", tiff, at)
+        if tag == _ORIENTATION and kind in _NUMBERS and length:
+            value: int = struct.unpack_from(order + _NUMBERS[kind], tiff, at + 8)[0]
+            return value
+    return None

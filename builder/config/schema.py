@@ -442,7 +442,7 @@ class OutputSpec:
         return (self.fetch, *(name for name in (self.scores, self.classes, self.count) if name))
 
     @property
-    def written(self) -> AnswerFormat | None:
+    def answer_format(self) -> AnswerFormat | None:
         """Value of ``format``, or its default; None for a kind with only one format."""
         return self.format or next(iter(FORMATS.get(self.kind, ())), None)
 

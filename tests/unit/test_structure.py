@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -112,3 +113,35 @@ def test_a_bundle_goes_through_the_stages_in_their_order() -> None:
         "fallbacks",
         "pack_bundle",
     ]
+
+
+NO_VERBS = {
+    "asked",
+    "beside",
+    "found",
+    "given",
+    "held",
+    "here",
+    "kept",
+    "known",
+    "met",
+    "said",
+    "taken",
+    "told",
+    "within",
+}
+"""Words that do not tell what a function does or a property is."""
+
+
+def test_names_are_unique_and_say_what_they_name() -> None:
+    modules, classes, functions = Counter[str](), Counter[str](), set()
+    for path in [*(ROOT / "builder").rglob("*.py"), *(ROOT / "handler").rglob("*.py")]:
+        if path.stem.strip("_") == path.stem and path.is_relative_to(ROOT / "builder"):
+            modules[path.stem] += 1
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] += 1
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions.add(node.name.strip("_"))
+    assert not [name for name, count in (modules + classes).items() if count > 1]
+    assert not functions & NO_VERBS

@@ -129,7 +129,7 @@ def _describe_output(output: OutputSpec, program: Program) -> dict[str, Any]:
         "kind": output.kind,
         "labels": list(output.labels),
         "top_k": output.top_k,
-        **({"format": output.written} if output.written else {}),
+        **({"format": output.answer_format} if output.answer_format else {}),
         **({"normalise": True} if output.normalise else {}),
         **(_describe_detection(output) if output.kind == "detection" else {}),
         **({"join": output.joins, "ignore": list(output.ignore)} if output.kind == "tokens" else {}),

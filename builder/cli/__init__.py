@@ -20,16 +20,15 @@ from builder.base.disk import disk_error
 from builder.base.errors import INTERRUPTED, PIPE_CLOSED, ColdforgeError, UsageError
 from builder.base.escape import escape_terminal
 from builder.base.project import Project
-from builder.cli import batching, building, delivering, looking, proving, running, showing, starting
-from builder.cli.argument_parser import CommandParser
+from builder.cli import batching, building, delivering, looking, proving, running, starting
+from builder.cli.argument_parser import SHELLS, CommandParser, answer_completion, format_completion_script
 from builder.cli.command import Command, Family
-from builder.cli.complete import SHELLS, answer_completion, format_completion_script
 
 GROUPS: dict[str, tuple[Command | Family, ...]] = {
     "Start": starting.COMMANDS,
     "Build": building.COMMANDS,
     "Try": running.COMMANDS,
-    "Inspect": (*looking.COMMANDS, *showing.COMMANDS),
+    "Inspect": looking.COMMANDS,
     "Deploy": (*delivering.COMMANDS, *batching.COMMANDS),
     "Trust": proving.COMMANDS,
 }

@@ -1,14 +1,22 @@
-"""Parser of the command line: its errors are UsageErrors, which suggest a similar name."""
+"""Parser of the command line: its errors are UsageErrors that suggest a similar name; argcomplete completes words."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, NoReturn
 
-from builder.base.commands import did_you_mean
-from builder.base.errors import UsageError
+from builder.base.commands import did_you_mean, setup_command
+from builder.base.errors import EnvironmentSetupError, UsageError
+from builder.base.project import Project
+
+SHELLS = ("bash", "zsh", "fish")
+
+Completer = Callable[..., Iterable[str]]
+"""Function that gets the word so far as ``prefix`` and lists candidates; those with another prefix are left out."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -38,3 +46,40 @@ class CommandParser(argparse.ArgumentParser):
             kind = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest).lower()
             hint = did_you_mean(str(value), names) or f" It may be {', '.join(names)}."
             self.error(f"there is no {kind} {value}.{hint}")
+
+
+def format_completion_script(shell: str) -> str:
+    """Return the script that a shell evaluates for completion. Raises EnvironmentSetupError without argcomplete."""
+    try:
+        from argcomplete.shell_integration import shellcode
+    except ImportError as error:
+        raise EnvironmentSetupError(
+            f"completion needs the package argcomplete; `{setup_command()}` installs it."
+        ) from error
+    return shellcode(["coldforge"], shell=shell)
+
+
+def answer_completion(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks for completions, and end the process; otherwise do nothing."""
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+
+
+def set_completer(action: argparse.Action, completer: Completer) -> None:
+    """Set the function that lists the values of the argument ``action``."""
+    action.completer = completer  # type: ignore[attr-defined]
+
+
+def complete_models(prefix: str, **_: Any) -> list[str]:
+    """Return the examples, and files and folders, among them those with a model.toml."""
+    from argcomplete.completers import FilesCompleter
+
+    return sorted({*list_known_models(Project.in_current_folder()), *FilesCompleter()(prefix)})
+
+
+def list_known_models(project: Project) -> list[str]:
+    """Return the names of the examples, and of the folders here that have a model.toml."""
+    examples = (path.parent.name for path in project.examples.glob("*/model.toml"))
+    return sorted({*examples, *(str(path.parent) for path in Path().glob("*/model.toml"))})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.base.errors import BatchError, UsageError
 from builder.base.project import Project
+from builder.cli.argument_parser import complete_models, set_completer
 from builder.cli.command import (
     MODEL,
     Arguments,
@@ -23,7 +24,6 @@ from builder.cli.command import (
     print_text,
     progress_of,
 )
-from builder.cli.complete import complete_models, set_completer
 from builder.release.batch.batch_items import FORMS
 
 if TYPE_CHECKING:

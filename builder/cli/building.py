@@ -13,6 +13,7 @@ from builder import __version__
 from builder.base.errors import UsageError
 from builder.base.project import Project
 from builder.base.targets import host_target
+from builder.cli.argument_parser import complete_models, set_completer
 from builder.cli.command import (
     DEFAULT_MODEL,
     MODEL,
@@ -31,7 +32,6 @@ from builder.cli.command import (
     trained_spec,
     workspace_of,
 )
-from builder.cli.complete import complete_models, set_completer
 from builder.pipeline.workspace import Workspace, hold_all_locks
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _bundle_arguments(parser: Arguments) -> None:
 
 def run_bundle(options: Options, project: Project) -> None:
     from builder.base.sandbox.confinement import CONTAINED
-    from builder.cli.build_tables import format_sizes
+    from builder.cli.summaries import format_sizes
     from builder.measure.local.run_event import format_try_command
     from builder.package.join_bundles import join_active, join_names
     from builder.pipeline.docker.docker_client import BuilderImage
@@ -97,7 +97,7 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
         tell(built_inside.output.removesuffix("\n"))
         return built_inside.bundle
     ws.expect_import()  # The builder itself takes half a second to import.
-    from builder.cli.build_summary import format_build_result, format_build_start
+    from builder.cli.summaries import format_build_result, format_build_start
     from builder.pipeline.build_bundle import build_bundle
 
     ws.progress.show_lines(format_build_start(ws))
@@ -199,7 +199,7 @@ def _weights_arguments(parser: Arguments) -> None:
 
 
 def run_weights(options: Options, project: Project) -> None:
-    from builder.cli.build_tables import format_agreement
+    from builder.cli.summaries import format_agreement
     from builder.release.update_weights import write_new_weights
 
     spec = load_named_spec(options.model, project)

@@ -17,7 +17,7 @@ from builder.base.escape import escape_terminal, quote_shell
 from builder.base.progress import Progress
 from builder.base.project import Project
 from builder.base.targets import NAMES, TARGETS, Target, host_target, target_named
-from builder.cli.complete import complete_models, list_known_models, set_completer
+from builder.cli.argument_parser import complete_models, list_known_models, set_completer
 from builder.cli.guide import describe_command, format_example
 from builder.config import ModelSpec, read_spec
 from builder.config.address import is_address

@@ -1,4 +1,4 @@
-"""Commands that describe a model: inspect, explain, verify, tune and others."""
+"""Commands that describe a model or a bundle: inspect, explain, verify, diff, report and others."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.base.commands import docs_command
+from builder.base.commands import bundle_command, did_you_mean, docs_command
+from builder.base.errors import UsageError
+from builder.base.files import write_file
 from builder.base.project import Project
+from builder.cli.argument_parser import complete_models, list_known_models, set_completer
 from builder.cli.command import (
     MODEL,
     Arguments,
     Command,
     Options,
+    add_measuring_options,
     add_model,
     add_route,
     add_trust,
+    bundle_of,
     is_model,
     load_named_spec,
     make_integer_type,
     parse_positive,
     print_result,
     progress_of,
+    shorten_path,
     trained_spec,
     workspace_of,
 )
-from builder.cli.complete import complete_models, set_completer
 from builder.config import ModelSpec, Source
 from builder.config.address import is_address
 from builder.pipeline.workspace import Workspace
@@ -74,7 +79,7 @@ def _inspect_arguments(parser: Arguments) -> None:
 
 
 def run_inspect(options: Options, project: Project) -> int:
-    from builder.cli.inspection_summary import format_inspection
+    from builder.cli.summaries import format_inspection
     from builder.pipeline.inspect_model import inspect_source
 
     drafted = is_address(options.model) or is_model(Path(options.model))
@@ -135,7 +140,7 @@ def _verify_arguments(parser: Arguments) -> None:
 
 
 def run_verify(options: Options, project: Project) -> None:
-    from builder.cli.build_tables import format_agreement
+    from builder.cli.summaries import format_agreement
     from builder.measure.compare_layers import format_layers, verify_model
     from builder.verify.verification import require_passed
 
@@ -184,6 +189,76 @@ def run_accuracy(options: Options, project: Project) -> None:
     print_result(options, asdict(report), measured.format_accuracy(report))
 
 
+def _diff_arguments(parser: Arguments) -> None:
+    bundle = "a bundle's folder, such as dist/emotion, or a model by name"
+    parser.add_argument("before", help=bundle)
+    parser.add_argument("after", help=bundle)
+    parser.add_argument(
+        "--time", action="store_true", help="run both libraries here, in turns, and compare their speed"
+    )
+    parser.add_argument("--threads", type=make_integer_type(1), default=1, help="threads to run on (default: 1)")
+    parser.add_argument("--seconds", type=parse_positive, default=3.0, help="how long to measure, about (default: 3)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page, too")
+
+
+def run_diff(options: Options, project: Project) -> None:
+    from builder.measure.diff.bundle_difference import BundleFacts, compare_facts, time_bundles
+    from builder.measure.diff.diff_markdown import format_difference
+    from builder.measure.html_report.document import diff_page
+
+    before, after = (
+        BundleFacts.from_folder(_bundle_folder(named, project)) for named in (options.before, options.after)
+    )
+    speed = time_bundles(before, after, threads=options.threads, seconds=options.seconds) if options.time else None
+    difference = compare_facts(before, after, speed)
+    print_result(options, asdict(difference), format_difference(difference))
+    if options.html:
+        write_file(options.html, diff_page(difference))
+        progress_of(options).show_lines(f"page: {shorten_path(options.html)}")
+
+
+def _bundle_folder(named: str, project: Project) -> Path:
+    """Return the folder itself, where it is a bundle's, or the folder of a model's bundle."""
+    folder = Path(named)
+    if (folder / "manifest.json").is_file():
+        return folder
+    return bundle_of([named], project, _bundled_spec(named, project).target).folder
+
+
+def _bundled_spec(named: str, project: Project) -> ModelSpec:
+    """Load the spec of a model whose bundle is wanted. Raises UsageError where there is no such model."""
+    try:
+        return load_named_spec(named, project)
+    except UsageError:
+        hint = did_you_mean(named, list_known_models(project))
+        raise UsageError(
+            f"there is no bundle in {named}, and no model there or of that name.{hint} "
+            f"`{bundle_command('emotion')}` makes the bundle of an example."
+        ) from None
+
+
+def _report_arguments(parser: Arguments) -> None:
+    add_model(parser)
+    add_measuring_options(parser)
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="where to write (default: report.html in the bundle's folder)"
+    )
+
+
+def run_report(options: Options, project: Project) -> None:
+    from builder.base.targets import host_target
+    from builder.measure.html_report.document import report_page
+    from builder.measure.html_report.report_data import gather_report
+    from builder.pipeline.workspace import Workspace
+
+    ws = Workspace.from_spec(_bundled_spec(options.model, project), project, host_target(), progress_of(options))
+    with ws.hold_lock():
+        data = gather_report(ws, seconds=options.seconds, starts=options.starts, named=options.model)
+        output = options.output or ws.bundle / "report.html"
+        write_file(output, report_page(data))
+    print_result(options, {"file": str(output)}, f"report: {shorten_path(output)}")
+
+
 COMMANDS = (
     Command("inspect", "say what a model takes and gives, and if it can be compiled", _inspect_arguments, run_inspect),
     Command("explain", "say step by step what a model runs, and how long it takes", _explain_arguments, run_explain),
@@ -192,4 +267,6 @@ COMMANDS = (
     Command("accuracy", "say what each type of weights costs, against float32", _accuracy_arguments, run_accuracy),
     Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, run_check_spec),
     Command("where", "say where a build would run, docker or host", _where_arguments, run_where),
+    Command("diff", "say what is different between two bundles, as Markdown", _diff_arguments, run_diff),
+    Command("report", "write a page that shows what a model runs, weighs and costs", _report_arguments, run_report),
 )

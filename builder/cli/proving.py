@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from builder.base.errors import BundleError
 from builder.base.project import Project
 from builder.cli.command import (
     MODEL,
@@ -15,6 +17,9 @@ from builder.cli.command import (
     progress_of,
     shorten_path,
 )
+
+if TYPE_CHECKING:
+    from builder.release.compare_bundles import BundleComparison
 
 
 def _bundle_argument(parser: Arguments) -> None:
@@ -42,7 +47,7 @@ def _verify_arguments(parser: Arguments) -> None:
 
 
 def run_verify_bundle(options: Options, _project: Project) -> None:
-    from builder.cli.proof_summary import format_checks
+    from builder.cli.summaries import format_checks
     from builder.release.bundle_check import check_bundle, require_all_checked, require_model
 
     checked = check_bundle(options.bundle, options.key)
@@ -58,13 +63,25 @@ def _reproduce_arguments(parser: Arguments) -> None:
 
 
 def run_reproduce(options: Options, project: Project) -> None:
-    from builder.cli.proof_summary import format_comparison, require_identical
+    from builder.cli.summaries import format_comparison
     from builder.release.reproduce import reproduce_bundle
 
     spec = load_named_spec(options.model, project) if options.model else None
     comparison = reproduce_bundle(options.bundle, project, progress_of(options), spec)
     print_result(options, comparison.to_dict(), "\n".join(format_comparison(comparison)))
     require_identical(comparison)
+
+
+def require_identical(comparison: BundleComparison) -> None:
+    """Raise BundleError when a file differs."""
+    if not comparison.identical:
+        cause = (
+            "Bring back the inputs that are another now, and try again."
+            if comparison.inputs
+            else "No recorded input is another now, so the build is at fault: please report it (SECURITY.md)."
+        )
+        count = len(comparison.differing)
+        raise BundleError(f"{count} of {comparison.files} files differ from those that were built. {cause}")
 
 
 COMMANDS = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from builder.base.console_tables import RULE, format_table
 from builder.base.targets import ARM64, X86_64
-from builder.cli.build_tables import format_agreement, format_audit, format_sizes
+from builder.cli.summaries import format_agreement, format_audit, format_sizes
 from builder.compiler.audit import audit_file
 from builder.config import Tolerance
 from builder.config.tensor import TensorSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli import main
-from builder.cli.complete import SHELLS, format_completion_script
+from builder.cli.argument_parser import SHELLS, format_completion_script
 from tests.conftest import ROOT
 from tests.support import needs
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from builder.cli.build_tables import format_weights
+from builder.cli.summaries import format_weights
 from builder.compiler.lower.compress import (
     LEAST_WEIGHTS,
     Compressor,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.base.errors import SizeLimitError
-from builder.cli.build_tables import format_sizes
+from builder.cli.summaries import format_sizes
 from builder.config import ModelSpec, Source
 from builder.package.lambda_limits import (
     CONTAINER_IMAGE,

@@ -1,20 +1,47 @@
-"""Results of a build as plain text: its sizes, its agreement with TensorFlow, its lowering and its audit."""
+"""Text for a person about results: of a build, an inspection, a check of a bundle, and a build that was repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from builder import __version__
 from builder.base.commands import DEPLOYING
 from builder.base.console_tables import RULE, format_table
+from builder.base.escape import escape_invisible
 from builder.config import DIRECT_UPLOAD_ZIPPED
 from builder.package.lambda_limits import CONTAINER_IMAGE, SizeTable
 
 if TYPE_CHECKING:  # These need NumPy, which a build in Docker does without.
     from builder.compiler.audit import AuditReport
     from builder.compiler.lower.decisions import LoweringReport
+    from builder.importers.ports import PortInfo
+    from builder.pipeline.build_bundle import BuildResult
+    from builder.pipeline.inspect_model import Inspection
+    from builder.pipeline.workspace import Workspace
+    from builder.release.bundle_check import CheckedBundle
+    from builder.release.compare_bundles import BundleComparison
     from builder.verify.agreement import OutputAgreement
     from builder.verify.verification import Verification
+
+
+def format_build_start(ws: Workspace) -> str:
+    """Return one line: the model, and its target."""
+    spec = ws.spec
+    batches, sizes = ", ".join(map(str, spec.buckets)), len(spec.variants) // len(spec.buckets)
+    several = f", in {sizes} sizes" if sizes > 1 else ""
+    return f"coldforge {__version__}: {spec.name} {spec.version} for {ws.target.name}, batch {batches}{several}"
+
+
+def format_build_result(built: BuildResult) -> str:
+    """Return sizes, agreement with TensorFlow, lowering and audit, and the state that the model keeps, if any."""
+    library = built.library
+    parts = [format_sizes(built.bundle.sizes), "", format_agreement(library.verification), ""]
+    parts += [format_lowering(library.lowering), format_audit(library.audit)]
+    if library.states:
+        names = ", ".join(library.states)
+        parts.append(f"state: {names}; each opened model has its own, and the function resets it before every request")
+    return "\n".join(parts)
 
 
 def format_sizes(sizes: SizeTable) -> str:
@@ -103,3 +130,72 @@ def format_audit(report: AuditReport) -> str:
     lines = [f"  {report.file}: {'; '.join(parts)}: {'passes' if report.passed else 'DOES NOT PASS'}"]
     lines += [f"  FAILS {v.rule}: it {v.found}" for v in report.violations]
     return "\n".join(lines)
+
+
+def format_inspection(inspection: Inspection) -> str:
+    """Return the model's inputs and outputs, then the preflight; ``?`` stands for a dimension of open size."""
+    from builder.pipeline.preflight import format_preflight
+
+    ports = inspection.ports
+    lines = [*_format_ports("inputs", ports.feeds), *_format_ports("outputs", ports.fetches)]
+    if ports.facts:
+        lines += [f"input {escape_invisible(spec.feed)}: {spec.describe_steps()}" for spec in ports.facts.scalings]
+    if len(ports.signatures) > 1:
+        others = ", ".join(escape_invisible(name) for name in ports.signatures if name != ports.signature)
+        lines.append(f"signature: {escape_invisible(ports.signature or '')}; the model also has {others}")
+    lines += [f"warning: {escape_invisible(text)}" for text in ports.warnings]
+    if ports.origin:
+        lines.append(f"file: {escape_invisible(ports.origin)}")
+    if inspection.dynamic:
+        lines.append(f"the data decides the size of {', '.join(map(escape_invisible, inspection.dynamic))}")
+    if inspection.strings:
+        lines.append(f"strings: {' → '.join(map(escape_invisible, inspection.strings))}")
+    if inspection.parameters is not None:
+        lines.append(f"parameters: {inspection.parameters:,}")
+    return "\n".join([*lines, "", format_preflight(inspection.preflight)])
+
+
+def _format_ports(title: str, ports: Sequence[PortInfo]) -> Iterator[str]:
+    yield title
+    names = [escape_invisible(port.name) for port in ports]
+    width = max(map(len, names), default=0)
+    for name, port in zip(names, ports, strict=True):
+        yield f"  {name.ljust(width)}  {escape_invisible(port.dtype)} {_format_shape(port.shape)}"
+
+
+def _format_shape(shape: Sequence[int | None] | None) -> str:
+    if shape is None:
+        return "of any shape"
+    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def format_checks(checked: CheckedBundle) -> Iterator[str]:
+    """Yield the parts that were checked, and those that were not."""
+    predicate = checked.statement["predicate"]
+    definition, builder = predicate["buildDefinition"], predicate["runDetails"]["builder"]
+    yield f"{checked.name} {checked.version}"
+    yield f"{len(checked.subjects)} files are those that the statement names."
+    yield f"built by {escape_invisible(builder['id'])} from {len(definition['resolvedDependencies'])} recorded inputs:"
+    for entry in definition["resolvedDependencies"]:
+        digest = next(iter(entry.get("digest", {}).items()), ("", entry.get("uri", "")))
+        yield escape_invisible(f"  {entry['name']}  {':'.join(map(str, filter(None, digest)))}")
+    for name in checked.beside:
+        yield f"made later, NOT CHECKED: {escape_invisible(name)}"
+    if checked.key:
+        yield f"The signature is right: key {checked.key}"
+    elif checked.signers:
+        yield f"NOT CHECKED: it is signed by key {escape_invisible(', '.join(checked.signers))}; check that with --key."
+    else:
+        yield "It is not signed: this shows that nothing was changed by mistake, and not who built it."
+
+
+def format_comparison(comparison: BundleComparison) -> Iterator[str]:
+    """Yield the differences, and the recorded inputs that changed."""
+    for name, where in comparison.differing.items():
+        yield escape_invisible(f"differs: {name}, first in {where}")
+    for name, where in comparison.measured.items():
+        yield escape_invisible(f"measured anew: {name}, first in {where}")
+    for line in comparison.inputs:
+        yield escape_invisible(f"another input: {line}")
+    if comparison.identical:
+        yield f"identical: {comparison.files} files"

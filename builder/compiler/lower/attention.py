@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from builder.compiler.lower.geometry import count_flop
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
+from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.masks import FoundMask, find_mask
 from builder.compiler.lower.softmax import match_softmax
+from builder.compiler.lower.steps.attention_step import AttentionStep, MatrixRows
+from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.strided import (
     Part,
     Parts,
-    compute_dense_strides,
     find_common_index,
     find_strided_view,
     regroup_index,
@@ -31,54 +32,31 @@ Outer = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class ValueRows:
-    """Rows in the memory of ``base``, with the fields of ``MatrixRows``."""
-
-    base: Value
-    first: int
-    outer: Outer
-    row: int
-
-
-@dataclass(frozen=True)
 class Attention:
     """An attention that ends in ``value``, which is stored in its own order.
 
-    ``inside``: the values computed on the way to it. ``mask_outer``: the mask's strides from matrix to matrix.
-    ``safe``: see ``AttentionStep``.
+    ``step``: its step, over buffers that have no place yet. ``sources``: what each buffer that it reads holds: a value,
+    or the bytes of a new constant. ``inside``: the values computed on the way.
     """
 
     value: Value
-    query: ValueRows
-    key: ValueRows
-    values: ValueRows
-    output: ValueRows
-    outer: Outer
-    queries: int
-    keys: int
-    size: int
-    value_size: int
-    scale: float
-    mask: FoundMask | None
-    mask_outer: Outer
-    safe: bool
+    step: AttentionStep
+    sources: tuple[Value | bytes, ...]
     inside: tuple[Value, ...]
 
     @property
     def outputs(self) -> tuple[Value, ...]:
         return (self.value.base,)
 
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """Values that have to be stored before it."""
-        bases = [self.query.base, self.key.base, self.values.base]
-        if self.mask is not None and self.mask.source is not None:
-            bases.append(self.mask.source)
-        return tuple(bases)
 
-    @property
-    def flop(self) -> int:
-        return count_flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
+@dataclass(frozen=True)
+class _Scores:
+    """Scores that are ``scale`` times a product, masked; ``passed``: the values from the product to them."""
+
+    product: Value
+    scale: float = 1.0
+    mask: FoundMask | None = None
+    passed: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +68,10 @@ class _Matrix:
     outer: Parts
     row: int
     factor: float = 1.0
+
+    def place_rows(self, strides: Outer) -> MatrixRows:
+        """Return the rows in a buffer that has no place yet; ``strides``: from matrix to matrix."""
+        return MatrixRows(Buffer("arena", 0, 4 * self.base.elements), self.first, strides, self.row)
 
 
 def find_attentions(dag: Dag, unstored: AbstractSet[Value] = frozenset()) -> list[Attention]:
@@ -117,7 +99,7 @@ def _match_attention(
     scores = _match_scores(softmax.source, (math.prod(rest), queries, keys), unstored)
     if scores is None:
         return None
-    first, scale, mask, passed = scores
+    first, mask = scores.product, scores.mask
     first_numbers = first.instruction.dot_dimension_numbers
     if first.elements != weights.elements or first.dims[-2:] != (queries, keys) or _count_outer(first) is None:
         return None
@@ -138,34 +120,34 @@ def _match_attention(
     output = _locate_output(end, product)
     if query is None or key is None or value is None or output is None or value.factor != 1:
         return None
-    scale *= query.factor * key.factor
     size = first.operands[0].dims[first_numbers.lhs_contracting_dimensions[0]]
     value_size = product.dims[-1]
     matrices = (query, key, value, output)
-    count = math.prod(rest)
-    common = find_common_index([*(m.outer for m in matrices), mask.outer if mask is not None else ((count, 0),)])
+    across_mask = mask.outer if mask is not None else ((math.prod(rest), 0),)
+    common = find_common_index([*(m.outer for m in matrices), across_mask])
     if common is None or len(common[0]) > 3 or max(size, value_size) > _LARGEST or queries < _FEWEST_QUERIES:
         return None
-    sizes, strides = common
-    padded = [_pad_to_three(s, 0) for s in strides]
-    rows = [ValueRows(m.base, m.first, s, m.row) for m, s in zip(matrices, padded, strict=False)]
-    return Attention(
-        end,
+    sizes, (*strides, mask_strides) = common
+    rows = [m.place_rows(_pad_to_three(s, 0)) for m, s in zip(matrices, strides, strict=True)]
+    step = AttentionStep(
+        end.instruction.name,
         rows[0],
         rows[1],
-        values=rows[2],
+        value=rows[2],
         output=rows[3],
         outer=_pad_to_three(sizes, 1),
         queries=queries,
         keys=keys,
         size=size,
         value_size=value_size,
-        scale=scale,
-        mask=mask,
-        mask_outer=padded[4],
+        scale=scores.scale * (query.factor * key.factor),
+        mask=None if mask is None else mask.place_elements(_pad_to_three(mask_strides, 0)),
         safe=softmax.safe,
-        inside=(*skipped, weights, *softmax.inside, softmax.source, *passed, first),
+        layer=get_op_name(end.instruction),
     )
+    masks = () if mask is None or mask.source is None else (mask.source,)
+    inside = (*skipped, weights, *softmax.inside, softmax.source, *scores.passed, first)
+    return Attention(end, step, (query.base, key.base, value.base, *masks), inside)
 
 
 def _pad_to_three(numbers: tuple[int, ...], fill: int) -> Outer:
@@ -205,47 +187,49 @@ def _get_single_stride(parts: Parts) -> int | None:
     return None if len(wanted) > 1 else wanted[0][1] if wanted else 0
 
 
-def _match_scores(
-    value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
-) -> tuple[Value, float, FoundMask | None, tuple[Value, ...]] | None:
-    """Return the product behind the scores, its factor, the mask and the values between, or None."""
+def _match_scores(value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]) -> _Scores | None:
+    """Match ``value`` as the scores of a product, multiplied by numbers and then masked; None for anything else."""
     if not value.row_major:
         return None
-    if value.op == "dot":
-        return value, 1.0, None, ()
-    if value.op == "bitcast":
-        inner = _match_scores(value.operands[0], sizes, unstored)
-        return None if inner is None else (*inner[:3], (value, *inner[3]))
-    if value.op in ("multiply", "divide"):
-        for source, other in (value.operands, value.operands[::-1] if value.op == "multiply" else value.operands):
-            factor = find_scalar(other)
-            inner = _match_scores(source, sizes, unstored) if factor else None
-            if factor and inner is not None and inner[2] is None:
-                return inner[0], inner[1] * (factor if value.op == "multiply" else 1 / factor), None, (value, *inner[3])
-        return None
-    if value.op == "add":
-        for source, other in (value.operands, value.operands[::-1]):
-            inner = _match_scores(source, sizes, unstored)
-            mask = find_mask("added", other, 0.0, sizes, unstored) if inner is not None and inner[2] is None else None
-            if inner is not None and mask is not None:
-                return inner[0], inner[1], mask, (value, *inner[3])
-        return None
-    if value.op == "select":
-        return _match_selected_scores(value, sizes, unstored)
+    sources: tuple[Value, ...] = ()
+    match value.op:
+        case "dot":
+            return _Scores(value)
+        case "bitcast" | "divide":
+            sources = value.operands[:1]
+        case "multiply" | "add":
+            sources = value.operands
+        case "select":
+            sources = value.operands[2:] if find_scalar(value.operands[2]) is None else value.operands[1:2]
+    for source in sources:
+        inner = _match_scores(source, sizes, unstored)
+        scores = None if inner is None else _apply_to_scores(value, source, inner, sizes, unstored)
+        if scores is not None:
+            return replace(scores, passed=(value, *scores.passed))
     return None
 
 
-def _match_selected_scores(
-    value: Value, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
-) -> tuple[Value, float, FoundMask | None, tuple[Value, ...]] | None:
-    condition, yes, no = value.operands
-    inverted = find_scalar(no) is None
-    source, fill = (no, find_scalar(yes)) if inverted else (yes, find_scalar(no))
-    inner = _match_scores(source, sizes, unstored)
-    if inner is None or inner[2] is not None or fill is None:
+def _apply_to_scores(
+    value: Value, source: Value, scores: _Scores, sizes: tuple[int, int, int], unstored: AbstractSet[Value]
+) -> _Scores | None:
+    """Apply the operation of ``value`` to its operand ``source``, which is ``scores``; None if a step cannot do so."""
+    if value.op == "bitcast":
+        return scores
+    if scores.mask is not None:
         return None
-    mask = find_mask("chosen", condition, fill, sizes, unstored, inverted=inverted)
-    return None if mask is None else (inner[0], inner[1], mask, (value, *inner[3]))
+    if value.op == "select":
+        condition, yes, no = value.operands
+        fill = find_scalar(yes if source is no else no)
+        mask = fill is not None and find_mask("chosen", condition, fill, sizes, unstored, inverted=source is no)
+        return replace(scores, mask=mask) if mask else None
+    other = value.operands[1 if source is value.operands[0] else 0]
+    if value.op == "add":
+        mask = find_mask("added", other, 0.0, sizes, unstored)
+        return replace(scores, mask=mask) if mask else None
+    factor = find_scalar(other)
+    if not factor:
+        return None
+    return replace(scores, scale=scores.scale * (factor if value.op == "multiply" else 1 / factor))
 
 
 def _find_last_copy(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tuple[Value, tuple[Value, ...]]:
@@ -262,13 +246,13 @@ def _find_last_copy(product: Value, dag: Dag, stored: AbstractSet[Value]) -> tup
 def _locate_output(end: Value, product: Value) -> _Matrix | None:
     """Locate the product's rows in ``end``."""
     if end is product:
-        *outer, rows, _ = zip(product.dims, compute_dense_strides(product), strict=True)
+        *outer, rows, _ = zip(product.dims, product.strides, strict=True)
         return _Matrix(end, 0, tuple(outer), rows[1])
     view = find_strided_view(end, frozenset())
     if view is None or view.base is not product.base:
         return None
     parts_by_stride: list[tuple[int, Part]] = []  # an index's stride in the product, and its part in ``end``
-    for parts, stride in zip(view.dims, compute_dense_strides(end), strict=True):
+    for parts, stride in zip(view.dims, end.strides, strict=True):
         for size, inner in reversed(parts):
             parts_by_stride.append((inner, (size, stride)))
             stride *= size

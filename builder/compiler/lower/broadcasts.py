@@ -31,7 +31,7 @@ def find_broadcast(
     """
     if output is None or output.dtype != "float32" or output.elements < LEAST or write.size != 4 * output.elements:
         return None
-    value, target = output, compute_value_strides(output)
+    value, target = output, output.strides
     while value.op in ("copy", "transpose"):
         if value.op == "transpose":
             order = list(value.instruction.dimensions)
@@ -70,25 +70,16 @@ def find_broadcast(
     )
 
 
-def compute_value_strides(value: Value) -> Strides:
-    """Compute the stride in memory of each dimension of ``value``, in elements."""
-    strides, step = [0] * len(value.dims), 1
-    for dimension in value.layout:
-        strides[dimension] = step
-        step *= value.dims[dimension]
-    return tuple(strides)
-
-
 def _find_operand(
     value: Value, dims: tuple[int, ...], reads: Sequence[Buffer], sources: Sequence[Value | Buffer]
 ) -> tuple[Buffer, Strides] | None:
     """Find the buffer of an operand and its strides over ``dims``, which are 0 where it is repeated."""
     if value.dims != dims or value.dtype != "float32":
         return None
-    strides = compute_value_strides(value)
+    strides = value.strides
     if value.op == "broadcast":
         value, axes = value.operands[0], list(value.instruction.dimensions)
-        inner, repeated = compute_value_strides(value), [0] * len(dims)
+        inner, repeated = value.strides, [0] * len(dims)
         for axis, size, step in zip(axes, value.dims, inner, strict=True):
             repeated[axis] = step if size > 1 else 0
         strides = tuple(repeated)

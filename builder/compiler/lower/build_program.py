@@ -9,7 +9,7 @@ import numpy as np
 
 from builder.compiler.lower.activations import Activation
 from builder.compiler.lower.allocation import Allocator, PlacedImage, resize_buffer
-from builder.compiler.lower.attention import Attention, ValueRows
+from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.buffers import SLACK
 from builder.compiler.lower.compress import Compressor
 from builder.compiler.lower.decisions import StepInfo, count_value_flop
@@ -27,7 +27,6 @@ from builder.compiler.lower.planner import place_storages, resolve_buffer
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.schedule import Schedule
-from builder.compiler.lower.steps.attention_step import AttentionStep, Mask, MatrixRows
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.gather_step import GatherStep
@@ -247,43 +246,17 @@ class _ProgramBuilder(Allocator):
         moved = source.storage.size + output.storage.size
         self._append_step(step, StepInfo(name, "norm", (kind,), bytes=moved, gives=gives))
 
-    def add_attention(self, found: Attention) -> None:
-        name, layer = found.value.instruction.name, get_op_name(found.value.instruction)
-        output = self._reserve_memory(4 * found.value.elements)
-        self.values[found.value.base] = output
-        mask = self._place_mask(found)
-
-        def rows(at: ValueRows) -> MatrixRows:
-            return MatrixRows(self.values[at.base].buffer, at.first, at.outer, at.row)
-
-        step = AttentionStep(
-            name,
-            rows(found.query),
-            rows(found.key),
-            rows(found.values),
-            rows(found.output),
-            outer=found.outer,
-            queries=found.queries,
-            keys=found.keys,
-            size=found.size,
-            value_size=found.value_size,
-            scale=found.scale,
-            mask=mask,
-            safe=found.safe,
-            layer=layer,
-        )
-        matched = ("softmax",) if mask is None else ("softmax", f"{mask.kind} mask")
+    def add_attention(self, attention: Attention) -> None:
+        output = self._reserve_memory(4 * attention.value.elements)
+        self.values[attention.value.base] = output
+        reads = [
+            self.store.add_constant(source) if isinstance(source, bytes) else self.values[source.base].buffer
+            for source in attention.sources
+        ]
+        step = attention.step.replace_buffers(reads, [output.buffer], None)
+        matched = ("softmax",) if step.mask is None else ("softmax", f"{step.mask.kind} mask")
         moved = sum(buffer.size for buffer in {*step.reads, *step.writes})
-        self._append_step(step, StepInfo(name, "attention", matched, flop=found.flop, bytes=moved, gives=layer))
-
-    def _place_mask(self, found: Attention) -> Mask | None:
-        mask = found.mask
-        if mask is None:
-            return None
-        buffer = None if mask.source is None else self.values[mask.source.base].buffer
-        if mask.constant is not None:
-            buffer = self.store.add_constant(mask.constant.tobytes())
-        return replace(mask.mask, buffer=buffer, strides=(*found.mask_outer, mask.query, mask.key))
+        self._append_step(step, StepInfo(step.name, "attention", matched, "", step.flop, moved, gives=step.layer))
 
     def add_thunk(self, thunk: Thunk, number: int) -> None:
         if isinstance(thunk.step, GatherStep):

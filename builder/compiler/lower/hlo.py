@@ -51,6 +51,11 @@ class Value:
         return math.prod(self.dims)
 
     @functools.cached_property
+    def strides(self) -> tuple[int, ...]:
+        """The stride in memory of each dimension, in elements."""
+        return hlo_proto.compute_strides(self.dims, self.layout)
+
+    @functools.cached_property
     def literal(self) -> NDArray[Any]:
         """A constant's elements, in logical order."""
         order = list(reversed(self.layout))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,17 @@ def _get_element(shape: Any) -> tuple[str, int, str]:
 
 
 def compute_shape_strides(shape: Any) -> tuple[int, ...]:
-    """Compute the element stride of each logical dimension of a dense XLA shape (``minor_to_major`` layout)."""
-    dims = list(shape.dimensions)
-    result = [0] * len(dims)
-    stride = 1
-    for dimension in shape.layout.minor_to_major:
-        result[dimension] = stride
-        stride *= max(1, dims[dimension])
-    return tuple(result)
+    """Compute the element stride of each logical dimension of a dense XLA shape."""
+    return compute_strides(shape.dimensions, shape.layout.minor_to_major)
+
+
+def compute_strides(dims: Sequence[int], minor_to_major: Sequence[int]) -> tuple[int, ...]:
+    """Compute the element stride of each of ``dims``, whose elements lie without gaps in an order of dimensions."""
+    strides, step = [0] * len(dims), 1
+    for dimension in minor_to_major:
+        strides[dimension] = step
+        step *= max(1, dims[dimension])
+    return tuple(strides)
 
 
 def is_row_major(shape: Any) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from builder.compiler.lower.geometry import Geometry
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.packing import MAX_TAPS
-from builder.compiler.lower.strided import compute_dense_strides, find_strided_view
+from builder.compiler.lower.strided import Strided, find_strided_view
 
 ImageShape = tuple[int, int, int]
 """Batch, height and width."""
@@ -265,8 +265,5 @@ def _find_matrix(operand: Value, batches: list[int], inner: int) -> tuple[Value,
     (outer,) = {*range(len(operand.dims))} - {*batches, inner}
     if len(view.base.dims) != 2 or any(stride for axis in batches for _, stride in view.dims[axis]):
         return None
-    sides = tuple(view.dims[axis] for axis in (inner, outer))
-    axes = tuple(
-        ((size, stride),) for size, stride in zip(view.base.dims, compute_dense_strides(view.base), strict=True)
-    )
+    sides, axes = (view.dims[inner], view.dims[outer]), Strided.from_dense(view.base).dims
     return (view.base, sides != axes) if sides in (axes, axes[::-1]) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 from builder.compiler.lower.graph_constants import evaluate_constant
 from builder.compiler.lower.hlo import Value, find_scalar
 from builder.compiler.lower.steps.attention_step import Mask, MaskKind, MaskType
-from builder.compiler.lower.strided import VIEWS, Part, Strided, apply_view, compute_dense_strides, regroup_index
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.strided import VIEWS, Part, Strided, apply_view, regroup_index
 
 _LEFT_OUT = -1e9
 """A score that a mask makes so small has an exponential of 0."""
@@ -23,17 +23,21 @@ _TYPES: dict[str, MaskType] = {"float32": "f32", "int32": "s32", "bool": "u8"}
 
 @dataclass(frozen=True)
 class FoundMask:
-    """A ``mask`` without a buffer yet: its elements are those of ``source``, or of ``constant`` where they are known.
+    """A ``mask`` without a buffer yet: its elements are those of ``source``, or the bytes of a new constant.
 
     ``outer``, ``query`` and ``key``: the strides of the elements there, by outer index, by query and by key.
     """
 
     mask: Mask
-    source: Value | None = None
-    constant: NDArray[np.float32] | None = None
+    source: Value | bytes | None = None
     outer: tuple[Part, ...] = ()
     query: int = 0
     key: int = 0
+
+    def place_elements(self, strides: tuple[int, int, int]) -> Mask:
+        """Return the mask with a buffer that has no place yet; ``strides``: from matrix to matrix."""
+        buffer = None if self.source is None else Buffer("arena", 0, 0)
+        return replace(self.mask, buffer=buffer, strides=(*strides, self.query, self.key))
 
 
 @dataclass(frozen=True)
@@ -83,20 +87,14 @@ def find_mask(
     outer, query, key = parts[0], *(dim[0][1] if dim else 0 for dim in parts[1:])
     source = numbers.place.base
     mask = Mask(kind, type=numbers.type, scale=numbers.scale, shift=numbers.shift, fill=fill, first=numbers.place.first)
-    result = FoundMask(mask, source, outer=outer, query=query, key=key)
-    constant = evaluate_constant(source)
-    return result if constant is None else _use_constant(result, constant, sizes)
-
-
-def _use_constant(found: FoundMask, elements: NDArray[Any], sizes: tuple[int, int, int]) -> FoundMask:
-    assert found.source is not None
-    mask = found.mask
-    order = list(reversed(found.source.layout))
-    values = (elements != 0) if mask.type == "set" else elements
-    numbers = values.transpose(order).astype(np.float64) * mask.scale + mask.shift
-    constant = np.ascontiguousarray(numbers, np.float32)
-    mask = replace(mask, type="f32", scale=1.0, shift=0.0)
-    found = replace(found, mask=mask, source=None, constant=constant)
+    found = FoundMask(mask, source, outer, query, key)
+    elements = evaluate_constant(source)
+    if elements is None:
+        return found
+    order = list(reversed(source.layout))
+    table = (elements != 0 if mask.type == "set" else elements).transpose(order)
+    constant = np.ascontiguousarray(table.astype(np.float64) * mask.scale + mask.shift, np.float32)
+    found = replace(found, mask=replace(mask, type="f32", scale=1.0, shift=0.0), source=constant.tobytes())
     return _match_causal(found, constant, sizes) or found
 
 
@@ -126,8 +124,7 @@ def _read_numbers(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | 
     base = value.base
     if value.dtype not in _TYPES or (base in unstored and evaluate_constant(base) is None) or base.dtype != value.dtype:
         return None
-    dims = tuple(((size, stride),) for size, stride in zip(value.dims, compute_dense_strides(value), strict=True))
-    return _MaskNumbers(Strided(base, 0, dims), _TYPES[value.dtype])
+    return _MaskNumbers(Strided.from_dense(value), _TYPES[value.dtype])
 
 
 def _read_computed(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:

@@ -61,9 +61,7 @@ def list_inputs(task: Task) -> Iterator[Value]:
                 yield task.affine.residual
         case Pool() | Norm():
             yield task.input
-        case Attention():
-            yield from task.inputs
-        case Thunk():
+        case Attention() | Thunk():
             yield from (source for source in task.sources if isinstance(source, Value))
 
 

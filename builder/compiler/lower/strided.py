@@ -31,37 +31,30 @@ class Strided:
     dims: tuple[Parts, ...]
     factor: float = 1.0
 
+    @classmethod
+    def from_dense(cls, value: Value) -> Strided:
+        """Return a value's elements in its own memory, without gaps."""
+        return cls(
+            value.base, 0, tuple(((size, stride),) for size, stride in zip(value.dims, value.strides, strict=True))
+        )
+
 
 def find_strided_view(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
     """Find ``value`` in the memory of the furthest value that it is a view of; None if all these are ``unstored``."""
     view = _view_operand(value, unstored)
     if view is not None:
         return view
-    base = value.base
-    if base in unstored:
-        return None
-    return Strided(
-        base, 0, tuple(((size, stride),) for size, stride in zip(value.dims, compute_dense_strides(value), strict=True))
-    )
-
-
-def compute_dense_strides(value: Value) -> tuple[int, ...]:
-    """Compute the strides of a dense value's dimensions, in elements."""
-    strides, step = [0] * len(value.dims), 1
-    for axis in value.layout:
-        strides[axis], step = step, step * value.dims[axis]
-    return tuple(strides)
+    return None if value.base in unstored else Strided.from_dense(value)
 
 
 def _view_operand(value: Value, unstored: AbstractSet[Value]) -> Strided | None:
     """Return ``value`` in the memory of its operand's base if it is a view of that, else None."""
     if value.op == "multiply" and value.dtype == "float32" and value.row_major:
-        left, right = value.operands
-        factor = find_scalar(left) if find_scalar(right) is None else find_scalar(right)
-        scaled = (
-            None if factor is None else find_strided_view(left if find_scalar(right) is not None else right, unstored)
-        )
-        return None if scaled is None or factor is None else replace(scaled, factor=scaled.factor * factor)
+        for source, other in (value.operands, value.operands[::-1]):
+            if (factor := find_scalar(other)) is not None:
+                scaled = find_strided_view(source, unstored)
+                return None if scaled is None else replace(scaled, factor=scaled.factor * factor)
+        return None
     if value.op not in VIEWS:
         return None
     inner = find_strided_view(value.operands[0], unstored)

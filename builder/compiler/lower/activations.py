@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.compiler.lower.evaluate import AnyArray, apply_elementwise
 from builder.compiler.lower.hlo import Value, find_scalar
 from builder.compiler.lower.steps.layer_step import ActivationName
 
 Array = NDArray[np.float64]
 
-_erf, _erfc = (np.vectorize(f, otypes=[np.float64]) for f in (math.erf, math.erfc))
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _compute_sigmoid(x: Array) -> Array:
@@ -52,25 +53,6 @@ class Activation:
     name: ActivationName = "identity"
     low: float = -math.inf
     high: float = math.inf
-
-
-_Floats = NDArray[Any]
-
-_UNARY: dict[str, Callable[..., _Floats]] = {
-    "negate": np.negative, "abs": np.abs, "exponential": np.exp, "exponential-minus-one": np.expm1, "log": np.log,
-    "log-plus-one": np.log1p, "tanh": np.tanh, "sqrt": np.sqrt, "sign": np.sign, "floor": np.floor, "not": np.invert,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
-    "erf": lambda x: _erf(x).astype(np.float32),
-}  # fmt: skip
-_BINARY: dict[str, Callable[..., _Floats]] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "maximum": np.maximum,
-    "minimum": np.minimum, "power": np.power, "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
-_COMPARISONS = {
-    "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
-}  # fmt: skip
-ELEMENTWISE = {*_UNARY, *_BINARY, "clamp", "select", "compare"}
-"""Opcodes that ``recognise_activation`` can evaluate."""
 
 
 def match_clamp(value: Value, of: Value) -> Activation | None:
@@ -117,10 +99,10 @@ def _make_samples(constants: tuple[float, ...]) -> NDArray[np.float32]:
     return np.concatenate(grid).astype(np.float32)
 
 
-def _evaluate_region(value: Value, of: Value, region: set[Value], x: _Floats) -> _Floats | None:
-    results: dict[Value, _Floats] = {of: x}
+def _evaluate_region(value: Value, of: Value, region: set[Value], x: AnyArray) -> AnyArray | None:
+    results: dict[Value, AnyArray] = {of: x}
     for step in sorted(region - {of}, key=lambda v: v.number):
-        operands: list[_Floats] = []
+        operands: list[AnyArray] = []
         for operand in step.operands:
             if operand in results:
                 operands.append(results[operand])
@@ -133,19 +115,3 @@ def _evaluate_region(value: Value, of: Value, region: set[Value], x: _Floats) ->
             return None
         results[step] = result
     return results[value]
-
-
-def apply_elementwise(value: Value, operands: Sequence[_Floats]) -> _Floats | None:
-    """Apply the elementwise operation of ``value`` to arrays; return None if it is not in ``ELEMENTWISE``."""
-    match value.op:
-        case "clamp":
-            return np.minimum(np.maximum(operands[1], operands[0]), operands[2])
-        case "select":
-            return np.where(*operands)
-        case "compare":
-            return _COMPARISONS[value.instruction.comparison_direction](*operands)
-        case op if op in _UNARY:
-            return _UNARY[op](*operands)
-        case op if op in _BINARY:
-            return _BINARY[op](*operands)
-    return None

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from builder.compiler.lower.activations import ELEMENTWISE, Activation, match_clamp, recognise_activation
+from builder.compiler.lower.activations import Activation, match_clamp, recognise_activation
+from builder.compiler.lower.evaluate import ELEMENTWISE
 from builder.compiler.lower.fold import Affine, Vector, fold_operation
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import Core

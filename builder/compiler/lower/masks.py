@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.graph_constants import evaluate_constant
+from builder.compiler.lower.evaluate import evaluate_constant
 from builder.compiler.lower.hlo import Value, find_scalar
 from builder.compiler.lower.steps.attention_step import Mask, MaskKind, MaskType
 from builder.compiler.lower.steps.base import Buffer

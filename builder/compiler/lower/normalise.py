@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from builder.compiler.lower.activations import ELEMENTWISE, apply_elementwise
+from builder.compiler.lower.evaluate import ELEMENTWISE, apply_elementwise
 from builder.compiler.lower.hlo import Dag, Value, find_channel_vector
 from builder.compiler.lower.softmax import is_dense_float32, match_reduction
 

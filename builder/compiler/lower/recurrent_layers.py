@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from builder.base.arrays import Array
 from builder.base.errors import LowerError
-from builder.compiler.lower.activations import ELEMENTWISE, apply_elementwise
+from builder.compiler.lower.evaluate import ELEMENTWISE, evaluate_value
 from builder.compiler.lower.hlo import Value, find_sources, read_computation
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.steps.recurrent_step import Recurrence
@@ -332,32 +332,10 @@ class _RandomDraw:
                 self.known[value] = value.literal.astype(np.float64)
                 continue
             operands = [self.known[o] for o in value.operands if o in self.known]
-            if value.operands and len(operands) == len(value.operands):
-                result = _evaluate_value(value, operands)
+            if value.operands and value.dtype == "float32" and len(operands) == len(value.operands):
+                result = evaluate_value(value, operands)
                 if result is not None:
-                    self.known[value] = result
-
-
-def _evaluate_value(value: Value, operands: list[Array]) -> Array | None:
-    """Evaluate the logical elements of ``value``; None for an operation that cells do not have."""
-    source = value.operands[0]
-    match value.op:
-        case "copy":
-            return operands[0]
-        case "bitcast" | "reshape" if source.row_major and value.row_major:
-            return operands[0].reshape(value.dims)
-        case "broadcast":
-            shape = [1] * len(value.dims)
-            for axis, size in zip(value.instruction.dimensions, source.dims, strict=True):
-                shape[axis] = size
-            return np.broadcast_to(operands[0].reshape(shape), value.dims)
-        case "slice":
-            return operands[0][tuple(slice(d.start, d.limit, d.stride) for d in value.instruction.slice_dimensions)]
-        case op if op in ELEMENTWISE and value.dtype == "float32":
-            with np.errstate(all="ignore"):
-                result = apply_elementwise(value, operands)
-                return None if result is None else np.asarray(result, np.float64)
-    return None
+                    self.known[value] = np.asarray(result, np.float64)
 
 
 def _find_bias(draws: list[_RandomDraw], bases: list[Array]) -> Array | None:
@@ -432,10 +410,8 @@ def _evaluate_whole_number(value: Value, parts: Mapping[int, Array]) -> int | No
             numbers[v] = v.literal
         elif v.op == "get-tuple-element" and v.operands[0].op == "parameter" and v.instruction.tuple_index in parts:
             numbers[v] = parts[v.instruction.tuple_index]
-        elif v.op in ("copy", "bitcast") and v.operands[0] in numbers:
-            numbers[v] = numbers[v.operands[0]]
-        elif v.op in ELEMENTWISE and all(o in numbers for o in v.operands):
-            result = apply_elementwise(v, [numbers[o] for o in v.operands])
+        elif v.op in {*ELEMENTWISE, "copy", "bitcast"} and all(o in numbers for o in v.operands):
+            result = evaluate_value(v, [numbers[o] for o in v.operands])
             if result is not None:
                 numbers[v] = result
     return int(numbers[value].reshape(-1)[0]) if value in numbers and math.prod(numbers[value].shape) == 1 else None

@@ -57,7 +57,7 @@ class Loop:
         entry = self.module.entry.instructions.add(name="loop", opcode="while", id=self.count + 2)
         entry.called_computation_ids.extend([2, 3])
         for value in (i, zero, column):
-            value.shape.element_type = 4  # int32
+            value.shape.element_type = value.literal.shape.element_type = 4  # int32
         thunks = self.module.result.thunk_sequence
         loop = thunks.thunks.add().while_thunk
         for arguments in (4, 2):

@@ -1,6 +1,6 @@
 """Tables that rows are gathered from in a graph that keeps XLA's memory plan: one with loops, branches or states.
 
-Each kernel that gathers is replaced in place, as ``products`` does with those that multiply.
+Each kernel that gathers is replaced in place, as ``replace_in_loops`` does with those that multiply.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from builder.base.errors import LowerError
 from builder.compiler.lower.evaluate import ELEMENTWISE, evaluate_value
 from builder.compiler.lower.hlo import Value, find_sources, read_computation
 from builder.compiler.lower.hlo_proto import HloIndex
+from builder.compiler.lower.loop_products import LoopBody, match_matrix_product, read_number, skip_copies
 from builder.compiler.lower.steps.recurrent_step import Recurrence
 
 _FEWEST = 4
@@ -68,7 +69,7 @@ def find_recurrent(index: HloIndex, loop: Any) -> RecurrentLayer | None:
     if body is None or condition is None:
         return None
     try:
-        loop_body = _LoopBody(index, loop, body, condition)
+        loop_body = _RecurrentBody(index, loop, body, condition)
     except LowerError:  # The loop has values of a type that no step has.
         return None
     products = loop_body.find_products()
@@ -84,10 +85,12 @@ class _LoopProduct:
     weights: Floats
 
 
-class _LoopBody:
+class _RecurrentBody(LoopBody):
+    """The body of the while instruction ``loop``."""
+
     def __init__(self, index: HloIndex, loop: Any, body: Any, condition: Any) -> None:
+        super().__init__(index, body)
         self.index, self.loop = index, loop
-        self.dag, self.root = read_computation(index, body)
         self.condition = read_computation(index, condition)[1]
         self.after = self.root.operands
         others = index.owners[loop.id].instructions
@@ -102,14 +105,14 @@ class _LoopBody:
         if len(products) != 2 or None in products:
             return None
         first, second = (product for product in products if product is not None)
-        if self._find_state(first.data) is not None:
+        if self.find_part(first.data) is not None:
             first, second = second, first
-        return (first, second) if self._find_state(second.data) is not None else None
+        return (first, second) if self.find_part(second.data) is not None else None
 
     def match_recurrent(self, of_input: _LoopProduct, of_state: _LoopProduct) -> RecurrentLayer | None:
         """Return the layer whose step the body computes from these two products, else None."""
         units, columns = of_state.weights.shape
-        gates, hidden = columns // units, self._find_state(of_state.data)
+        gates, hidden = columns // units, self.find_part(of_state.data)
         batch = of_state.data.elements // units
         row = self._match_row(of_input.data, batch)
         if row is None or hidden is None or columns != gates * units or of_input.weights.shape[1] != columns:
@@ -117,7 +120,7 @@ class _LoopBody:
         source, steps, backwards = row
         if units < _FEWEST or gates not in (3, 4) or of_input.data.elements != batch * of_input.weights.shape[0]:
             return None
-        end = _skip_copies(self.after[hidden])
+        end = skip_copies(self.after[hidden])
         output = self._match_output(end, hidden, steps)
         cells = [
             i for i in range(len(self.after)) if self._is_cell(i, {source, hidden, *_list_parts(output)}, batch * units)
@@ -126,7 +129,7 @@ class _LoopBody:
         if output is None or len(cells) != (gates == 4):
             return None
         allowed = {hidden, *_list_parts(output), *([] if cell is None else [cell])}
-        if any(number not in allowed and not self._is_unchanged(number) for number in self.used):
+        if any(number not in allowed and not self.is_unchanged(number) for number in self.used):
             return None
         biases = self._find_biases(of_input, of_state, hidden, cell, (batch, units))
         if biases is None:
@@ -152,43 +155,27 @@ class _LoopBody:
             bounded=self._is_bounded(hidden),
         )
 
-    def _is_unchanged(self, number: int) -> bool:
-        """Return whether the loop leaves part ``number`` of its tuple unchanged."""
-        return number >= 0 and self._find_state(self.after[number]) == number
-
-    def _find_state(self, value: Value) -> int | None:
-        """Return the number of the tuple's part that ``value`` is a row-major copy of, else None."""
-        value = _skip_copies(value)
-        if value.op != "get-tuple-element" or value.operands[0].op != "parameter":
-            return None
-        return int(value.instruction.tuple_index) if value.row_major else None
-
     def _is_cell(self, number: int, others: set[int], size: int) -> bool:
         value = self.after[number]
         return (
             number not in others
             and value.dtype == "float32"
             and value.elements == size
-            and not self._is_unchanged(number)
+            and not self.is_unchanged(number)
         )
 
     # The following methods find the input's rows and the output of the states.
 
     def _match_row(self, value: Value, batch: int) -> tuple[int, int, bool] | None:
         """Return (part of the tuple, steps, whether backwards) of the array that each step reads the next row of."""
-        piece = _skip_copies(value)
+        piece = skip_copies(value)
         if piece.op != "dynamic-slice":
             return None
         array, first, *others = piece.operands
-        source = self._find_state(array)
-        if (
-            source is None
-            or not self._is_unchanged(source)
-            or array.dtype != "float32"
-            or any(map(_read_number, others))
-        ):
+        source = self.find_part(array)
+        if source is None or not self.is_unchanged(source) or array.dtype != "float32" or any(map(read_number, others)):
             return None
-        if any(_read_number(o) is None for o in others) or piece.dims != (1, *array.dims[1:]):
+        if any(read_number(o) is None for o in others) or piece.dims != (1, *array.dims[1:]):
             return None
         places = self._trace_positions(first, array.dims[0])
         steps = len(places)
@@ -200,7 +187,7 @@ class _LoopBody:
         """Return (part of the tuple for the states, floats from one state to the next or 0 if they share one place)."""
         outputs: list[tuple[int, int]] = []
         for number, value in enumerate(self.after):
-            value = _skip_copies(value)
+            value = skip_copies(value)
             if number == hidden:
                 continue
             if value is end:
@@ -208,9 +195,9 @@ class _LoopBody:
             elif value.op == "dynamic-update-slice":
                 array, update, first, *others = value.operands
                 whole = array.dims == (steps, *update.dims[1:]) and update.dims[:1] == (1,)
-                if self._find_state(array) != number or _skip_copies(update) is not end or not whole:
+                if self.find_part(array) != number or skip_copies(update) is not end or not whole:
                     return None
-                if any(_read_number(o) != 0 for o in others) or self._trace_positions(first, steps) != [*range(steps)]:
+                if any(read_number(o) != 0 for o in others) or self._trace_positions(first, steps) != [*range(steps)]:
                     return None
                 outputs.append((number, end.elements))
         if len(outputs) > 1:
@@ -282,7 +269,7 @@ class _LoopBody:
         ]
         for draw in draws:
             for value in _list_sources(self.root):
-                number = self._find_state(value) if value.op == "get-tuple-element" else None
+                number = self.find_part(value) if value.op == "get-tuple-element" else None
                 if number in (hidden, cell) and number is not None:
                     draw.known[value] = draw.get_state(number == hidden).reshape(value.dims)
             draw.evaluate_values(self.root)
@@ -301,7 +288,7 @@ class _LoopBody:
             if cell is not None:
                 expected[cell] = _apply_lstm(x + sums, draw.c)[1]
             for number, numbers in expected.items():
-                actual = draw.known.get(_skip_copies(self.after[number]))
+                actual = draw.known.get(skip_copies(self.after[number]))
                 if actual is None or actual.size != numbers.size:
                     return None
                 if not np.allclose(actual.reshape(batch, units), numbers, rtol=_TOLERANCE, atol=_TOLERANCE):
@@ -367,25 +354,11 @@ def _apply_gru(x: Array, sums: Array, hidden: Array) -> Array:
 
 
 def _match_product(dot: Value) -> _LoopProduct | None:
-    numbers = dot.instruction.dot_dimension_numbers
-    data, weights = dot.operands[:2]
-    batches = list(numbers.lhs_batch_dimensions) or list(numbers.rhs_batch_dimensions)
-    plain = dot.row_major and data.row_major and {dot.dtype, data.dtype, weights.dtype} == {"float32"}
-    if batches or not plain or not weights.is_constant or len(weights.dims) != 2:
+    operands = match_matrix_product(dot)
+    if operands is None or operands[1].op != "constant":
         return None
-    inner = list(numbers.rhs_contracting_dimensions)
-    if list(numbers.lhs_contracting_dimensions) != [len(data.dims) - 1] or len(inner) != 1:
-        return None
-    if weights.op != "constant":
-        return None
-    return _LoopProduct(dot, data, np.asarray(weights.literal if inner == [0] else weights.literal.T, np.float32))
-
-
-def _skip_copies(value: Value) -> Value:
-    """Return the value that ``value`` copies, or has the bytes of in other dimensions."""
-    while value.op == "copy" or (value.op == "bitcast" and value.row_major and value.operands[0].row_major):
-        value = value.operands[0]
-    return value
+    data, weights, transposed = operands
+    return _LoopProduct(dot, data, np.asarray(weights.literal.T if transposed else weights.literal, np.float32))
 
 
 def _list_sources(root: Value) -> list[Value]:
@@ -395,11 +368,6 @@ def _list_sources(root: Value) -> list[Value]:
 
 def _list_parts(output: tuple[int | None, int] | None) -> list[int]:
     return [output[0]] if output is not None and output[0] is not None else []
-
-
-def _read_number(value: Value) -> int | None:
-    """Read a constant integer; None if ``value`` is anything else."""
-    return int(value.literal.reshape(-1)[0]) if value.op == "constant" and value.elements == 1 else None
 
 
 def _evaluate_whole_number(value: Value, parts: Mapping[int, Array]) -> int | None:

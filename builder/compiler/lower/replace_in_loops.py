@@ -20,7 +20,9 @@ from builder.compiler.lower.buffers import SLACK, BufferResolver, plan_buffers
 from builder.compiler.lower.compress import Compressor, StoredWeights
 from builder.compiler.lower.decisions import StepInfo
 from builder.compiler.lower.geometry import Algorithm, Geometry
+from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.layers import get_op_name
+from builder.compiler.lower.loop_products import LoopBody, LoopRow, Product, ProductFinder
 from builder.compiler.lower.loop_tables import replace_gathers
 from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.packing import (
@@ -32,7 +34,6 @@ from builder.compiler.lower.packing import (
     pack_units,
     pad_channels,
 )
-from builder.compiler.lower.products import FusionIndex, LoopRow, Product, ProductFinder
 from builder.compiler.lower.program import Program, Weight
 from builder.compiler.lower.prune_weights import drop_unused_weights
 from builder.compiler.lower.recurrent_layers import find_recurrent
@@ -58,9 +59,7 @@ def replace_products(
     options = options or LoweringOptions()
     share = options.share
     resolver = BufferResolver(result, plan_buffers(result, share))
-    exchange = _ProductReplacer(
-        FusionIndex(result), faithful, compressor or Compressor(), resolver, options.quantisations
-    )
+    exchange = _ProductReplacer(HloIndex(result), faithful, compressor or Compressor(), resolver, options.quantisations)
     steps = exchange.replace_steps(faithful.steps)
     program = replace(
         faithful,
@@ -78,7 +77,7 @@ def replace_products(
 
 @dataclass
 class _ProductReplacer:
-    module: FusionIndex
+    module: HloIndex
     faithful: Program
     compressor: Compressor
     resolver: BufferResolver
@@ -86,15 +85,15 @@ class _ProductReplacer:
     weights: list[Weight] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.products = ProductFinder(self.module, self.faithful.weights)
+        self.products = ProductFinder(self.module, {weight.offset: weight.data for weight in self.faithful.weights})
         self.arena = align_offset(self.faithful.arena_size)
         self.weights_end = align_offset(self.faithful.weights_size)
 
     def replace_steps(self, steps: Steps) -> Steps:
         return self.replace_sequence(steps, None)[0]
 
-    def replace_sequence(self, steps: Steps, loop: Any | None) -> tuple[Steps, list[Step]]:
-        """Return the replacement of ``steps``, and the steps before ``loop``, the HloComputationProto of their loop."""
+    def replace_sequence(self, steps: Steps, loop: LoopBody | None) -> tuple[Steps, list[Step]]:
+        """Return the replacement of ``steps``, and the steps before the loop whose body they are."""
         changed: dict[int, list[Step]] = {}
         before: list[Step] = []
         for number, step in enumerate(steps):
@@ -189,12 +188,14 @@ class _ProductReplacer:
         except LowerError:
             return None
 
-    def _find_body(self, name: str) -> Any | None:
-        """Find the computation that a while repeats: of its two, the one that makes a tuple."""
+    def _find_body(self, name: str) -> LoopBody | None:
+        """Find the body of a while: of its two computations, the one that makes a tuple."""
         instruction = self.module.names.get(name)
-        if instruction is None or instruction.opcode != "while":
-            return None
-        return next((c for c in self.module.get_called(instruction) if self.module.get_root(c).opcode == "tuple"), None)
+        called = (
+            self.module.get_called(instruction) if instruction is not None and instruction.opcode == "while" else []
+        )
+        body = next((c for c in called if self.module.get_root(c).opcode == "tuple"), None)
+        return None if body is None else self.products.read_body(body)
 
     # The following methods make the layers that replace products.
 

@@ -16,8 +16,8 @@ from builder.compiler.lower.decisions import LoweringReport, list_decisions, lis
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.microbatch import make_batch_program
 from builder.compiler.lower.options import LoweringOptions
-from builder.compiler.lower.prune_weights import merge_weights
 from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.weight_store import merge_weights
 from builder.config import ModelSpec, to_json
 from builder.pipeline.compile_graph import CompiledModel, CompiledVariant
 from builder.pipeline.workspace import Workspace

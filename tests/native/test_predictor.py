@@ -22,7 +22,7 @@ from PIL import Image
 
 from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
-from builder.compiler.lower.prune_weights import merge_weights
+from builder.compiler.lower.weight_store import merge_weights
 from builder.release.bindings.binding_files import BindingSources
 from builder.release.bindings.build_bindings import generate_binding
 from handler.budget import RequestLimits

@@ -17,9 +17,9 @@ from builder.base.errors import ImportModelError, SpecError
 from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
 from builder.compiler.lower.program import BoundPort, Program, Weight
-from builder.compiler.lower.prune_weights import merge_weights
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
+from builder.compiler.lower.weight_store import merge_weights
 from builder.config import FeedSpec, ImageSpec, ModelSpec, Source, Variant, read_spec, render_spec
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph

@@ -9,13 +9,13 @@ import pytest
 
 from builder.base.errors import LowerError
 from builder.compiler.lower.program import BoundPort, Program, Weight
-from builder.compiler.lower.prune_weights import drop_unused_weights
 from builder.compiler.lower.replace_in_loops import replace_products
 from builder.compiler.lower.steps.base import Buffer, Step
 from builder.compiler.lower.steps.control_step import WhileStep
 from builder.compiler.lower.steps.copy_step import CopyStep, RowStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
 from builder.compiler.lower.steps.layer_step import LayerStep
+from builder.compiler.lower.weight_store import drop_unused_weights
 from builder.config.tensor import TensorSpec
 from tests.support.hlo import FLOAT32, Module
 

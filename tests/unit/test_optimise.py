@@ -15,13 +15,14 @@ from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, read_dag
 from builder.compiler.lower.layers import find_cores
 from builder.compiler.lower.options import LoweringOptions
-from builder.compiler.lower.planner import PAGE, Storage, WeightStore, find_touched_pages, place_storages
+from builder.compiler.lower.planner import PAGE, Storage, find_touched_pages, place_storages
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.schedule import Schedule, schedule_tasks
 from builder.compiler.lower.steps.image_step import PoolStep, RepackStep
 from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation
+from builder.compiler.lower.weight_store import WeightStore
 from tests.support.hlo import Module
 from tests.support.interpret import Interpreter
 from tests.support.places import ports_of

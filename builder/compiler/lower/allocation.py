@@ -32,7 +32,7 @@ from builder.compiler.lower.layouts import (
 )
 from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.packing import MAX_THREADS, compute_scratch_size, pad_channels, resolve_algorithm
-from builder.compiler.lower.planner import ROOM, Storage, WeightStore
+from builder.compiler.lower.planner import ROOM, Storage
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.schedule import Schedule, Task, find_makers, list_inputs
@@ -43,6 +43,7 @@ from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.strided import VIEWS
 from builder.compiler.lower.thunks import Thunk
+from builder.compiler.lower.weight_store import WeightStore
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Any
 from builder.base.errors import LowerError
 from builder.compiler.lower.hlo_proto import HloIndex, encode_literal
 from builder.compiler.lower.program import Weight
-from builder.compiler.lower.steps.base import Buffer, Space, align_offset
+from builder.compiler.lower.steps.base import Buffer, align_offset
+from builder.compiler.lower.weight_store import WeightStore
 
 SLACK = 256
 """Bytes behind the arena of a program with layers: a vector load of an image's last channels may reach past it."""
@@ -20,8 +21,8 @@ SLACK = 256
 
 @dataclass(frozen=True)
 class BufferPlan:
-    allocations: dict[int, tuple[Space, int, int]]
-    """Space, offset and size of each allocation, by its index."""
+    allocations: dict[int, Buffer]
+    """Buffer of each allocation, by its index."""
     parameters: dict[int, Buffer]
     """Buffer of each parameter of the entry computation, by its number."""
     weights: tuple[Weight, ...]
@@ -33,41 +34,34 @@ class BufferPlan:
         index = proto.buffer_allocation_index
         if index not in self.allocations:
             raise LowerError(f"{what} uses buffer {index}, which belongs to one kernel.")
-        space, offset, size = self.allocations[index]
-        if proto.offset + proto.size > size:
-            raise LowerError(f"{what} reaches past buffer {index}: {proto.offset}+{proto.size} > {size}.")
-        return Buffer(space, offset + proto.offset, proto.size)
+        whole = self.allocations[index]
+        if proto.offset + proto.size > whole.size:
+            raise LowerError(f"{what} reaches past buffer {index}: {proto.offset}+{proto.size} > {whole.size}.")
+        return Buffer(whole.space, whole.offset + proto.offset, proto.size)
 
 
 def plan_buffers(result: Any, share: bool = True) -> BufferPlan:
     """Place every allocation of a CompilationResultProto; equal constants are stored once if ``share``."""
     index = HloIndex(result)
     logical = {b.id: b for b in result.buffer_assignment.logical_buffers}
-    allocations: dict[int, tuple[Space, int, int]] = {}
+    allocations: dict[int, Buffer] = {}
     parameters: dict[int, Buffer] = {}
-    weights: list[Weight] = []
-    shared: dict[bytes, int] = {}
-    arena = end_of_weights = 0
+    store, arena = WeightStore(share), 0
     for allocation in result.buffer_assignment.buffer_allocations:
         if allocation.is_thread_local:  # it lies on a kernel's own stack
             continue
         if allocation.is_constant:
             source = index.instructions[logical[allocation.assigned[0].logical_buffer_id].defined_at.instruction_id]
             data = encode_literal(source.literal, allocation.size, source.name)
-            offset = shared.get(data) if share else None
-            if offset is None:
-                offset = shared[data] = end_of_weights
-                weights.append(Weight(offset, data))
-                end_of_weights = align_offset(end_of_weights + len(data))
-            allocations[allocation.index] = ("weights", offset, allocation.size)
+            allocations[allocation.index] = store.add_constant(data)
             continue
-        allocations[allocation.index] = ("arena", arena, allocation.size)
+        allocations[allocation.index] = Buffer("arena", arena, allocation.size)
         if allocation.is_entry_computation_parameter:
             if list(allocation.parameter_shape_index):
                 raise LowerError("a feed that is a tuple cannot be bound; give the model plain tensors.")
-            parameters[allocation.parameter_number] = Buffer("arena", arena, allocation.size)
+            parameters[allocation.parameter_number] = allocations[allocation.index]
         arena = align_offset(arena + allocation.size)
-    return BufferPlan(allocations, parameters, tuple(weights), arena, end_of_weights)
+    return BufferPlan(allocations, parameters, tuple(store.weights), arena, store.size)
 
 
 _TRANSPARENT = {"bitcast", "while", "optimization-barrier", "domain"}
@@ -97,8 +91,8 @@ class BufferResolver:
         """Find the buffer of the leaf ``index`` of an instruction's (tuple) result."""
         if (instruction.id, index) in self.values:
             allocation, assigned = self.values[instruction.id, index]
-            space, offset, _ = self.plan.allocations[allocation]
-            return Buffer(space, offset + assigned.offset, assigned.size)
+            whole = self.plan.allocations[allocation]
+            return Buffer(whole.space, whole.offset + assigned.offset, assigned.size)
         operands = self.index.get_operands(instruction)
         match instruction.opcode:
             case "tuple":

@@ -21,7 +21,7 @@ from builder.compiler.lower.layouts import NO_HALO, flatten_pixels, get_written_
 from builder.compiler.lower.microbatch import find_dense_end
 from builder.compiler.lower.normalise import Norm
 from builder.compiler.lower.options import LoweringOptions
-from builder.compiler.lower.packing import pack_layer, pack_scale, pack_sums
+from builder.compiler.lower.packing import pack_layer
 from builder.compiler.lower.pixel_packing import choose_joined_pixels, join_pixels, join_weights
 from builder.compiler.lower.planner import place_storages, resolve_buffer
 from builder.compiler.lower.pooling import Pool
@@ -110,38 +110,30 @@ class _ProgramBuilder(Allocator):
         joined = choose_joined_pixels(core.geometry) if algorithm == "integer" and gapless else 1
         computed, numbers = join_pixels(core.geometry, joined), join_weights(stored.numbers, joined, core.stride[1])
         scratch = self._reserve_scratch(computed, algorithm, cascade.count_rows(number) if cascade else None)
-        weights = self.store.add_constant(pack_layer(numbers, algorithm, groups=core.groups, kind=stored.type))
-        scale = sums = None
-        if stored.scale is not None:
-            scale = self.store.add_constant(pack_scale(np.tile(stored.scale, joined), groups=core.groups))
-        if quantisation is not None:
-            sums = self.store.add_constant(pack_sums(numbers))
+        packed = pack_layer(numbers, algorithm, groups=core.groups, kind=stored.type)
+        weights = self.store.add_layer(
+            core.name, stored, packed, quantisation, groups=core.groups, joined=joined, numbers=numbers
+        )
         epilogue = self._make_epilogue(layer, joined, residual, second)
         step = LayerStep(
             name,
             algorithm,
             source.make_view(),
-            weights,
-            output.make_view() if output else None,
-            epilogue,
+            output=output.make_view() if output else None,
+            epilogue=epilogue,
             geometry=core.geometry,
             in_size=core.in_picture[1:],
             padding=core.padding,
             halo=output.layout.halo if output else NO_HALO,
             second_halo=second.layout.halo if second else NO_HALO,
             scratch=scratch.buffer if scratch else None,
-            weight_type=stored.type,
-            weight_scale=scale,
-            weight_sums=sums,
-            quantisation=quantisation,
             input_rounded=as_bytes is not None,
             factor=replace(factor_place.buffer, size=4 * core.in_channels) if factor_place else None,
             rounded=RoundedImage(rounded.make_view(), rounded.layout.halo, edge.by) if edge and rounded else None,
             joined=joined,
-            layer=core.name,
-            kept=stored.kept,
+            **weights,
         )
-        moved = weights.size + sum(p.layout.size * (1 if p is as_bytes or p is rounded else 4) for p in touched)
+        moved = len(packed) + sum(p.layout.size * (1 if p is as_bytes or p is rounded else 4) for p in touched)
         matched = (*(["factors of channels"] if factor_place else []), *layer.matched)
         note = StepInfo(
             name, "layer", matched, algorithm, core.geometry.flop, moved, gives=get_op_name(layer.end.instruction)
@@ -328,7 +320,7 @@ class _ProgramBuilder(Allocator):
             tuple(self.steps),
             feeds,
             fetches,
-            self.store.weights,
+            tuple(self.store.weights),
             arena_size=size + SLACK,
             weights_size=self.store.size,
             arena_touched=touched,

@@ -38,9 +38,9 @@ def lower_faithfully(
         steps=steps,
         feeds=_bind_feeds(result, plan, feeds),
         fetches=_bind_fetches(result, plan, fetches),
-        weights=(*plan.weights, *reader.tables.values()),
+        weights=(*plan.weights, *reader.constants.weights),
         arena_size=plan.arena_size + align_offset(reader.scratch_size),
-        weights_size=plan.weights_size + sum(align_offset(len(data)) for data in reader.tables),
+        weights_size=reader.constants.size,
     )
 
 

@@ -92,11 +92,11 @@ class ProductFinder:
         (value, buffers), (output,), added = reads, step.writes, None
         if value.op == "add":
             left, right = (operand.base for operand in value.operands)
-            value, other = (left, right) if left.op == "dot" else (right, left)
+            value, other = (right, left) if left in buffers else (left, right)
             added = buffers.get(other)
             if added is None:
                 return None
-        operands = match_matrix_product(value) if value.op == "dot" else None
+        operands = match_matrix_product(value) if value.op == "dot" and value not in buffers else None
         if operands is None:
             return None
         data, weights, transposed = operands

@@ -22,10 +22,11 @@ from builder.compiler.lower.gather_tables import (
 )
 from builder.compiler.lower.gathers import Gather, find_gathers
 from builder.compiler.lower.hlo_proto import HloIndex
-from builder.compiler.lower.program import Program, Weight
+from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Buffer, Step, Steps, align_offset, change_bodies, walk_steps
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.weight_store import WeightStore
 
 
 def replace_gathers(result: Any, program: Program, compressor: Compressor) -> Program:
@@ -35,14 +36,14 @@ def replace_gathers(result: Any, program: Program, compressor: Compressor) -> Pr
     """
     replacer = _GatherReplacer(HloIndex(result), program, compressor)
     steps = map_steps(program.steps, replacer.replace_step)
-    if not replacer.weights:
+    if not replacer.store.weights:
         return program
     return replace(
         program,
         steps=steps,
-        weights=(*program.weights, *replacer.weights),
+        weights=(*program.weights, *replacer.store.weights),
         arena_size=replacer.most + SLACK,
-        weights_size=replacer.weights_end,
+        weights_size=replacer.store.size,
     )
 
 
@@ -59,11 +60,9 @@ class _GatherReplacer:
     def __init__(self, index: HloIndex, program: Program, compressor: Compressor) -> None:
         self.index, self.compressor = index, compressor
         self.constants = {weight.offset: weight.data for weight in program.weights}
-        self.weights: list[Weight] = []
-        self.weights_end = align_offset(program.weights_size)
+        self.store = WeightStore(size=align_offset(program.weights_size))
         self.arena = self.most = align_offset(program.arena_size)
         self.stored: dict[Buffer, StoredTable] = {}
-        self.placed: dict[bytes, Buffer] = {}
         self.gathers = {id(step): self._find_gathers(step) for step in walk_steps(program.steps)}
         self.alone = self._find_exclusive_tables(program)
 
@@ -84,7 +83,7 @@ class _GatherReplacer:
                 arguments[gather.table] = rows
                 end = align_offset(end + rows.size)
         for gather in gathers:
-            arguments[gather.indices] = self._add_weight(gather.encode_positions())
+            arguments[gather.indices] = self.store.add_constant(gather.encode_positions())
         self.most = max(self.most, end)
         return [*row_steps.values(), replace(step, arguments=tuple(arguments))]
 
@@ -129,15 +128,10 @@ class _GatherReplacer:
         stored = self.stored[table]
         name = kernel.name if gather.result else f"{kernel.name} rows"
         return replace(
-            make_gather_step(gather, name, kernel.arguments[gather.indices], self._add_weight(stored.numbers), output),
+            make_gather_step(
+                gather, name, kernel.arguments[gather.indices], self.store.add_constant(stored.numbers), output
+            ),
             weight_type=stored.type,
-            weight_scale=None if stored.scales is None else self._add_weight(stored.scales),
+            weight_scale=None if stored.scales is None else self.store.add_constant(stored.scales),
             kept=stored.kept,
         )
-
-    def _add_weight(self, data: bytes) -> Buffer:
-        if data not in self.placed:
-            self.placed[data] = Buffer("weights", self.weights_end, len(data))
-            self.weights.append(Weight(self.weights_end, data))
-            self.weights_end = align_offset(self.weights_end + len(data))
-        return self.placed[data]

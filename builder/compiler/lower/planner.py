@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 
-from builder.compiler.lower.program import Weight
 from builder.compiler.lower.steps.base import Buffer, align_offset
 
 PAGE = 4096
@@ -101,25 +100,3 @@ def find_touched_pages(storages: Iterable[Storage]) -> set[int]:
     for storage in storages:
         touched.update(range(storage.offset // PAGE, -(-(storage.offset + storage.touched) // PAGE)))
     return touched
-
-
-@dataclass
-class WeightStore:
-    """A store of constants in the order of their use; equal bytes share one place if ``share``."""
-
-    share: bool = True
-    offsets: dict[bytes, int] = field(default_factory=dict)
-    found: list[Weight] = field(default_factory=list)
-    size: int = 0
-
-    def add_constant(self, data: bytes) -> Buffer:
-        """Add a constant, or find an equal one, and return its buffer."""
-        if not (self.share and data in self.offsets):
-            self.offsets[data] = self.size
-            self.found.append(Weight(self.size, data))
-            self.size = align_offset(self.size + len(data))
-        return Buffer("weights", self.offsets[data], len(data))
-
-    @property
-    def weights(self) -> tuple[Weight, ...]:
-        return tuple(self.found)

@@ -9,7 +9,7 @@ the loop, and the loop copies a row of the result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,10 @@ from builder.compiler.lower.packing import (
     compute_recurrent_scratch,
     compute_scratch_size,
     pack_layer,
-    pack_scale,
-    pack_sums,
     pack_units,
     pad_channels,
 )
-from builder.compiler.lower.program import Program, Weight
-from builder.compiler.lower.prune_weights import drop_unused_weights
+from builder.compiler.lower.program import Program
 from builder.compiler.lower.recurrent_layers import find_recurrent
 from builder.compiler.lower.steps.base import Buffer, Step, Steps, View, align_offset, change_bodies
 from builder.compiler.lower.steps.control_step import WhileStep
@@ -44,6 +41,7 @@ from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
+from builder.compiler.lower.weight_store import WeightStore, drop_unused_weights
 
 LEAST_WEIGHTS = 2048
 """The fewest weights of a product that is replaced: one with fewer is as fast in XLA's kernel."""
@@ -59,17 +57,19 @@ def replace_products(
     options = options or LoweringOptions()
     share = options.share
     resolver = BufferResolver(result, plan_buffers(result, share))
-    exchange = _ProductReplacer(HloIndex(result), faithful, compressor or Compressor(), resolver, options.quantisations)
-    steps = exchange.replace_steps(faithful.steps)
+    store = WeightStore(share, align_offset(faithful.weights_size))
+    compressor = compressor or Compressor()
+    replacer = _ProductReplacer(HloIndex(result), faithful, compressor, resolver, options.quantisations, store)
+    steps = replacer.replace_steps(faithful.steps)
     program = replace(
         faithful,
         steps=steps,
-        weights=(*faithful.weights, *exchange.weights),
-        arena_size=exchange.arena + SLACK if exchange.weights else faithful.arena_size,
-        weights_size=exchange.weights_end,
+        weights=(*faithful.weights, *store.weights),
+        arena_size=replacer.arena + SLACK if store.weights else faithful.arena_size,
+        weights_size=store.size,
     )
-    gathered = replace_gathers(result, program, exchange.compressor)
-    if not exchange.weights and gathered is program:
+    gathered = replace_gathers(result, program, compressor)
+    if not store.weights and gathered is program:
         return None
     program = drop_unused_weights(gathered, share)
     return program, tuple(_describe_replaced(step) for step in program.steps)
@@ -82,12 +82,11 @@ class _ProductReplacer:
     compressor: Compressor
     resolver: BufferResolver
     quantisations: Mapping[str, Quantisation]
-    weights: list[Weight] = field(default_factory=list)
+    store: WeightStore
 
     def __post_init__(self) -> None:
         self.products = ProductFinder(self.module, {weight.offset: weight.data for weight in self.faithful.weights})
         self.arena = align_offset(self.faithful.arena_size)
-        self.weights_end = align_offset(self.faithful.weights_size)
 
     def replace_steps(self, steps: Steps) -> Steps:
         return self.replace_sequence(steps, None)[0]
@@ -152,35 +151,26 @@ class _ProductReplacer:
             weights = pack_units(stored.numbers.reshape(layer.units, -1, layer.units))
         else:
             weights = pack_layer(stored.numbers, "integer" if quantisation else "direct", kind=stored.type)
-        return [
-            inputs,
-            RecurrentStep(
-                step.name,
-                kind=layer.kind,
-                steps=layer.steps,
-                batch=layer.batch,
-                units=layer.units,
-                input=sums,
-                weights=self._add_weight(weights),
-                bias=self._add_weight(pad_channels(layer.bias)),
-                hidden=hidden,
-                cell=cell,
-                output=output,
-                output_stride=layer.output_stride,
-                backwards=layer.backwards,
-                scratch=self._reserve_memory(
-                    compute_recurrent_scratch(layer.batch, layer.units, columns, quantisation is not None)
-                ),
-                by_units=by_units,
-                bounded=layer.bounded,
-                quantisation=quantisation,
-                weight_type=stored.type,
-                weight_scale=None if stored.scale is None else self._add_weight(pack_scale(stored.scale)),
-                weight_sums=None if quantisation is None else self._add_weight(pack_sums(stored.numbers)),
-                layer=name,
-                kept=stored.kept,
-            ),
-        ]
+        scratch = compute_recurrent_scratch(layer.batch, layer.units, columns, quantisation is not None)
+        recurrent = RecurrentStep(
+            step.name,
+            kind=layer.kind,
+            steps=layer.steps,
+            batch=layer.batch,
+            units=layer.units,
+            input=sums,
+            bias=self.store.add_constant(pad_channels(layer.bias)),
+            hidden=hidden,
+            cell=cell,
+            output=output,
+            output_stride=layer.output_stride,
+            backwards=layer.backwards,
+            scratch=self._reserve_memory(scratch),
+            by_units=by_units,
+            bounded=layer.bounded,
+            **self.store.add_layer(name, stored, weights, quantisation),
+        )
+        return [inputs, recurrent]
 
     def _find_part(self, loop: Any, number: int) -> Buffer | None:
         try:
@@ -230,35 +220,23 @@ class _ProductReplacer:
         algorithm: Algorithm = "integer" if quantisation else "direct"
         geometry = Geometry(1, k, (1, rows), n)
         scratch = compute_scratch_size(geometry, algorithm)
+        vector = self.store.add_constant(pad_channels(np.zeros(n, np.float32) if bias is None else bias))
         return LayerStep(
             product.name,
             algorithm,
             _view_rows(product.data, rows, k),
-            self._add_weight(pack_layer(stored.numbers, algorithm, kind=stored.type)),
-            _view_rows(product.output, rows, n),
-            Epilogue(
-                self._add_weight(pad_channels(np.zeros(n, np.float32) if bias is None else bias)), residual=residual
-            ),
+            output=_view_rows(product.output, rows, n),
+            epilogue=Epilogue(vector, residual=residual),
             geometry=geometry,
             in_size=(1, rows),
             scratch=self._reserve_memory(scratch) if scratch else None,
-            weight_type=stored.type,
-            weight_scale=None if stored.scale is None else self._add_weight(pack_scale(stored.scale)),
-            weight_sums=None if quantisation is None else self._add_weight(pack_sums(stored.numbers)),
-            quantisation=quantisation,
-            layer=name,
-            kept=stored.kept,
+            **self.store.add_layer(name, stored, pack_layer(stored.numbers, algorithm, kind=stored.type), quantisation),
         )
 
     def _reserve_memory(self, size: int) -> Buffer:
         buffer = Buffer("arena", self.arena, size)
         self.arena = align_offset(self.arena + size)
         return buffer
-
-    def _add_weight(self, data: bytes) -> Buffer:
-        self.weights.append(Weight(self.weights_end, data))
-        self.weights_end = align_offset(self.weights_end + len(data))
-        return Buffer("weights", self.weights[-1].offset, len(data))
 
 
 def _view_rows(buffer: Buffer, rows: int, width: int) -> View:

@@ -176,7 +176,7 @@ def _read_fft(name: str, thunk: Any, reader: ThunkReader) -> Step:
         name,
         kind,
         input=reader.resolve_shaped_slice(thunk.input_buffer_shape, name),
-        tables=reader.add_constant(plan.tables.tobytes()),
+        tables=reader.constants.add_constant(plan.tables.tobytes()),
         output=reader.resolve_shaped_slice(thunk.output_buffer_shape, name),
         batch=batch,
         axes=plan.axes,

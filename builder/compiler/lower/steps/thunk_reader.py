@@ -12,8 +12,8 @@ from typing import Any
 from builder.base.errors import LowerError
 from builder.compiler.lower import steps
 from builder.compiler.lower.buffers import BufferPlan
-from builder.compiler.lower.program import Weight
-from builder.compiler.lower.steps.base import Buffer, Step, Steps, align_offset
+from builder.compiler.lower.steps.base import Buffer, Step, Steps
+from builder.compiler.lower.weight_store import WeightStore
 
 ReadThunk = Callable[[str, Any, "ThunkReader"], Step]
 """A function that reads a step from a thunk's name and proto, or raises LowerError if the runtime cannot run it."""
@@ -48,8 +48,10 @@ class ThunkReader:
     plan: BufferPlan
     scratch_size: int = 0
     refused: list[str] = field(default_factory=list)
-    tables: dict[bytes, Weight] = field(default_factory=dict)
-    """Constants that are not XLA's; they lie behind XLA's."""
+
+    def __post_init__(self) -> None:
+        self.constants = WeightStore(size=self.plan.weights_size)
+        """Constants of the steps' own, which lie behind XLA's."""
 
     def read_sequence(self, sequence: Any) -> Steps:
         """Return the steps of a ThunkSequenceProto, without those that are refused."""
@@ -77,10 +79,3 @@ class ThunkReader:
         """Return memory that a step needs only while it runs: the same for all steps, behind the plan's."""
         self.scratch_size = max(self.scratch_size, size)
         return Buffer("arena", self.plan.arena_size, size)
-
-    def add_constant(self, data: bytes) -> Buffer:
-        """Return the buffer of a constant of the step's own; equal constants share one place."""
-        if data not in self.tables:
-            end = self.plan.weights_size + sum(align_offset(len(other)) for other in self.tables)
-            self.tables[data] = Weight(end, data)
-        return Buffer("weights", self.tables[data].offset, len(data))

@@ -1,19 +1,70 @@
-"""The removal of constants that no step reads any more, and of the gaps between the others."""
+"""Constants of programs: their places, and the removal of those that no step reads."""
 
 from __future__ import annotations
 
 import bisect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from builder.base.errors import LowerError
-from builder.compiler.lower.planner import WeightStore
-from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.compress import Array, StoredWeights
+from builder.compiler.lower.packing import pack_scale, pack_sums
+from builder.compiler.lower.program import Program, Weight
+from builder.compiler.lower.steps.base import Buffer, align_offset
+from builder.compiler.lower.steps.quantisation import Quantisation
 
 LEAST_SHARED_START = 4096
 """The fewest bytes of a constant that is kept as the start of a longer one: fewer would save no page."""
+
+
+@dataclass
+class WeightStore:
+    """Constants in the order of their use, from offset ``size`` on; equal bytes share one place if ``share``."""
+
+    share: bool = True
+    size: int = 0
+    offsets: dict[bytes, int] = field(default_factory=dict)
+    weights: list[Weight] = field(default_factory=list)
+
+    def add_constant(self, data: bytes) -> Buffer:
+        """Add a constant, or find an equal one, and return its buffer."""
+        if not (self.share and data in self.offsets):
+            self.offsets[data] = self.size
+            self.weights.append(Weight(self.size, data))
+            self.size = align_offset(self.size + len(data))
+        return Buffer("weights", self.offsets[data], len(data))
+
+    def add_layer(
+        self,
+        name: str,
+        stored: StoredWeights,
+        packed: bytes,
+        quantisation: Quantisation | None,
+        *,
+        groups: int = 1,
+        joined: int = 1,
+        numbers: Array | None = None,
+    ) -> dict[str, Any]:
+        """Add the weights of layer ``name``, and return the fields of a LayerStep or RecurrentStep that describe them.
+
+        ``packed``: the weights as the kernel reads them. ``joined``: the pixels that are computed as one, whose weights
+        are ``numbers``.
+        """
+        scale = None if stored.scale is None else pack_scale(np.tile(stored.scale, joined), groups=groups)
+        sums = None if quantisation is None else pack_sums(stored.numbers if numbers is None else numbers)
+        return {
+            "weights": self.add_constant(packed),
+            "weight_type": stored.type,
+            "weight_scale": None if scale is None else self.add_constant(scale),
+            "weight_sums": None if sums is None else self.add_constant(sums),
+            "quantisation": quantisation,
+            "layer": name,
+            "kept": stored.kept,
+        }
 
 
 def drop_unused_weights(program: Program, share: bool = True) -> Program:
@@ -22,7 +73,8 @@ def drop_unused_weights(program: Program, share: bool = True) -> Program:
     Raises LowerError where a step reads no constant.
     """
     store = WeightStore(share)
-    return replace(_move_weights(program, store.add_constant), weights=store.weights, weights_size=store.size)
+    moved = _move_weights(program, store.add_constant)
+    return replace(moved, weights=tuple(store.weights), weights_size=store.size)
 
 
 def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Program, ...]:
@@ -50,7 +102,7 @@ def merge_weights(programs: Sequence[Program], share: bool = True) -> tuple[Prog
             return buffers[turn]
 
         moved.append(_move_weights(program, place))
-    return tuple(replace(program, weights=store.weights, weights_size=store.size) for program in moved)
+    return tuple(replace(program, weights=tuple(store.weights), weights_size=store.size) for program in moved)
 
 
 def _find_shared_starts(programs: Sequence[Program]) -> dict[bytes, bytes]:

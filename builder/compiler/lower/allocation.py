@@ -14,7 +14,7 @@ from builder.compiler.lower.cascade import Cascade, LayerOutput, find_cascades
 from builder.compiler.lower.compress import Compressor, StoredWeights
 from builder.compiler.lower.decisions import StepInfo
 from builder.compiler.lower.fuse import Layer
-from builder.compiler.lower.gather_tables import StoredTable, find_tables
+from builder.compiler.lower.gather_tables import TableStore, find_tables
 from builder.compiler.lower.gathers import GATHERS
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo import Dag, Value
@@ -43,7 +43,7 @@ from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.strided import VIEWS
 from builder.compiler.lower.thunks import Thunk
-from builder.compiler.lower.weight_store import WeightStore
+from builder.compiler.lower.weight_store import WeightStore, read_constant
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Allocator:
                 self.readers.setdefault(value.base, {})[number] = task
         self.constants = {weight.offset: weight.data for weight in faithful.weights}
         self.tables = find_tables(scheduled.tasks, self.constants, self.fetched, compressor.rules)
-        self.stored: dict[Buffer, StoredTable] = {}
         self.store = WeightStore(options.share)
+        self.gathered = TableStore(self.constants, self.tables.by_buffer, compressor, self.store)
         self.placed: dict[Buffer, Buffer] = {}
         self.storages: list[Storage] = []
         self.values: dict[Value, Storage] = {}
@@ -220,14 +220,8 @@ class Allocator:
         if isinstance(buffer, bytes):
             return self.store.add_constant(buffer)
         if buffer not in self.placed:
-            self.placed[buffer] = self.store.add_constant(self._read_constant(buffer))
+            self.placed[buffer] = self.store.add_constant(read_constant(self.constants, buffer))
         return self.placed[buffer]
-
-    def _read_constant(self, buffer: Buffer) -> bytes:
-        data = self.constants.get(buffer.offset)
-        if data is None or len(data) < buffer.size:
-            raise LowerError("a step reads a part of a constant")
-        return data[: buffer.size]
 
     def _place_fetch(self, value: Value, size: int) -> Buffer:
         if value in self.values:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-import numpy as np
-
 from builder.compiler.lower.activations import Activation
 from builder.compiler.lower.allocation import Allocator, PlacedImage, resize_buffer
 from builder.compiler.lower.attention import Attention
@@ -14,7 +12,6 @@ from builder.compiler.lower.buffers import SLACK
 from builder.compiler.lower.compress import Compressor
 from builder.compiler.lower.decisions import StepInfo, count_value_flop
 from builder.compiler.lower.fuse import Layer
-from builder.compiler.lower.gather_tables import store_table
 from builder.compiler.lower.hlo import Dag, Value
 from builder.compiler.lower.layers import explain_no_core, get_op_name
 from builder.compiler.lower.layouts import NO_HALO, flatten_pixels, get_written_image, list_read_images
@@ -27,7 +24,6 @@ from builder.compiler.lower.planner import place_storages, resolve_buffer
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import BoundPort, Program
 from builder.compiler.lower.schedule import Schedule
-from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.image_step import NormStep, PoolStep
@@ -278,29 +274,16 @@ class _ProgramBuilder(Allocator):
         self._append_step(step, StepInfo(thunk.step.name, "xla", (reason,) if reason else (), flop=flop, bytes=moved))
 
     def add_gather(self, thunk: Thunk, step: GatherStep) -> None:
-        (indices, table), (output,) = thunk.sources, thunk.outputs
+        indices, (output,) = thunk.sources[0], thunk.outputs
         assert isinstance(indices, Value)
-        assert isinstance(table, Buffer)
-        numbers = np.frombuffer(self._read_constant(table), np.float32).reshape(step.rows, step.width)
-        alone = self.tables.by_buffer[table]
-        self.compressor.names.append(step.layer)
-        stored = self.stored.get(table) or store_table(step.layer, numbers, self.compressor, alone=alone)
-        self.stored[table] = stored
         source, rows = self.values[indices.base], self._reserve_memory(4 * step.count * step.width)
         if output is not None:
             self.values[output] = rows
-        small = self.store.add_constant(stored.numbers)
-        gather = replace(
-            step,
-            indices=resize_buffer(source, thunk.reads[0].size),
-            table=small,
-            output=rows.buffer,
-            weight_type=stored.type,
-            weight_scale=None if stored.scales is None else self.store.add_constant(stored.scales),
-            kept=stored.kept,
+        gather = self.gathered.compress_table(
+            replace(step, indices=resize_buffer(source, thunk.reads[0].size), output=rows.buffer)
         )
-        moved = source.size + rows.size + step.count * (small.size // step.rows)
-        self._append_step(gather, StepInfo(step.name, "gather", (stored.type,), bytes=moved))
+        moved = source.size + rows.size + step.count * (gather.table.size // step.rows)
+        self._append_step(gather, StepInfo(step.name, "gather", (gather.weight_type,), bytes=moved))
 
     def finish_program(self) -> Program:
         """Return the finished Program; raise LowerError if a fetch has no storage."""

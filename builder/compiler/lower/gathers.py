@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.hlo_proto import HloIndex
+from builder.compiler.lower.inner_loops import InnerLoopStep
 from builder.compiler.lower.layers import get_op_name
+from builder.compiler.lower.steps.base import Step
+from builder.compiler.lower.steps.kernel_step import KernelStep
 
 INDEX_TYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 """Dtypes of indices that the runtime reads."""
@@ -57,17 +60,23 @@ class Gather:
         return numbers.tobytes()
 
 
-def find_gathers(index: HloIndex, name: str, arguments: int, constants: Sequence[bool]) -> tuple[Gather, ...]:
-    """Find the gathers of the kernel ``name`` that can all be computed before it.
-
-    ``arguments``: the number of buffers that it reads. ``constants``: whether each of them is a constant.
-    """
-    instruction = index.names.get(name)
-    if instruction is None or len(instruction.operand_ids) != arguments:
+def find_gathers(index: HloIndex, step: Step | InnerLoopStep) -> tuple[Gather, ...]:
+    """Find the gathers of ``step``, over XLA's plan of memory, that can all be computed before it."""
+    instruction = index.names.get(step.name) if isinstance(step, KernelStep) else None
+    if not isinstance(step, KernelStep) or instruction is None or len(instruction.operand_ids) != len(step.arguments):
         return ()
+    gathers = _find_whole_gathers(index, instruction, [buffer.space == "weights" for buffer in step.arguments])
+    indices = [step.arguments[gather.indices] for gather in gathers]
+    if any(buffer.overlaps_buffer(result) for buffer in indices for result in step.results):
+        return ()
+    return gathers
+
+
+def _find_whole_gathers(index: HloIndex, instruction: Any, constants: Sequence[bool]) -> tuple[Gather, ...]:
+    """Find the gathers that a kernel has; ``constants``: whether each of its arguments is a constant."""
     kernel = _GatherKernel(index, instruction)
     gathers: list[Gather] = []
-    for number in range(arguments):
+    for number in range(len(constants)):
         if not constants[number]:
             gathers += kernel.match_gathers(number, constants)
     tables = {gather.table for gather in gathers}

@@ -19,11 +19,11 @@ from builder.base.errors import LowerError
 from builder.compiler.lower.buffers import SLACK, BufferResolver, plan_buffers
 from builder.compiler.lower.compress import Compressor, StoredWeights
 from builder.compiler.lower.decisions import StepInfo
+from builder.compiler.lower.gather_tables import replace_gathers
 from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.loop_products import LoopBody, LoopRow, Product, ProductFinder
-from builder.compiler.lower.loop_tables import replace_gathers
 from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.packing import (
     compute_recurrent_scratch,

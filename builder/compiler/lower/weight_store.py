@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,6 +65,14 @@ class WeightStore:
             "layer": name,
             "kept": stored.kept,
         }
+
+
+def read_constant(constants: Mapping[int, bytes], buffer: Buffer) -> bytes:
+    """Read the bytes of ``buffer`` from ``constants`` by offset; raise LowerError for a part of a constant."""
+    data = constants.get(buffer.offset)
+    if data is None or len(data) < buffer.size:
+        raise LowerError("a step reads a part of a constant")
+    return data[: buffer.size]
 
 
 def drop_unused_weights(program: Program, share: bool = True) -> Program:

@@ -25,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from . import storage
 from .deadline import Deadline
-from .errors import HandlerError, OutOfTimeError, RetryLater, SourceNotAllowedError, WrongTypeError
+from .errors import OutOfTimeError, RetryLater, SourceNotAllowedError, WrongTypeError
 from .model import DEFAULT_LIBRARY
 from .protocols import predict
 from .request import File
@@ -125,7 +125,7 @@ def _read_items(items: list[BatchItem], server: Server, call: Invocation) -> Ite
         if item.source is None:
             return ReadItem(item)
         try:
-            data, etag = storage.read_tagged_object(item.source, most, call.count_seconds_left())
+            data, etag = storage.read_object(item.source, most, call.count_seconds_left())
             return ReadItem(item, data, etag)
         except Exception as error:
             return ReadItem(item, etag=item.etag, error=error)
@@ -155,41 +155,38 @@ class _ItemAnswers:
         """Yield each item with its predictions, or with the error."""
         group: list[ReadItem] = []
         for read in reads:
-            if read.error is not None or read.item.source is None:
+            alone = read.error is not None or read.item.source is None
+            if not alone:
+                group.append(read)
+            if alone or len(group) == self._together:
                 yield from self._answer_group(group)
                 group = []
-                yield read, read.error or self._try_answer(lambda read=read: self._answer_one(read))  # type: ignore[misc]
-                continue
-            group.append(read)
-            if len(group) == self._together:
-                yield from self._answer_group(group)
-                group = []
+            if alone:
+                yield read, read.error or self._try_answer(self._answer_one, read)
         yield from self._answer_group(group)
 
     def _answer_group(self, group: list[ReadItem]) -> Iterator[tuple[ReadItem, list[Any] | Exception]]:
         if len(group) > 1:
-            outcome = self._try_answer(lambda: self._answer_together(group))
+            outcome = self._try_answer(self._answer_together, group)
             if not isinstance(outcome, Exception) and len(outcome) == len(group):
                 yield from ((read, [prediction]) for read, prediction in zip(group, outcome, strict=True))
                 return
         for read in group:  # one of several may be wrong, so each is answered on its own
-            yield read, self._try_answer(lambda read=read: self._answer_one(read))  # type: ignore[misc]
+            yield read, self._try_answer(self._answer_one, read)
 
-    def _try_answer(self, answer: Callable[[], list[Any]]) -> list[Any] | Exception:
+    def _try_answer(self, answer: Callable[[Any], list[Any]], items: Any) -> list[Any] | Exception:
         try:
             if not self._deadline.allows_another():
                 raise OutOfTimeError("the function ran out of time before this item")
-            return answer()
+            return answer(items)
         except Exception as error:
             return error
 
     def _answer_together(self, group: list[ReadItem]) -> list[Any]:
         description, limits = self._server.find_description(None), self._server.limits
         files = [File(read.data, str(read.item.source)) for read in group]
-        answer = predict.answer_request(
-            predict.make_file_request(files, description, limits), self._server, self._call, None
-        )
-        return list(answer["predictions"])
+        request = predict.make_file_request(files, description, limits)
+        return list(predict.answer_request(request, self._server, self._call, None)["predictions"])
 
     def _answer_one(self, read: ReadItem) -> list[Any]:
         if read.item.source is None:
@@ -207,24 +204,19 @@ class _ResultLines:
         self.failed = 0
         self._left, self._last = characters, last
 
-    def add_line(self, read: ReadItem, found: list[Any] | Exception, call: Invocation) -> None:
+    def add_line(self, read: ReadItem, outcome: list[Any] | Exception, call: Invocation) -> None:
         """Add the item's line. Raises RetryLater where the item may succeed when the whole batch is retried."""
         row: dict[str, Any] = {"Row": read.item.row, "ETag": read.etag or read.item.etag}
-        if not isinstance(found, Exception):
-            found = self._keep_predictions(found)
-        if isinstance(found, Exception):
-            refusal = call.refuse(found)
+        if not isinstance(outcome, Exception):  # predictions are kept until all are written
+            self._left -= len(json.dumps(outcome))
+            if self._left < 0:
+                outcome = OutOfTimeError("the answers of this batch are too large together; take fewer at a time")
+        if isinstance(outcome, Exception):
+            refusal = call.refuse(outcome)
             if refusal.code == "storage_unavailable" and not self._last:
                 raise RetryLater(f"S3 did not deliver all objects; see request {call.request_id}")
             self.failed += 1
             row |= predict.format_error(refusal)
         else:
-            row["predictions"] = found
+            row["predictions"] = outcome
         self.rows.append(row)
-
-    def _keep_predictions(self, found: list[Any]) -> list[Any] | HandlerError:
-        """Return the predictions if there is memory to keep them until all are written, else OutOfTimeError."""
-        self._left -= len(json.dumps(found))
-        if self._left >= 0:
-            return found
-        return OutOfTimeError("the answers of this batch are too large together; take fewer items for an invocation")

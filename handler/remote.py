@@ -112,8 +112,8 @@ def _fetch_object(address: str, sources: Sources, budget: _FetchBudget) -> bytes
     if not sources.allow_object(bucket, key):
         raise SourceNotAllowedError("names an object that this function may not read")
     try:
-        with open_object(S3Object(bucket, key), budget.require_seconds()) as (_, body):
-            return budget.read_chunks(iter(lambda: body.read(CHUNK), b""))
+        with open_object(S3Object(bucket, key), budget.require_seconds()) as answer:
+            return budget.read_chunks(iter(lambda: answer["Body"].read(CHUNK), b""))
     except ObjectNotFoundError as error:
         raise SourceUnavailableError("names an object that does not exist or may not be read") from error
     except StorageUnavailableError as error:

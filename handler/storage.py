@@ -45,33 +45,24 @@ class S3Object:
         return f"s3://{self.bucket}/{self.key[:200]}"
 
 
-def read_object(source: S3Object, limit: int, seconds: float) -> bytes:
-    """Return the object's bytes. Raises TooLargeError over ``limit`` bytes, and as ``open_object`` does."""
-    return read_tagged_object(source, limit, seconds)[0]
-
-
 @library_errors()
-def read_tagged_object(source: S3Object, limit: int, seconds: float) -> tuple[bytes, str]:
-    """Return the object's bytes and its ETag, without quotes. Raises as ``read_object`` does."""
-    with _get_object(source, seconds) as answer:
+def read_object(source: S3Object, limit: int, seconds: float) -> tuple[bytes, str]:
+    """Return the object's bytes and its ETag, without quotes.
+
+    Raises TooLargeError over ``limit`` bytes, and as ``open_object`` does.
+    """
+    with open_object(source, seconds) as answer:
         if answer["ContentLength"] > limit:
             raise TooLargeError(f"{source} has {answer['ContentLength']:,} bytes; at most {limit:,} are allowed")
         return answer["Body"].read(), answer.get("ETag", "").strip('"')
 
 
 @contextmanager
-def open_object(source: S3Object, seconds: float) -> Iterator[tuple[int, Any]]:
-    """Return a context with the object's length and a reader of its bytes. ``seconds``: see ``get_client``.
+def open_object(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
+    """Return a context with S3's answer and the object's open body. ``seconds``: see ``get_client``.
 
     Raises ObjectNotFoundError, ObjectChangedError and StorageUnavailableError, the last also during reading.
     """
-    with _get_object(source, seconds) as answer:
-        yield answer["ContentLength"], answer["Body"]
-
-
-@contextmanager
-def _get_object(source: S3Object, seconds: float) -> Iterator[dict[str, Any]]:
-    """Return a context with S3's answer and the object's open body."""
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
     if not _is_key(source.key):
@@ -103,7 +94,7 @@ def find_results_location() -> tuple[str, str] | None:
 
 
 def is_result(source: S3Object) -> bool:
-    """Return whether the object lies where results are written: answering results, too, would never end."""
+    """Return whether the object lies where results are written."""
     place = find_results_location()
     return place is not None and source.bucket == place[0] and source.key.startswith(place[1])
 

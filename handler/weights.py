@@ -86,6 +86,8 @@ def download_weights(address: str, layout: str, file: int | None = None) -> mmap
     from .powertools import announce_powertools
 
     announce_powertools()
+    from concurrent.futures import ThreadPoolExecutor
+
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
@@ -111,7 +113,9 @@ def download_weights(address: str, layout: str, file: int | None = None) -> mmap
             source = {"Bucket": bucket, "Key": key, "IfMatch": answer["ETag"]}
             offsets = range(start, start + size, piece)
             pieces = [(at, min(piece, start + size - at), wanted) for at, wanted in zip(offsets, hashes, strict=True)]
-            _fetch_pieces(client, source, memory, pieces)
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                for _ in pool.map(lambda piece: _fetch_piece(client, source, memory, *piece), pieces):
+                    pass  # the first error cancels what has not begun
             return memory
     except (ClientError, BotoCoreError, OSError) as error:
         raise StartupError(f"the weights cannot be fetched from {address} ({error}): see {VARIABLE}.") from error
@@ -148,20 +152,6 @@ def _parse_header(first: bytes, address: str, layout: str) -> tuple[int, int, in
     if not (piece and size and HEADER.size <= start <= len(first)) or hashlib.sha256(hashes).digest() != hashes_digest:
         raise _make_damaged_error(address)
     return start, size, piece, [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
-
-
-def _fetch_pieces(client: Any, which: dict[str, str], memory: mmap.mmap, pieces: list[tuple[int, int, bytes]]) -> None:
-    """Fetch all pieces (offset, bytes, SHA-256) into their places, many at once. Raises as ``_fetch_piece`` does."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        waiting = [pool.submit(_fetch_piece, client, which, memory, *piece) for piece in pieces]
-        try:
-            for future in waiting:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
 
 
 def _fetch_piece(client: Any, which: dict[str, str], memory: mmap.mmap, offset: int, size: int, wanted: bytes) -> None:

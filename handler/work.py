@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from . import storage
 from .answer import ANSWER_LIMIT, compute_min_answer_length, require_room, require_size
@@ -40,7 +41,7 @@ def answer_task(
     """Answer ``task`` in our own protocol. ``limit``: see ``predict.answer_event``. Raises HandlerError."""
     if not isinstance(task, S3Object):
         return predict.answer_event(task, server, call, partial=partial, limit=limit)
-    data = storage.read_object(task, read_limit(server), call.count_seconds_left())
+    data, _ = storage.read_object(task, read_limit(server), call.count_seconds_left())
     return answer_file(data, task, server, call, partial=partial, limit=limit)
 
 
@@ -92,7 +93,16 @@ def locate_task_result(task: Task, message_id: str) -> S3Object | None:
     return storage.locate_result(f"{task.bucket}/{task.key}" if isinstance(task, S3Object) else message_id)
 
 
-def answer_all_tasks(found: list[Task], message_id: str, server: Server, call: Invocation) -> dict[str, Any]:
+def skip_results(tasks: list[Task], call: Invocation) -> Iterator[Task]:
+    """Yield ``tasks`` but for objects that lie among the results, as answering these would never end."""
+    for task in tasks:
+        if isinstance(task, S3Object) and storage.is_result(task):
+            call.report("object skipped: it lies among the results", {"object": str(task)})
+        else:
+            yield task
+
+
+def answer_all_tasks(tasks: list[Task], message_id: str, server: Server, call: Invocation) -> dict[str, Any]:
     """Answer and deliver each task; an error is delivered, too.
 
     Raises RetryLater if any failed that may succeed later, or was not begun for lack of time.
@@ -100,10 +110,7 @@ def answer_all_tasks(found: list[Task], message_id: str, server: Server, call: I
     deadline = Deadline(call.remaining_ms)
     answers: list[dict[str, Any]] = []
     count = retries = least = 0
-    for task in found:
-        if isinstance(task, S3Object) and storage.is_result(task):
-            call.report("object skipped: it lies among the results", {"object": str(task)})
-            continue
+    for task in skip_results(tasks, call):
         retry, target = False, None
         try:
             if not deadline.allows_another():

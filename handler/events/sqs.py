@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 
-from .. import storage
 from ..deadline import Deadline
 from ..errors import ObjectNotFoundError, OutOfTimeError, event_from
 from ..protocols import predict
 from ..server import Invocation, Server
 from ..storage import S3Object
 from ..typed import Any
-from ..work import Task, answer_task, deliver_answer, locate_task_result, parse_message
+from ..work import Task, answer_task, deliver_answer, locate_task_result, parse_message, skip_results
 from .notifications import find_tasks
 
 ATTEMPTS = "COLDFORGE_QUEUE_ATTEMPTS"
@@ -23,12 +22,14 @@ ATTEMPTS = "COLDFORGE_QUEUE_ATTEMPTS"
 
 
 def matches_event(event: dict[str, Any]) -> bool:
+    """Return whether ``event`` has messages of a queue."""
     records = event["Records"]
     first = records[0] if isinstance(records, list) and records else None
     return isinstance(first, dict) and first.get("eventSource") == "aws:sqs"
 
 
 def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
+    """Answer all messages, and return those that failed."""
     deadline = Deadline(call.remaining_ms)
     failures: list[dict[str, str]] = []
     stopped: set[object] = set()  # groups of a FIFO queue in which a message failed: the next must not overtake it
@@ -69,10 +70,7 @@ def _answer_message(message_id: str, body: str, deadline: Deadline, server: Serv
     Raises HandlerError for a message that cannot be read.
     """
     done = True
-    for task in find_tasks(parse_message(body)):
-        if isinstance(task, S3Object) and storage.is_result(task):
-            call.report("object skipped: it lies among the results", {"object": str(task)})
-            continue
+    for task in skip_results(find_tasks(parse_message(body)), call):
         target = None
         try:
             if not deadline.allows_another():

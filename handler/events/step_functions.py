@@ -23,10 +23,12 @@ from ..work import Task, answer_task
 
 
 def matches_event(event: dict[str, Any]) -> bool:
+    """Return whether ``event`` comes from a state machine."""
     return isinstance(event.get("Items"), list) or ("Bucket" in event and "Key" in event)
 
 
 def handle_event(event: dict[str, Any], server: Server, call: Invocation) -> dict[str, Any]:
+    """Return the answers to all items in order, or to the single one."""
     deadline = Deadline(call.remaining_ms)
     if "Items" not in event:
         return _answer_item(event, deadline, server, call)

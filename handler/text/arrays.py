@@ -29,6 +29,7 @@ class Array(NamedTuple):
 
     @property
     def scalar(self) -> Any:
+        """The only value, or the first."""
         return self.values[0]
 
 
@@ -36,6 +37,7 @@ Op = Callable[..., Any]
 
 
 def make_vector(values: Iterable[Any]) -> Array:
+    """Return an array of one dimension."""
     listed = list(values)
     return Array((len(listed),), listed)
 
@@ -85,7 +87,7 @@ def apply_elementwise(
     shape = arrays[0].shape
     if any(array.shape != shape for array in arrays):
         shape = _broadcast_shapes([array.shape for array in arrays])
-        arrays = tuple(Array(shape, broadcast_values(array, shape)) for array in arrays)
+        arrays = tuple(Array(shape, _broadcast_values(array, shape)) for array in arrays)
     return Array(shape, collect(map(function, *(array.values for array in arrays))))
 
 
@@ -95,7 +97,7 @@ def _broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(0 if 0 in sizes else max(sizes) for sizes in rows)
 
 
-def broadcast_values(array: Array, shape: tuple[int, ...]) -> list[Any]:
+def _broadcast_values(array: Array, shape: tuple[int, ...]) -> list[Any]:
     """Return the values of ``array``, broadcast to ``shape``."""
     if array.shape == shape:
         return array.values
@@ -126,20 +128,12 @@ def _make_unary(function: Callable[[Any], Any]) -> Op:
     return lambda x: apply_elementwise(function, x)
 
 
-def cast_array(x: Array, *, to: str) -> Array:
+def _cast_array(x: Array, *, to: str) -> Array:
     """Convert ``x`` to "int", "bool" or "float"; fractions are rounded towards zero."""
     return apply_elementwise({"int": int, "bool": bool, "float": float}[to], x)
 
 
-def get_shape(x: Array) -> Array:
-    return make_vector(x.shape)
-
-
-def count_elements(x: Array) -> Array:
-    return Array((), [len(x.values)])
-
-
-def reshape_array(x: Array, target: Array) -> Array:
+def _reshape_array(x: Array, target: Array) -> Array:
     sizes = [int(value) for value in target.values]
     if -1 in sizes:
         known = prod(value for value in sizes if value != -1)
@@ -147,26 +141,26 @@ def reshape_array(x: Array, target: Array) -> Array:
     return Array(tuple(sizes), x.values)
 
 
-def expand_dims(x: Array, dim: Array) -> Array:
+def _expand_dims(x: Array, dim: Array) -> Array:
     at = dim.scalar + (len(x.shape) + 1 if dim.scalar < 0 else 0)
     return Array((*x.shape[:at], 1, *x.shape[at:]), x.values)
 
 
-def squeeze_array(x: Array, *, squeeze_dims: Sequence[int]) -> Array:
+def _squeeze_array(x: Array, *, squeeze_dims: Sequence[int]) -> Array:
     rank = len(x.shape)
     dropped = {at % rank for at in squeeze_dims} or {at for at, size in enumerate(x.shape) if size == 1}
     return Array(tuple(size for at, size in enumerate(x.shape) if at not in dropped), x.values)
 
 
-def pack_arrays(*values: Array, axis: int) -> Array:
+def _pack_arrays(*values: Array, axis: int) -> Array:
     at = axis % (len(values[0].shape) + 1)
     parts = [Array((*value.shape[:at], 1, *value.shape[at:]), value.values) for value in values]
-    return concat_arrays(*parts, Array((), [at]))
+    return _concat_arrays(*parts, Array((), [at]))
 
 
-def concat_arrays(*given: Array) -> Array:
-    """Concatenate arrays; the last of ``given`` is the axis."""
-    *parts, axis = given
+def _concat_arrays(*arrays: Array) -> Array:
+    """Concatenate arrays; the last of ``arrays`` is the axis."""
+    *parts, axis = arrays
     at = axis.scalar % len(parts[0].shape)
     outer = prod(parts[0].shape[:at])
     rows = [prod(part.shape[at:]) for part in parts]
@@ -181,7 +175,7 @@ def concat_arrays(*given: Array) -> Array:
     return Array((*parts[0].shape[:at], length, *parts[0].shape[at + 1 :]), values)
 
 
-def strided_slice(
+def _strided_slice(
     x: Array, begin: Array, end: Array, strides: Array, *,
     begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0,
 ) -> Array:  # fmt: skip
@@ -214,7 +208,7 @@ def strided_slice(
     return Array(tuple(result), pick_values(x.values, x.shape, axes))
 
 
-def gather_values(params: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -> Array:
+def _gather_values(params: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -> Array:
     """Take elements along an axis: ``GatherV2``. Raises IndexError for an index outside of the array."""
     at = axis.scalar % max(len(params.shape), 1)
     length = params.shape[at]
@@ -227,7 +221,7 @@ def gather_values(params: Array, indices: Array, axis: Array, *, batch_dims: int
     )
 
 
-def find_true(condition: Array) -> Array:
+def _find_true(condition: Array) -> Array:
     """Return the indices of the elements that are true, [n, rank]."""
     positions = [at for at, value in enumerate(condition.values) if value]
     steps = [prod(condition.shape[at + 1 :]) for at in range(len(condition.shape))]
@@ -235,11 +229,11 @@ def find_true(condition: Array) -> Array:
     return Array((len(positions), len(condition.shape)), places)
 
 
-def select_elements(condition: Array, x: Array, y: Array) -> Array:
+def _select_elements(condition: Array, x: Array, y: Array) -> Array:
     return apply_elementwise(lambda chosen, one, other: one if chosen else other, condition, x, y)
 
 
-def pad_array(x: Array, paddings: Array, value: Array | None = None) -> Array:
+def _pad_array(x: Array, paddings: Array, value: Array | None = None) -> Array:
     sides = list(zip(paddings.values[::2], paddings.values[1::2], strict=True))
     target = tuple(size + before + after for size, (before, after) in zip(x.shape, sides, strict=True))
     require_elements(prod(target))
@@ -252,7 +246,7 @@ def pad_array(x: Array, paddings: Array, value: Array | None = None) -> Array:
     return Array(target, [filler if place < 0 else x.values[place] for place in places])
 
 
-def slice_array(x: Array, begin: Array, sizes: Array) -> Array:
+def _slice_array(x: Array, begin: Array, sizes: Array) -> Array:
     ends = [
         length if size < 0 else first + size
         for length, first, size in zip(x.shape, begin.values, sizes.values, strict=True)
@@ -261,28 +255,24 @@ def slice_array(x: Array, begin: Array, sizes: Array) -> Array:
     return Array(tuple(map(len, axes)), pick_values(x.values, x.shape, axes))
 
 
-def tile_array(x: Array, multiples: Array) -> Array:
+def _tile_array(x: Array, multiples: Array) -> Array:
     require_elements(prod(x.shape) * prod(multiples.values))
     axes = [[*range(size)] * int(times) for size, times in zip(x.shape, multiples.values, strict=True)]
     return Array(tuple(map(len, axes)), pick_values(x.values, x.shape, axes))
 
 
-def broadcast_to(x: Array, target: Array) -> Array:
+def _broadcast_to(x: Array, target: Array) -> Array:
     sizes = tuple(map(int, target.values))
-    return Array(sizes, broadcast_values(x, sizes))
+    return Array(sizes, _broadcast_values(x, sizes))
 
 
-def fill_array(dims: Array, value: Array) -> Array:
-    return broadcast_to(value, dims)
-
-
-def make_range(start: Array, limit: Array, delta: Array) -> Array:
+def _make_range(start: Array, limit: Array, delta: Array) -> Array:
     numbers = range(start.scalar, limit.scalar, delta.scalar)
     require_elements(len(numbers))
     return make_vector(numbers)
 
 
-def sum_cumulatively(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
+def _sum_cumulatively(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
     """Return the cumulative sums of a vector."""
     values = x.values[::-1] if reverse else x.values
     sums = list(accumulate(values, initial=0))
@@ -317,7 +307,7 @@ def _multiply_all(row: list[Any]) -> Any:
     return product
 
 
-def count_bins(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
+def _count_bins(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
     """Count each whole number below ``size`` in each row: ``DenseBincount``."""
     length = int(size.scalar)
     rows = values.shape[0] if len(values.shape) == 2 else 1
@@ -334,18 +324,18 @@ def count_bins(values: Array, size: Array, weights: Array, *, binary_output: boo
     return Array((rows, length) if len(values.shape) == 2 else (length,), counts)
 
 
-def count_flat_bins(values: Array, size: Array, weights: Array) -> Array:
-    return count_bins(make_vector(values.values), size, make_vector(weights.values))
+def _count_flat_bins(values: Array, size: Array, weights: Array) -> Array:
+    return _count_bins(make_vector(values.values), size, make_vector(weights.values))
 
 
-def count_ragged_bins(
+def _count_ragged_bins(
     splits: Array, values: Array, size: Array, weights: Array, *, binary_output: bool = False
 ) -> Array:
     length = int(size.scalar)
     ends = splits.values
     require_elements((len(ends) - 1) * length)
     rows = [
-        count_bins(
+        _count_bins(
             make_vector(values.values[a:b]), size, make_vector(weights.values[a:b]), binary_output=binary_output
         ).values
         for a, b in pairwise(ends)
@@ -353,7 +343,7 @@ def count_ragged_bins(
     return Array((len(rows), length), list(chain.from_iterable(rows)))
 
 
-def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Array]:
+def _ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Array]:
     count = max(len(array.values) for array in (starts, limits, deltas))
     columns = [array.values * count if len(array.values) == 1 else array.values for array in (starts, limits, deltas)]
     rows = [range(*row) for row in zip(*columns, strict=True)]
@@ -361,7 +351,7 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
     return make_vector(accumulate(map(len, rows), initial=0)), make_vector(chain.from_iterable(rows))
 
 
-def ragged_to_tensor(
+def _ragged_to_tensor(
     target: Array, values: Array, default: Array, *partitions: Array, row_partition_types: Sequence[str]
 ) -> Array:
     """Make a dense array of ragged rows of single values; what does not fit into the target is left out."""
@@ -406,18 +396,18 @@ OPS: Mapping[str, Op] = {
     "AddV2": _make_binary(operator.add),
     "All": _make_reduction(all),
     "Any": _make_reduction(any),
-    "Bincount": count_flat_bins,
-    "BroadcastTo": broadcast_to,
-    "Cast": cast_array,
-    "ConcatV2": concat_arrays,
-    "Cumsum": sum_cumulatively,
-    "DenseBincount": count_bins,
+    "Bincount": _count_flat_bins,
+    "BroadcastTo": _broadcast_to,
+    "Cast": _cast_array,
+    "ConcatV2": _concat_arrays,
+    "Cumsum": _sum_cumulatively,
+    "DenseBincount": _count_bins,
     "Equal": _make_binary(operator.eq),
-    "ExpandDims": expand_dims,
-    "Fill": fill_array,
+    "ExpandDims": _expand_dims,
+    "Fill": lambda dims, value: _broadcast_to(value, dims),
     "FloorDiv": _make_binary(operator.floordiv),
     "FloorMod": _make_binary(operator.mod),
-    "GatherV2": gather_values,
+    "GatherV2": _gather_values,
     "Greater": _make_binary(operator.gt),
     "GreaterEqual": _make_binary(operator.ge),
     "Less": _make_binary(operator.lt),
@@ -433,26 +423,26 @@ OPS: Mapping[str, Op] = {
     "Neg": _make_unary(operator.neg),
     "NotEqual": _make_binary(operator.ne),
     "OnesLike": _make_unary(lambda value: 1),
-    "Pack": pack_arrays,
-    "Pad": pad_array,
-    "PadV2": pad_array,
+    "Pack": _pack_arrays,
+    "Pad": _pad_array,
+    "PadV2": _pad_array,
     "Prod": _make_reduction(_multiply_all),
-    "RaggedBincount": count_ragged_bins,
-    "RaggedRange": ragged_range,
-    "RaggedTensorToTensor": ragged_to_tensor,
-    "Range": make_range,
+    "RaggedBincount": _count_ragged_bins,
+    "RaggedRange": _ragged_range,
+    "RaggedTensorToTensor": _ragged_to_tensor,
+    "Range": _make_range,
     "Rank": lambda x: Array((), [len(x.shape)]),
-    "Reshape": reshape_array,
-    "Select": select_elements,
-    "SelectV2": select_elements,
-    "Shape": get_shape,
-    "Size": count_elements,
-    "Slice": slice_array,
-    "Squeeze": squeeze_array,
-    "StridedSlice": strided_slice,
+    "Reshape": _reshape_array,
+    "Select": _select_elements,
+    "SelectV2": _select_elements,
+    "Shape": lambda x: make_vector(x.shape),
+    "Size": lambda x: Array((), [len(x.values)]),
+    "Slice": _slice_array,
+    "Squeeze": _squeeze_array,
+    "StridedSlice": _strided_slice,
     "Sub": _make_binary(operator.sub),
     "Sum": _make_reduction(sum),
-    "Tile": tile_array,
-    "Where": find_true,
+    "Tile": _tile_array,
+    "Where": _find_true,
     "ZerosLike": _make_unary(lambda value: type(value)()),
 }

@@ -28,32 +28,23 @@ def _map_strings(function: Callable[[bytes], Any]) -> Callable[[Array], Array]:
     return lambda x: Array(x.shape, list(map(function, x.values)))
 
 
-def lower_strings(x: Array, *, encoding: str = "") -> Array:
-    """Convert to lower case: ASCII letters alone, unless the encoding is utf-8."""
-    return _map_strings(_lower_utf8 if encoding == "utf-8" else bytes.lower)(x)
+def _make_case_op(of_ascii: Callable[[bytes], bytes], of_text: Callable[[str], str]) -> Op:
+    """Return an op that changes the case of ASCII letters alone, unless the encoding is utf-8."""
+
+    def change_text(text: bytes) -> bytes:
+        return of_text(text.partition(b"\0")[0].decode()).encode()  # TensorFlow's string for ICU ends at the first NUL
+
+    return lambda x, *, encoding="": _map_strings(change_text if encoding == "utf-8" else of_ascii)(x)
 
 
-def upper_strings(x: Array, *, encoding: str = "") -> Array:
-    return _map_strings(_upper_utf8 if encoding == "utf-8" else bytes.upper)(x)
+def compile_pattern(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an op, with its ``pattern`` compiled if it has one."""
+    if "pattern" not in attributes:
+        return attributes
+    return attributes | {"pattern": re.compile(attributes["pattern"], re.ASCII)}
 
 
-def _lower_utf8(text: bytes) -> bytes:
-    """Convert ``text`` up to its first NUL, where TensorFlow's string for ICU ends."""
-    return text.partition(b"\0")[0].decode().lower().encode()
-
-
-def _upper_utf8(text: bytes) -> bytes:
-    return text.partition(b"\0")[0].decode().upper().encode()
-
-
-def compile_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of an op, with its ``pattern`` compiled."""
-    compiled = dict(attributes)
-    pattern = re.compile(compiled.pop("pattern"), re.ASCII)
-    return compiled | {"pattern": pattern}
-
-
-def replace_matches(
+def _replace_matches(
     x: Array, *, pattern: Any, rewrite: Sequence[str | int], everywhere: bool, cost: int, slope: int
 ) -> Array:
     """Replace the first match of ``pattern``, or all, by ``rewrite``: texts, and numbers of groups."""
@@ -80,12 +71,12 @@ def make_replacement(rewrite: Sequence[str | int]) -> Callable[[re.Match[str]], 
     return expand
 
 
-def match_strings(x: Array, *, pattern: Any, cost: int, slope: int) -> Array:
+def _match_strings(x: Array, *, pattern: Any, cost: int, slope: int) -> Array:
     require_comparisons(x.values, cost, slope, _A_PATTERN)
     return _map_strings(lambda text: pattern.fullmatch(text.decode()) is not None)(x)
 
 
-def split_strings(x: Array, separator: Array, *, maxsplit: int = -1) -> tuple[Array, Array, Array]:
+def _split_strings(x: Array, separator: Array, *, maxsplit: int = -1) -> tuple[Array, Array, Array]:
     """Split a vector of texts. Returns each part's row and column, [n, 2]; the parts, [n]; and the dense shape."""
     parts = [_split_string(text, separator.scalar, maxsplit) for text in x.values]
     places = [number for row, own in enumerate(parts) for at in range(len(own)) for number in (row, at)]
@@ -104,7 +95,7 @@ def _split_string(text: bytes, separator: bytes, maxsplit: int) -> list[bytes]:
     return parts
 
 
-def make_ngrams(
+def _make_ngrams(
     data: Array, splits: Array, *,
     separator: bytes, ngram_widths: Sequence[int], left_pad: bytes, right_pad: bytes, pad_width: int,
     preserve_short_sequences: bool,
@@ -128,14 +119,14 @@ def make_ngrams(
     return make_vector(collect_strings(generate_ngrams())), make_vector(ends)
 
 
-def unicode_decode(x: Array) -> tuple[Array, Array]:
+def _unicode_decode(x: Array) -> tuple[Array, Array]:
     """Return the index where each text of a vector begins in the code points, and all code points."""
     rows = [list(map(ord, text.decode())) for text in x.values]
     return make_vector(accumulate(map(len, rows), initial=0)), make_vector(chain.from_iterable(rows))
 
 
-def unicode_decode_with_offsets(x: Array) -> tuple[Array, Array, Array]:
-    splits, points = unicode_decode(x)
+def _unicode_decode_with_offsets(x: Array) -> tuple[Array, Array, Array]:
+    splits, points = _unicode_decode(x)
     offsets: list[int] = []
     for start, end in pairwise(splits.values):
         sizes = [len(chr(point).encode()) for point in points.values[start:end]]
@@ -143,16 +134,15 @@ def unicode_decode_with_offsets(x: Array) -> tuple[Array, Array, Array]:
     return splits, points, make_vector(offsets)
 
 
-def unicode_encode(points: Array, splits: Array) -> Array:
-    ends = splits.values
-    return make_vector("".join(map(chr, points.values[a:b])).encode() for a, b in pairwise(ends))
+def _unicode_encode(points: Array, splits: Array) -> Array:
+    return make_vector("".join(map(chr, points.values[a:b])).encode() for a, b in pairwise(splits.values))
 
 
-def measure_strings(x: Array, *, unit: str = "BYTE") -> Array:
+def _measure_strings(x: Array, *, unit: str = "BYTE") -> Array:
     return _map_strings(len if unit == "BYTE" else lambda text: len(text.decode()))(x)
 
 
-def cut_substrings(x: Array, begin: Array, count: Array) -> Array:
+def _cut_substrings(x: Array, begin: Array, count: Array) -> Array:
     """Cut parts out of texts, in characters. Raises IndexError for a begin beyond the text."""
 
     def cut_text(text: bytes, start: int, size: int) -> bytes:
@@ -165,7 +155,7 @@ def cut_substrings(x: Array, begin: Array, count: Array) -> Array:
     return apply_elementwise(cut_text, x, begin, count, collect=collect_strings)
 
 
-def join_strings(*texts: Array, separator: bytes = b"") -> Array:
+def _join_strings(*texts: Array, separator: bytes = b"") -> Array:
     return apply_elementwise(lambda *parts: _join_parts(separator, parts), *texts, collect=collect_strings)
 
 
@@ -175,20 +165,20 @@ def _join_parts(separator: bytes, parts: Sequence[bytes]) -> bytes:
     return separator.join(parts)
 
 
-def reduce_join(x: Array, axis: Array, *, separator: bytes = b"", keep_dims: bool = False) -> Array:
+def _reduce_join(x: Array, axis: Array, *, separator: bytes = b"", keep_dims: bool = False) -> Array:
     """Join the strings along the last axis."""
     width = x.shape[-1]
     rows = (_join_parts(separator, x.values[at * width : at * width + width]) for at in range(prod(x.shape[:-1])))
     return Array((*x.shape[:-1], *([1] if keep_dims else [])), collect_strings(rows))
 
 
-def as_string(x: Array) -> Array:
+def _as_string(x: Array) -> Array:
     """Write whole numbers and bools as strings."""
     names = {True: b"true", False: b"false"}
     return Array(x.shape, [names[v] if isinstance(v, bool) else str(v).encode() for v in x.values])
 
 
-def to_number(x: Array, *, bits: int, whole: bool) -> Array:
+def _to_number(x: Array, *, bits: int, whole: bool) -> Array:
     """Read numbers of ``bits`` bits. Raises UnfitTextError."""
 
     def parse_number(text: bytes) -> float | int:
@@ -202,52 +192,52 @@ def to_number(x: Array, *, bits: int, whole: bool) -> Array:
     return _map_strings(parse_number)(x)
 
 
-def hash_fast(x: Array, *, num_buckets: int) -> Array:
+def _hash_fast(x: Array, *, num_buckets: int) -> Array:
     return _map_strings(lambda text: compute_farmhash(text) % num_buckets)(x)
 
 
-def hash_strong(x: Array, *, num_buckets: int, key: Sequence[int]) -> Array:
+def _hash_strong(x: Array, *, num_buckets: int, key: Sequence[int]) -> Array:
     first, second = key
     return _map_strings(lambda text: compute_siphash(text, (first, second)) % num_buckets)(x)
 
 
-def fingerprint_strings(x: Array, method: Array) -> Array:
+def _fingerprint_strings(x: Array, method: Array) -> Array:
     """Return the eight bytes of FarmHash's Fingerprint64 of each string of a vector, [n, 8], the lowest first."""
     values = [byte for text in x.values for byte in compute_farmhash(text).to_bytes(8, "little")]
     return Array((len(x.values), 8), values)
 
 
-def bitcast_bytes(x: Array) -> Array:
+def _bitcast_bytes(x: Array) -> Array:
     """Convert bytes [..., 8], the lowest first, to signed whole numbers of 64 bits: ``Bitcast``."""
     numbers = [int.from_bytes(x.values[at : at + 8], "little", signed=True) for at in range(0, len(x.values), 8)]
     return Array(x.shape[:-1], numbers)
 
 
-def look_up(keys: Array, default: Array, *, table: Mapping[Any, Any]) -> Array:
+def _look_up(keys: Array, default: Array, *, table: Mapping[Any, Any]) -> Array:
     missing = default.scalar
     return _map_strings(lambda key: table.get(key, missing))(keys)
 
 
 OPS: Mapping[str, Op] = {
-    "AsString": as_string,
-    "Bitcast": bitcast_bytes,
-    "Fingerprint": fingerprint_strings,
-    "LookupTableFindV2": look_up,
-    "ReduceJoin": reduce_join,
-    "RegexFullMatch": match_strings,
-    "RegexReplace": replace_matches,
-    "StringJoin": join_strings,
-    "StringLength": measure_strings,
-    "StringLower": lower_strings,
-    "StringNGrams": make_ngrams,
-    "StringSplitV2": split_strings,
+    "AsString": _as_string,
+    "Bitcast": _bitcast_bytes,
+    "Fingerprint": _fingerprint_strings,
+    "LookupTableFindV2": _look_up,
+    "ReduceJoin": _reduce_join,
+    "RegexFullMatch": _match_strings,
+    "RegexReplace": _replace_matches,
+    "StringJoin": _join_strings,
+    "StringLength": _measure_strings,
+    "StringLower": _make_case_op(bytes.lower, str.lower),
+    "StringNGrams": _make_ngrams,
+    "StringSplitV2": _split_strings,
     "StringStrip": _map_strings(bytes.strip),
-    "StringToHashBucketFast": hash_fast,
-    "StringToHashBucketStrong": hash_strong,
-    "StringToNumber": to_number,
-    "StringUpper": upper_strings,
-    "Substr": cut_substrings,
-    "UnicodeDecode": unicode_decode,
-    "UnicodeDecodeWithOffsets": unicode_decode_with_offsets,
-    "UnicodeEncode": unicode_encode,
+    "StringToHashBucketFast": _hash_fast,
+    "StringToHashBucketStrong": _hash_strong,
+    "StringToNumber": _to_number,
+    "StringUpper": _make_case_op(bytes.upper, str.upper),
+    "Substr": _cut_substrings,
+    "UnicodeDecode": _unicode_decode,
+    "UnicodeDecodeWithOffsets": _unicode_decode_with_offsets,
+    "UnicodeEncode": _unicode_encode,
 }

@@ -15,7 +15,7 @@ from ..deadline import require_time
 from ..tuples import NamedTuple
 from ..typed import Any
 from . import LocatedText, TokenPlace
-from .strings import compile_attributes, make_replacement
+from .strings import compile_pattern, make_replacement
 
 _SPACE = " \t\n\r\v\f"
 """The white space of ASCII."""
@@ -30,6 +30,7 @@ class TracedText(NamedTuple):
     ends: Sequence[int]
 
     def take_part(self, start: int, end: int) -> TracedText:
+        """Return the characters ``start`` to ``end``."""
         return TracedText(self.text[start:end], self.starts[start:end], self.ends[start:end])
 
     def find_span(self, start: int, end: int) -> tuple[int, int]:
@@ -128,14 +129,6 @@ def _replace_matches(
     return TracedText("".join([*parts, rest.text]), [*starts, *rest.starts], [*ends, *rest.ends])
 
 
-def _split_words(traced: TracedText) -> list[tuple[int, int]]:
-    return [match.span() for match in _WORD.finditer(traced.text)]
-
-
-def _split_characters(traced: TracedText) -> list[tuple[int, int]]:
-    return [(at, at + 1) for at in range(len(traced.text))]
-
-
 _STEPS: Mapping[str, Callable[..., TracedText]] = {
     "RegexReplace": _replace_matches,
     "StringLower": partial(_change_case, bytes.lower, str.lower),
@@ -143,8 +136,8 @@ _STEPS: Mapping[str, Callable[..., TracedText]] = {
     "StringUpper": partial(_change_case, bytes.upper, str.upper),
 }
 _SPLITS: Mapping[str, Callable[[TracedText], list[tuple[int, int]]]] = {
-    "StringSplitV2": _split_words,
-    "UnicodeDecode": _split_characters,
+    "StringSplitV2": lambda traced: [match.span() for match in _WORD.finditer(traced.text)],
+    "UnicodeDecode": lambda traced: [(at, at + 1) for at in range(len(traced.text))],
 }
 
 STEPS, SPLITS = frozenset(_STEPS), frozenset(_SPLITS)
@@ -160,7 +153,5 @@ def parse_finder(one: Mapping[str, Any]) -> WordFinder:
 
 
 def _make_step(one: Mapping[str, Any]) -> Callable[[TracedText], TracedText]:
-    attributes = {key: value for key, value in one.items() if key != "op"}
-    if "pattern" in attributes:
-        attributes = compile_attributes(attributes)
+    attributes = compile_pattern({key: value for key, value in one.items() if key != "op"})
     return partial(_STEPS[one["op"]], **attributes)

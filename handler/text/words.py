@@ -33,7 +33,7 @@ from ..typed import TYPE_CHECKING, Any
 from .arrays import OPS as ARRAY_OPS
 from .arrays import Array, estimate_memory
 from .strings import OPS as STRING_OPS
-from .strings import compile_attributes
+from .strings import compile_pattern
 
 if TYPE_CHECKING:
     from ..description import Port
@@ -49,30 +49,18 @@ _OF_BYTES = ("left_pad", "right_pad", "separator")
 """Attributes that are strings of the model, and become bytes."""
 
 
-class StringTensor(NamedTuple):
-    """An input of strings. ``shape``: that of one item, with the batch of 1 in front."""
-
-    name: str
-    shape: tuple[int, ...]
-
-
-class TextStep(NamedTuple):
-    """A function, and the numbers of the values that it reads."""
-
-    function: Callable[..., Any]
-    of: tuple[int, ...]
-
-
 class StringProgram(NamedTuple):
     """The steps from ``inputs`` to the feeds of ``outputs``, which gives the number of each feed's value.
 
-    ``pads``: the number that fills up short rows, for feeds with rows of a text's own length; ``cut``: those of them
-    whose long rows are cut off, and not refused; ``tokens``: the finder of words, for answers that label words.
+    ``inputs``: the shape of one item of each, with the batch of 1 in front. ``steps``: functions, each with the numbers
+    of the values that it reads. ``pads``: the number that fills up short rows, for feeds with rows of a text's own
+    length; ``cut``: those of them whose long rows are cut off, and not refused; ``tokens``: the finder of words, for
+    answers that label words.
     """
 
-    inputs: tuple[StringTensor, ...]
+    inputs: Mapping[str, tuple[int, ...]]
     constants: tuple[Array, ...]
-    steps: tuple[TextStep, ...]
+    steps: tuple[tuple[Callable[..., Any], tuple[int, ...]], ...]
     outputs: Mapping[str, int]
     checks: tuple[int, ...] = ()
     pads: Mapping[str, float] = {}
@@ -87,7 +75,7 @@ class StringProgram(NamedTuple):
     ) -> dict[str, Array]:
         """Compute each feed's array from one item, the row-major strings of each input. Raises HandlerError."""
         memory = 0
-        values = [Array(tensor.shape, list(strings)) for tensor, strings in zip(self.inputs, item, strict=True)]
+        values = [Array(shape, list(strings)) for shape, strings in zip(self.inputs.values(), item, strict=True)]
         values += self.constants
         try:
             for function, of in self.steps:
@@ -105,24 +93,22 @@ class StringProgram(NamedTuple):
 
     def compute_rows(
         self,
-        given: Mapping[str, Sequence[bytes]],
+        strings: Mapping[str, Sequence[bytes]],
         ports: Mapping[str, Port],
         limits: RequestLimits = LARGEST,
         seconds_left: Callable[[], float] = lambda: 1.0,
     ) -> tuple[dict[str, bytes], ...]:
         """Return each item's raw bytes by feed, at most what ``ports``, those of the largest size, hold.
 
-        ``given``: the strings of each input, valid UTF-8. Raises HandlerError, which names the item.
+        ``strings``: those of each input, valid UTF-8. Raises HandlerError, which names the item.
         """
-        sizes = [prod(tensor.shape) for tensor in self.inputs]
-        count = len(given[self.inputs[0].name]) // (sizes[0] or 1)
+        sizes = {name: prod(shape) for name, shape in self.inputs.items()}
+        first = next(iter(sizes))
+        count = len(strings[first]) // (sizes[first] or 1)
         most = min(limits.characters, LONGEST)
         rows: list[dict[str, bytes]] = []
         for number in range(count):
-            item = [
-                given[tensor.name][number * size : number * size + size]
-                for tensor, size in zip(self.inputs, sizes, strict=True)
-            ]
+            item = [strings[name][number * size : number * size + size] for name, size in sizes.items()]
             try:
                 if any(len(text) > most for texts in item for text in texts):
                     raise TextTooLongError(f"a text has more than {most:,} bytes, the most that are taken")
@@ -136,11 +122,8 @@ class StringProgram(NamedTuple):
     def choose_size(self, rows: Sequence[Mapping[str, bytes]], sizes: Sequence[Mapping[str, Port]]) -> int:
         """Return the number of the first of ``sizes``, which ascend, that holds all ``rows``."""
         longest = {feed: max(len(row[feed]) for row in rows) for feed in self.outputs}
-        return next(
-            n
-            for n, ports in enumerate(sizes)
-            if all(longest[feed] <= _count_item_bytes(ports[feed]) for feed in longest)
-        )
+        fits = (all(size <= _count_item_bytes(ports[feed]) for feed, size in longest.items()) for ports in sizes)
+        return next(number for number, fit in enumerate(fits) if fit)
 
     def pad_rows(self, rows: Sequence[Mapping[str, bytes]], ports: Mapping[str, Port]) -> dict[str, bytes]:
         """Return the raw bytes of each feed for the items ``rows``, with shorter rows filled up."""
@@ -191,7 +174,7 @@ def parse_program(data: bytes) -> StringProgram:
     recipe = json.loads(body)
     tables = [_parse_table(table) for table in recipe["tables"]]
     return StringProgram(
-        tuple(StringTensor(tensor["name"], tuple(tensor["shape"])) for tensor in recipe["inputs"]),
+        {tensor["name"]: tuple(tensor["shape"]) for tensor in recipe["inputs"]},
         tuple(_parse_constant(constant) for constant in recipe["constants"]),
         tuple(_parse_step(step, tables) for step in recipe["steps"]),
         {output["feed"]: output["value"] for output in recipe["outputs"]},
@@ -231,14 +214,13 @@ def _parse_table(one: dict[str, Any]) -> dict[Any, Any]:
     return dict(zip(keys, values, strict=True))
 
 
-def _parse_step(one: dict[str, Any], tables: Sequence[dict[Any, Any]]) -> TextStep:
+def _parse_step(one: dict[str, Any], tables: Sequence[dict[Any, Any]]) -> tuple[Callable[..., Any], tuple[int, ...]]:
     attributes = {key: value for key, value in one.items() if key not in ("op", "of")}
     for key in _OF_BYTES:
         if key in attributes:
             attributes[key] = _encode_text(attributes[key])
-    if "pattern" in attributes:
-        attributes = compile_attributes(attributes)
+    attributes = compile_pattern(attributes)
     if "table" in attributes:
         attributes["table"] = tables[attributes["table"]]
     function = OPS[one["op"]]
-    return TextStep(partial(function, **attributes) if attributes else function, tuple(one["of"]))
+    return partial(function, **attributes) if attributes else function, tuple(one["of"])

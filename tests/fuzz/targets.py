@@ -176,7 +176,7 @@ def words(data: bytes) -> Spent:
     def number() -> None:
         with suppress(HandlerError):
             string = decode_text(data[1:], "it", limits).encode()
-            given = {one.name: [string] * prod(one.shape) for one in steps.inputs}
+            given = {name: [string] * prod(shape) for name, shape in steps.inputs.items()}
             chosen, made = sized(steps, given, sizes, limits=limits)
             if steps.tokens is not None:
                 (located,) = steps.tokens.locate_words([string], size, limits, lambda: 10.0)

@@ -24,7 +24,15 @@ from handler.budget import RequestLimits
 from handler.description import Port
 from handler.errors import OutOfTimeError, OverBudgetError, StartupError, TextTooLongError, UnfitTextError
 from handler.text import traced
-from handler.text.arrays import MOST, Array, apply_elementwise, make_vector, pad_array, ragged_to_tensor, strided_slice
+from handler.text.arrays import (
+    MOST,
+    Array,
+    _pad_array,
+    _ragged_to_tensor,
+    _strided_slice,
+    apply_elementwise,
+    make_vector,
+)
 from handler.text.words import FILE, StringProgram, open_words, parse_program
 from tests.support.words import sized, tensors
 
@@ -150,7 +158,7 @@ def test_places_have_limits() -> None:
 def test_a_file_beside_the_library(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(recipe([], 0))
     (words,) = open_words(str(tmp_path / "libmodel.so")).values()
-    assert words.inputs[0].name == "text"
+    assert [*words.inputs] == ["text"]
 
 
 def test_a_file_of_several_signatures(tmp_path: Path) -> None:
@@ -330,7 +338,7 @@ def test_an_array_that_is_too_large_is_never_made() -> None:
     with pytest.raises(TextTooLongError):
         apply_elementwise(int, wide, Array((2, 1), [1, 2]))
     with pytest.raises(TextTooLongError):
-        ragged_to_tensor(
+        _ragged_to_tensor(
             make_vector([-1, MOST]),
             make_vector([1]),
             Array((), [0]),
@@ -338,14 +346,14 @@ def test_an_array_that_is_too_large_is_never_made() -> None:
             row_partition_types=["ROW_SPLITS"],
         )
     with pytest.raises(TextTooLongError):
-        pad_array(make_vector([1]), make_vector([0, MOST]))
+        _pad_array(make_vector([1]), make_vector([0, MOST]))
 
 
 def test_a_slice_of_every_kind() -> None:
     x = Array((2, 3), [1, 2, 3, 4, 5, 6])
 
     def cut(begin: list[int], end: list[int], strides: list[int], **masks: int) -> Array:
-        return strided_slice(x, make_vector(begin), make_vector(end), make_vector(strides), **masks)
+        return _strided_slice(x, make_vector(begin), make_vector(end), make_vector(strides), **masks)
 
     assert cut([0, 2], [0, -4], [1, -1], begin_mask=1, end_mask=3) == Array((2, 3), [3, 2, 1, 6, 5, 4])
     assert cut([0, 1], [0, 2], [1, 1], ellipsis_mask=1, shrink_axis_mask=2) == Array((2,), [2, 5])

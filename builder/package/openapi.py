@@ -38,37 +38,96 @@ EXAMPLE: Schema = {"type": "string", "contentEncoding": "base64"}
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
+def _make_object(**properties: Schema) -> Schema:
+    """Return an object that requires all of its properties, and may have more."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _make_closed_object(**properties: Schema) -> Schema:
+    return _make_object(**properties) | {"additionalProperties": False}
+
+
+def _make_open_list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _make_list(item: Schema, most: int) -> Schema:
+    return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
+
+
+def _refer_to(name: str) -> Schema:
+    """Return a schema that is one of SHARED."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _any_of(schemas: list[Schema]) -> Schema:
+    return {"anyOf": schemas} if len(schemas) > 1 else schemas[0]
+
+
+SHARED = {
+    "Error": _make_object(error=_make_object(code=TEXT, message=TEXT)),
+    "ErrorText": _make_object(error=TEXT),
+    "ErrorOpenAI": _make_object(error=_make_object(message=TEXT, type=TEXT, code=TEXT)),
+    "Object": _make_object(label=TEXT, score=NUMBER, box=BOX),
+    "Word": _make_object(label=TEXT, word=TEXT, start=PLACE, end=PLACE, score=NULLABLE_NUMBER),
+    "Token": _make_object(label=TEXT, score=NULLABLE_NUMBER),
+    "Class": _make_object(label=TEXT, probability=NULLABLE_NUMBER),
+}
+"""Schemas that others refer to, by name."""
+
+_ANSWERS: dict[str, Schema] = {
+    "classification": _make_open_list(_refer_to("Class")),
+    "regression": _make_open_list({"type": ["number", "boolean", "null"]}),
+    "segmentation": _make_object(
+        width=INTEGER,
+        height=INTEGER,
+        classes=_make_open_list(_make_object(**{"class": INTEGER}, label=TEXT, share=NUMBER)),
+    ),
+    "detection": _make_open_list(_refer_to("Object")),
+    "tokens": _make_open_list({"anyOf": [_refer_to("Word"), _refer_to("Token")]}),
+    "embedding": {"anyOf": [_make_open_list(NULLABLE_NUMBER), {"type": "string", "contentEncoding": "base64"}]},
+    "label": {"type": ["array", "string"]},
+    "raw": {"type": ["array", "number", "boolean", "null"]},
+}
+"""Schemas of the answers for each kind of output."""
+
+_OPTIONS = {
+    "top_k": "How many classes or objects are listed.",
+    "threshold": "The score that an object must have.",
+    "dimensions": "How many numbers of an embedding are given, of its first ones.",
+    "format": "How an embedding or a segmentation is written.",
+}
+
+
 def write_openapi(layer: Path, descriptions: Sequence[str]) -> None:
     """Write the document and the page into ``layer``. ``descriptions``: its models', as ``cf_describe`` has them.
 
     They name the limits of the largest function, as the memory of this one is not known yet.
     """
-    write_document(
-        (layer / OPENAPI[0]).parent, make_document([parse_description(text) for text in descriptions], LARGEST)
-    )
+    models = [parse_description(text) for text in descriptions]
+    write_document((layer / OPENAPI[0]).parent, make_document(models, LARGEST))
 
 
 def write_document(folder: Path, described: Schema) -> None:
     """Write the document ``described``, and its page, into ``folder``."""
-    for name, text in zip(OPENAPI, (json.dumps(described), render_page(described)), strict=True):
+    for name, text in zip(OPENAPI, (json.dumps(described), _render_page(described)), strict=True):
         write_readable(folder / Path(name).name, text)
 
 
 def make_document(models: list[Description], limits: RequestLimits) -> Schema:
     """Return the description of a server of ``models``."""
-    paths: Schema = {"/predict": {"post": _describe_predict(models, limits)}}
-    paths["/health"] = _make_get("health", "Whether the function answers", _make_object(status=TEXT))
-    paths["/v2"] = _make_get(
-        "v2_server", "The server", _make_object(name=TEXT, version=TEXT, extensions=_make_open_list(TEXT))
-    )
-    for state in ("live", "ready"):
-        paths[f"/v2/health/{state}"] = _make_get(
-            f"v2_{state}", f"Whether it is {state}", _make_object(**{state: BOOLEAN})
-        )
+    server = _make_object(name=TEXT, version=TEXT, extensions=_make_open_list(TEXT))
+    paths: Schema = {
+        "/predict": {"post": _describe_predict(models, limits)},
+        "/health": _make_get("health", "Whether the function answers", _make_object(status=TEXT), "Error"),
+        "/v2": _make_get("v2_server", "The server", server),
+        "/v2/health/live": _make_get("v2_live", "Whether it is live", _make_object(live=BOOLEAN)),
+        "/v2/health/ready": _make_get("v2_ready", "Whether it is ready", _make_object(ready=BOOLEAN)),
+    }
     for model in models:
         paths |= _open_inference(model, limits) | _tf_serving(model, limits)
     if embedders := [model for model in models if openai.is_embedding_model(model)]:
-        paths |= _describe_openai(embedders, limits)
+        paths |= {openai.PATH: {"post": _describe_openai(embedders, limits)}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -78,44 +137,35 @@ def make_document(models: list[Description], limits: RequestLimits) -> Schema:
         },
         "servers": [{"url": "."}],
         "paths": paths,
-        "components": {
-            "schemas": {
-                "Error": _make_object(error=_make_object(code=TEXT, message=TEXT)),
-                "ErrorText": _make_object(error=TEXT),
-                "ErrorOpenAI": _make_object(error=_make_object(message=TEXT, type=TEXT, code=TEXT)),
-                "Object": _make_object(label=TEXT, score=NUMBER, box=BOX),
-                "Word": _make_object(label=TEXT, word=TEXT, start=PLACE, end=PLACE, score=NULLABLE_NUMBER),
-                "Token": _make_object(label=TEXT, score=NULLABLE_NUMBER),
-                "Class": _make_object(label=TEXT, probability=NULLABLE_NUMBER),
-            }
-        },
+        "components": {"schemas": SHARED},
     }
 
 
 def _describe_predict(models: list[Description], limits: RequestLimits) -> Schema:
-    bodies: list[Schema] = []
-    for model in models:
-        for entry in _list_signatures(model):
-            for sized in _list_sizes(entry):
-                bodies += _predict_bodies(sized, _name_signature(entry, model), limits)
-    content: Schema = {"application/json": {"schema": {"anyOf": bodies} if len(bodies) > 1 else bodies[0]}}
+    signatures = [(entry, _name_signature(entry, model)) for model in models for entry in _list_signatures(model)]
+    bodies = [
+        body
+        for entry, named in signatures
+        for sized in _list_sizes(entry)
+        for body in _predict_bodies(sized, named, limits)
+    ]
+    content = _as_json(_any_of(bodies))
     if any(model.text_alone for model in models):
         content["text/plain"] = {"schema": TEXTS.make_schema(limits)}
     alone = [model for model in models if len(model.feeds) == 1]
-    pictures, sound = any(model.image for model in alone), any(model.audio for model in alone)
-    if pictures or sound:
-        types = (*(IMAGE_TYPES if pictures else ()), *(AUDIO_TYPES if sound else ()))
-        content |= {media: {"schema": {}} for media in types}
-        file, most = {"type": "string", "format": "binary"}, limits.images if pictures else 1
+    images, sound = any(model.image for model in alone), any(model.audio for model in alone)
+    if images or sound:
+        content |= {media: {"schema": {}} for media in (*IMAGE_TYPES * images, *AUDIO_TYPES * sound)}
+        file, most = {"type": "string", "format": "binary"}, limits.images if images else 1
         form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": most}
         content["multipart/form-data"] = {"schema": form}
+    entries = [entry for entry, _ in signatures]
     parameters: list[Schema] = [{"name": "model", "in": "query", "schema": {"enum": [model.name for model in models]}}]
-    signatures = [entry for model in models for entry in _list_signatures(model)]
-    for name, schema in _describe_options(signatures).items():
+    for name, schema in _describe_options(entries).items():
         parameters.append({"name": name, "in": "query", "description": _OPTIONS[name], "schema": schema})
     answer = _make_object(
         model=_make_object(name=TEXT, version=TEXT),
-        predictions=_make_open_list({"anyOf": [kind for entry in signatures for kind in _describe_items(entry)]}),
+        predictions=_make_open_list({"anyOf": [kind for entry in entries for kind in _describe_items(entry)]}),
         cold_start=BOOLEAN,
         timings_ms=_make_object(decode=NUMBER, infer=NUMBER, total=NUMBER),
     )
@@ -123,14 +173,6 @@ def _describe_predict(models: list[Description], limits: RequestLimits) -> Schem
         "parameters": parameters,
         "requestBody": {"required": True, "content": content},
     }
-
-
-_OPTIONS = {
-    "top_k": "How many classes or objects are listed.",
-    "threshold": "The score that an object must have.",
-    "dimensions": "How many numbers of an embedding are given, of its first ones.",
-    "format": "How an embedding or a segmentation is written.",
-}
 
 
 def _describe_options(models: list[Description]) -> dict[str, Schema]:
@@ -209,23 +251,7 @@ def _predict_bodies(model: Description, named: Schema, limits: RequestLimits) ->
 
 def _describe_answers(model: Description) -> dict[str, Schema]:
     ports = {port.name: port for port in model.fetches}
-    of_kind: dict[str, Schema] = {
-        "classification": _make_open_list({"$ref": "#/components/schemas/Class"}),
-        "regression": _make_open_list({"type": ["number", "boolean", "null"]}),
-        "segmentation": _make_object(
-            width=INTEGER,
-            height=INTEGER,
-            classes=_make_open_list(_make_object(**{"class": INTEGER}, label=TEXT, share=NUMBER)),
-        ),
-        "detection": _make_open_list({"$ref": "#/components/schemas/Object"}),
-        "tokens": _make_open_list(
-            {"anyOf": [{"$ref": "#/components/schemas/Word"}, {"$ref": "#/components/schemas/Token"}]}
-        ),
-        "embedding": {"anyOf": [_make_open_list(NULLABLE_NUMBER), {"type": "string", "contentEncoding": "base64"}]},
-        "label": {"type": ["array", "string"]},
-        "raw": {"type": ["array", "number", "boolean", "null"]},
-    }
-    answers = {output.name: of_kind[output.kind] for output in model.outputs}
+    answers = {output.name: _ANSWERS[output.kind] for output in model.outputs}
     for output in model.outputs:
         port = ports[output.fetch]
         if output.kind == "classification" and port.dynamic:  # The answer has classes for each row.
@@ -235,26 +261,17 @@ def _describe_answers(model: Description) -> dict[str, Schema]:
 
 
 def _open_inference(model: Description, limits: RequestLimits) -> Schema:
-    base = f"/v2/models/{model.name}"
-    port = _make_object(name=TEXT, datatype=TEXT, shape=_make_open_list(INTEGER))
-    about = _make_object(
-        name=TEXT,
-        versions=_make_open_list(TEXT),
-        platform=TEXT,
-        inputs=_make_open_list(port),
-        outputs=_make_open_list(port),
-    )
-    output = _make_object(name=TEXT, datatype=TEXT, shape=_make_open_list(INTEGER), data={"type": "array"})
+    name, base = model.name, f"/v2/models/{model.name}"
+    port = {"name": TEXT, "datatype": TEXT, "shape": _make_open_list(INTEGER)}
+    ports = _make_open_list(_make_object(**port))
+    about = _make_object(name=TEXT, versions=_make_open_list(TEXT), platform=TEXT, inputs=ports, outputs=ports)
+    output = _make_object(**port, data={"type": "array"})
     answer = _make_object(model_name=TEXT, model_version=TEXT, outputs=_make_open_list(output))
     bodies = [_v2_body(signature, _name_signature(signature, model), limits) for signature in _list_signatures(model)]
-    body = {"anyOf": bodies} if len(bodies) > 1 else bodies[0]
-    infer = _make_operation(f"v2_infer_{model.name}", f"Tensors through {model.name}", answer, "ErrorText")
-    infer["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    infer = _make_operation(f"v2_infer_{name}", f"Tensors through {name}", answer, "ErrorText", _any_of(bodies))
     return {
-        base: _make_get(f"v2_{model.name}", f"What {model.name} takes and gives", about),
-        f"{base}/ready": _make_get(
-            f"v2_ready_{model.name}", "Whether it is ready", _make_object(name=TEXT, ready=BOOLEAN)
-        ),
+        base: _make_get(f"v2_{name}", f"What {name} takes and gives", about),
+        f"{base}/ready": _make_get(f"v2_ready_{name}", "Whether it is ready", _make_object(name=TEXT, ready=BOOLEAN)),
         f"{base}/infer": {"post": infer},
     }
 
@@ -333,14 +350,15 @@ def _describe_openai(models: list[Description], limits: RequestLimits) -> Schema
         model=TEXT,
         usage=_make_object(prompt_tokens=INTEGER, total_tokens=INTEGER),
     )
-    run = _make_operation("openai_embeddings", "Embeddings of texts, as OpenAI has them", answer, "ErrorOpenAI")
-    run["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    return {openai.PATH: {"post": run}}
+    summary = "Embeddings of texts, as OpenAI has them"
+    return _make_operation("openai_embeddings", summary, answer, "ErrorOpenAI", body)
 
 
 def _tf_serving(model: Description, limits: RequestLimits) -> Schema:
-    base = f"/v1/models/{model.name}"
-    status = _make_object(version=TEXT, state=TEXT, status=_make_object(error_code=TEXT, error_message=TEXT))
+    name, base = model.name, f"/v1/models/{model.name}"
+    states = _make_open_list(
+        _make_object(version=TEXT, state=TEXT, status=_make_object(error_code=TEXT, error_message=TEXT))
+    )
     about = _make_object(model_spec=_make_object(name=TEXT, version=TEXT), metadata={"type": "object"})
     bodies = [
         body
@@ -348,16 +366,12 @@ def _tf_serving(model: Description, limits: RequestLimits) -> Schema:
         for sized in _list_sizes(signature)
         for body in _v1_bodies(sized, model, limits)
     ]
-    answers = [_make_object(predictions={"type": "array"}), _make_object(outputs={})]
-    run = _make_operation(
-        f"v1_predict_{model.name}", f"Rows or columns through {model.name}", {"anyOf": answers}, "ErrorText"
-    )
-    run["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"anyOf": bodies}}}}
+    answer = {"anyOf": [_make_object(predictions={"type": "array"}), _make_object(outputs={})]}
+    summary = f"Rows or columns through {name}"
+    run = _make_operation(f"v1_predict_{name}", summary, answer, "ErrorText", {"anyOf": bodies})
     return {
-        base: _make_get(
-            f"v1_{model.name}", "The model's status", _make_object(model_version_status=_make_open_list(status))
-        ),
-        f"{base}/metadata": _make_get(f"v1_metadata_{model.name}", "The model's signature", about),
+        base: _make_get(f"v1_{name}", "The model's status", _make_object(model_version_status=states)),
+        f"{base}/metadata": _make_get(f"v1_metadata_{name}", "The model's signature", about),
         f"{base}:predict": {"post": run},
     }
 
@@ -372,9 +386,8 @@ def _v1_bodies(model: Description, first: Description, limits: RequestLimits) ->
     if model.examples:
         examples = _make_list(_make_closed_object(b64=EXAMPLE), limits.items if model.batched else model.batch)
         bodies = [_make_exclusive_object(signature, **chosen, instances=examples)] if model.batched else []
-        bodies += [
-            _make_exclusive_object(signature, **chosen, inputs=_make_closed_object(**{model.examples.name: examples}))
-        ]
+        column = _make_closed_object(**{model.examples.name: examples})
+        bodies.append(_make_exclusive_object(signature, **chosen, inputs=column))
     if model.batched:
         # A request has images or numbers, each with its own limit: so there are lists for each kind.
         for rows, most in _list_row_schemas(model, limits):
@@ -385,11 +398,9 @@ def _v1_bodies(model: Description, first: Description, limits: RequestLimits) ->
             columns = {name: _describe_column(schema, most) for name, schema in rows.items()}
             bodies += _list_column_bodies(signature, chosen, columns)
         return bodies
-    return bodies + _list_column_bodies(
-        signature,
-        chosen,
-        {feed.name: _describe_nested_lists(feed, _count_fixed_sizes(feed, model)) for feed in model.caller_inputs},
-    )
+    feeds = model.caller_inputs
+    columns = {feed.name: _describe_nested_lists(feed, _count_fixed_sizes(feed, model)) for feed in feeds}
+    return bodies + _list_column_bodies(signature, chosen, columns)
 
 
 def _list_column_bodies(signature: Schema, chosen: Schema, columns: Schema) -> list[Schema]:
@@ -416,10 +427,6 @@ def _list_row_schemas(model: Description, limits: RequestLimits) -> list[tuple[S
 def _describe_item(feed: Port, model: Description) -> Schema:
     """Describe one item of a feed that begins with the batch."""
     return _describe_nested_lists(Port(feed.name, feed.dtype, feed.shape[1:], 0), _count_fixed_sizes(feed, model) - 1)
-
-
-def _make_list(item: Schema, most: int) -> Schema:
-    return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
 
 
 def _describe_column(item: Schema, most: int) -> Schema:
@@ -457,55 +464,39 @@ def _describe_nested_lists(port: Port, fixed: int) -> Schema:
 
 
 def _describe_flat_list(port: Port) -> Schema:
-    return {
-        "type": "array",
-        "items": _describe_number(port.dtype),
-        "minItems": port.elements,
-        "maxItems": port.elements,
-    }
+    count = port.elements
+    return {"type": "array", "items": _describe_number(port.dtype), "minItems": count, "maxItems": count}
 
 
-def _make_get(name: str, summary: str, answer: Schema) -> Schema:
-    return {"get": _make_operation(name, summary, answer, "Error" if name == "health" else "ErrorText")}
+def _make_get(name: str, summary: str, answer: Schema, error: str = "ErrorText") -> Schema:
+    return {"get": _make_operation(name, summary, answer, error)}
 
 
-def _make_operation(name: str, summary: str, answer: Schema, error: str) -> Schema:
-    def of(schema: Schema) -> Schema:
-        return {"application/json": {"schema": schema}}
-
-    return {
+def _make_operation(name: str, summary: str, answer: Schema, error: str, body: Schema | None = None) -> Schema:
+    operation = {
         "operationId": name,
         "summary": summary,
         "responses": {
-            "200": {"description": "The answer", "content": of(answer)},
-            "default": {"description": "An error", "content": of({"$ref": f"#/components/schemas/{error}"})},
+            "200": {"description": "The answer", "content": _as_json(answer)},
+            "default": {"description": "An error", "content": _as_json(_refer_to(error))},
         },
     }
+    return operation | ({"requestBody": {"required": True, "content": _as_json(body)}} if body else {})
 
 
-def _make_object(**properties: Schema) -> Schema:
-    """Return an object that requires all of its properties, and may have more."""
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _make_closed_object(**properties: Schema) -> Schema:
-    return _make_object(**properties) | {"additionalProperties": False}
+def _as_json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
 
 
 def _describe_inputs(inputs: dict[str, Schema]) -> Schema:
     """Describe an object of ``inputs`` by name; a single one may have another name."""
-    by_name, *_ = schemas = [
-        _make_closed_object(**inputs),
-        *(_make_closed_object(**{ALIAS: schema}) for schema in inputs.values()),
-    ]
-    return {"anyOf": schemas} if len(inputs) == 1 and ALIAS not in inputs else by_name
+    schemas = [_make_closed_object(**inputs)]
+    if len(inputs) == 1 and ALIAS not in inputs:
+        schemas += [_make_closed_object(**{ALIAS: schema}) for schema in inputs.values()]
+    return _any_of(schemas)
 
 
-def _make_open_list(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def render_page(document: dict[str, Any]) -> str:
+def _render_page(document: dict[str, Any]) -> str:
     """Return the page of an OpenAPI ``document``: each path with its requests and answers as JSON schemas."""
     parts = [f"<p>{escape(document['info']['description'])} For programs: <a href=openapi.json>openapi.json</a></p>"]
     for path, methods in document["paths"].items():

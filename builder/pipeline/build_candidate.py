@@ -81,14 +81,6 @@ def _build_into(ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptio
     make_lowering_report([lowered], settled, attempt).save(folder / LOWERING)
 
 
-@dataclass(frozen=True)
-class _ClockedLibrary:
-    """A library with a clock between the steps of ``program``."""
-
-    library: Path
-    program: Program
-
-
 def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate) -> Timing:
     """Time ``one`` against float32, on the first golden input: the sum of each step's fastest time, of both.
 
@@ -99,13 +91,13 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
     with ws.progress.show_stage("time", f"{one.kind} beside float32, in turns") as outcome:
         float32 = _build_clocked(ws, compiled, resolve_for_kind(ws, FLOAT32), FLOAT32)
         candidate = _build_clocked(ws, compiled, one.settled, one.kind)
-        isas = profile.host_isas(candidate.library)
+        isas = profile.host_isas(candidate[0])
         threads = [count for count in MARGINS if count <= len(os.sched_getaffinity(0))]
         libraries: dict[str, profile.ProfiledLibrary] = {}
         with ExitStack() as stack:
 
-            def turn(name: str, which: _ClockedLibrary, isa: str, count: int) -> None:
-                opened = profile.ProfiledLibrary(which.library, which.program, compiled.graph, count, isa)
+            def turn(name: str, clocked: tuple[Path, Program], isa: str, count: int) -> None:
+                opened = profile.ProfiledLibrary(*clocked, compiled.graph, count, isa)
                 libraries[f"{name} {isa} {count}"] = stack.enter_context(closing(opened))
 
             # A library never runs twice in a row, as its weights would be in the caches. Two threads run only once
@@ -123,16 +115,15 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
             for count in threads
             for isa in isas
         ),
-        GeneratedSources.load(candidate.library.parent).isa[len(isas) :],
+        GeneratedSources.load(candidate[0].parent).isa[len(isas) :],
     )
 
 
 def _build_clocked(
     ws: Workspace, compiled: CompiledVariant, settled: ResolvedOptions, kind: Precision
-) -> _ClockedLibrary:
+) -> tuple[Path, Program]:
+    """Build a library with a clock between the steps of its program; return both."""
     attempt = list_attempts(settled.spec)[0]
     program = lower_variant(ws, compiled, settled, attempt).program
     folder, key = ws.build / f"timed-{kind.folder}", compute_digest(*compiled.inputs, settled.key, attempt.name)
-    return _ClockedLibrary(
-        profile.build_timed_library(program, settled.spec, compiled.kernels, folder, ws.cache, key), program
-    )
+    return profile.build_timed_library(program, settled.spec, compiled.kernels, folder, ws.cache, key), program

@@ -140,10 +140,6 @@ def _compile_microbatch(
     return CompiledVariant(graph, single.kernels, single.graph) if worth else None
 
 
-def _compile_into(ws: Workspace, graph: FrozenGraph, part: str, folder: Path) -> None:
-    compile_graph(graph, ws.target, folder, part, ws.sandbox, ws.progress.show_detail)
-
-
 def _compile_variant(ws: Workspace, variant: Variant, graph: FrozenGraph) -> CompiledGraph:
     target, part = ws.target, variant.symbol
     folder = ws.build_stage(
@@ -152,7 +148,7 @@ def _compile_variant(ws: Workspace, variant: Variant, graph: FrozenGraph) -> Com
         compute_digest(
             graph.graph_path, graph.config_path, target.name, part, make_xla_flags(target), read_tensorflow_version()
         ),
-        functools.partial(_compile_into, ws, graph, part),
+        lambda folder: compile_graph(graph, target, folder, part, ws.sandbox, ws.progress.show_detail),
         f"{target.suffix}{variant.suffix}",
     )
     return CompiledGraph.load(folder, target)

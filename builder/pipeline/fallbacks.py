@@ -85,10 +85,12 @@ class VerifiedLibrary:
 
     @property
     def compiled(self) -> CompiledModel:
+        """The model after XLA."""
         return self.emitted.compiled
 
     @property
     def sources(self) -> GeneratedSources:
+        """The emitted C and weights."""
         return self.emitted.sources
 
     @property
@@ -98,6 +100,7 @@ class VerifiedLibrary:
 
     @property
     def final(self) -> bool:
+        """True if no further attempt is worthwhile: it agrees, or its weights are too coarse."""
         return self.verification.passed or self.verification.too_coarse
 
 

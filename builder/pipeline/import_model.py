@@ -61,11 +61,9 @@ def import_variants(ws: Workspace) -> ImportedModel:
         raise SpecError(f"{ws.spec.path}: [golden].samples: there is no {samples}; name inputs of your own.")
     if needs_package(text):
         fetch_tokenizers(ws.cache, ws.target)  # the bundle needs it
-        ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
+    ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
     if ws.spec.audio:
-        fetch_miniaudio(
-            ws.cache, ws.progress.show_transfer
-        )  # the library needs it; a failed download shows here already
+        fetch_miniaudio(ws.cache, ws.progress.show_transfer)  # the library needs it
     with ws.progress.show_stage("source", ws.spec.source.shown):
         model = locate_model(ws.spec, ws.cache, ws.progress.show_transfer)
     graphs = tuple(_import_variant(ws, variant, model) for variant in ws.spec.variants)
@@ -83,16 +81,12 @@ def make_model_describer(
         sandbox.kernel.require_demanded()
         if line := sandbox.kernel.describe_missing():
             say_once(line)
-        has_framework = source.format in FRAMEWORKS
-        own = framework_sandbox(sandbox, source.format, say) if has_framework else sandbox
-        job = (
-            functools.partial(own.run, framework_jobs.describe_ports)
-            if has_framework
-            else functools.partial(own.run, _describe_source, thorough)
-        )
+        own, job = sandbox, functools.partial(_describe_source, thorough)
+        if source.format in FRAMEWORKS:
+            own, job = framework_sandbox(sandbox, source.format, say), functools.partial(framework_jobs.describe_ports)
         with tempfile.TemporaryDirectory(prefix="coldforge-describe-") as folder:
             reads = [path, *filter(None, [source.weights])]
-            done = job(source, path, folder=Path(folder), reads=reads, failed=make_import_error)
+            done = own.run(job, source, path, folder=Path(folder), reads=reads, failed=make_import_error)
         return ModelPorts.from_json(done.value)
 
     return describe
@@ -105,8 +99,7 @@ def label_variant(variant: Variant) -> str:
 
 def import_part(ws: Workspace, variant: Variant, model: Path) -> FrozenGraph:
     """Import ``model`` for one input of ``variant``'s batch, without answers. Raises as ``import_variants`` does."""
-    if needs_package(ws.spec.text):
-        ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
+    ws = ws.for_spec(add_tokenizers_package(ws.spec, ws.cache))
     return _import_variant(ws, ws.spec.part_of(variant), model, answers=False)
 
 
@@ -115,12 +108,11 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bo
     program = convert_model(ws, spec, model, variant, label_variant(variant))
     framework = find_framework(spec)
     by = f", {framework.name if framework else 'TensorFlow'}'s own answers"
+    files = [*list_model_files(spec, model), *([program] if framework else [])]
     folder = ws.build_stage(
         "import",
         f"{spec.source.format} to a frozen graph, preflight{by if answers else ''}{label_variant(variant)}",
-        compute_digest(
-            to_json(spec), *list_model_files(spec, model), *([program] if framework else []), read_tensorflow_version()
-        ),
+        compute_digest(to_json(spec), *files, read_tensorflow_version()),
         functools.partial(_import_into, ws, spec, model, program, answers),
         variant.suffix,
     )
@@ -129,8 +121,7 @@ def _import_variant(ws: Workspace, variant: Variant, model: Path, *, answers: bo
 
 def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, answers: bool, folder: Path) -> None:
     """Import ``program``, which is not ``model`` itself if another framework reads that."""
-    decoders = [ws.project.function]  # the import decodes inputs with the function's own code
-    reads = [*list_model_files(spec, program), *decoders]
+    reads = [*list_model_files(spec, program), ws.project.function]  # whose code decodes inputs
     ws.run_sandboxed(_import_graph, spec, program, answers, folder=folder, reads=reads, failed=make_import_error)
     if answers:
         answer_by_framework(ws, spec, model, folder)
@@ -138,13 +129,8 @@ def _import_into(ws: Workspace, spec: ModelSpec, model: Path, program: Path, ans
 
 def list_model_files(spec: ModelSpec, model: Path) -> list[Path]:
     """Return the model's own files, and the files of inputs for it."""
-    return [model, *filter(None, [spec.source.config, spec.source.weights]), *list_input_files(spec)]
-
-
-def list_input_files(spec: ModelSpec) -> list[Path]:
-    """Return the files from which golden inputs are made: the user's own, and those that turn texts into ids."""
-    text = spec.text
-    return [path for path in (spec.samples, text and text.file, text and text.package) if path]
+    texts = [spec.text.file, spec.text.package] if spec.text else []
+    return [model, *filter(None, [spec.source.config, spec.source.weights, spec.samples, *texts])]
 
 
 def _describe_source(thorough: bool, source: Source, path: Path) -> dict[str, Any]:

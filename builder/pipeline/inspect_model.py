@@ -50,11 +50,11 @@ class Inspection:
         }
 
     @classmethod
-    def of_json(cls, found: Any) -> Inspection:
+    def of_json(cls, data: Any) -> Inspection:
         """Read the result of ``to_json``. Raises ImportModelError and PreflightError for anything else."""
-        ports, preflight = ModelPorts.from_json(found), Preflight.of_json(found)
-        parameters = found.get("parameters")
-        dynamic, strings = (tuple(str(item) for item in found.get(key, [])) for key in ("dynamic", "strings"))
+        ports, preflight = ModelPorts.from_json(data), Preflight.of_json(data)
+        parameters = data.get("parameters")
+        dynamic, strings = (tuple(str(item) for item in data.get(key, [])) for key in ("dynamic", "strings"))
         return cls(ports, parameters if isinstance(parameters, int) else None, preflight, dynamic, strings)
 
 
@@ -66,10 +66,7 @@ def inspect_source(ws: Workspace) -> Inspection:
         if find_framework(ws.spec):
             convert_program(ws, ws.spec, model, folder)
             model = folder
-        reads = [
-            *list_model_files(ws.spec, model),
-            ws.project.function,
-        ]  # strings become numbers by the function's own code
+        reads = [*list_model_files(ws.spec, model), ws.project.function]  # whose code makes numbers of strings
         result = ws.run_sandboxed(_inspect_loaded, ws.spec, model, folder=folder, reads=reads, failed=make_import_error)
     return Inspection.of_json(result)
 

@@ -88,10 +88,12 @@ class EmittedSources:
 
     @property
     def sources(self) -> GeneratedSources:
+        """The emitted C and weights."""
         return GeneratedSources.load(self.folder)
 
     @property
     def lowering(self) -> LoweringReport:
+        """The decisions of lowering."""
         return LoweringReport.load(self.folder / LOWERING)
 
     @property

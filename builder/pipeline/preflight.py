@@ -52,6 +52,7 @@ class Preflight:
 
     @property
     def unzipped(self) -> int:
+        """Forecast size of the library, the dependencies and the function."""
         return self.library + self.dependencies
 
     @property
@@ -67,10 +68,12 @@ class Preflight:
 
     @property
     def fits(self) -> bool:
+        """False if the bundle is certainly too large."""
         return self.least <= self.max_unzipped
 
     @property
     def ok(self) -> bool:
+        """True if nothing is known to stop a build."""
         return self.fits and not self.unsupported
 
     @property
@@ -81,6 +84,7 @@ class Preflight:
         return 0 if self.fits else SizeLimitError.exit_code
 
     def to_json(self) -> dict[str, Any]:
+        """Return the result for JSON; ``of_json`` reads it back."""
         rows = [{**asdict(u), "nodes": list(u.nodes), "count": len(u.nodes)} for u in self.unsupported]
         return {
             **asdict(self),
@@ -93,11 +97,11 @@ class Preflight:
         }
 
     @classmethod
-    def of_json(cls, found: Any) -> Preflight:
+    def of_json(cls, data: Any) -> Preflight:
         """Read the result of ``to_json``. Raises PreflightError for anything else, which a broken process left."""
         try:
-            rows = [{name: value for name, value in row.items() if name != "count"} for row in found["unsupported"]]
-            return read_part(cls, found | {"unsupported": rows})
+            rows = [{name: value for name, value in row.items() if name != "count"} for row in data["unsupported"]]
+            return read_part(cls, data | {"unsupported": rows})
         except (*NOT_A_RECORD, AttributeError) as error:
             raise PreflightError("The process that read the model did not report its graph.") from error
 
@@ -131,10 +135,8 @@ def _count_stored_bytes(weights: int, place: WeightsPlace) -> int:
 
 def require_buildable(preflight: Preflight) -> None:
     """Raise PreflightError if an op cannot be compiled, SizeLimitError if the bundle cannot fit Lambda."""
-    if preflight.unsupported:
-        raise PreflightError(format_preflight(preflight))
-    if not preflight.fits:
-        raise SizeLimitError(format_preflight(preflight))
+    if not preflight.ok:
+        raise (PreflightError if preflight.unsupported else SizeLimitError)(format_preflight(preflight))
 
 
 def format_preflight(preflight: Preflight) -> str:
@@ -145,16 +147,14 @@ def format_preflight(preflight: Preflight) -> str:
     else:
         lines.append(f"XLA has a kernel for each of the graph's {preflight.nodes} nodes.")
     lines.append(
-        f"Forecast: {_format_size(preflight.weights)} of weights, libmodel.so "
-        f"{_format_size(preflight.library)}, with dependencies "
-        f"{_format_size(preflight.unzipped)} of {_format_size(preflight.max_unzipped)} unzipped; layer zip about "
-        f"{_format_size(preflight.zipped)} of {_format_size(preflight.max_zipped)}."
+        f"Forecast: {_format_size(preflight.weights)} of weights, libmodel.so {_format_size(preflight.library)}, with "
+        f"dependencies {_format_size(preflight.unzipped)} of {_format_size(preflight.max_unzipped)} unzipped; layer "
+        f"zip about {_format_size(preflight.zipped)} of {_format_size(preflight.max_zipped)}."
     )
     if not preflight.fits:
         lines.append(
-            f"Too large by at least {_format_size(preflight.least - preflight.max_unzipped)}: "
-            f"use a smaller model, or store "
-            "its weights in fewer bits: `[weights] type` in model.toml."
+            f"Too large by at least {_format_size(preflight.least - preflight.max_unzipped)}: use a smaller model, or "
+            "store its weights in fewer bits: `[weights] type` in model.toml."
         )
         if preflight.least > LAMBDA_UNZIPPED and preflight.max_unzipped <= LAMBDA_UNZIPPED:
             lines.append("Or keep the weights outside the layer. The cheapest way comes first:")

@@ -52,6 +52,7 @@ class Tuning:
 
     @property
     def current(self) -> bool:
+        """True if today's kernels were measured."""
         return self.kernels == kernels_digest()
 
     def explain_stale(self, geometries: Collection[str]) -> str:

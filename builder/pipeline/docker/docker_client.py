@@ -102,6 +102,7 @@ class BuilderImage:
 
     @property
     def pinned(self) -> bool:
+        """True if the base has a digest."""
         return "@sha256:" in self.reference
 
     @property
@@ -111,6 +112,7 @@ class BuilderImage:
 
     @property
     def tag(self) -> str:
+        """The image's name, with a digest of all that it is made of."""
         return f"{REPOSITORY}:{compute_digest(DOCKERFILE, self.lock, self.base, self.base_digest)[:16]}"
 
     def why_unavailable(self) -> str | None:

@@ -32,7 +32,6 @@ from builder.base.sandbox.confinement import CONTAINED
 from builder.base.targets import DEFAULT, Target, host_target
 from builder.base.untrusted_files import copy_regular, has_entry, make_folder
 from builder.config import ModelSpec, TextSpec
-from builder.importers.frameworks.framework_environment import FRAMEWORKS
 from builder.importers.text import needs_package
 from builder.package.bundle import LIBRARY, Bundle, activate_layer, list_bundle_files
 from builder.package.dependencies import build_dependencies
@@ -41,6 +40,7 @@ from builder.package.layer import EPOCH
 from builder.package.provenance import BASE, CHECKOUT
 from builder.package.tokenizers_library import fetch_tokenizers
 from builder.pipeline.docker.docker_client import BuilderImage, engine_memory, find_docker, run_docker, why_no_engine
+from builder.pipeline.docker.route import why_not_in_image
 from builder.sources import MODELS, Show, fetched_digest, list_named_files, locate_model, locate_text_file, no_progress
 from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
 
@@ -99,7 +99,8 @@ def bundle_in_docker(
     output. Raises what the same build raises on the host (the container's message and exit code as that error),
     EnvironmentSetupError when Docker is at fault; the last good bundle stays in place.
     """
-    _require_in_image(spec)
+    if reason := why_not_in_image(spec):
+        raise UsageError(f"{reason}: build on a Linux machine, with {route_option('host')}.")
     base = BuilderImage.from_environment(project.lock)
     image = base.ensure_built(say)
     say(f"building in {image}")
@@ -120,15 +121,6 @@ def bundle_in_docker(
     bundle = Bundle.load(project.dist / place)
     activate_layer(bundle, project.layers, target)
     return DockerBuild(bundle, image, output)
-
-
-def _require_in_image(spec: ModelSpec) -> None:
-    """Raise UsageError for a model that the image cannot read."""
-    if framework := FRAMEWORKS.get(spec.source.format):
-        raise UsageError(
-            f"{spec.source.shown} is read by {framework.name}, which the builder image does not have: build on a Linux "
-            f"machine, with {route_option('host')}."
-        )
 
 
 def tokenizer_paths(text: TextSpec | None, cache: Path, target: Target) -> list[Path]:

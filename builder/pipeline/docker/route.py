@@ -60,7 +60,11 @@ def choose_route(
 
 def why_not_in_docker(specs: Sequence[ModelSpec], image: BuilderImage) -> str | None:
     """Explain in a line why ``specs`` cannot be built in Docker here; None when they can. Fetches nothing."""
-    for spec in specs:
-        if framework := FRAMEWORKS.get(spec.source.format):
-            return f"{spec.source.shown} is read by {framework.name}, which the builder image does not have"
-    return why_no_engine() or image.why_unavailable()
+    return next(filter(None, map(why_not_in_image, specs)), None) or why_no_engine() or image.why_unavailable()
+
+
+def why_not_in_image(spec: ModelSpec) -> str | None:
+    """Explain in a line why the builder image cannot read the model of ``spec``; None when it can."""
+    if framework := FRAMEWORKS.get(spec.source.format):
+        return f"{spec.source.shown} is read by {framework.name}, which the builder image does not have"
+    return None

@@ -43,12 +43,10 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
     from builder.importers.images.cut_decoding import without_strings
     from builder.importers.strings.cut_strings import cut_words, lengths_of, string_feeds
     from builder.importers.strings.example_frontend import require_equal_answers
-    from builder.importers.strings.hashed_cross import replace_crossed_strings
-    from builder.importers.strings.integer_hashing import replace_number_hashes
-    from builder.importers.strings.integer_lookup import replace_number_lookups
     from builder.importers.strings.string_frontend import write_words
     from builder.importers.strings.tf_examples import without_examples
     from builder.importers.strings.token_spans import with_tokens
+    from builder.importers.strings.written_numbers import replace_written_numbers
 
     origin, warnings = loaded.ports.origin, (*loaded.ports.warnings, *describe_fixed_batch(loaded.ports, spec))
     loaded, spec = with_constant_feeds(loaded, spec)
@@ -57,8 +55,7 @@ def freeze_model(loaded: LoadedModel, spec: ModelSpec, folder: Path) -> FrozenGr
         loaded = without_strings(loaded, spec)
     shapes = pin_shapes(loaded.ports, spec)
     fetches = _choose_fetches(loaded.ports, spec)
-    raw = loaded.freeze(shapes)
-    raw = replace_number_lookups(replace(raw, graph_def=replace_crossed_strings(replace_number_hashes(raw.graph_def))))
+    raw = replace_written_numbers(loaded.freeze(shapes))
     words, of_words = None, frozenset[str]()
     strings = string_feeds(raw)
     lengths = lengths_of(spec.feeds, strings)

@@ -28,9 +28,9 @@ from builder.importers.lookup_tables import TABLES, LookupTable, find_assets, fi
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import called_by, inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.strings.frontier import HOST_OPS
-from builder.importers.strings.integer_hashing import HASHES
 from builder.importers.strings.string_ops import STRING_STEPS
 from builder.importers.strings.tf_examples import PARSE_OPS
+from builder.importers.strings.written_numbers import HASHES
 from builder.importers.variables_state import Variable, assign_variables, state_of
 
 _INIT_ONLY = "__saved_model_init_op"

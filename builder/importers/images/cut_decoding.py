@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from builder.base.errors import ImportModelError
-from builder.base.tf import dtype_of, load_graph, tf
+from builder.base.tf import load_graph, tf
 from builder.config import ModelSpec
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
 from builder.importers.lookup_tables import replace_lookups
@@ -30,6 +30,7 @@ from builder.importers.strings.frontier import (
     fix_string_sizes,
     is_read,
 )
+from builder.importers.strings.string_graph import add_placeholder, redirect_inputs
 
 PROBES = ((400, 300), (210, 350), (333, 333), (640, 200))
 """Widths and heights of the images that show which tensors have the same shape for all."""
@@ -230,20 +231,15 @@ def _find_image_size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, in
 def _insert_placeholder(graph_def: Any, pictures: EncodedImages, shape: Shape) -> tuple[str, Any]:
     """Return a placeholder of ``shape``, and the graph with it in place of the frontier."""
     frontier = pictures.frontier
-    dtype = tf.dtypes.as_dtype(frontier.dtype).as_datatype_enum
+    dtype = tf.dtypes.as_dtype(frontier.dtype)
     result = copy_message(graph_def)
-    names = {node.name for node in result.node}
     scope = "pictures"
-    while any(name.startswith(f"{scope}/") for name in names):
+    while any(node.name.startswith(f"{scope}/") for node in result.node):
         scope += "_"
-    old = {frontier.tensor, frontier.tensor.removesuffix(":0")}
-    for node in result.node:
-        node.input[:] = [f"{scope}/shaped" if tensor in old else tensor for tensor in node.input]
-    placeholder = result.node.add(name=f"{scope}/pixels", op="Placeholder")
-    placeholder.attr["dtype"].type = dtype
-    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+    redirect_inputs(result, {frontier.tensor: f"{scope}/shaped"})
+    pixels = add_placeholder(result, f"{scope}/pixels", dtype, shape)
     become_constant(result.node.add(name=f"{scope}/shape"), np.array(frontier.shape, np.int32))
     shaped = result.node.add(name=f"{scope}/shaped", op="Reshape", input=[f"{scope}/pixels", f"{scope}/shape"])
-    shaped.attr["T"].type = dtype
-    shaped.attr["Tshape"].type = dtype_of(3).as_datatype_enum
-    return f"{scope}/pixels:0", result
+    shaped.attr["T"].type = dtype.as_datatype_enum
+    shaped.attr["Tshape"].type = tf.int32.as_datatype_enum
+    return pixels, result

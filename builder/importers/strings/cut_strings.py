@@ -27,6 +27,7 @@ from builder.importers.rewrite import all_nodes, inline_calls, keep_reachable, n
 from builder.importers.strings.probe_strings import ODD, Strings, arrange_strings, known_words, strings_like
 from builder.importers.strings.string_frontend import Front, OpenShape, WordCut, shapes_of, with_pads
 from builder.importers.strings.string_graph import (
+    describe_op,
     find_downstream,
     find_upstream,
     fix_table_sizes,
@@ -116,45 +117,40 @@ class _Cutter:
         lengths: Mapping[str, FeedSpec],
     ) -> None:
         self.closed, self.lengths = closed, lengths
-        self.raw, self.given = raw, shapes
+        self.raw, self.feed_shapes = raw, shapes
         names = string_feeds(raw)
-        self.sources = {name: raw.feeds[name] for name in names}
-        self.items = {name: shapes[name][1:] for name in names}
         self.batch = {shapes[name][:1] for name in names}
         if len(self.batch) != 1 or self.batch == {()}:
             raise ImportModelError(
                 "The inputs that take strings must begin with the batch, the same for all; they are "
-                + ", ".join(f"{escape_invisible(name)} {list(shapes[name])}" for name in names)
-                + "."
+                f"{', '.join(f'{escape_invisible(name)} {list(shapes[name])}' for name in names)}."
             )
         self.nodes = {node.name: node for node in raw.graph_def.node}
         self.graph = load_graph(raw.graph_def)
         self.ops = self.graph.get_operations()
         self.fetched = [self.graph.get_tensor_by_name(name) for name in fetches]
-        starts = {self.graph.get_tensor_by_name(name).op for name in self.sources.values()}
-        self.sizes = self._fixed_sizes()
-        self.wide = find_downstream(self.ops, starts, ())
-        self.down = find_downstream(self.ops, starts, self.sizes)
+        self.sources = {name: self.graph.get_tensor_by_name(raw.feeds[name]) for name in names}
+        self.starts = {source.op for source in self.sources.values()}
+        self.sizes = self._find_fixed_sizes()
         needed = find_upstream(self.fetched, None)
-        self.wide &= needed
-        self.down &= needed
+        self.wide = find_downstream(self.ops, self.starts, ()) & needed
+        self.down = find_downstream(self.ops, self.starts, self.sizes) & needed
         needed_names = {op.name for op in needed}
         self.tables = {name: table for name, table in raw.tables.items() if name in needed_names}
 
     @property
     def counts(self) -> tuple[int, ...]:
         """The numbers of items in the trial runs, or always the batch if the model takes no other number."""
-        shapes = [self.graph.get_tensor_by_name(source).shape for source in self.sources.values()]
-        fixed = any(shape.rank and shape[0] is not None for shape in shapes)
+        fixed = any(source.shape.rank and source.shape[0] is not None for source in self.sources.values())
         (batch,) = next(iter(self.batch)) if fixed else (0,)
         return (batch,) * 5 if fixed else (1, 2, 3, 5, 8)
 
-    def _fixed_sizes(self) -> dict[Any, Any]:
+    def _find_fixed_sizes(self) -> dict[Any, Any]:
         """Return the results of the ops that ask for a size, by op, if the batch alone decides them."""
         with tf.Graph().as_default() as pinned:
             inputs = {
                 tensor: tf.compat.v1.placeholder(
-                    tf.dtypes.as_dtype(self.nodes[node_of(tensor)].attr["dtype"].type), self.given[name]
+                    tf.dtypes.as_dtype(self.nodes[node_of(tensor)].attr["dtype"].type), self.feed_shapes[name]
                 )
                 for name, tensor in self.raw.feeds.items()
             }
@@ -176,7 +172,12 @@ class _Cutter:
             self._require_steps(front, grown)
             runs = [self.make_probes(count, seed) for seed, count in enumerate(self.counts)]
             numbers = [tensor for tensor in cuts if tensor.dtype != tf.variant]
-            reference = Front(self.raw.graph_def, self.sources, self.tables, {t.name: t.name for t in numbers})
+            reference = Front(
+                self.raw.graph_def,
+                {name: t.name for name, t in self.sources.items()},
+                self.tables,
+                {t.name: t.name for t in numbers},
+            )
             shapes = shapes_of(reference, numbers, runs)
             varying = [tensor for tensor in cuts if not self._can_be_feed(tensor, shapes)]
             if not varying:
@@ -184,8 +185,7 @@ class _Cutter:
             grown = varying[0]
             if fetched := [tensor for tensor in varying if tensor in self.fetched]:
                 raise ImportModelError(
-                    f"The answer {escape_invisible(fetched[0].name)} has another size for each "
-                    f"text: {self._describe_front(front)}"
+                    f"The answer {fetched[0].name} has another size for each text: {self._describe_front(front)}"
                 )
             front |= self._add_upstream(op for op in self.down - front if any(read in varying for read in op.inputs))
         if (larger := self._absorb_light_ops(front)) != front:
@@ -219,176 +219,145 @@ class _Cutter:
     def make_probes(self, count: int, seed: int, *, odd: bool = False) -> dict[str, Strings]:
         """Return ``count`` items for each tensor of strings; with ``odd``, every second seed gives unusual ones."""
         result = {}
-        for number, (name, tensor) in enumerate(self.sources.items()):
-            words = known_words(self._tables_of(tensor))
-            item, kind = self.items[name], "known" if self.closed and words else self._find_string_kind(tensor)
+        for number, (name, source) in enumerate(self.sources.items()):
+            dependents = find_downstream(self.ops, {source.op}, ())
+            words = known_words(self._find_tables(dependents))
+            kind = "known" if self.closed and words else _find_string_kind(dependents)
+            item = self.feed_shapes[name][1:]
             size = int(np.prod(item, dtype=np.int64)) * count
-            odd_ones = [ODD[(seed * size + at) % len(ODD)] for at in range(size)] if odd and seed % 2 else []
-            result[tensor] = arrange_strings(
-                odd_ones if odd_ones and kind == "text" else strings_like(words, size, kind, 1000 * number + seed), item
-            )
+            if odd and seed % 2 and kind == "text":
+                strings = [ODD[(seed * size + at) % len(ODD)] for at in range(size)]
+            else:
+                strings = strings_like(words, size, kind, 1000 * number + seed)
+            result[source.name] = arrange_strings(strings, item)
         return result
 
-    def _tables_of(self, source: str) -> dict[str, LookupTable]:
-        """Return the tables in which strings of a feed, or values computed from them, are looked up."""
-        dependents = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
+    def _find_tables(self, dependents: Collection[Any]) -> dict[str, LookupTable]:
+        """Return the tables in which ``dependents`` look strings up, or values computed from them."""
         handles = {handle_of(op.inputs[0].name, self.nodes) for op in dependents if op.type == "LookupTableFindV2"}
         return {name: table for name, table in self.tables.items() if name in handles}
-
-    def _find_string_kind(self, source: str) -> str:
-        """Return the kind of strings that a feed takes: "text", or "whole" or "fraction" for numbers as text."""
-        dependents = find_downstream(self.ops, {self.graph.get_tensor_by_name(source).op}, ())
-        types = {op.outputs[0].dtype.is_integer for op in dependents if op.type == "StringToNumber"}
-        return "text" if not types else "whole" if True in types else "fraction"
 
     def _add_upstream(self, ops: Iterable[Any]) -> set[Any]:
         """Return ``ops`` and the ops between the strings and them."""
         return {op for op in find_upstream([t for op in ops for t in op.outputs], self.wide) if op in self.wide}
 
-    def _find_edges(self, front: Collection[Any]) -> list[Any]:
+    def _find_edges(self, front: set[Any]) -> list[Any]:
         """Return the tensors of numbers that leave the front, in the graph's order."""
-        later = self.down - set(front)
+        later = self.down - front
         inputs = {tensor for op in later for tensor in op.inputs} | set(self.fetched)
-        sources = {self.graph.get_tensor_by_name(name).op for name in self.sources.values()}
-        edges = [t for op in self.ops if op in front and op not in sources for t in op.outputs if t in inputs]
+        edges = [t for op in self._order_ops(front - self.starts) for t in op.outputs if t in inputs]
         if strings := [t for t in edges if t.dtype == tf.string]:
-            raise ImportModelError(
-                f"The answer {escape_invisible(strings[0].name)} is strings; leave it out with [[fetches]]."
-            )
+            raise ImportModelError(f"The answer {strings[0].name} is strings; leave it out with [[fetches]].")
         return edges
 
     def _require_steps(self, front: Collection[Any], grown: Any) -> None:
         """Raise ImportModelError if the function does not support an op of the front."""
-        constants, sources = self._compute_constants(front), set(self.sources.values())
+        constants = self._compute_constants(front)
         for op in self._order_ops(front):
             try:
-                if op.type not in ALIASES and not any(t.name in sources for t in op.outputs):
-                    translate_op(op, constants.get, self._any_table)
+                if op.type not in ALIASES and op not in self.starts:
+                    translate_op(op, constants, self._number_table)
             except NotAStepError as error:
-                why = f"{escape_invisible(op.type)} ({escape_invisible(op.name)}): {escape_invisible(str(error))}"
+                why = f"{describe_op(op)}: {escape_invisible(str(error))}"
                 if grown is not None:
                     why += (
-                        f". It has to be done with the strings, as the size of "
-                        f"{escape_invisible(grown.name)} depends on them: "
-                        "give the model a fixed length (output_sequence_length), or, where a text becomes one row, say "
-                        f"for which lengths it is compiled: lengths = [16, 64, 256] for "
-                        f"{self._first_source(grown)!r} under "
-                        "[[feeds]]"
+                        f". It has to be done with the strings, as the size of {grown.name} depends on them: give the "
+                        "model a fixed length (output_sequence_length), or, where a text becomes one row, say for "
+                        "which lengths it is compiled: lengths = [16, 64, 256] for "
+                        f"{self._first_source(grown)!r} under [[feeds]]"
                     )
                 raise ImportModelError(
-                    f"What the model does with strings, the function does not do: "
-                    f"{why}.\n{self._describe_front(front, op)}"
+                    f"What the model does with strings, the function does not do: {why}.\n"
+                    f"{self._describe_front(front, op)}"
                 ) from error
 
     def _order_ops(self, front: Collection[Any]) -> list[Any]:
         return [op for op in self.ops if op in front]
 
-    def _find_table(self, tensor: Any) -> str:
-        """Return the node of a table. Raises NotAStepError if its contents are unknown."""
-        name = handle_of(tensor.name, self.nodes)
+    def _number_table(self, handle: Any) -> int:
+        """Return the number of a table in the recipe. Raises NotAStepError if its contents are unknown."""
+        name = handle_of(handle.name, self.nodes)
         if name not in self.tables:
             raise NotAStepError(
                 "nothing says what is in its table; fill it from constants or from a file among the assets"
             )
-        return name
-
-    def _any_table(self, tensor: Any) -> int:
-        """Return 0 in place of a table's number, to try a step. Raises NotAStepError as ``_find_table`` does."""
-        self._find_table(tensor)
-        return 0
+        return list(self.tables).index(name)
 
     def _compute_constants(self, front: Collection[Any]) -> dict[Any, NDArray[Any]]:
         """Return the values of the tensors that the front reads and that depend on no feed."""
         inputs = {t for op in front for t in op.inputs if t.op not in self.wide and t.dtype != tf.resource}
         for tensor in inputs:
             ways = find_upstream([tensor], None)
-            if fed := [op.name for op in ways if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable"))]:
+            if fed := [op for op in ways if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable"))]:
                 raise ImportModelError(
-                    f"What the model does with strings, the function does not do: "
-                    f"{escape_invisible(tensor.name)} depends on "
-                    f"{escape_invisible(fed[0])}, which is no input of strings."
+                    f"What the model does with strings, the function does not do: {tensor.name} depends on "
+                    f"{fed[0].name}, which is no input of strings."
                 )
             if bad := [op for op in ways if not is_compiled(op.type) and op.type not in STEPS]:
-                raise ImportModelError(
-                    f"{escape_invisible(bad[0].type)} ({escape_invisible(bad[0].name)}) stands before the strings."
-                )
+                raise ImportModelError(f"{describe_op(bad[0])} stands before the strings.")
         listed = sorted(inputs, key=lambda tensor: tensor.name)
         if not listed:
             return {}
         with reference_session(self.graph) as session:
             return dict(zip(listed, map(np.asarray, session.run(listed)), strict=True))
 
-    def _make_cut(
-        self, front: Collection[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape], whole: Front
-    ) -> WordCut:
+    def _make_cut(self, front: set[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape], whole: Front) -> WordCut:
         (batch,) = self.batch
-        shapes = {
-            tensor.name: tuple(
-                self.lengths[self._first_source(tensor)].lengths[0] if size is None else size
-                for size in open_[tensor.name]
-            )
-            for tensor in cuts
-        }
-        names = make_names_unique(
-            [self._name_feed(tensor) for tensor in cuts] + [n for n in self.raw.feeds if n not in self.sources]
-        )
+        other_feeds = {name: tensor for name, tensor in self.raw.feeds.items() if name not in self.sources}
+        sources = {tensor: self._list_sources(tensor) for tensor in cuts}
+        names = make_names_unique(["_x_".join(sources[tensor]) for tensor in cuts] + list(other_feeds))
         named = dict(zip(names, cuts, strict=False))
-        recipe = self._make_recipe(front, named)
-        definition = replace_tensors(
-            self.raw.graph_def, {t.name: (n, (*batch, *shapes[t.name])) for n, t in named.items()}, self.sizes
-        )
-        feeds: dict[str, str] = {}
-        for name, tensor in self.raw.feeds.items():
-            if name not in self.sources:
-                feeds[name] = tensor
-            feeds |= {
-                feed: f"{placeholder_of(feed)}:0"
-                for feed, cut in named.items()
-                if feed not in feeds and self._first_source(cut) == name
-            }
-        fetches = {
-            name: next(
-                (f"{placeholder_of(feed)}:0" for feed, cut in named.items() if cut.name == tensor_name(tensor)), tensor
-            )
-            for name, tensor in self.raw.fetches.items()
+        lengths = {name: self.lengths[sources[t][0]] for name, t in named.items() if None in open_[t.name]}
+        shapes = {
+            name: (*batch, *(lengths[name].lengths[0] if size is None else size for size in open_[t.name]))
+            for name, t in named.items()
         }
+        definition = replace_tensors(
+            self.raw.graph_def, {t.name: (name, shapes[name]) for name, t in named.items()}, self.sizes
+        )
+        placeholders = {t.name: f"{placeholder_of(name)}:0" for name, t in named.items()}
+        feeds: dict[str, str] = {}
+        for name in self.raw.feeds:
+            if name in other_feeds:
+                feeds[name] = other_feeds[name]
+            feeds |= {feed: placeholders[t.name] for feed, t in named.items() if sources[t][0] == name}
+        fetches = {name: placeholders.get(tensor_name(t), t) for name, t in self.raw.fetches.items()}
         definition = keep_reachable(definition, fetches.values(), feeds.values())
         raw = replace(self.raw, graph_def=definition, feeds=feeds, fetches=fetches, tables={})
-        feed_shapes = {n: (*batch, *shapes[t.name]) for n, t in named.items()}
-        feed_shapes |= {name: shape for name, shape in self.given.items() if name not in self.sources}
         inputs = tuple(
-            StringPort(name, self.given[name], tuple(n for n, t in named.items() if name in self._list_sources(t)))
-            for name in self.sources
+            StringPort(
+                source, self.feed_shapes[source], tuple(name for name, t in named.items() if source in sources[t])
+            )
+            for source in self.sources
         )
-        whole = replace(whole, cuts={n: t.name for n, t in named.items()})
         runs = [self.make_probes(batch[0], 100 + number, odd=True) for number in range(max(RUNS, ITEMS // batch[0]))]
-        cut = WordCut(raw, feed_shapes, recipe, whole, inputs, tuple(runs), fetches=self.raw.fetches)
-        rows = {n: self.lengths[self._first_source(t)] for n, t in named.items() if None in open_[t.name]}
-        return with_pads(cut, [*rows], [name for name, feed in rows.items() if feed.truncate])
+        cut = WordCut(
+            raw,
+            shapes | {name: self.feed_shapes[name] for name in other_feeds},
+            self._make_recipe(front, named),
+            replace(whole, cuts={name: t.name for name, t in named.items()}),
+            inputs,
+            tuple(runs),
+            fetches=self.raw.fetches,
+        )
+        return with_pads(cut, [*lengths], [name for name, feed in lengths.items() if feed.truncate])
 
     def _list_sources(self, tensor: Any) -> list[str]:
         """Return the feeds of strings that ``tensor`` depends on."""
         ways = find_upstream([tensor], self.wide)
-        return [n for n, source in self.sources.items() if self.graph.get_tensor_by_name(source).op in ways]
+        return [name for name, source in self.sources.items() if source.op in ways]
 
     def _first_source(self, tensor: Any) -> str:
         return self._list_sources(tensor)[0]
 
-    def _name_feed(self, tensor: Any) -> str:
-        """Return a name for a feed of numbers, made of the names of its feeds of strings."""
-        return "_x_".join(self._list_sources(tensor))
-
     def _make_recipe(self, front: Collection[Any], cuts: Mapping[str, Any]) -> Recipe:
         constants = self._compute_constants(front)
-        recipe = Recipe([{"name": name, "shape": [1, *self.items[name]]} for name in self.sources])
-        numbers: dict[Any, int] = {
-            self.graph.get_tensor_by_name(name): at for at, name in enumerate(self.sources.values())
-        }
-        for tensor, value in constants.items():
-            numbers[tensor] = len(numbers)
-            recipe.constants.append(encode_constant(value))
-        tables = {name: number for number, name in enumerate(self.tables)}
-        recipe.tables += [encode_table(table.keys, table.values) for table in self.tables.values()]
+        recipe = Recipe(
+            [{"name": name, "shape": [1, *self.feed_shapes[name][1:]]} for name in self.sources],
+            [encode_constant(value) for value in constants.values()],
+            [encode_table(table.keys, table.values) for table in self.tables.values()],
+        )
+        numbers: dict[Any, int] = {t: at for at, t in enumerate([*self.sources.values(), *constants])}
         count = len(numbers)
         for op in self._order_ops(front):
             if op.outputs and op.outputs[0] in numbers:
@@ -396,12 +365,11 @@ class _Cutter:
             if op.type in ALIASES:
                 numbers[op.outputs[0]] = numbers[op.inputs[0]]
                 continue
-            step = translate_op(op, constants.get, lambda handle: tables[self._find_table(handle)])
+            step = translate_op(op, constants, self._number_table)
             of = [numbers[op.inputs[at]] for at in step.of]
             recipe.steps.append({"op": step.op, "of": of, **step.attributes})
-            for tensor in op.outputs:
-                numbers[tensor] = count
-                count += 1
+            numbers |= {tensor: count + at for at, tensor in enumerate(op.outputs)}
+            count += len(op.outputs)
         recipe.outputs += [{"feed": name, "value": numbers[tensor]} for name, tensor in cuts.items()]
         recipe.checks += [numbers[tensor] for tensor in self._find_asserted(front, constants)]
         return recipe
@@ -425,3 +393,9 @@ class _Cutter:
         )
         names = [*names[:_SHOWN], f"[{end.type}]"] if end else names
         return f"  {', '.join(map(escape_invisible, self.sources))} -> " + " -> ".join(map(escape_invisible, names))
+
+
+def _find_string_kind(dependents: Collection[Any]) -> str:
+    """Return the kind of strings that ``dependents`` read: "text", or "whole" or "fraction" for numbers as text."""
+    types = {op.outputs[0].dtype.is_integer for op in dependents if op.type == "StringToNumber"}
+    return "text" if not types else "whole" if True in types else "fraction"

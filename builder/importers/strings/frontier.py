@@ -23,32 +23,16 @@ from builder.importers.rewrite import become_constant, called_by, copy_message, 
 from builder.importers.strings.string_graph import find_upstream
 from builder.importers.xla_ops import is_compiled
 
-PICTURE_OPS = frozenset(
-    {
-        "DecodeAndCropJpeg",
-        "DecodeBase64",
-        "DecodeBmp",
-        "DecodeGif",
-        "DecodeImage",
-        "DecodeJpeg",
-        "DecodePng",
-        "DecodeWebP",
-        "ExtractJpegShape",
-    }
-)
+PICTURE_OPS = frozenset({
+    "DecodeAndCropJpeg", "DecodeBase64", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg", "DecodePng",
+    "DecodeWebP", "ExtractJpegShape",
+})  # fmt: skip
 """Ops that decode an image into pixels."""
 
 HOST_OPS = PICTURE_OPS | {
-    "AsString",
-    "Assert",
-    "CropAndResize",
-    "ScaleAndTranslate",
-    "StringJoin",
-    "StringLength",
-    "StringStrip",
-    "Substr",
+    "AsString", "Assert", "CropAndResize", "ScaleAndTranslate", "StringJoin", "StringLength", "StringStrip", "Substr",
     "SubstrV2",
-}
+}  # fmt: skip
 """Ops on strings that TensorFlow may run to find the ops before the numbers: each gives the same result for the same
 strings, and accesses nothing outside of the graph."""
 
@@ -120,20 +104,14 @@ def find_frontier(
     ``least``: the least size of a frontier. Raises ImportModelError, with the ops in front, if there is none.
     """
     graph = load_graph(graph_def)
-    start = graph.get_tensor_by_name(source)
     ends = [graph.get_tensor_by_name(name) for name in fetches]
-    words = _find_string_nodes(graph_def)
-    way = _find_ops_between(graph, start, ends)
-    cuts = [tensor for tensor in _find_cuts(graph, way, start, ends) if _is_of_numbers(tensor)]
-    cuts = [t for t in cuts if not any(op.name in words or _has_strings(op) for op in _find_dependents(way, t))]
-    shapes = _constant_shapes(graph, source, cuts, probes)
-    candidates = [t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least]
-    order = [op for op in way if op.type not in ("Placeholder",)]
-    if not candidates:
-        raise ImportModelError(_explain_no_frontier(feed, order, words, cuts, shapes))
-    tensor = candidates[0]
-    before = [op for op in order if op not in _find_dependents(way, tensor)]
-    return Frontier(feed, tensor.name, tensor.dtype.name, shapes[tensor.name], _list_op_types(before, graph_def))
+    search = _FrontierSearch(graph_def, graph, source, ends, probes, least)
+    order = [op for op in search.way if op.type != "Placeholder"]
+    if search.tensor is None:
+        raise ImportModelError(_explain_no_frontier(feed, order, search))
+    behind = _find_dependents(search.way, search.tensor)
+    ops = _list_op_types([op for op in order if op not in behind], graph_def)
+    return Frontier(feed, search.tensor.name, search.tensor.dtype.name, search.shapes[search.tensor.name], ops)
 
 
 def find_inner_frontier(
@@ -149,19 +127,43 @@ def find_inner_frontier(
         definition = function_def_to_graph(function).as_graph_def()
     definition.library.CopyFrom(graph_def.library)
     graph = load_graph(definition)
-    start, op = graph.get_tensor_by_name(source), graph.get_operation_by_name(end.partition(":")[0])
+    op = graph.get_operation_by_name(end.partition(":")[0])
     stop = op.outputs[output_names(op).index(end.partition(":")[2])]
-    words = _find_string_nodes(definition)
-    way = _find_ops_between(graph, start, [stop])
-    cuts = [tensor for tensor in _find_cuts(graph, way, start, [stop]) if _is_of_numbers(tensor)]
-    cuts = [t for t in cuts if not any(node.name in words or _has_strings(node) for node in _find_dependents(way, t))]
-    shapes = _constant_shapes(graph, source, cuts, probes)
-    tensor = next((t for t in cuts if t.name in shapes and np.prod(shapes[t.name], dtype=np.int64) >= least), None)
+    search = _FrontierSearch(definition, graph, source, [stop], probes, least)
+    tensor = search.tensor
     if tensor is None:
         return None
     name = f"{tensor.op.name}:{output_names(tensor.op)[tensor.value_index]}"
-    behind = frozenset(node.type for node in _find_dependents(way, tensor))
-    return FunctionFrontier(name, tensor.dtype.as_datatype_enum, shapes[tensor.name], behind)
+    behind = frozenset(node.type for node in _find_dependents(search.way, tensor))
+    return FunctionFrontier(name, tensor.dtype.as_datatype_enum, search.shapes[tensor.name], behind)
+
+
+class _FrontierSearch:
+    """The first tensor of numbers of one shape between ``source`` and ``ends`` (``tensor``), or None.
+
+    ``way``: the ops between them. ``cuts``: the tensors of numbers alone that every path passes, and ``shapes``: the
+    shapes of those that have the same for all ``probes``.
+    """
+
+    def __init__(
+        self, graph_def: Any, graph: Any, source: str, ends: Sequence[Any], probes: Sequence[Any], least: int
+    ) -> None:
+        start = graph.get_tensor_by_name(source)
+        self.string_nodes = _find_string_nodes(graph_def)
+        self.way = _find_ops_between(graph, start, ends)
+        self.cuts = [
+            tensor
+            for tensor in _find_cuts(self.way, start, ends)
+            if (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool)
+            and not any(self.is_on_strings(op) for op in _find_dependents(self.way, tensor))
+        ]
+        self.shapes = _find_constant_shapes(graph, source, self.cuts, probes)
+        sizes = ((t, np.prod(self.shapes[t.name], dtype=np.int64)) for t in self.cuts if t.name in self.shapes)
+        self.tensor = next((tensor for tensor, size in sizes if size >= least), None)
+
+    def is_on_strings(self, op: Any) -> bool:
+        """Return whether only TensorFlow itself runs ``op``, or it reads or gives strings."""
+        return op.name in self.string_nodes or _has_strings(op)
 
 
 def find_tail(graph_def: Any, fetch: str, tensor: str) -> Tail:
@@ -189,22 +191,19 @@ def find_tail(graph_def: Any, fetch: str, tensor: str) -> Tail:
     drawn = " <- ".join(ops)
     if len(origins) > 1:
         raise ImportModelError(
-            f"The output {escape_invisible(fetch)!r} is strings, made of several tensors: {', '.join(sorted(origins))} "
+            f"The output {fetch!r} is strings, made of several tensors: {', '.join(sorted(origins))} "
             f"({drawn}). coldforge answers with labels that one number chooses: leave this output out by [[fetches]]."
         )
     origin = next(iter(origins.values()), None)
     if origin is not None and not (origin.dtype.is_integer or origin.dtype.is_bool):
         raise ImportModelError(
-            f"The output {escape_invisible(fetch)!r} is strings, made of {origin.name}, "
-            f"which is {origin.dtype.name} ({drawn}). "
+            f"The output {fetch!r} is strings, made of {origin.name}, which is {origin.dtype.name} ({drawn}). "
             "coldforge answers with labels that a whole number chooses: leave this output out by [[fetches]]."
         )
     passed = any(op.startswith("Placeholder") for op in ops)
     if passed and origin is not None:
         raise ImportModelError(
-            f"The output {escape_invisible(fetch)!r} is strings, made of strings that "
-            f"are fed ({drawn}): leave it out by "
-            "[[fetches]]."
+            f"The output {fetch!r} is strings, made of strings that are fed ({drawn}): leave it out by [[fetches]]."
         )
     return Tail(fetch, None if origin is None else origin.name, tuple(ops), passed)
 
@@ -263,7 +262,7 @@ def _find_ops_between(graph: Any, start: Any, ends: Sequence[Any]) -> list[Any]:
     return [op for op in ops if op in down and op in up and op is not start.op]
 
 
-def _find_cuts(graph: Any, way: Sequence[Any], start: Any, ends: Sequence[Any]) -> Iterator[Any]:
+def _find_cuts(way: Sequence[Any], start: Any, ends: Sequence[Any]) -> Iterator[Any]:
     """Yield the tensors that every path from ``start`` to ``ends`` passes, the earliest first."""
     place = {op: number for number, op in enumerate(way)}
     last: dict[Any, int] = {}
@@ -306,20 +305,14 @@ def _find_dependents(way: Sequence[Any], tensor: Any) -> set[Any]:
     return dependents
 
 
-def _constant_shapes(
+def _find_constant_shapes(
     graph: Any, source: str, tensors: Sequence[Any], probes: Sequence[Any]
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes of those of ``tensors`` that have the same shape for each of ``probes``."""
-    shapes: dict[str, set[tuple[int, ...]]] = {tensor.name: set() for tensor in tensors}
-    if tensors:
-        for probe in probes:
-            for name, value in zip(shapes, run_graph(graph, list(shapes), {source: probe}), strict=True):
-                shapes[name].add(np.shape(value))
-    return {name: next(iter(variants)) for name, variants in shapes.items() if len(variants) == 1}
-
-
-def _is_of_numbers(tensor: Any) -> bool:
-    return bool(tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool)
+    names = [tensor.name for tensor in tensors]
+    runs = [map(np.shape, run_graph(graph, names, {source: probe})) for probe in probes] if names else []
+    by_name = {name: set(shapes) for name, *shapes in zip(names, *runs, strict=True)}
+    return {name: next(iter(shapes)) for name, shapes in by_name.items() if len(shapes) == 1}
 
 
 def _has_strings(op: Any) -> bool:
@@ -355,7 +348,7 @@ def _find_string_nodes(graph_def: Any) -> set[str]:
 def _list_op_types(ops: Iterable[Any], graph_def: Any) -> tuple[str, ...]:
     """Return the kinds of ``ops`` in order, with those inside a loop in the loop's place."""
     functions = {f.signature.name: f for f in graph_def.library.function}
-    found_types: dict[str, None] = {}
+    kinds: dict[str, None] = {}
 
     def add(op: str, node: Any) -> None:
         called = [name for name in called_by(node) if name in functions]
@@ -363,27 +356,26 @@ def _list_op_types(ops: Iterable[Any], graph_def: Any) -> tuple[str, ...]:
             for inner in functions[name].node_def:
                 add(inner.op, inner)
         if not called and op not in _PLUMBING:
-            found_types[op] = None
+            kinds[op] = None
 
     for op in ops:
         add(op.type, op.node_def)
-    return tuple(found_types)
+    return tuple(kinds)
 
 
-def _explain_no_frontier(
-    feed: str, order: Sequence[Any], words: set[str], cuts: Sequence[Any], shapes: Mapping[str, tuple[int, ...]]
-) -> str:
+def _explain_no_frontier(feed: str, order: Sequence[Any], search: _FrontierSearch) -> str:
     """Return a sentence on why there is no frontier, with the ops in front."""
-    shown_ops = [op for op in order if op.type not in _PLUMBING]
-    names = [f"{op.type}{'*' if op.name in words or _has_strings(op) else ''}" for op in shown_ops]
-    chain = " -> ".join(names[:_SHOWN]) + (f" -> ... ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else "")
+    names = [f"{op.type}{'*' * search.is_on_strings(op)}" for op in order if op.type not in _PLUMBING]
+    rest = [f"... ({len(names) - _SHOWN} more)"] if len(names) > _SHOWN else []
+    chain = " -> ".join([*names[:_SHOWN], *rest])
     if not order:
         why = "no output depends on it: leave it out of the signature"
-    elif not cuts:
+    elif not search.cuts:
         why = "numbers and strings (*) go side by side, and no tensor of numbers has all of it behind it"
     else:
-        why = f"the size of {', '.join(t.name for t in cuts[:3])} depends on the data: resize or pad before the model"
+        tensors = ", ".join(tensor.name for tensor in search.cuts[:3])
+        why = f"the size of {tensors} depends on the data: resize or pad before the model"
     return (
-        f"The input {escape_invisible(feed)!r} is strings, and what is done with them cannot be cut off: {why}.\n"
+        f"The input {feed!r} is strings, and what is done with them cannot be cut off: {why}.\n"
         f"  {escape_invisible(feed)} -> {chain}"
     )

@@ -1,4 +1,4 @@
-"""Paths through a graph that begins with strings, and the replacement of its tensors."""
+"""Paths through a graph that begins with strings, the replacement of its tensors, and names of its ops in messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from builder.base.escape import escape_invisible
 from builder.base.tf import load_graph, tf
 from builder.config.tensor import c_identifier
 from builder.importers.loaded import Shape, tensor_name
@@ -50,7 +51,27 @@ def fix_table_sizes(graph_def: Any, tables: Mapping[str, LookupTable]) -> Any:
     return graph_def
 
 
+def describe_op(op: Any) -> str:
+    """Return the kind and name of an op, for a message."""
+    return escape_invisible(f"{op.type} ({op.name})")
+
+
+def add_placeholder(graph_def: Any, name: str, dtype: Any, shape: Sequence[int | None]) -> str:
+    """Add a placeholder of a DType to ``graph_def``, in place, and return its tensor."""
+    placeholder = graph_def.node.add(name=name, op="Placeholder")
+    placeholder.attr["dtype"].type = dtype.as_datatype_enum
+    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+    return f"{name}:0"
+
+
+def redirect_inputs(graph_def: Any, moved: Mapping[str, str]) -> None:
+    """Make the nodes of ``graph_def`` read the values of ``moved`` in place of its keys, both tensors, in place."""
+    for node in graph_def.node:
+        node.input[:] = [t if t.startswith("^") else moved.get(tensor_name(t), t) for t in node.input]
+
+
 def placeholder_of(feed: str) -> str:
+    """Return the name of the placeholder for a feed of numbers in place of strings."""
     return f"words/{c_identifier(feed)}"
 
 
@@ -59,15 +80,11 @@ def replace_tensors(graph_def: Any, cuts: Mapping[str, tuple[str, Shape]], sizes
     result, graph = copy_message(graph_def), load_graph(graph_def)
     moved = {}
     for tensor, (feed, shape) in cuts.items():
-        placeholder = result.node.add(name=placeholder_of(feed), op="Placeholder")
-        placeholder.attr["dtype"].type = graph.get_tensor_by_name(tensor).dtype.as_datatype_enum
-        for dim in shape:
-            placeholder.attr["shape"].shape.dim.add(size=dim)
-        moved[tensor] = f"{placeholder.name}:0"
+        dtype = graph.get_tensor_by_name(tensor).dtype
+        moved[tensor] = add_placeholder(result, placeholder_of(feed), dtype, shape)
     for op, value in sizes.items():
         fixed = result.node.add(name=f"{op.name}/fixed")
         become_constant(fixed, value)
         moved[f"{op.name}:0"] = f"{fixed.name}:0"
-    for node in result.node:
-        node.input[:] = [t if t.startswith("^") else moved.get(tensor_name(t), t) for t in node.input]
+    redirect_inputs(result, moved)
     return result

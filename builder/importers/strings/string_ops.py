@@ -88,26 +88,24 @@ class StringStep:
     attributes: Attributes
 
 
-Known = Callable[[Any], Any]
-"""A function from a tensor to its value if it is constant, else to None."""
-
-
-def translate_op(op: Any, known: Known, table_of: Callable[[Any], int]) -> StringStep:
+def translate_op(op: Any, constants: Mapping[Any, Values], table_of: Callable[[Any], int]) -> StringStep:
     """Return the step in place of the tf.Operation ``op``.
 
-    ``table_of``: a function from the tensor of a handle to its table's number. Raises NotAStepError.
+    ``constants``: values by tensor. ``table_of``: a function from the tensor of a handle to its table's number. Raises
+    NotAStepError.
     """
     if op.type == "LookupTableFindV2":
         if op.inputs[2].shape.rank not in (0, None):
             raise NotAStepError("its default is no single value")
         return StringStep(op.type, (1, 2), {"table": table_of(op.inputs[0])})
     if op.type in _PATTERNS:
-        return _translate_regex_op(op, known)
+        return _translate_regex_op(op, constants)
     if op.type not in _ATTRIBUTES:
         raise NotAStepError("the function does not know it")
     if op.type in _ARITHMETIC and any(t.dtype.is_floating or t.dtype.is_complex for t in op.inputs):
         raise NotAStepError(f"the function has it for whole numbers, and this is {op.inputs[0].dtype.name}")
-    return StringStep(op.type, tuple(range(len(op.inputs))), _ATTRIBUTES[op.type](op, known))
+    attributes = {name: _simplify_value(op.get_attr(name)) for name in _ATTRIBUTES[op.type]}
+    return StringStep(op.type, tuple(range(len(op.inputs))), attributes | _read_settings(op, constants))
 
 
 _PATTERNS = frozenset({"RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace"})
@@ -119,18 +117,19 @@ _ARITHMETIC = frozenset({
 """Ops on integers alone, because floats would be rounded in another way than in TensorFlow."""
 
 
-def _translate_regex_op(op: Any, known: Known) -> StringStep:
+def _translate_regex_op(op: Any, constants: Mapping[Any, Values]) -> StringStep:
     """Return the step of an op with a regular expression. Raises NotAStepError."""
     static, replaces = op.type.startswith("Static"), op.type.endswith("Replace")
 
     def text(attribute: str, number: int) -> str:
-        value = op.get_attr(attribute) if static else known(op.inputs[number])
-        if value is None:
+        if static:
+            return bytes(op.get_attr(attribute)).decode()
+        if op.inputs[number] not in constants:
             raise NotAStepError(f"its {attribute} is not constant")
-        return bytes(value if static else np.asarray(value).item()).decode()
+        return bytes(constants[op.inputs[number]].item()).decode()
 
-    pattern = text("pattern", 1)
     try:
+        pattern = text("pattern", 1)
         translated = translate_pattern(pattern, whole=not replaces)
         attributes: Attributes = {"pattern": translated.pattern, "cost": translated.cost, "slope": translated.slope}
         if replaces:
@@ -143,8 +142,10 @@ def _translate_regex_op(op: Any, known: Known) -> StringStep:
     return StringStep("RegexReplace" if replaces else "RegexFullMatch", (0,), attributes)
 
 
-def _translate_plain(op: Any, known: Known) -> Attributes:
-    return {}
+def _simplify_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _decode_text(value)
+    return [_simplify_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _require(holds: bool, why: str) -> None:
@@ -152,173 +153,111 @@ def _require(holds: bool, why: str) -> None:
         raise NotAStepError(why)
 
 
-def _copy_attributes(*names: str) -> Callable[[Any, Known], Attributes]:
-    """Return a function that copies attributes (numbers, bools and strings) under their own names."""
+def _read_settings(op: Any, constants: Mapping[Any, Values]) -> Attributes:
+    """Return the attributes that a step has under names of our own.
 
-    def attributes(op: Any, known: Known) -> Attributes:
-        return {name: _simplify_value(op.get_attr(name)) for name in names}
-
-    return attributes
-
-
-def _simplify_value(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return _decode_text(value)
-    return [_simplify_value(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _translate_cast(op: Any, known: Known) -> Attributes:
-    to = op.outputs[0].dtype
-    _require(to.is_integer or to.is_bool or to.is_floating, f"to {to.name}")
-    _require(op.inputs[0].dtype.is_integer or op.inputs[0].dtype.is_bool or to.is_floating, "of a fraction")
-    return {"to": "bool" if to.is_bool else "int" if to.is_integer else "float"}
-
-
-def _require_vector(op: Any, known: Known) -> Attributes:
-    _require(op.inputs[0].shape.rank in (1, None), "its input is no vector")
-    return {}
-
-
-def _translate_cumsum(op: Any, known: Known) -> Attributes:
-    return _require_vector(op, known) | _copy_attributes("exclusive", "reverse")(op, known)
-
-
-def _translate_gather(op: Any, known: Known) -> Attributes:
-    _require(not op.get_attr("batch_dims"), "with batch_dims")
-    return {}
-
-
-def _translate_select(op: Any, known: Known) -> Attributes:
+    Raises NotAStepError if the function does not run the op with its attributes, constants, types and ranks.
+    """
+    source, result = op.inputs[0].dtype, op.outputs[0].dtype
     ranks = [tensor.shape.rank for tensor in op.inputs]
-    _require(ranks[0] is not None and ranks[0] in (0, ranks[1]), "its condition is of another shape than its values")
+    match op.type:
+        case "AsString":
+            _require(source.is_integer or source.is_bool, f"of {source.name}")
+            _require(op.get_attr("width") == -1 and not op.get_attr("fill"), "with a width")
+        case "Bitcast":
+            _require((source.name, result.name) == ("uint8", "int64"), f"from {source.name} to {result.name}")
+        case "Cast":
+            _require(result.is_integer or result.is_bool or result.is_floating, f"to {result.name}")
+            _require(source.is_integer or source.is_bool or result.is_floating, "of a fraction")
+            return {"to": "bool" if result.is_bool else "int" if result.is_integer else "float"}
+        case "Cumsum":
+            _require(ranks[0] in (1, None), _NO_VECTOR)
+        case "Fingerprint":
+            method = constants.get(op.inputs[1])
+            _require(method is not None and method.item() == b"farmhash64", "of another method than farmhash64")
+            _require(source.name == "string" and ranks[0] == 1, "of anything but a vector of strings")
+        case "GatherV2":
+            _require(not op.get_attr("batch_dims"), "with batch_dims")
+        case "RaggedTensorToTensor":
+            _require(ranks[1] in (1, None) and ranks[2] in (0, None), "its values are no single numbers")
+        case "ReduceJoin":
+            axes, rank = constants.get(op.inputs[1]), ranks[0]
+            if rank is None or axes is None:
+                raise NotAStepError("along axes that are not known")
+            _require([int(axis) % rank for axis in np.ravel(axes)] == [rank - 1], "along another axis than the last")
+        case "Select":
+            fits = ranks[0] is not None and ranks[0] in (0, ranks[1])
+            _require(fits, "its condition is of another shape than its values")
+        case "StringLower" | "StringUpper":
+            encoding = op.get_attr("encoding").decode()
+            _require(encoding in ("", "utf-8"), f"of {encoding}")
+            return {"encoding": encoding} if encoding else {}
+        case "StringSplitV2":
+            separator = constants.get(op.inputs[1])
+            if separator is None:
+                raise NotAStepError("its separator is not constant")
+            try:
+                separator.item().decode()
+            except UnicodeDecodeError as error:  # A text that is split at it might not stay UTF-8.
+                raise NotAStepError("its separator is not UTF-8") from error
+            _require(ranks[0] in (1, None), _NO_VECTOR)
+        case "StringToNumber":
+            return {"bits": 8 * result.size, "whole": bool(result.is_integer)}
+        case "Substr":
+            counts_characters = op.get_attr("unit") == b"UTF8_CHAR"
+            _require(counts_characters, 'it counts bytes, and may cut a character: give unit="UTF8_CHAR"')
+        case "UnicodeDecode" | "UnicodeDecodeWithOffsets":
+            _require_utf8(op.get_attr("input_encoding"))
+            _require(not op.get_attr("replace_control_characters"), "it replaces control characters")
+            _require(ranks[0] in (1, None), _NO_VECTOR)
+        case "UnicodeEncode":
+            _require_utf8(op.get_attr("output_encoding"))
     return {}
 
 
-def _translate_ragged_to_tensor(op: Any, known: Known) -> Attributes:
-    ranks = op.inputs[1].shape.rank, op.inputs[2].shape.rank
-    _require(ranks[0] in (1, None) and ranks[1] in (0, None), "its values are no single numbers")
-    return _copy_attributes("row_partition_types")(op, known)
+_NO_VECTOR = "its input is no vector"
 
 
-def _translate_split(op: Any, known: Known) -> Attributes:
-    separator = known(op.inputs[1])
-    _require(separator is not None, "its separator is not constant")
-    _require_utf8(np.asarray(separator).item(), "its separator")
-    return _require_vector(op, known) | _copy_attributes("maxsplit")(op, known)
+def _require_utf8(encoding: bytes) -> None:
+    name = encoding.decode()
+    _require(name.upper() in ("UTF-8", "UTF8"), f"of {name}, and not of UTF-8")
 
 
-def _require_utf8(text: bytes, what: str) -> None:
-    """Raise NotAStepError if a text that is cut or joined at ``text`` might not stay UTF-8."""
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        raise NotAStepError(f"{what} is not UTF-8") from error
-
-
-def _translate_unicode(op: Any, known: Known) -> Attributes:
-    way = "input_encoding" if op.type.startswith("UnicodeDecode") else "output_encoding"
-    encoding = op.get_attr(way).decode()
-    _require(encoding.upper() in ("UTF-8", "UTF8"), f"of {encoding}, and not of UTF-8")
-    if way == "input_encoding":
-        _require(not op.get_attr("replace_control_characters"), "it replaces control characters")
-        return _require_vector(op, known)
-    return {}
-
-
-def _translate_case(op: Any, known: Known) -> Attributes:
-    encoding = op.get_attr("encoding").decode()
-    _require(encoding in ("", "utf-8"), f"of {encoding}")
-    return {"encoding": encoding} if encoding else {}
-
-
-def _translate_substr(op: Any, known: Known) -> Attributes:
-    _require(op.get_attr("unit") == b"UTF8_CHAR", 'it counts bytes, and may cut a character: give unit="UTF8_CHAR"')
-    return {}
-
-
-def _translate_as_string(op: Any, known: Known) -> Attributes:
-    dtype = op.inputs[0].dtype
-    _require(dtype.is_integer or dtype.is_bool, f"of {dtype.name}")
-    _require(op.get_attr("width") == -1 and not op.get_attr("fill"), "with a width")
-    return {}
-
-
-def _translate_fingerprint(op: Any, known: Known) -> Attributes:
-    method = known(op.inputs[1])
-    _require(method is not None and np.asarray(method).item() == b"farmhash64", "of another method than farmhash64")
-    _require(
-        op.inputs[0].dtype.name == "string" and op.inputs[0].shape.rank == 1, "of anything but a vector of strings"
-    )
-    return {}
-
-
-def _translate_bitcast(op: Any, known: Known) -> Attributes:
-    names = [tensor.dtype.name for tensor in (op.inputs[0], op.outputs[0])]
-    _require(names == ["uint8", "int64"], f"from {names[0]} to {names[1]}")
-    return {}
-
-
-def _translate_to_number(op: Any, known: Known) -> Attributes:
-    dtype = op.outputs[0].dtype
-    return {"bits": 8 * dtype.size, "whole": bool(dtype.is_integer)}
-
-
-def _translate_reduce_join(op: Any, known: Known) -> Attributes:
-    axes, rank = known(op.inputs[1]), op.inputs[0].shape.rank
-    _require(rank is not None and axes is not None, "along axes that are not known")
-    _require([int(axis) % rank for axis in np.ravel(axes)] == [rank - 1], "along another axis than the last")
-    return _copy_attributes("separator", "keep_dims")(op, known)
-
-
-_REDUCE = _copy_attributes("keep_dims")
-_MASKS = _copy_attributes("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-
-_ATTRIBUTES: Mapping[str, Callable[[Any, Known], Attributes]] = {
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
-            "AddV2", "Bincount", "BroadcastTo", "ConcatV2", "Equal", "ExpandDims", "Fill", "FloorDiv", "FloorMod",
-            "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum",
-            "Minimum", "Mul", "Neg", "NotEqual", "OnesLike", "Pad", "PadV2", "RaggedRange", "Range", "Rank", "Reshape",
-            "SelectV2", "Shape", "Size", "Slice", "StringStrip", "Sub", "Tile", "Where", "ZerosLike",
+            "AddV2", "AsString", "Bincount", "Bitcast", "BroadcastTo", "Cast", "ConcatV2", "Equal", "ExpandDims",
+            "Fill", "Fingerprint", "FloorDiv", "FloorMod", "GatherV2", "Greater", "GreaterEqual", "Less", "LessEqual",
+            "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "Neg", "NotEqual", "OnesLike", "Pad",
+            "PadV2", "RaggedRange", "Range", "Rank", "Reshape", "Select", "SelectV2", "Shape", "Size", "Slice",
+            "StringLower", "StringStrip", "StringToNumber", "StringUpper", "Sub", "Substr", "Tile", "UnicodeDecode",
+            "UnicodeDecodeWithOffsets", "UnicodeEncode", "Where", "ZerosLike",
         ),
-        _translate_plain,
+        (),
     ),
-    **dict.fromkeys(("All", "Any", "Max", "Min", "Prod", "Sum"), _REDUCE),
-    "AsString": _translate_as_string,
-    "Bitcast": _translate_bitcast,
-    "Cast": _translate_cast,
-    "Cumsum": _translate_cumsum,
-    "Fingerprint": _translate_fingerprint,
-    "DenseBincount": _copy_attributes("binary_output"),
-    "GatherV2": _translate_gather,
-    "Pack": _copy_attributes("axis"),
-    "RaggedBincount": _copy_attributes("binary_output"),
-    "RaggedTensorToTensor": _translate_ragged_to_tensor,
-    "ReduceJoin": _translate_reduce_join,
-    "Select": _translate_select,
-    "Squeeze": _copy_attributes("squeeze_dims"),
-    "StridedSlice": _MASKS,
-    "StringJoin": _copy_attributes("separator"),
-    "StringLength": _copy_attributes("unit"),
-    "StringLower": _translate_case,
-    "StringNGrams": _copy_attributes(
-        "separator", "ngram_widths", "left_pad", "right_pad", "pad_width", "preserve_short_sequences"
-    ),
-    "StringSplitV2": _translate_split,
-    "StringToHashBucketFast": _copy_attributes("num_buckets"),
-    "StringToHashBucketStrong": _copy_attributes("num_buckets", "key"),
-    "StringToNumber": _translate_to_number,
-    "StringUpper": _translate_case,
-    "Substr": _translate_substr,
-    "UnicodeDecode": _translate_unicode,
-    "UnicodeDecodeWithOffsets": _translate_unicode,
-    "UnicodeEncode": _translate_unicode,
+    **dict.fromkeys(("All", "Any", "Max", "Min", "Prod", "Sum"), ("keep_dims",)),
+    "Cumsum": ("exclusive", "reverse"),
+    "DenseBincount": ("binary_output",),
+    "Pack": ("axis",),
+    "RaggedBincount": ("binary_output",),
+    "RaggedTensorToTensor": ("row_partition_types",),
+    "ReduceJoin": ("separator", "keep_dims"),
+    "Squeeze": ("squeeze_dims",),
+    "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
+    "StringJoin": ("separator",),
+    "StringLength": ("unit",),
+    "StringNGrams": ("separator", "ngram_widths", "left_pad", "right_pad", "pad_width", "preserve_short_sequences"),
+    "StringSplitV2": ("maxsplit",),
+    "StringToHashBucketFast": ("num_buckets",),
+    "StringToHashBucketStrong": ("num_buckets", "key"),
 }  # fmt: skip
+"""The attributes that a step has under the names of the op's own, by op."""
 
 STEPS: frozenset[str] = frozenset(_ATTRIBUTES) | _PATTERNS | ALIASES | {"LookupTableFindV2"}
 """Ops that the function supports; each depends on its inputs alone, and accesses nothing outside of the graph."""
 
-_SAID = ("String", "Fingerprint", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr", "Lookup")
+_ON_STRINGS = ("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr")
+"""The first letters of ops on strings."""
 
 
 def ops_of(prepared: bytes) -> list[str]:
@@ -327,11 +266,11 @@ def ops_of(prepared: bytes) -> list[str]:
     return [
         f"{step['op']} of {len(recipe['tables'][step['table']]['keys']):,}" if "table" in step else step["op"]
         for step in recipe["steps"]
-        if step["op"].startswith(_SAID)
+        if step["op"].startswith((*_ON_STRINGS, "Fingerprint", "Lookup"))
     ]
 
 
-STRING_STEPS = frozenset(
-    op for op in STEPS if op.startswith(("String", "Static", "Regex", "Unicode", "ReduceJoin", "AsString", "Substr"))
-) | {"Fingerprint", "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount"}
+STRING_STEPS = frozenset(op for op in STEPS if op.startswith(_ON_STRINGS)) | {
+    "Fingerprint", "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "RaggedBincount",
+}  # fmt: skip
 """Ops that only a graph with strings may have, and those of its tables."""

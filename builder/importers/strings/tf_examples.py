@@ -26,7 +26,7 @@ from builder.importers.loaded import LoadedModel, RawGraph, Shape, make_names_un
 from builder.importers.ports import ModelPorts, PortInfo
 from builder.importers.rewrite import copy_message, keep_reachable
 from builder.importers.strings.frontier import fix_string_sizes, is_read
-from builder.importers.strings.string_graph import find_upstream
+from builder.importers.strings.string_graph import add_placeholder, describe_op, find_upstream, redirect_inputs
 from builder.importers.xla_ops import is_compiled
 
 PARSE_OPS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
@@ -111,7 +111,12 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     names = [fetch.name for fetch in spec.fetches if fetch.name in raw.fetches] or list(raw.fetches)
     tensors = [raw.fetches[name] for name in names]
     definition = keep_reachable(raw.graph_def, tensors, raw.feeds.values())
-    _require_outside_of_functions(definition)
+    for node in (node for function in definition.library.function for node in function.node_def):
+        if node.op in PARSE_OPS:
+            raise ImportModelError(
+                f"{escape_invisible(f'{node.op} ({node.name})')} stands inside of a loop or a branch (tf.map_fn): "
+                "give tf.io.parse_example the whole batch."
+            )
     graph = load_graph(definition)
     parsing = (op for op in graph.get_operations() if op.type in PARSE_OPS)
     ops = [op for op in parsing if any(_is_read(tensor, tensors) for tensor in op.outputs)]
@@ -148,16 +153,6 @@ def without_examples(loaded: LoadedModel, spec: ModelSpec) -> tuple[LoadedModel,
     return parsed, Examples(port.name, uncut, replace(cut, tables=tables), source, shape, features, beside=unused)
 
 
-def _require_outside_of_functions(graph_def: Any) -> None:
-    nodes = [node for function in graph_def.library.function for node in function.node_def if node.op in PARSE_OPS]
-    if nodes:
-        raise ImportModelError(
-            f"{escape_invisible(nodes[0].op)} ({escape_invisible(nodes[0].name)}) stands "
-            f"inside of a loop or a branch (tf.map_fn): "
-            "give tf.io.parse_example the whole batch."
-        )
-
-
 def _is_read(tensor: Any, wanted: Sequence[str]) -> bool:
     return bool(tensor.consumers()) or tensor.name in map(tensor_name, wanted)
 
@@ -172,9 +167,8 @@ def _find_input(ops: Sequence[Any], raw: RawGraph, ports: ModelPorts) -> PortInf
             tensor = tensor.op.inputs[0]
         if tensor.name not in names:
             raise ImportModelError(
-                f"{escape_invisible(op.type)} ({escape_invisible(op.name)}) reads {escape_invisible(tensor.name)}, "
-                f"which is no input of the "
-                "model: feed the serialized tf.Examples to it as they are."
+                f"{describe_op(op)} reads {tensor.name}, which is no input of the model: feed the serialized "
+                "tf.Examples to it as they are."
             )
         inputs.add(names[tensor.name])
     if len(inputs) > 1:
@@ -205,9 +199,7 @@ def _read_features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> lis
             feature = _read_feature(key, shape, default, tensor)
             other = features.get(feature.key)
             if other is not None and other.tensors and other.for_callers != feature.for_callers:
-                raise ImportModelError(
-                    f"The feature {escape_invisible(feature.key)!r} of the tf.Examples is read in two ways."
-                )
+                raise ImportModelError(f"The feature {feature.key!r} of the tf.Examples is read in two ways.")
             features[feature.key] = replace(feature, tensors=(*(other.tensors if other else ()), *feature.tensors))
     return list(features.values())
 
@@ -217,7 +209,7 @@ def _read_feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) ->
         text = key.decode()
     except UnicodeDecodeError as error:
         raise ImportModelError(f"The feature {key!r} of the tf.Examples has no name in UTF-8.") from error
-    where = f"The feature {escape_invisible(text)!r} of the tf.Examples"
+    where = f"The feature {text!r} of the tf.Examples"
     if not shape.is_fully_defined():
         raise ImportModelError(
             f"{where} is a list of any length (FixedLenSequenceFeature): coldforge takes FixedLenFeature."
@@ -262,7 +254,7 @@ def _other_key(graph: Any, op: Any, number: int, first: int, dense: int) -> str:
     else:
         keys = list(op.get_attr("sparse_keys"))
     at = number if number < first else number - first - dense
-    return repr(escape_invisible(keys[at % len(keys)].decode(errors="replace")))
+    return repr(keys[at % len(keys)].decode(errors="replace"))
 
 
 def _compute_constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]:
@@ -271,9 +263,7 @@ def _compute_constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]
         for op in find_upstream([tensor], None):
             if op.type.startswith(("Placeholder", "VarHandle", "ReadVariable")) or not is_compiled(op.type):
                 raise ImportModelError(
-                    f"What tf.io.parse_example is to read depends on {escape_invisible(op.name)} "
-                    f"({escape_invisible(op.type)}): give it "
-                    "constants."
+                    f"What tf.io.parse_example is to read depends on {describe_op(op)}: give it constants."
                 )
     with reference_session(graph) as session:
         return [np.asarray(value) for value in session.run(list(tensors))]
@@ -290,12 +280,9 @@ def _insert_placeholders(raw: RawGraph, features: Sequence[ReadFeature], lead: t
     result = copy_message(raw.graph_def)
     moved, feeds = dict[str, str](), dict[str, str]()
     for feature in features:
-        placeholder = result.node.add(name=f"example/{c_identifier(feature.name)}", op="Placeholder")
-        placeholder.attr["dtype"].type = tf.dtypes.as_dtype(feature.dtype).as_datatype_enum
-        placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape((*lead, *feature.shape)).as_proto())
-        feeds[feature.name] = f"{placeholder.name}:0"
+        name, dtype = f"example/{c_identifier(feature.name)}", tf.dtypes.as_dtype(feature.dtype)
+        feeds[feature.name] = add_placeholder(result, name, dtype, (*lead, *feature.shape))
         moved |= dict.fromkeys(feature.tensors, feeds[feature.name])
-    for node in result.node:
-        node.input[:] = [t if t.startswith("^") else moved.get(tensor_name(t), t) for t in node.input]
+    redirect_inputs(result, moved)
     fetches = {name: moved.get(tensor_name(tensor), tensor) for name, tensor in raw.fetches.items()}
     return replace(raw, graph_def=result, feeds=feeds, fetches=fetches)

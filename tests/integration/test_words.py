@@ -159,7 +159,7 @@ def test_the_function_does_what_tensorflow_does(case: str) -> None:
     _, item, kind = CASES[case]
     cut = cut_of(case)
     texts = [*(ODD if kind == "text" else ()), *strings_like(WORDS, 300, kind, 99)]
-    (source,) = cut.whole.sources.values()
+    (source,) = cut.sources.values()
     encode_runs(cut, [{source: arrange_strings(texts, item)}])
     assert not any("tring" in node.op or "Lookup" in node.op for node in cut.raw.graph_def.node)
     assert len(cut.raw.feeds) == 1
@@ -178,7 +178,7 @@ def test_the_function_does_what_tensorflow_does(case: str) -> None:
 )
 def test_any_text(case: str, texts: list[str]) -> None:
     cut, (_, item, _) = cut_of(case), CASES[case]
-    (source,) = cut.whole.sources.values()
+    (source,) = cut.sources.values()
     encode_runs(cut, [{source: arrange_strings(texts, item)}])
 
 
@@ -257,7 +257,7 @@ def test_what_the_function_does_not_do_is_refused_by_name(case: str) -> None:
 
 def verified_cut(raw: RawGraph, item: Item, kind: str = "text") -> WordCut:
     cut = cut_words(raw, {"text": (2, *item)}, [raw.fetches["y"]])
-    (source,) = cut.whole.sources.values()
+    (source,) = cut.sources.values()
     encode_runs(cut, [{source: arrange_strings(strings_like(WORDS, 30, kind, 1), item)}])
     return cut
 

@@ -15,7 +15,7 @@ import torch
 from jax import lax
 from numpy.typing import NDArray
 
-from builder.importers.frameworks.torch_recurrent import apply_gru, apply_lstm, apply_rnn_relu, apply_rnn_tanh
+from builder.importers.frameworks.torch_recurrent import CELLS, apply_layers
 
 Array = Any
 Kernel = Callable[[NDArray[Any]], NDArray[Any]]
@@ -23,12 +23,7 @@ Kernel = Callable[[NDArray[Any]], NDArray[Any]]
 aten = torch.ops.aten
 
 _POOLS = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices)
-_LOOPS = {
-    aten.lstm.input: apply_lstm,
-    aten.gru.input: apply_gru,
-    aten.rnn_tanh.input: apply_rnn_tanh,
-    aten.rnn_relu.input: apply_rnn_relu,
-}
+_LOOPS = {getattr(aten, name).input: functools.partial(apply_layers, cell) for name, cell in CELLS.items()}
 
 
 def make_decompositions() -> dict[Any, Any]:

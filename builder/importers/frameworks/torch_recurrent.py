@@ -6,7 +6,7 @@ product of the input is one product for all steps before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -23,43 +23,32 @@ Cell = Callable[[State, Array, Array], State]
 """A function of the last state, the input's part of the gates, and the last state's part, to the next state."""
 
 
-def apply_lstm(x: Array, states: Sequence[Array], weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """Return outputs, last hidden states and last cells of ``aten.lstm.input``; for options see ``_apply_layers``."""
-    return _apply_layers(_lstm_cell, x, states, weights, *options)
-
-
-def apply_gru(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """Return outputs and last states of ``aten.gru.input``."""
-    return _apply_layers(_gru_cell, x, [state], weights, *options)
-
-
-def apply_rnn_tanh(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """Return outputs and last states of ``aten.rnn_tanh.input``."""
-    return _apply_layers(lambda _, given, back: (jnp.tanh(given + back),), x, [state], weights, *options)
-
-
-def apply_rnn_relu(x: Array, state: Array, weights: Sequence[Array], *options: Any) -> tuple[Array, ...]:
-    """Return outputs and last states of ``aten.rnn_relu.input``."""
-    return _apply_layers(lambda _, given, back: (jax.nn.relu(given + back),), x, [state], weights, *options)
-
-
-def _lstm_cell(state: State, given: Array, back: Array) -> State:
-    into, forget, cell, out = jnp.split(given + back, 4, -1)
+def _lstm_cell(state: State, forward: Array, back: Array) -> State:
+    into, forget, cell, out = jnp.split(forward + back, 4, -1)
     cell_state = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(into) * jnp.tanh(cell)
     return jax.nn.sigmoid(out) * jnp.tanh(cell_state), cell_state
 
 
-def _gru_cell(state: State, given: Array, back: Array) -> State:
-    size = given.shape[-1] // 3
-    reset, update = jnp.split(jax.nn.sigmoid(given[:, : 2 * size] + back[:, : 2 * size]), 2, -1)
-    new = jnp.tanh(given[:, 2 * size :] + reset * back[:, 2 * size :])
+def _gru_cell(state: State, forward: Array, back: Array) -> State:
+    size = forward.shape[-1] // 3
+    reset, update = jnp.split(jax.nn.sigmoid(forward[:, : 2 * size] + back[:, : 2 * size]), 2, -1)
+    new = jnp.tanh(forward[:, 2 * size :] + reset * back[:, 2 * size :])
     return (new + update * (state[0] - new),)
 
 
-def _apply_layers(
+CELLS: Mapping[str, Cell] = {
+    "lstm": _lstm_cell,
+    "gru": _gru_cell,
+    "rnn_tanh": lambda _, forward, back: (jnp.tanh(forward + back),),
+    "rnn_relu": lambda _, forward, back: (jax.nn.relu(forward + back),),
+}
+"""The cells of PyTorch's recurrent operators, by name."""
+
+
+def apply_layers(
     cell: Cell,
     x: Array,
-    first: Sequence[Array],
+    first: Sequence[Array] | Array,
     weights: Sequence[Array],
     biases: bool,
     layers: int,
@@ -70,10 +59,12 @@ def _apply_layers(
 ) -> tuple[Array, ...]:
     """Return outputs and last states of ``x``: [time, batch, features], or [batch, time, features].
 
-    ``first``: each [layers · directions, batch, size]. ``weights``: each layer's directions in turn, as in PyTorch.
+    The arguments behind ``cell`` are those of the operator. ``first``: the state, of an LSTM a list of two: each
+    [layers · directions, batch, size]. ``weights``: each layer's directions in turn, as in PyTorch.
     """
     if train and dropout:
         raise ImportModelError("A recurrent layer drops values at random: call model.eval() before torch.export.")
+    states = first if isinstance(first, (list, tuple)) else [first]
     x = x.swapaxes(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     each = len(weights) // (layers * directions)
@@ -81,7 +72,7 @@ def _apply_layers(
     for layer in range(layers):
         all_outputs = []
         for number in range(layer * directions, (layer + 1) * directions):
-            state = tuple(part[number] for part in first)
+            state = tuple(part[number] for part in states)
             mine = weights[number * each : (number + 1) * each]
             last, outputs = _apply_direction(cell, x, state, mine, biases, reverse=number % directions == 1)
             all_outputs.append(outputs)

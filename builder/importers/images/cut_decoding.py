@@ -77,7 +77,9 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
     texts = {port.name: _choose_shape(port, spec) for port in ports.feeds if port.dtype == "string"}
     plain = replace(spec, image=None, audio=None, text=None, feeds=tuple(f for f in spec.feeds if f.name not in texts))
     shapes = pin_shapes(ModelPorts(numbers, ()), plain) if numbers else {}
-    raw = remove_identity_nodes(_replace_label_lookups(loaded.freeze(shapes | texts)))
+    raw = loaded.freeze(shapes | texts)
+    searched = replace_lookups(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
+    raw = remove_identity_nodes(replace(raw, graph_def=searched))
     if _list_ops(raw.graph_def) & PICTURE_OPS:
         raw = replace(raw, graph_def=split_image_loops(raw.graph_def, _make_probes(raw.graph_def), _LEAST))
     tails = tuple(find_tail(raw.graph_def, name, raw.fetches[name]) for name in names if kinds.get(name) == "string")
@@ -94,7 +96,7 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
         )
     pictures = None
     if relevant:
-        shape = strings_shape(next(port for port in ports.feeds if port.name == relevant[0]), spec.batch)
+        shape = _fix_shape(next(port for port in ports.feeds if port.name == relevant[0]), spec.batch)
         pictures = _find_images(graph_def, relevant[0], raw.feeds[relevant[0]], ends, shape)
     return StringCut(raw, pictures, tails, unread)
 
@@ -102,9 +104,13 @@ def find_cut(loaded: LoadedModel, spec: ModelSpec) -> StringCut:
 def _choose_shape(port: PortInfo, spec: ModelSpec) -> Shape:
     """Return the spec's shape of a feed of strings, or else the model's, with one string for an open size."""
     configured = next((feed.shape for feed in spec.feeds if feed.name == port.name), None)
-    if configured is not None or port.shape is None:
-        return configured or (spec.batch,)
-    return tuple(size or (1 if at else spec.batch) for at, size in enumerate(port.shape))
+    return configured or _close_shape(port, spec.batch)
+
+
+def _close_shape(port: PortInfo, batch: int) -> Shape:
+    if port.shape is None:
+        return (batch,)
+    return tuple(size or (1 if at else batch) for at, size in enumerate(port.shape))
 
 
 def _list_ops(graph_def: Any) -> set[str]:
@@ -146,12 +152,6 @@ def without_strings(loaded: LoadedModel, spec: ModelSpec) -> LoadedModel:
     return LoadedModel(ports, lambda _: raw)
 
 
-def _replace_label_lookups(raw: RawGraph) -> RawGraph:
-    """Return ``raw`` with searches in place of look-ups of numbers in tables of strings."""
-    searched = replace_lookups(raw.graph_def, lambda node, *_: raw.tables.get(node), into_strings=True)
-    return replace(raw, graph_def=searched)
-
-
 def remove_identity_nodes(raw: RawGraph) -> RawGraph:
     """Return ``raw`` without IdentityN at its top, which joins all outputs in one op, and without device placement."""
     result = copy_message(raw.graph_def)
@@ -169,15 +169,13 @@ def remove_identity_nodes(raw: RawGraph) -> RawGraph:
     return replace(raw, graph_def=result, fetches=fetches)
 
 
-def strings_shape(port: PortInfo, batch: int) -> Shape:
+def _fix_shape(port: PortInfo, batch: int) -> Shape:
     """Return the shape of a feed of strings in a library with that batch. Raises ImportModelError."""
-    if port.shape is None:
-        return (batch,)
-    shape = tuple(size or (1 if at else batch) for at, size in enumerate(port.shape))
-    if int(np.prod(shape, dtype=np.int64)) != batch:
-        fixed = int(np.prod(shape, dtype=np.int64))
+    shape = _close_shape(port, batch)
+    count = int(np.prod(shape, dtype=np.int64))
+    if count != batch:
         raise ImportModelError(
-            f"The input {port.name!r} takes {fixed} strings at a time, {list(shape)}: set batch = {fixed} under "
+            f"The input {port.name!r} takes {count} strings at a time, {list(shape)}: set batch = {count} under "
             "[model]."
         )
     return shape
@@ -216,15 +214,13 @@ def encode_jpeg(pixels: Any, base64: bool = False) -> bytes:
 
 
 def _find_image_size(shape: Shape, count: int, *, scalar: bool) -> tuple[int, int, int] | None:
-    dims = list(shape)
-    if not scalar:
-        if not dims or dims[0] != count:
-            return None
-        dims = dims[1:]
+    if not scalar and shape[:1] != (count,):
+        return None
+    dims = shape if scalar else shape[1:]
     while len(dims) > 3 and dims[0] == 1:
         dims = dims[1:]
     if len(dims) == 2:
-        dims.append(1)
+        dims = (*dims, 1)
     return (dims[0], dims[1], dims[2]) if len(dims) == 3 else None
 
 

@@ -7,6 +7,7 @@ are chosen. The difference is in grey levels, of 0 to 255.
 
 from __future__ import annotations
 
+import base64
 import io
 import itertools
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from builder.importers.loaded import RawGraph
 from builder.importers.rewrite import all_nodes, copy_message
 from builder.importers.samples.golden_inputs import PHOTOGRAPHS
 from builder.importers.samples.labelled_samples import decode_image
-from builder.importers.strings.frontier import run_graph
+from builder.importers.strings.frontier import PICTURE_OPS, run_graph
 
 LARGEST, MEAN = 2.0, 0.75
 """The largest allowed difference from TensorFlow's pixels in grey levels, and the largest mean over a photograph.
@@ -63,6 +64,7 @@ class PixelDifference:
 
     @property
     def fits(self) -> bool:
+        """Whether the difference is allowed."""
         return self.most <= LARGEST and self.mean <= MEAN
 
 
@@ -91,8 +93,6 @@ class GraphDecoder:
 
     def make_feeds(self, data: bytes) -> dict[str, Any]:
         """Return the JPEG ``data`` for every string, by tensor."""
-        import base64
-
         text = base64.urlsafe_b64encode(data).rstrip(b"=") if self.base64 else data
         return {self.source: np.full(self.pictures.strings, text, object)}
 
@@ -183,25 +183,22 @@ def load_photographs() -> list[bytes]:
     return files[len(paths) :] + files[: len(paths)]
 
 
-def describe_fit(found: FittedImage) -> str:
+def describe_fit(fitted: FittedImage) -> str:
     """Return a description for a person of the ops and the settings that replace them."""
-    image, ops = found.image, [op for op in found.ops if op in _TOLD]
+    image, ops = fitted.image, [op for op in fitted.ops if op in _NAMED_OPS]
     scale, mean = (", ".join(f"{v:.6g}" for v in values) for values in (image.scale, image.mean))
     grid = f", grid {image.grid}" if image.grid != "half_pixel" else ""
-    cut = (f", crop {image.crop:g}" if image.crop != 1 else "") + grid
+    crop = f", crop {image.crop:g}" if image.crop != 1 else ""
     return (
         f"pictures in {image.feed!r}: {', '.join(ops)} → [image] {image.width} x {image.height}, {image.mode}"
         f"{', bgr' if image.channel_order == 'bgr' else ''}, {image.resize}{' with antialias' * image.antialias}, "
-        f'fit = "{image.fit}"{cut}, scale {scale}, mean {mean}; off TensorFlow\'s pixels by {found.as_saved.mean:.2f} '
-        f"grey levels in the mean, {found.as_saved.most:.1f} at most ({found.off.mean:.2f} and {found.off.most:.1f} "
-        "where it decodes accurately)"
+        f'fit = "{image.fit}"{crop}{grid}, scale {scale}, mean {mean}; off TensorFlow\'s pixels by '
+        f"{fitted.as_saved.mean:.2f} grey levels in the mean, {fitted.as_saved.most:.1f} at most "
+        f"({fitted.off.mean:.2f} and {fitted.off.most:.1f} where it decodes accurately)"
     )
 
 
-_TOLD = {
-    "CropAndResize", "DecodeAndCropJpeg", "DecodeBase64", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeJpeg",
-    "DecodePng", "DecodeWebP", *_METHODS,
-}  # fmt: skip
+_NAMED_OPS = (PICTURE_OPS - {"ExtractJpegShape"}) | {"CropAndResize", *_METHODS}
 """Ops that a description names."""
 
 
@@ -275,28 +272,25 @@ def _measure_difference(
     return PixelDifference(max(float(d.max()) for d in differences), max(float(d.mean()) for d in differences))
 
 
-def _describe_misfit(found: FittedImage, grids: Sequence[tuple[str, Grid]]) -> str:
-    image = found.image
-    return (
-        f"The input {image.feed!r} is encoded pictures, and the graph does to them what [image] cannot: at its "
-        f'nearest ({image.resize}{" with antialias" * image.antialias}, fit = "{image.fit}") the function\'s pixels '
-        f"are off TensorFlow's by {found.off.mean:.1f} grey levels in the mean and {found.off.most:.0f} at most; "
-        f"{MEAN:g} and {LARGEST:g} are allowed.\n"
-        f"  {image.feed} -> {' -> '.join(found.ops)}\n"
-        f"{_suggest_remedy(grids)}"
+def _describe_misfit(fitted: FittedImage, grids: Sequence[tuple[str, Grid]]) -> str:
+    """Return the nearest settings, and advice, other if ``grids`` has ops that place pixels as TensorFlow 1 did."""
+    image = fitted.image
+    remedy = (
+        "Of cuts, [image] knows tf.image.central_crop, the square in the middle, and a short side that is resized "
+        f"first. Use one of these ({docs_command('strings')}), or export a signature that takes pixels."
     )
-
-
-def _suggest_remedy(grids: Sequence[tuple[str, Grid]]) -> str:
-    """Return advice if ``grids`` are ops that place pixels as TensorFlow 1 did."""
     if unknown := [f"{op} with a grid {grid}" for op, grid in grids if op not in _OLD]:
-        return (
+        remedy = (
             f"{' and '.join(unknown)}: of these, [image] knows nearest and bilinear alone. Resize with "
             "tf.image.resize, or with half_pixel_centers=True, or export a signature that takes pixels."
         )
     return (
-        "Of cuts, [image] knows tf.image.central_crop, the square in the middle, and a short side that is resized "
-        f"first. Use one of these ({docs_command('strings')}), or export a signature that takes pixels."
+        f"The input {image.feed!r} is encoded pictures, and the graph does to them what [image] cannot: at its "
+        f'nearest ({image.resize}{" with antialias" * image.antialias}, fit = "{image.fit}") the function\'s pixels '
+        f"are off TensorFlow's by {fitted.off.mean:.1f} grey levels in the mean and {fitted.off.most:.0f} at most; "
+        f"{MEAN:g} and {LARGEST:g} are allowed.\n"
+        f"  {image.feed} -> {' -> '.join(fitted.ops)}\n"
+        f"{remedy}"
     )
 
 

@@ -25,7 +25,7 @@ from builder.importers.loaded import RawGraph, Shape, make_names_unique, tensor_
 from builder.importers.lookup_tables import LookupTable
 from builder.importers.rewrite import all_nodes, inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.strings.probe_strings import ODD, Strings, arrange_strings, known_words, strings_like
-from builder.importers.strings.string_frontend import Front, OpenShape, WordCut, shapes_of, with_pads
+from builder.importers.strings.string_frontend import OpenShape, WordCut, shapes_of, with_pads
 from builder.importers.strings.string_graph import (
     describe_op,
     find_downstream,
@@ -133,10 +133,11 @@ class _Cutter:
         self.starts = {source.op for source in self.sources.values()}
         self.sizes = self._find_fixed_sizes()
         needed = find_upstream(self.fetched, None)
-        self.wide = find_downstream(self.ops, self.starts, ()) & needed
+        self.wide = find_downstream(self.ops, self.starts) & needed
         self.down = find_downstream(self.ops, self.starts, self.sizes) & needed
         needed_names = {op.name for op in needed}
-        self.tables = {name: table for name, table in raw.tables.items() if name in needed_names}
+        tables = {name: table for name, table in raw.tables.items() if name in needed_names}
+        self.raw = replace(raw, tables=tables)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -172,13 +173,7 @@ class _Cutter:
             self._require_steps(front, grown)
             runs = [self.make_probes(count, seed) for seed, count in enumerate(self.counts)]
             numbers = [tensor for tensor in cuts if tensor.dtype != tf.variant]
-            reference = Front(
-                self.raw.graph_def,
-                {name: t.name for name, t in self.sources.items()},
-                self.tables,
-                {t.name: t.name for t in numbers},
-            )
-            shapes = shapes_of(reference, numbers, runs)
+            shapes = shapes_of(self.raw, numbers, runs)
             varying = [tensor for tensor in cuts if not self._can_be_feed(tensor, shapes)]
             if not varying:
                 break
@@ -190,15 +185,14 @@ class _Cutter:
             front |= self._add_upstream(op for op in self.down - front if any(read in varying for read in op.inputs))
         if (larger := self._absorb_light_ops(front)) != front:
             front, cuts = larger, self._find_edges(larger)
-            reference = replace(reference, cuts={t.name: t.name for t in cuts})
-            shapes = shapes_of(reference, cuts, runs)
+            shapes = shapes_of(self.raw, cuts, runs)
         unused = set(self.lengths) - {self._first_source(t) for t in cuts if None in shapes[t.name]}
         if unused:
             raise ImportModelError(
                 f"[[feeds]] gives {min(unused)!r} lengths, but what the model makes of a text there always has the "
                 "same size: delete them."
             )
-        return self._make_cut(front, cuts, shapes, reference)
+        return self._make_cut(front, cuts, shapes)
 
     def _can_be_feed(self, tensor: Any, shapes: Mapping[str, OpenShape]) -> bool:
         """Return whether ``tensor`` has one shape for all texts, or rows for which the spec gives lengths."""
@@ -220,7 +214,7 @@ class _Cutter:
         """Return ``count`` items for each tensor of strings; with ``odd``, every second seed gives unusual ones."""
         result = {}
         for number, (name, source) in enumerate(self.sources.items()):
-            dependents = find_downstream(self.ops, {source.op}, ())
+            dependents = find_downstream(self.ops, {source.op})
             words = known_words(self._find_tables(dependents))
             kind = "known" if self.closed and words else _find_string_kind(dependents)
             item = self.feed_shapes[name][1:]
@@ -235,7 +229,7 @@ class _Cutter:
     def _find_tables(self, dependents: Collection[Any]) -> dict[str, LookupTable]:
         """Return the tables in which ``dependents`` look strings up, or values computed from them."""
         handles = {handle_of(op.inputs[0].name, self.nodes) for op in dependents if op.type == "LookupTableFindV2"}
-        return {name: table for name, table in self.tables.items() if name in handles}
+        return {name: table for name, table in self.raw.tables.items() if name in handles}
 
     def _add_upstream(self, ops: Iterable[Any]) -> set[Any]:
         """Return ``ops`` and the ops between the strings and them."""
@@ -277,11 +271,11 @@ class _Cutter:
     def _number_table(self, handle: Any) -> int:
         """Return the number of a table in the recipe. Raises NotAStepError if its contents are unknown."""
         name = handle_of(handle.name, self.nodes)
-        if name not in self.tables:
+        if name not in self.raw.tables:
             raise NotAStepError(
                 "nothing says what is in its table; fill it from constants or from a file among the assets"
             )
-        return list(self.tables).index(name)
+        return list(self.raw.tables).index(name)
 
     def _compute_constants(self, front: Collection[Any]) -> dict[Any, NDArray[Any]]:
         """Return the values of the tensors that the front reads and that depend on no feed."""
@@ -301,7 +295,7 @@ class _Cutter:
         with reference_session(self.graph) as session:
             return dict(zip(listed, map(np.asarray, session.run(listed)), strict=True))
 
-    def _make_cut(self, front: set[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape], whole: Front) -> WordCut:
+    def _make_cut(self, front: set[Any], cuts: Sequence[Any], open_: Mapping[str, OpenShape]) -> WordCut:
         (batch,) = self.batch
         other_feeds = {name: tensor for name, tensor in self.raw.feeds.items() if name not in self.sources}
         sources = {tensor: self._list_sources(tensor) for tensor in cuts}
@@ -335,10 +329,11 @@ class _Cutter:
             raw,
             shapes | {name: self.feed_shapes[name] for name in other_feeds},
             self._make_recipe(front, named),
-            replace(whole, cuts={name: t.name for name, t in named.items()}),
+            self.raw,
+            {name: source.name for name, source in self.sources.items()},
+            {name: t.name for name, t in named.items()},
             inputs,
             tuple(runs),
-            fetches=self.raw.fetches,
         )
         return with_pads(cut, [*lengths], [name for name, feed in lengths.items() if feed.truncate])
 
@@ -355,7 +350,7 @@ class _Cutter:
         recipe = Recipe(
             [{"name": name, "shape": [1, *self.feed_shapes[name][1:]]} for name in self.sources],
             [encode_constant(value) for value in constants.values()],
-            [encode_table(table.keys, table.values) for table in self.tables.values()],
+            [encode_table(table.keys, table.values) for table in self.raw.tables.values()],
         )
         numbers: dict[Any, int] = {t: at for at, t in enumerate([*self.sources.values(), *constants])}
         count = len(numbers)
@@ -366,8 +361,7 @@ class _Cutter:
                 numbers[op.outputs[0]] = numbers[op.inputs[0]]
                 continue
             step = translate_op(op, constants, self._number_table)
-            of = [numbers[op.inputs[at]] for at in step.of]
-            recipe.steps.append({"op": step.op, "of": of, **step.attributes})
+            recipe.steps.append(step | {"of": [numbers[op.inputs[at]] for at in step["of"]]})
             numbers |= {tensor: count + at for at, tensor in enumerate(op.outputs)}
             count += len(op.outputs)
         recipe.outputs += [{"feed": name, "value": numbers[tensor]} for name, tensor in cuts.items()]

@@ -12,7 +12,8 @@ from builder.base.errors import ImportModelError
 from builder.base.escape import escape_invisible
 from builder.importers.loaded import Shape
 from builder.importers.strings.example_protos import encode_proto, random_protos
-from builder.importers.strings.string_frontend import Front, WordCut
+from builder.importers.strings.probe_strings import make_strings
+from builder.importers.strings.string_frontend import WordCut, compute_answers
 from builder.importers.strings.tf_examples import Examples, ReadFeature
 
 PROTOS, RUNS = 300, 6
@@ -32,7 +33,7 @@ def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Se
 
     features = [port.of_function for port in examples.features]
     ports = [*features, *(port.of_function for port in examples.beside)]
-    uncut = Front(examples.whole.graph_def, {}, examples.whole.tables, {})
+    whole, cut = examples.whole, examples.cut
     batch = max(1, int(np.prod(examples.shape, dtype=np.int64)))
     most = -(-_VALUES // (batch * sum(port.size for port in ports)))
 
@@ -46,7 +47,8 @@ def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Se
         ]
 
     def answers(tensors: Sequence[str], runs: Sequence[Sequence[bytes]]) -> list[list[NDArray[Any]]]:
-        return uncut.compute_answers(tensors, [{examples.source: _reshape_protos(run, examples.shape)} for run in runs])
+        feeds = [{examples.source: make_strings(run, examples.shape)} for run in runs]
+        return compute_answers(whole, tensors, feeds)
 
     protos = random_protos(ports, min(-(-PROTOS // batch), most) * batch)
     runs = [protos[at : at + batch] for at in range(0, len(protos), batch)]
@@ -57,15 +59,14 @@ def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Se
                 raise ImportModelError(
                     f"The function reads something else of the feature {escape_invisible(port.key)!r} than TensorFlow."
                 )
-    if examples.whole.states:
+    if whole.states:
         return  # The answers depend on the runs before.
     runs = [_make_plain_protos(examples, words, number, batch) for number in range(min(RUNS, most))]
-    expected = answers([examples.whole.fetches[name] for name in fetches], runs)
-    cut = examples.cut
+    expected = answers([whole.fetches[name] for name in fetches], runs)
     fed = [
         {cut.feeds[port.name]: value for port, value in zip(examples.features, read(run), strict=True)} for run in runs
     ]
-    actual = Front(cut.graph_def, {}, cut.tables, {}).compute_answers([cut.fetches[name] for name in fetches], fed)
+    actual = compute_answers(cut, [cut.fetches[name] for name in fetches], fed)
     for ours_, theirs_ in zip(actual, expected, strict=True):
         for name, a, b in zip(fetches, ours_, theirs_, strict=True):
             alike = np.array_equal(a, b) if a.dtype == object else np.allclose(a, b, 1e-4, 1e-5, equal_nan=True)
@@ -73,20 +74,12 @@ def require_equal_answers(examples: Examples, words: WordCut | None, fetches: Se
                 raise ImportModelError(f"The answer {name!r} to tf.Examples is not that to what the function reads.")
 
 
-def _reshape_protos(protos: Sequence[bytes], shape: Shape) -> NDArray[np.object_]:
-    array = np.empty(len(protos), object)
-    array[:] = list(protos)
-    return array.reshape(shape)
-
-
-def _stack_values(one: ReadFeature, values: Sequence[Any], lead: Shape) -> NDArray[Any]:
+def _stack_values(feature: ReadFeature, values: Sequence[Any], lead: Shape) -> NDArray[Any]:
     """Return the values that the function read as the array that TensorFlow takes."""
-    shape = (*lead, *one.shape)
-    if one.dtype != "string":
-        return np.frombuffer(b"".join(values), one.dtype).reshape(shape)
-    array = np.empty(int(np.prod(shape, dtype=np.int64)), object)
-    array[:] = [text for texts in values for text in texts]
-    return array.reshape(shape)
+    shape = (*lead, *feature.shape)
+    if feature.dtype == "string":
+        return make_strings([text for texts in values for text in texts], shape)
+    return np.frombuffer(b"".join(values), feature.dtype).reshape(shape)
 
 
 def _make_plain_protos(examples: Examples, words: WordCut | None, number: int, batch: int) -> list[bytes]:
@@ -100,7 +93,7 @@ def _make_plain_protos(examples: Examples, words: WordCut | None, number: int, b
             values = random.standard_normal((batch, count)).astype(np.float32)
             column: Any = values if feature.dtype == "float32" else np.zeros((batch, count), np.int64)
         elif words and feature.tensors:
-            strings = words.examples[number % len(words.examples)][words.whole.sources[feature.name]]
+            strings = words.examples[number % len(words.examples)][words.sources[feature.name]]
             column = strings.reshape(batch, count)
         else:
             column = np.full((batch, count), b"", object)

@@ -20,7 +20,7 @@ from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
 from builder.base.tf import load_graph, reference_session, tf
 from builder.importers.rewrite import become_constant, called_by, copy_message, output_names
-from builder.importers.strings.string_graph import find_upstream
+from builder.importers.strings.string_graph import find_downstream, find_upstream
 from builder.importers.xla_ops import is_compiled
 
 PICTURE_OPS = frozenset({
@@ -109,7 +109,7 @@ def find_frontier(
     order = [op for op in search.way if op.type != "Placeholder"]
     if search.tensor is None:
         raise ImportModelError(_explain_no_frontier(feed, order, search))
-    behind = _find_dependents(search.way, search.tensor)
+    behind = find_downstream(search.way, {search.tensor})
     ops = _list_op_types([op for op in order if op not in behind], graph_def)
     return Frontier(feed, search.tensor.name, search.tensor.dtype.name, search.shapes[search.tensor.name], ops)
 
@@ -134,7 +134,7 @@ def find_inner_frontier(
     if tensor is None:
         return None
     name = f"{tensor.op.name}:{output_names(tensor.op)[tensor.value_index]}"
-    behind = frozenset(node.type for node in _find_dependents(search.way, tensor))
+    behind = frozenset(node.type for node in find_downstream(search.way, {tensor}) - {tensor})
     return FunctionFrontier(name, tensor.dtype.as_datatype_enum, search.shapes[tensor.name], behind)
 
 
@@ -155,7 +155,7 @@ class _FrontierSearch:
             tensor
             for tensor in _find_cuts(self.way, start, ends)
             if (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool)
-            and not any(self.is_on_strings(op) for op in _find_dependents(self.way, tensor))
+            and not any(self.is_on_strings(op) for op in find_downstream(self.way, {tensor}) - {tensor})
         ]
         self.shapes = _find_constant_shapes(graph, source, self.cuts, probes)
         sizes = ((t, np.prod(self.shapes[t.name], dtype=np.int64)) for t in self.cuts if t.name in self.shapes)
@@ -294,15 +294,6 @@ def _has_path_around(way: Sequence[Any], start: Any, ends: Sequence[Any], withou
         visited.add(tensor)
         todo += [read for read in tensor.op.inputs if read is not without]
     return False
-
-
-def _find_dependents(way: Sequence[Any], tensor: Any) -> set[Any]:
-    """Return the ops of ``way`` that depend on ``tensor``."""
-    dependents: set[Any] = set()
-    for op in way:
-        if any(read is tensor or read.op in dependents for read in op.inputs):
-            dependents.add(op)
-    return dependents
 
 
 def _find_constant_shapes(

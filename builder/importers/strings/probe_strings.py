@@ -59,7 +59,11 @@ def arrange_strings(strings: Sequence[str], item: tuple[int, ...]) -> Strings:
     """Return the strings as bytes in items of the shape ``item``, the last one filled up from the beginning."""
     size = int(np.prod(item, dtype=np.int64)) or 1
     count = -(-len(strings) // size)
-    filled = [strings[at % len(strings)].encode() for at in range(count * size)]
-    result = np.empty(count * size, object)
-    result[:] = filled
-    return result.reshape(count, *item)
+    return make_strings([strings[at % len(strings)].encode() for at in range(count * size)], (count, *item))
+
+
+def make_strings(strings: Sequence[bytes], shape: tuple[int, ...]) -> Strings:
+    """Return an array of strings."""
+    array = np.empty(len(strings), object)
+    array[:] = strings
+    return array.reshape(shape)

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from builder.base.arrays import save_arrays
 from builder.base.errors import ImportModelError
 from builder.base.escape import describe_error, escape_invisible
-from builder.base.tf import reference_session, tf
+from builder.base.tf import load_graph, reference_session, tf
 from builder.importers.graph import EXAMPLES, WORDS, StringPort
 from builder.importers.loaded import RawGraph, Shape
-from builder.importers.lookup_tables import LookupTable
 from builder.importers.strings.probe_strings import Strings
 from builder.importers.strings.string_ops import Recipe
 
@@ -33,63 +32,63 @@ OpenShape = tuple[int | None, ...]
 """The shape of an item, without the batch; None, which can only be first, is a length that the text decides."""
 
 
-@dataclass(frozen=True)
-class Front:
-    """A graph that begins with strings, for TensorFlow. ``tables``: by the node of the handle.
-
-    ``sources``: the tensors that are fed with strings, by feed. ``cuts``: those that become feeds, by name of the feed.
-    """
-
-    graph_def: Any
-    sources: Mapping[str, str]
-    tables: Mapping[str, LookupTable]
-    cuts: Mapping[str, str]
-
-    def compute_answers(self, tensors: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> list[list[NDArray[Any]]]:
-        """Return TensorFlow's values of ``tensors`` for each run (values by tensor). Raises ImportModelError."""
-        with tf.Graph().as_default() as graph:
-            handles = {f"{node}:0": _add_table(graph, table) for node, table in self.tables.items()}
-            inputs = {name: handle for name, (handle, _) in handles.items()}
-            tf.import_graph_def(self.graph_def, name="whole", input_map=inputs)
-            with reference_session(graph) as session:
-                session.run([fill for _, fill in handles.values()])
-                answers = []
-                for run in runs:
-                    feeds = {f"whole/{name}": value for name, value in run.items()}
-                    try:
-                        answers.append(session.run([f"whole/{name}" for name in tensors], feeds))
-                    except tf.errors.OpError as error:
-                        raise ImportModelError(
-                            f"TensorFlow cannot run the model on strings: {describe_error(error.message)}"
-                        ) from error
-        return answers
+def compute_answers(
+    raw: RawGraph, tensors: Sequence[str], runs: Sequence[Mapping[str, Any]]
+) -> list[list[NDArray[Any]]]:
+    """Return TensorFlow's values of ``tensors`` for each run (values by tensor). Raises ImportModelError."""
+    with tf.Graph().as_default() as graph:
+        handles, fills = {}, []
+        for node, table in raw.tables.items():
+            keys, values = (
+                tf.constant(array.tolist(), tf.string if array.dtype.kind in "OS" else array.dtype)
+                for array in (table.keys, table.values)
+            )
+            handle = tf.raw_ops.HashTableV2(key_dtype=keys.dtype, value_dtype=values.dtype)
+            fills.append(tf.raw_ops.LookupTableImportV2(table_handle=handle, keys=keys, values=values))
+            handles[f"{node}:0"] = handle
+        tf.import_graph_def(raw.graph_def, name="whole", input_map=handles)
+        with reference_session(graph) as session:
+            session.run(fills)
+            try:
+                return [
+                    session.run(
+                        [f"whole/{name}" for name in tensors], {f"whole/{name}": value for name, value in run.items()}
+                    )
+                    for run in runs
+                ]
+            except tf.errors.OpError as error:
+                raise ImportModelError(
+                    f"TensorFlow cannot run the model on strings: {describe_error(error.message)}"
+                ) from error
 
 
 @dataclass(frozen=True)
 class WordCut:
     """A model with feeds of numbers in place of strings (``raw``), and the steps from strings to them (``recipe``).
 
-    ``shapes``: the shapes of all its feeds. ``whole``: the graph before the cut. ``inputs``: the strings that the steps
-    read. ``examples``: runs of strings of many kinds. ``fetches``: the tensors before the cut, by name. ``pads``: the
-    values that fill up shorter rows, by feed whose rows have the text's own length.
+    ``shapes``: the shapes of all its feeds. ``whole``: the graph before the cut. ``sources``: its tensors that are fed
+    with strings, by feed. ``cuts``: those that become feeds, by name of the feed. ``inputs``: the strings that the
+    steps read. ``examples``: runs of strings of many kinds. ``pads``: the values that fill up shorter rows, by feed
+    whose rows have the text's own length.
     """
 
     raw: RawGraph
     shapes: dict[str, Shape]
     recipe: Recipe
-    whole: Front
-    inputs: tuple[StringPort, ...] = ()
-    examples: tuple[Run, ...] = ()
-    fetches: Mapping[str, str] = field(default_factory=dict)
+    whole: RawGraph
+    sources: Mapping[str, str]
+    cuts: Mapping[str, str]
+    inputs: tuple[StringPort, ...]
+    examples: tuple[Run, ...]
     pads: Mapping[str, Any] = field(default_factory=dict)
 
 
-def shapes_of(front: Front, tensors: Sequence[Any], runs: Sequence[Run]) -> dict[str, OpenShape]:
+def shapes_of(raw: RawGraph, tensors: Sequence[Any], runs: Sequence[Run]) -> dict[str, OpenShape]:
     """Return the shape of an item for those of ``tensors`` that have one in all runs, with None for a row's length."""
     by_name: dict[str, set[Shape | None]] = {tensor.name: set() for tensor in tensors}
     if not by_name:
         return {}
-    for run, values in zip(runs, front.compute_answers(list(by_name), runs), strict=True):
+    for run, values in zip(runs, compute_answers(raw, list(by_name), runs), strict=True):
         (count,) = {len(strings) for strings in run.values()}
         for name, value in zip(by_name, values, strict=True):
             shape = np.shape(value)
@@ -117,7 +116,7 @@ def with_pads(cut: WordCut, feeds: Sequence[str], truncated: Sequence[str] = ())
     fill_values: dict[str, set[Any]] = {name: set() for name in feeds}
     for items, rows in _run_both(cut, cut.examples):
         for item, row in zip(items, zip(*rows, strict=True), strict=True):
-            for name, padded in zip(cut.whole.cuts, row, strict=True):
+            for name, padded in zip(cut.cuts, row, strict=True):
                 if name in fill_values:
                     fill_values[name] |= set(padded[item[name].shape[1] :].ravel().tolist())
     if several := [name for name, values in fill_values.items() if len(values) > 1]:
@@ -143,11 +142,9 @@ def _run_both(cut: WordCut, runs: Sequence[Run]) -> Iterator[tuple[list[dict[str
     from handler.text.words import parse_program
 
     words = parse_program(cut.recipe.to_bytes())
-    for run, expected in zip(runs, cut.whole.compute_answers(list(cut.whole.cuts.values()), runs), strict=True):
-        columns = [run[tensor] for tensor in cut.whole.sources.values()]
+    for run, expected in zip(runs, compute_answers(cut.whole, list(cut.cuts.values()), runs), strict=True):
         items = []
-        for number in range(len(columns[0])):
-            item = _take_item(columns, number)
+        for item in iterate_items(cut, run):
             try:
                 items.append(words.compute_arrays(item))
             except HandlerError as error:
@@ -155,8 +152,11 @@ def _run_both(cut: WordCut, runs: Sequence[Run]) -> Iterator[tuple[list[dict[str
         yield items, expected
 
 
-def _take_item(columns: Sequence[Strings], number: int) -> list[list[bytes]]:
-    return [column[number : number + 1].ravel().tolist() for column in columns]
+def iterate_items(cut: WordCut, run: Run) -> Iterator[list[list[bytes]]]:
+    """Yield the strings of each item of a run, for each of the inputs that take strings."""
+    columns = [run[tensor] for tensor in cut.sources.values()]
+    for number in range(len(columns[0])):
+        yield [column[number : number + 1].ravel().tolist() for column in columns]
 
 
 def encode_runs(cut: WordCut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any]]]:
@@ -166,15 +166,14 @@ def encode_runs(cut: WordCut, runs: Sequence[Run]) -> list[dict[str, NDArray[Any
     """
     encoded = []
     for run, (items, expected) in zip(runs, _run_both(cut, runs), strict=True):
-        for number, arrays in enumerate(items):
-            for name, rows in zip(cut.whole.cuts, expected, strict=True):
+        for number, (item, arrays) in enumerate(zip(iterate_items(cut, run), items, strict=True)):
+            for name, rows in zip(cut.cuts, expected, strict=True):
                 array, row = arrays[name], rows[number : number + 1]
                 if name in cut.pads:
                     array = _pad_row(array, row.shape[1], cut.pads[name])
                 if not _has_same_values(array.shape, array.values, row):
-                    columns = [run[tensor] for tensor in cut.whole.sources.values()]
-                    raise ImportModelError(f"{_describe_difference(cut, _take_item(columns, number))}.")
-        encoded.append(dict(zip(cut.whole.cuts, expected, strict=True)))
+                    raise ImportModelError(f"{_describe_difference(cut, item)}.")
+        encoded.append(dict(zip(cut.cuts, expected, strict=True)))
     return encoded
 
 
@@ -243,36 +242,35 @@ def _pad_rows(rows: NDArray[Any], shape: Shape, pad: Any) -> NDArray[Any]:
 def _require_answers(
     cut: WordCut, fetches: Sequence[str], made: Sequence[Mapping[str, NDArray[Any]]], of_words: Collection[str]
 ) -> None:
-    unfed = {name: tensor for name, tensor in cut.raw.feeds.items() if name not in cut.whole.cuts}
+    graph = load_graph(cut.raw.graph_def)
     random = np.random.Generator(np.random.PCG64(1))
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(cut.raw.graph_def, name="")
-        other_feeds = {}
-        for name, tensor in unfed.items():
+    other_feeds = {}
+    for name, tensor in cut.raw.feeds.items():
+        if name not in cut.cuts:
             dtype = graph.get_tensor_by_name(tensor).dtype.as_numpy_dtype
             values = random.standard_normal(cut.shapes[name]) if np.issubdtype(dtype, np.floating) else 1
             other_feeds[tensor] = np.broadcast_to(np.asarray(values, dtype), cut.shapes[name])
-        expected = cut.whole.compute_answers(
-            [cut.fetches[name] for name in fetches], [{**run, **other_feeds} for run in cut.examples]
-        )
-        with reference_session(graph) as session:
-            for answers, feeds in zip(expected, made, strict=True):
-                by_tensor = {cut.raw.feeds[name]: value for name, value in feeds.items()}
-                results = session.run([cut.raw.fetches[name] for name in fetches], {**by_tensor, **other_feeds})
-                for name, one, answer in zip(fetches, results, answers, strict=True):
-                    if name in of_words and answer.ndim > 1:
-                        one = one[:, : answer.shape[1]]
-                    if one.shape != answer.shape:
-                        raise ImportModelError(
-                            f"The answer {name!r} has the shape {list(answer.shape)} for texts that become "
-                            f"{list(one.shape)} when they are filled up: an answer has to have one size for all texts, "
-                            'or labels for each word (kind = "tokens").'
-                        )
-                    if not np.allclose(one, answer, rtol=1e-4, atol=1e-5, equal_nan=True):
-                        raise ImportModelError(
-                            f"The answer {name!r} to strings is not that to the numbers that the function makes of "
-                            f"them: it is off by {np.abs(one - answer).max():.2g}." + (f" {_MASK}" if cut.pads else "")
-                        )
+    expected = compute_answers(
+        cut.whole, [cut.whole.fetches[name] for name in fetches], [{**run, **other_feeds} for run in cut.examples]
+    )
+    runs = [{cut.raw.feeds[name]: value for name, value in feeds.items()} | other_feeds for feeds in made]
+    actual = compute_answers(cut.raw, [cut.raw.fetches[name] for name in fetches], runs)
+    for name, ours, theirs in (
+        pair for answers in zip(actual, expected, strict=True) for pair in zip(fetches, *answers, strict=True)
+    ):
+        if name in of_words and theirs.ndim > 1:
+            ours = ours[:, : theirs.shape[1]]
+        if ours.shape != theirs.shape:
+            raise ImportModelError(
+                f"The answer {name!r} has the shape {list(theirs.shape)} for texts that become {list(ours.shape)} when "
+                "they are filled up: an answer has to have one size for all texts, or labels for each word "
+                '(kind = "tokens").'
+            )
+        if not np.allclose(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True):
+            raise ImportModelError(
+                f"The answer {name!r} to strings is not that to the numbers that the function makes of them: it is off "
+                f"by {np.abs(ours - theirs).max():.2g}." + (f" {_MASK}" if cut.pads else "")
+            )
 
 
 _MASK = (
@@ -295,14 +293,3 @@ def _describe_difference(cut: WordCut, item: Sequence[Sequence[bytes]]) -> str:
         f"What the function makes of {texts} alone is not what the model makes of it among others "
         f"({', '.join(step['op'] for step in cut.recipe.steps[:16])})"
     )
-
-
-def _add_table(graph: Any, one: LookupTable) -> tuple[Any, Any]:
-    """Add a table with these keys and values to ``graph``, and return its handle and the op that fills it."""
-    keys, values = (tf.constant(array.tolist(), _dtype(array)) for array in (one.keys, one.values))
-    handle = tf.raw_ops.HashTableV2(key_dtype=keys.dtype, value_dtype=values.dtype)
-    return handle, tf.raw_ops.LookupTableImportV2(table_handle=handle, keys=keys, values=values)
-
-
-def _dtype(array: NDArray[Any]) -> Any:
-    return tf.string if array.dtype.kind in "OS" else tf.dtypes.as_dtype(array.dtype)

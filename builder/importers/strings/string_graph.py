@@ -22,11 +22,11 @@ def has_string_tensors(op: Any) -> bool:
     return any(tensor.dtype in (tf.string, tf.resource) for tensor in (*op.inputs, *op.outputs))
 
 
-def find_downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any]) -> set[Any]:
-    """Return ``starts`` and the ops that depend on them other than through the ops ``past``."""
+def find_downstream(ops: Sequence[Any], starts: Collection[Any], past: Collection[Any] = ()) -> set[Any]:
+    """Return ``starts``, which are ops or tensors, and the ops that depend on them other than through ``past``."""
     dependents = set(starts)
     for op in ops:  # An op stands after the ops that it reads.
-        if op not in past and any(tensor.op in dependents for tensor in op.inputs):
+        if op not in past and any(tensor in dependents or tensor.op in dependents for tensor in op.inputs):
             dependents.add(op)
     return dependents
 

@@ -79,17 +79,8 @@ def _decode_text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=True)
-class StringStep:
-    """A step of the function; ``of``: the numbers of the op's inputs that the step reads."""
-
-    op: str
-    of: tuple[int, ...]
-    attributes: Attributes
-
-
-def translate_op(op: Any, constants: Mapping[Any, Values], table_of: Callable[[Any], int]) -> StringStep:
-    """Return the step in place of the tf.Operation ``op``.
+def translate_op(op: Any, constants: Mapping[Any, Values], table_of: Callable[[Any], int]) -> Attributes:
+    """Return the step in place of the tf.Operation ``op``; ``of`` has the numbers of the op's inputs that it reads.
 
     ``constants``: values by tensor. ``table_of``: a function from the tensor of a handle to its table's number. Raises
     NotAStepError.
@@ -97,7 +88,7 @@ def translate_op(op: Any, constants: Mapping[Any, Values], table_of: Callable[[A
     if op.type == "LookupTableFindV2":
         if op.inputs[2].shape.rank not in (0, None):
             raise NotAStepError("its default is no single value")
-        return StringStep(op.type, (1, 2), {"table": table_of(op.inputs[0])})
+        return {"op": op.type, "of": [1, 2], "table": table_of(op.inputs[0])}
     if op.type in _PATTERNS:
         return _translate_regex_op(op, constants)
     if op.type not in _ATTRIBUTES:
@@ -105,7 +96,7 @@ def translate_op(op: Any, constants: Mapping[Any, Values], table_of: Callable[[A
     if op.type in _ARITHMETIC and any(t.dtype.is_floating or t.dtype.is_complex for t in op.inputs):
         raise NotAStepError(f"the function has it for whole numbers, and this is {op.inputs[0].dtype.name}")
     attributes = {name: _simplify_value(op.get_attr(name)) for name in _ATTRIBUTES[op.type]}
-    return StringStep(op.type, tuple(range(len(op.inputs))), attributes | _read_settings(op, constants))
+    return {"op": op.type, "of": [*range(len(op.inputs))], **attributes, **_read_settings(op, constants)}
 
 
 _PATTERNS = frozenset({"RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace"})
@@ -117,7 +108,7 @@ _ARITHMETIC = frozenset({
 """Ops on integers alone, because floats would be rounded in another way than in TensorFlow."""
 
 
-def _translate_regex_op(op: Any, constants: Mapping[Any, Values]) -> StringStep:
+def _translate_regex_op(op: Any, constants: Mapping[Any, Values]) -> Attributes:
     """Return the step of an op with a regular expression. Raises NotAStepError."""
     static, replaces = op.type.startswith("Static"), op.type.endswith("Replace")
 
@@ -131,15 +122,18 @@ def _translate_regex_op(op: Any, constants: Mapping[Any, Values]) -> StringStep:
     try:
         pattern = text("pattern", 1)
         translated = translate_pattern(pattern, whole=not replaces)
-        attributes: Attributes = {"pattern": translated.pattern, "cost": translated.cost, "slope": translated.slope}
+        step: Attributes = {
+            "op": "RegexReplace" if replaces else "RegexFullMatch", "of": [0],
+            "pattern": translated.pattern, "cost": translated.cost, "slope": translated.slope,
+        }  # fmt: skip
         if replaces:
-            attributes["rewrite"] = parse_rewrite(text("rewrite", 2), translated.groups)
-            attributes["everywhere"] = bool(op.get_attr("replace_global"))
+            step["rewrite"] = parse_rewrite(text("rewrite", 2), translated.groups)
+            step["everywhere"] = bool(op.get_attr("replace_global"))
     except UnicodeDecodeError as error:
         raise NotAStepError("its pattern is not UTF-8") from error
     except NotTranslatedError as error:
         raise NotAStepError(f"its pattern {pattern!r} has what coldforge does not translate: {error}") from error
-    return StringStep("RegexReplace" if replaces else "RegexFullMatch", (0,), attributes)
+    return step
 
 
 def _simplify_value(value: Any) -> Any:

@@ -180,16 +180,19 @@ def _read_features(graph: Any, ops: Sequence[Any], wanted: Sequence[str]) -> lis
     """Return each feature once, without tensors if it is not read."""
     features: dict[str, ReadFeature] = {}
     for op in ops:
-        own = [*op.outputs]
-        first, keys, shapes, defaults = _read_dense_features(graph, op)
-        variable = [tensor for tensor in (*own[:first], *own[first + len(keys) :]) if _is_read(tensor, wanted)]
-        if variable:
-            key_text = _other_key(graph, op, own.index(variable[0]), first, len(keys))
-            raise ImportModelError(
-                f"The feature {key_text} of the tf.Examples is of any length (VarLenFeature, RaggedFeature or "
-                "SparseFeature): coldforge takes FixedLenFeature."
-            )
-        for key, shape, default, tensor in zip(keys, shapes, defaults, own[first:], strict=False):
+        sparse, dense, ragged = _read_keys(graph, op)
+        keys = [*sparse * 3, *dense, *ragged * 2]
+        fixed = range(3 * len(sparse), 3 * len(sparse) + len(dense))
+        for at, (key, tensor) in enumerate(zip(keys, op.outputs, strict=True)):
+            if at not in fixed and _is_read(tensor, wanted):
+                raise ImportModelError(
+                    f"The feature {key.decode(errors='replace')!r} of the tf.Examples is of any length "
+                    "(VarLenFeature, RaggedFeature or SparseFeature): coldforge takes FixedLenFeature."
+                )
+        shapes = [tf.TensorShape(shape) for shape in op.get_attr("dense_shapes")]
+        defaults = _compute_constants(graph, op.inputs[len(op.inputs) - len(dense) :])
+        tensors = op.outputs[fixed.start : fixed.stop]
+        for key, shape, default, tensor in zip(dense, shapes, defaults, tensors, strict=True):
             if not _is_read(tensor, wanted):
                 if shape.num_elements():
                     name = key.decode(errors="replace")
@@ -225,36 +228,16 @@ def _read_feature(key: bytes, shape: Any, default: NDArray[Any], tensor: Any) ->
     return ReadFeature(text, text, tensor.dtype.name, tuple(shape.as_list()), value, (tensor.name,))
 
 
-def _read_dense_features(graph: Any, op: Any) -> tuple[int, list[bytes], list[Any], list[NDArray[Any]]]:
-    """Return the number of the first output of a fixed-length feature, and the key, shape and default of each."""
-    shapes = [tf.TensorShape(shape) for shape in op.get_attr("dense_shapes")]
-    count, inputs = len(shapes), list(op.inputs)
-    defaults = _compute_constants(graph, inputs[len(inputs) - count :])
+def _read_keys(graph: Any, op: Any) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Return the keys of sparse features, which have three outputs each, of fixed-length ones, and of ragged ones."""
     if op.type == "ParseSingleExample":
-        return 3 * op.get_attr("num_sparse"), list(op.get_attr("dense_keys")), shapes, defaults
+        return list(op.get_attr("sparse_keys")), list(op.get_attr("dense_keys")), []
     if op.type == "ParseExampleV2":
-        (keys,) = _compute_constants(graph, inputs[3:4])
-        return 3 * op.get_attr("num_sparse"), keys.tolist(), shapes, defaults
-    sparse = op.get_attr("Nsparse")
-    return (
-        3 * sparse,
-        [key.item() for key in _compute_constants(graph, inputs[2 + sparse : 2 + sparse + count])],
-        shapes,
-        defaults,
-    )
-
-
-def _other_key(graph: Any, op: Any, number: int, first: int, dense: int) -> str:
-    """Return the key of the output ``number``, which is not of a fixed-length feature."""
-    if op.type == "ParseExampleV2":
-        sparse, ragged = _compute_constants(graph, [op.inputs[2], op.inputs[4]])
-        keys = [*sparse.tolist()] if number < first else [*ragged.tolist()]
-    elif op.type == "ParseExample":
-        keys = [key.item() for key in _compute_constants(graph, list(op.inputs)[2 : 2 + op.get_attr("Nsparse")])]
-    else:
-        keys = list(op.get_attr("sparse_keys"))
-    at = number if number < first else number - first - dense
-    return repr(keys[at % len(keys)].decode(errors="replace"))
+        sparse, dense, ragged = (keys.tolist() for keys in _compute_constants(graph, op.inputs[2:5]))
+        return sparse, dense, ragged
+    count = op.get_attr("Nsparse")
+    keys = [key.item() for key in _compute_constants(graph, op.inputs[2 : 2 + count + op.get_attr("Ndense")])]
+    return keys[:count], keys[count:], []
 
 
 def _compute_constants(graph: Any, tensors: Sequence[Any]) -> list[NDArray[Any]]:

@@ -13,14 +13,14 @@ from typing import Any
 
 from builder.base.errors import ImportModelError
 from builder.base.escape import escape_invisible
-from builder.importers.strings.string_frontend import WordCut
+from builder.importers.strings.string_frontend import WordCut, iterate_items
 from builder.importers.strings.string_ops import Attributes, Recipe
 
 _SAME = frozenset({"EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze"})
 """Ops that do not change a single string."""
 
 
-class _UntoldError(Exception):
+class _NoTokensError(Exception):
     """The reason why the positions of the words are unknown."""
 
 
@@ -32,9 +32,9 @@ def with_tokens(cut: WordCut) -> WordCut:
         try:
             recipe = replace(cut.recipe, tokens=_trace_tokens(cut.recipe, feed, output["value"]))
             if len(cut.shapes[feed]) != 2:
-                raise _UntoldError("it has no number for each word")
-            _require_found(cut, recipe, feed)
-        except _UntoldError as error:
+                raise _NoTokensError("it has no number for each word")
+            _require_same_numbers(cut, recipe, feed)
+        except _NoTokensError as error:
             reasons.append(f"{escape_invisible(feed)}: {error}")
             continue
         assert recipe.tokens is not None
@@ -49,28 +49,28 @@ def with_tokens(cut: WordCut) -> WordCut:
 
 
 def _trace_tokens(recipe: Recipe, feed: str, value: int) -> Attributes:
-    """Return the entry that traced.py reads for the ``feed`` of the value ``value``. Raises _UntoldError."""
+    """Return the entry that traced.py reads for the ``feed`` of the value ``value``. Raises _NoTokensError."""
     from handler.text.traced import SPLITS, STEPS
 
     index = _StepIndex.from_recipe(recipe)
     splits = [step for step in index.list_steps_before(value) if step["op"] in SPLITS]
     if len(splits) != 1:
-        raise _UntoldError("it is not made by splitting a text once")
+        raise _NoTokensError("it is not made by splitting a text once")
     (split,) = splits
     if split["op"] == "StringSplitV2" and (index.constants[split["of"][1]] != [""] or split["maxsplit"] != -1):
-        raise _UntoldError("the text is not split at white space")
+        raise _NoTokensError("the text is not split at white space")
     steps: list[Attributes] = []
     at = split["of"][0]
     while at >= len(recipe.inputs):
         step = index.by_value.get(at)
         if step is None or step["op"] not in STEPS | _SAME:
-            raise _UntoldError(f"{step['op'] if step else 'a constant'} stands before the splitting")
+            raise _NoTokensError(f"{step['op'] if step else 'a constant'} stands before the splitting")
         if step["op"] in STEPS:
             steps.insert(0, {key: item for key, item in step.items() if key != "of"})
         at = step["of"][0]
     source = recipe.inputs[at]
     if any(size != 1 for size in source["shape"]):
-        raise _UntoldError(f"{source['name']!r} takes several texts for one item")
+        raise _NoTokensError(f"{source['name']!r} takes several texts for one item")
     return {"source": source["name"], "feed": feed, "steps": steps, "split": split["op"]}
 
 
@@ -106,8 +106,8 @@ class _StepIndex:
         yield from visited
 
 
-def _require_found(cut: WordCut, recipe: Recipe, feed: str) -> None:
-    """Raise _UntoldError unless each word of the examples alone becomes the number that it has in its text."""
+def _require_same_numbers(cut: WordCut, recipe: Recipe, feed: str) -> None:
+    """Raise _NoTokensError unless each word of the examples alone becomes the number that it has in its text."""
     from handler.errors import HandlerError
     from handler.text.words import parse_program
 
@@ -123,16 +123,14 @@ def _require_found(cut: WordCut, recipe: Recipe, feed: str) -> None:
         return list(words.compute_arrays(item)[feed].values)
 
     for run in cut.examples:
-        columns = [run[tensor] for tensor in cut.whole.sources.values()]
-        for number in range(len(columns[0])):
-            item = [column[number : number + 1].ravel().tolist() for column in columns]
+        for item in iterate_items(cut, run):
             text = item[at][0].decode()
             row, places = numbers(item), tokens.find_places(text, len(text) + 1)
             if len(places) != len(row) and feed in cut.pads:
-                raise _UntoldError(f"a text of {len(places)} words becomes {len(row)} numbers")
+                raise _NoTokensError(f"a text of {len(places)} words becomes {len(row)} numbers")
             fill_values |= set(row[len(places) :])
             if len(fill_values) > 1:
-                raise _UntoldError("it has other numbers behind those of the words")
+                raise _NoTokensError("it has other numbers behind those of the words")
             for place, own in zip(places, row, strict=False):
                 word = text[place.start : place.end]
                 if word not in by_word:
@@ -142,4 +140,4 @@ def _require_found(cut: WordCut, recipe: Recipe, feed: str) -> None:
                     except HandlerError:
                         by_word[word] = None
                 if by_word[word] != own:
-                    raise _UntoldError(f"{word[:40]!r} alone becomes another number than in a text")
+                    raise _NoTokensError(f"{word[:40]!r} alone becomes another number than in a text")

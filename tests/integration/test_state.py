@@ -18,7 +18,7 @@ from builder.base.errors import LowerError
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64, Target
 from builder.base.tf import import_tensorflow
-from builder.compiler.link.shared_library import KERNEL_SOURCES, THREAD_SOURCES, SharedLibrary
+from builder.compiler.link.shared_library import BASELINE_SOURCES, KERNEL_SOURCES, SharedLibrary
 from builder.compiler.lower import LoweringPath, lower_graph
 from builder.compiler.xla.tfcompile import compile_graph
 from builder.config import FeedSpec, ModelSpec, render_spec
@@ -340,7 +340,7 @@ def test_a_c_program_under_sanitizers(tmp_path: Path) -> None:
     graph = imported(spec, tmp_path / "import")
     folder = tmp_path / "import"
     built(graph, spec, folder, "faithful", X86_64)
-    names = ("abi/model.c", "platform/cpu_x86_64.c", *THREAD_SOURCES, *KERNEL_SOURCES)
+    names = ("abi/model.c", "platform/cpu_x86_64.c", *BASELINE_SOURCES, *KERNEL_SOURCES)
     sources = [ROOT / "tests" / "support" / "state_caller.c", *(RUNTIME / name for name in names)]
     sources += [folder / name for name in ("program.c", "weights.S", "graph.o")]
     flags = ["-std=c11", "-g", "-O0", "-march=x86-64-v3", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

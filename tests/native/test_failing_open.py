@@ -14,7 +14,7 @@ import pytest
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64
 from builder.compiler.emit import emit_sources
-from builder.compiler.link.shared_library import KERNEL_SOURCES, THREAD_SOURCES
+from builder.compiler.link.shared_library import BASELINE_SOURCES, KERNEL_SOURCES
 from builder.compiler.lower.program import BoundPort, BoundState, Program, Weight
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
@@ -94,7 +94,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
     compiled("kernel", [folder / "kernel.c"])
     emit_sources(program(), SPEC, X86_64, folder, kernels=[folder / "kernel" / "kernel.o"])
-    names = ("abi/model.c", "abi/weights.c", f"platform/cpu_{X86_64.name}.c", *THREAD_SOURCES)
+    names = ("abi/model.c", "abi/weights.c", f"platform/cpu_{X86_64.name}.c", *BASELINE_SOURCES)
     runtime = [folder / "program.c", *(RUNTIME / name for name in names)]
     compiled("runtime", runtime)
     # AddressSanitizer's allocator keeps, in a child, the locks of its parent's threads: a fork at that moment hangs.

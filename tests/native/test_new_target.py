@@ -8,9 +8,9 @@ from pathlib import Path
 from builder.base.project import RUNTIME
 from builder.base.targets import X86_64, KernelCopy, Level
 from builder.compiler.link.shared_library import (
+    BASELINE_SOURCES,
     KERNEL_SOURCES,
     TABLE_SOURCES,
-    THREAD_SOURCES,
     format_kernel_table,
 )
 from builder.compiler.link.toolchain import Toolchain
@@ -30,7 +30,7 @@ RISCV64 = replace(
 
 def test_the_runtime_compiles_for_a_processor_that_it_does_not_know(tmp_path: Path) -> None:
     toolchain = Toolchain(RISCV64, CACHE)
-    sources = [RUNTIME / name for name in ("abi/model.c", "abi/weights.c", *THREAD_SOURCES, *KERNEL_SOURCES)]
+    sources = [RUNTIME / name for name in ("abi/model.c", "abi/weights.c", *BASELINE_SOURCES, *KERNEL_SOURCES)]
     for table in TABLE_SOURCES:
         sources.append(tmp_path / f"{table}.c")
         sources[-1].write_text(format_kernel_table(RISCV64, table))

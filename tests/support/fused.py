@@ -15,8 +15,8 @@ import numpy as np
 from builder.base.project import RUNTIME, cache_folder
 from builder.base.targets import X86_64
 from builder.compiler.link.shared_library import (
+    BASELINE_SOURCES,
     TABLE_SOURCES,
-    THREAD_SOURCES,
 )
 from builder.compiler.link.toolchain import Toolchain
 from builder.compiler.lower.compress import StoredWeights, quantise_weights
@@ -45,7 +45,7 @@ ACTIVATIONS: dict[str, int] = {"identity": 0, **{n: i for i, n in enumerate(get_
 """ActivationName to cf_activation, whose CF_CLAMP has bounds that make it the identity."""
 
 HARNESS = Path(__file__).with_name("fused.c")
-PLATFORM = tuple(RUNTIME / name for name in (*THREAD_SOURCES, f"platform/cpu_{X86_64.name}.c"))
+PLATFORM = tuple(RUNTIME / name for name in (*BASELINE_SOURCES, f"platform/cpu_{X86_64.name}.c"))
 CACHE = cache_folder() / "zig"
 
 _NAMES = ("v3", "wide", "narrow", "v4", "pairs", "vnni", "wide_pairs", "matrix", "tiles", "amx")

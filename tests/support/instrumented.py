@@ -20,9 +20,9 @@ from builder.base.targets import X86_64
 from builder.compiler.emit import GeneratedSources
 from builder.compiler.link.shared_library import (
     AUDIO_SOURCES,
+    BASELINE_SOURCES,
     KERNEL_SOURCES,
     TABLE_SOURCES,
-    THREAD_SOURCES,
     audio_flags,
     format_exports_map,
     format_kernel_table,
@@ -64,7 +64,7 @@ def compile_objects(folder: Path, flags: Sequence[str], *, kernels: bool = True)
     texts = {f"{table}_tables.c": format_kernel_table(_TARGET, table) for table in TABLE_SOURCES}
     for name, text in texts.items():
         (sources / name).write_text(text)
-    names = ("abi/model.c", "abi/weights.c", "abi/cascade.c", "platform/cpu_x86_64.c", *THREAD_SOURCES)
+    names = ("abi/model.c", "abi/weights.c", "abi/cascade.c", "platform/cpu_x86_64.c", *BASELINE_SOURCES)
     _compile([*flags], [*(sources / name for name in texts), *(RUNTIME / name for name in names)], folder)
     for macro, further in VARIANTS.items():
         (folder / macro).mkdir()

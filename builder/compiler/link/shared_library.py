@@ -23,7 +23,7 @@ KERNEL_SOURCES = tuple(
 )
 """Runtime files compiled for the model's CPU."""
 
-THREAD_SOURCES = ("platform/threads.c", "platform/cpus.c", "platform/bfloat16.c")
+BASELINE_SOURCES = ("abi/arena.c", "platform/threads.c", "platform/cpus.c", "platform/bfloat16.c")
 """Runtime files compiled for any CPU of the architecture, as model.c is."""
 
 TABLE_SOURCES: dict[KernelTable, str] = {
@@ -201,7 +201,7 @@ def _list_units(sources: GeneratedSources, target: Target, folder: Path) -> Iter
         return unit(source, baseline=True, generated=True)
 
     yield unit(RUNTIME / "abi" / "model.c", baseline=True, own=sources.flags)
-    for name in (f"platform/cpu_{target.name}.c", *THREAD_SOURCES):
+    for name in (f"platform/cpu_{target.name}.c", *BASELINE_SOURCES):
         yield unit(RUNTIME / name, baseline=True)
     used = {"fused": True, "attention": sources.attention, "integer": sources.integer}
     for table in (table for table in TABLE_SOURCES if used[table]):

@@ -107,7 +107,7 @@ def link_module(sources: Path, ir: tuple[Path, ...], flavour: Flavour, folder: P
         objects.append(build(RUNTIME / "abi" / "dynamic.c", *c))
     if generated.cascades:
         objects.append(build(RUNTIME / "abi" / "cascade.c", *c))
-    for name in ("wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
+    for name in ("abi/arena.c", "wasm/platform.c", "wasm/tables.c", *KERNEL_SOURCES):
         objects.append(build(RUNTIME / name, *_C))
     for table, source in TABLE_SOURCES.items():
         flags = (*_C, *generated.kernel_flags, f"-DCF_TABLE=cf_{table}_wasm")

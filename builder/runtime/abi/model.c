@@ -1,19 +1,12 @@
 /* The C ABI. Compiled for the baseline CPU: cf_open must be able to say that a CPU is too old. */
-#define _GNU_SOURCE
 #include "abi/program.h"
 #include "abi/ranges.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifndef __wasm__ /* WebAssembly has no pages to ask for */
-#include <sys/mman.h>
-#endif
 
 #define EXPORT __attribute__((visibility("default")))
-#define ALIGNMENT 64u
-#define PAGE ((size_t)4 << 10)
-#define HUGE_PAGE ((size_t)2 << 20)
 /* XLA's seed (kRngStateInitialValue in xla/backends/cpu/runtime/rng_state_lib.h). */
 #define RNG_SEED 0x7012395ull
 
@@ -56,27 +49,6 @@ static void choose_kernels(cf_context *context) {
     if (cf_compiled_program.integer != NULL) {
         context->integer = cf_compiled_program.integer[cf_permitted_level(level)];
     }
-}
-
-/*
- * Large arenas in huge pages, where the system gives them on request: the first inference then meets one fault for
- * every 512 of the others, which is worth 6 of 74 ms on a network with 17 MB. The odd end stays in small pages.
- *
- * What every run touches is touched here, a byte of each page: the faults would be the first caller's, who waits for
- * them, and whom Lambda often gives less of a processor than a function that starts.
- */
-uint8_t *cf_arena_new(size_t size, size_t touched) {
-    size_t alignment = ALIGNMENT;
-#ifdef MADV_HUGEPAGE
-    if (size >= 2 * HUGE_PAGE) alignment = HUGE_PAGE;
-#endif
-    uint8_t *arena = aligned_alloc(alignment, (size + alignment) / alignment * alignment);
-    if (arena == NULL) return NULL;
-#ifdef MADV_HUGEPAGE
-    if (alignment == HUGE_PAGE) (void)madvise(arena, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* may be refused */
-#endif
-    for (size_t at = 0; at < touched; at += PAGE) ((volatile uint8_t *)arena)[at] = 0;
-    return arena;
 }
 
 static cf_status open_model(uint32_t threads, const uint8_t *weights, cf_model **model) {

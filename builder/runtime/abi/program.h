@@ -162,7 +162,7 @@ cf_status cf_run_parts(const cf_program *program, cf_context *context, cf_contex
                        const cf_fetch *fetches);
 #endif
 
-/* Memory for a program's buffers, whose beginning is `touched`, so that it is there; NULL if out of memory. */
+/* arena.c: memory for a program's buffers, whose beginning is `touched`, so that it is there; NULL if out of memory. */
 uint8_t *cf_arena_new(size_t size, size_t touched);
 
 /* cf_open with these weights. Where `mapping` is not NULL, cf_close unmaps its `mapped` bytes. */

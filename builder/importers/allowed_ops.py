@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from builder.base.commands import docs_command
@@ -22,6 +23,7 @@ from builder.importers.rewrite import (
     called_by,
     copy_message,
     drop_unread_optionals,
+    find_functions_with,
     find_reachable,
     keep_reachable,
     node_of,
@@ -103,16 +105,12 @@ class _Graph:
         self.functions = {f.signature.name: f for f in self.definition.library.function}
         self.changed = False
         self._forbidden: dict[str, bool] = {}
-        self._writes: dict[str, bool] = {}
 
     def is_allowed(self, node: Any) -> bool:
         known = node.op in self.functions or node.op in self.taken or is_compiled(node.op)
-        return known and not any(map(self._forbidden_function, self._called(node)))
+        return known and not any(name in self.functions and self._is_forbidden(name) for name in called_by(node))
 
-    def _called(self, node: Any) -> list[str]:
-        return [name for name in called_by(node) if name in self.functions]
-
-    def _forbidden_function(self, name: str) -> bool:
+    def _is_forbidden(self, name: str) -> bool:
         """Return whether a result of the function depends on a forbidden node."""
         if name not in self._forbidden:
             self._forbidden[name] = False  # A function that calls itself finds this value.
@@ -121,13 +119,10 @@ class _Graph:
             self._forbidden[name] = not all(map(self.is_allowed, function.node_def))
         return self._forbidden[name]
 
-    def _writes_state(self, node: Any) -> bool:
-        """Return whether the node, or a function that it calls, writes a variable."""
-        for name in (called := self._called(node)):
-            if name not in self._writes:
-                self._writes[name] = False
-                self._writes[name] = any(map(self._writes_state, self.functions[name].node_def))
-        return bool(WRITES.match(node.op)) or any(self._writes[name] for name in called)
+    @cached_property
+    def _writers(self) -> set[str]:
+        """The functions that write a variable."""
+        return find_functions_with(self.definition, _writes_variable)
 
     def disarm_nodes(self, nodes: Any, roots: set[str], fed: set[str]) -> dict[str, str]:
         """Disable forbidden nodes, and their readers, where neither ``roots`` nor state depend on them.
@@ -140,7 +135,8 @@ class _Graph:
         if not tainted:
             return {}
         reads = {name: _sources(node, fed) & set(nodes_by_name) for name, node in nodes_by_name.items()}
-        live = find_reachable(roots | {n.name for n in nodes if self._writes_state(n)}, reads)
+        writers = {n.name for n in nodes if _writes_variable(n) or not self._writers.isdisjoint(called_by(n))}
+        live = find_reachable(roots | writers, reads)
         readers: dict[str, set[str]] = {name: set() for name in nodes_by_name}
         for name, sources in reads.items():
             for source in sources:
@@ -151,6 +147,10 @@ class _Graph:
             _do_nothing(nodes_by_name[name], set(nodes_by_name) - set(map(node_of, fed)))
         self.changed |= bool(dead)
         return new_names
+
+
+def _writes_variable(node: Any) -> bool:
+    return WRITES.match(node.op) is not None
 
 
 def _sources(node: Any, fed: set[str]) -> set[str]:
@@ -199,9 +199,8 @@ def output_type(node: Any, number: int) -> int:
         types += [output.type or dtype] * min(count, number + 1)
     if number >= len(types) or not types[number]:
         raise ImportModelError(
-            f"The feed {escape_invisible(node.name)}:{number} is an output of {escape_invisible(node.op)}, "
-            f"whose type is not known here: "
-            "feed a tensor after it."
+            f"The feed {escape_invisible(node.name)}:{number} is an output of {escape_invisible(node.op)}, whose type "
+            "is not known here: feed a tensor after it."
         )
     return types[number]
 
@@ -218,9 +217,8 @@ def _require_names(graph_def: Any) -> None:
     for function in graph_def.library.function:
         if _op_def(function.signature.name) is not None:
             raise ImportModelError(
-                f"The graph has a function {escape_invisible(function.signature.name)}, and "
-                f"TensorFlow has an op of that name: "
-                "give the function another name."
+                f"The graph has a function {escape_invisible(function.signature.name)}, and TensorFlow has an op of "
+                "that name: give the function another name."
             )
 
 
@@ -231,9 +229,8 @@ def _require_sizes(graph_def: Any) -> None:
         total += abs(constant_size(node))
         if total > LARGEST:
             raise ImportModelError(
-                f"The graph's constants declare more than {LARGEST:,} bytes (at "
-                f"{escape_invisible(node.name)}), more than any "
-                "bundle holds: use a smaller model."
+                f"The graph's constants declare more than {LARGEST:,} bytes (at {escape_invisible(node.name)}), more "
+                "than any bundle holds: use a smaller model."
             )
 
 
@@ -251,6 +248,5 @@ def _require_readable_programs(graph_def: Any) -> None:
         if names := foreign_calls(node.attr["module"].s):
             raise ImportModelError(
                 f"The program in {escape_invisible(node.name)} calls functions outside it: "
-                f"{', '.join(map(escape_invisible, names))}. "
-                "Export the model without custom calls."
+                f"{', '.join(map(escape_invisible, names))}. Export the model without custom calls."
             )

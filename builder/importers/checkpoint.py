@@ -175,13 +175,11 @@ def _require_sizes(prefix: Path, reader: Any) -> None:
     }
     stored = sum(file.stat().st_size for file in prefix.parent.glob(f"{prefix.name}.data-*"))
     if sum(declared.values()) > stored:
-        name = max(declared, key=lambda each: declared[each])
+        model, name = prefix.parent.parent.name, max(declared, key=lambda each: declared[each])
         raise ImportModelError(
-            f"The checkpoint of {escape_invisible(prefix.parent.parent.name)} declares "
-            f"{sum(declared.values()):,} bytes of "
-            f"variables (the largest: {escape_invisible(name)}, {declared[name]:,}), "
-            f"and its files have {stored:,}: it is "
-            "damaged. Save the model again."
+            f"The checkpoint of {escape_invisible(model)} declares {sum(declared.values()):,} bytes of variables (the "
+            f"largest: {escape_invisible(name)}, {declared[name]:,}), and its files have {stored:,}: it is damaged. "
+            "Save the model again."
         )
 
 

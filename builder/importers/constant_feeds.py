@@ -15,7 +15,7 @@ from builder.config import FeedSpec, ModelSpec
 from builder.importers.allowed_ops import admit_graph
 from builder.importers.folding import remove_dead_code
 from builder.importers.loaded import LoadedModel, RawGraph, Shape
-from builder.importers.ports import PortInfo
+from builder.importers.ports import PortInfo, format_shape
 from builder.importers.rewrite import (
     all_nodes,
     become_constant,
@@ -70,11 +70,10 @@ def _read_constant(port: PortInfo, feed: FeedSpec, batch: int) -> NDArray[Any]:
         sizes: list[Any] = [batch if at == 0 and size is None else size for at, size in enumerate(shape)]
         return value.reshape(sizes) if value.size > 1 else np.full(sizes, value[0])
     except (TypeError, ValueError) as error:
-        dims = ", ".join("?" if size is None else str(size) for size in shape)
         raise ImportModelError(
             f"[[feeds]] gives {port.name!r} the value {', '.join(map(str, values.tolist()))}, and it is "
-            f"{port.dtype} [{dims}]: give it one number of that type, or one for each element, and `shape` if a size "
-            "is open."
+            f"{port.dtype} {format_shape(shape)}: give it one number of that type, or one for each element, and "
+            "`shape` if a size is open."
         ) from error
 
 

@@ -25,7 +25,7 @@ from builder.config.address import Address
 from builder.config.checkpoints import explain_if_weights
 from builder.config.rules import CODE, guess_format, is_saved_model
 from builder.importers.draft_image import draft_image
-from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo
+from builder.importers.ports import ASSUMED_DIM, ModelPorts, PortInfo, format_shape
 
 Describe = Callable[[Source, Path], ModelPorts]
 
@@ -233,7 +233,7 @@ def _draft_feeds(
             leading = _choose_batch(ports)
             length = (ports.facts and ports.facts.length) or ASSUMED_DIM
             shape = tuple(dim or (leading if i == 0 else length) for i, dim in enumerate(port.shape))
-            notes[f"{place}.shape"] = f"Check: the model says {_format_shape(port.shape)}; each ? is taken as {length}."
+            notes[f"{place}.shape"] = f"Check: the model says {format_shape(port.shape)}; each ? is taken as {length}."
         if missing:
             notes[f"{place}.nan"] = "The graph looks for NaN here, as for a missing number: callers may send it."
         feeds.append(FeedSpec(port.name, shape, nan=missing))
@@ -301,23 +301,17 @@ def _are_scores(port: PortInfo, ending: str | None, ports: ModelPorts) -> bool:
 
 
 def _draft_output(port: PortInfo, name: str, several: bool, are_scores: bool, logarithms: bool) -> OutputSpec:
-    own = port.name if several else name
-    fetch = port.name if several else None
+    raw = OutputSpec(port.name, port.name) if several else OutputSpec(name, None)
     shape = port.shape
     if port.dtype not in _FLOATS or shape is None or len(shape) not in (1, 2):
-        return OutputSpec(own, fetch)
+        return raw
     if len(shape) == 1 or shape[1] == 1:
-        return OutputSpec(own, fetch, "regression")
-    classes = shape[1]
-    if classes is None:
-        return OutputSpec(own, fetch)
+        return replace(raw, kind="regression")
+    if (classes := shape[1]) is None:
+        return raw
     if re.search("embed|pool|feature", port.name.lower()):
-        return OutputSpec(own, fetch, "embedding")
+        return replace(raw, kind="embedding")
     if not are_scores:
-        return OutputSpec(own, fetch)
+        return raw
     softmax = logarithms or "logit" in port.name.lower()
-    return OutputSpec(own, fetch, "classification", (), "softmax" if softmax else "none", min(TOP_K, classes))
-
-
-def _format_shape(shape: tuple[int | None, ...]) -> str:
-    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+    return replace(raw, kind="classification", activation="softmax" if softmax else "none", top_k=min(TOP_K, classes))

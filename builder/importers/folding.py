@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -120,26 +121,16 @@ def _may_be_known(node: Any, functions: set[str]) -> bool:
     )
 
 
-def _find_constant_nodes(named: Mapping[str, Any]) -> dict[str, Any]:
+def _find_constant_nodes(candidates: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the nodes that depend on constants alone, each after the nodes that it reads."""
+    sources = {name: {node_of(tensor) for tensor in node.input} for name, node in candidates.items()}
     constants: dict[str, Any] = {}
-    waiting: dict[str, list[str]] = {}
-    missing = {}
-    ready = []
-    for name, node in named.items():
-        sources = {node_of(tensor) for tensor in node.input}
-        missing[name] = len(sources)
-        for source in sources:
-            waiting.setdefault(source, []).append(name)
-        if node.op == "Const":
-            ready.append(name)
-    while ready:
-        name = ready.pop()
-        constants[name] = named[name]
-        for reader in waiting.get(name, ()):
-            missing[reader] -= 1
-            if not missing[reader]:
-                ready.append(reader)
+    try:
+        for name in TopologicalSorter(sources).static_order():
+            if name in sources and (candidates[name].op == "Const" or constants.keys() >= sources[name] != set()):
+                constants[name] = candidates[name]
+    except CycleError:  # The import of the graph reports what is wrong with it.
+        return {}
     return constants
 
 

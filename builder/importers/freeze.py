@@ -22,6 +22,7 @@ from builder.importers.rewrite import (
     find_reachable,
     inline_calls,
     keep_called_functions,
+    keep_nodes,
     keep_reachable,
     make_canonical,
     map_node_inputs,
@@ -97,10 +98,11 @@ def write_frozen(
         ports = tuple(GraphPort(fetch, tensor.name) for fetch, tensor in _with_shapes(results, specs))
         complete = graph.as_graph_def()
         feeds = _add_ranges(graph, feeds, ports, raw.ranges)
+    port_tensors = [port.tensor for port in (*ports, *feeds)]
     pruned = _prune_graph(complete, ports, feeds)
     if needs_rewriting(pruned, choose_cpu_rewrite):  # TensorFlow has to be able to run this graph.
         runnable = rewrite_ops(pruned, choose_cpu_rewrite).definition
-        pruned = _prune_graph(inline_calls(runnable, [p.tensor for p in (*ports, *feeds)]), ports, feeds)
+        pruned = _prune_graph(inline_calls(runnable, port_tensors), ports, feeds)
     value_nodes = {n.name for n in pruned.node if n.op == "Const"}
     variables = {MODEL_SCOPE + node: name for node, name in raw.variables.items() if MODEL_SCOPE + node in value_nodes}
     states = tuple(GraphPort(spec_of(v), MODEL_SCOPE + node) for node, v in sorted(raw.states.items()))
@@ -108,10 +110,7 @@ def write_frozen(
         folder, tuple(feeds), ports, dict(sorted(variables.items())), states, strings, examples=examples
     )
     folder.mkdir(parents=True, exist_ok=True)
-    if (
-        needs_rewriting(pruned)
-        and (rewritten := _rewrite_graph(pruned, [p.tensor for p in (*ports, *feeds)])) is not None
-    ):
+    if (rewritten := _rewrite_graph(pruned, port_tensors)) is not None:
         frozen.original_path.write_bytes(pruned.SerializeToString(deterministic=True))
         pruned = _prune_graph(rewritten, ports, feeds)
     frozen.graph_path.write_bytes(pruned.SerializeToString(deterministic=True))
@@ -148,6 +147,8 @@ def _rewrite_graph(graph_def: Any, tensors: list[str]) -> Any | None:
 
     Raises UnsupportedOpsError for an op that cannot be rewritten here, and that XLA has no kernel for.
     """
+    if not needs_rewriting(graph_def):
+        return None
     rewriting = rewrite_ops(graph_def)
     refused = [refusal for refusal in rewriting.refused if not find_kernels(refusal[1])]
     if refused:
@@ -195,9 +196,7 @@ def _find_needed(graph_def: Any, tensors: list[str], fed: set[str]) -> set[str]:
 def _keep_ports(graph_def: Any, fetches: tuple[GraphPort, ...], feeds: list[GraphPort]) -> Any:
     """Keep the nodes that fetches need, and every feed even if unread, since feeds are part of the ABI."""
     needed = _find_needed(graph_def, [p.tensor for p in fetches], set()) | {node_of(p.tensor) for p in feeds}
-    kept = [n for n in graph_def.node if n.name in needed]
-    del graph_def.node[:]
-    graph_def.node.extend(kept)
+    keep_nodes(graph_def.node, needed)
     return graph_def
 
 
@@ -212,8 +211,7 @@ def _fetch_specs(
     bounds: dict[str, BoundedShape] = {}
     if unknown:
         tensors = [results[name].name for name in unknown]
-        if needs_rewriting(definition):
-            definition = _rewrite_graph(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
+        definition = _rewrite_graph(definition, [*tensors, *(port.tensor for port in feeds)]) or definition
         shapes = bound_shapes(definition, feeds, tensors, state)
         bounds = dict(zip(unknown, shapes, strict=True))
     most = {fetch.visible: fetch.max_size for fetch in spec.fetches if fetch.max_size is not None}

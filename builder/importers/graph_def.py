@@ -16,8 +16,8 @@ from builder.config import FeedSpec, FetchSpec, Source
 from builder.importers.allowed_ops import UnsupportedOpsError, admit_graph, may_admit, output_type
 from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import LoadedModel, RawGraph, Shape, tensor_name
-from builder.importers.ports import ModelPorts, PortInfo
-from builder.importers.rewrite import node_of
+from builder.importers.ports import ModelPorts, OpenShape, PortInfo, read_shape
+from builder.importers.rewrite import node_of, output_number
 
 _VARIABLES = {"VariableV2", "Variable", "VarHandleOp", "VarIsInitializedOp"}
 _NO_RESULT = {"NoOp", "Assert", "Print", "PrintV2", "SaveV2", "MergeV2Checkpoints", "Placeholder", "Const"}
@@ -30,12 +30,9 @@ def open_graph_def(source: Source, path: Path, feeds: Sequence[FeedSpec], fetche
     """
     graph_def = _read_graph(path)
     config_feeds, config_fetches = _read_config(source.config) if source.config else ({}, {})
-    feed_tensors = {f.name: tensor_name(f.name) for f in feeds} or {n: t for n, (t, _) in config_feeds.items()}
-    for feed in feeds:  # A spec may name feeds of the config, to give a shape.
-        if feed.name in config_feeds:
-            feed_tensors[feed.name] = config_feeds[feed.name][0]
-    if config_feeds and feeds:
-        feed_tensors = {n: t for n, (t, _) in config_feeds.items()} | feed_tensors
+    feed_tensors = {name: tensor for name, (tensor, _) in config_feeds.items()}
+    # A spec may name feeds of the config, to give a shape.
+    feed_tensors |= {f.name: feed_tensors.get(f.name, tensor_name(f.name)) for f in feeds}
     fetch_tensors = {f.name: config_fetches.get(f.name, tensor_name(f.name)) for f in fetches} or config_fetches
     shapes = {name: shape for name, (_, shape) in config_feeds.items()}
     _check_nodes(graph_def, path, {"feed": feed_tensors, "fetch": fetch_tensors})
@@ -133,7 +130,7 @@ def _guess_ports(
 
     These are all placeholders, and the unread nodes: those that can be compiled, if any can.
     """
-    read = {i.lstrip("^").partition(":")[0] for n in graph_def.node for i in n.input}
+    read = {node_of(i) for n in graph_def.node for i in n.input}
     feeds = feeds or {n.name: f"{n.name}:0" for n in graph_def.node if n.op == "Placeholder"}
     if fetches:
         return feeds, fetches
@@ -183,12 +180,11 @@ def _read_declared_ports(
     nodes = {node.name: node for node in graph_def.node}
     infos = []
     for name, tensor in ports.items():
-        node, number = nodes[node_of(tensor)], int(tensor.rpartition(":")[2])
-        shape = node.attr["shape"].shape if "shape" in node.attr else None
-        dims: tuple[int | None, ...] | None = shapes.get(name)
-        if dims is None and shape is not None and not shape.unknown_rank:
-            dims = tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
-        infos.append(PortInfo(name, dtype_name(output_type(node, number)), dims))
+        node = nodes[node_of(tensor)]
+        shape: OpenShape | None = shapes.get(name)
+        if shape is None and "shape" in node.attr:
+            shape = read_shape(node.attr["shape"].shape)
+        infos.append(PortInfo(name, dtype_name(output_type(node, output_number(tensor))), shape))
     return tuple(infos)
 
 

@@ -17,6 +17,20 @@ ASSUMED_DIM = 128
 """The default of any other dimension that the model leaves open."""
 
 
+OpenShape = tuple[int | None, ...]
+"""A shape with None for every open dimension."""
+
+
+def read_shape(shape: Any) -> OpenShape | None:
+    """Return the shape that a TensorShapeProto has, or None if not even the rank is known."""
+    return None if shape.unknown_rank else tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
+
+
+def format_shape(shape: OpenShape | None) -> str:
+    """Format a shape for a message, with "?" for open dimensions."""
+    return "of unknown rank" if shape is None else f"[{', '.join('?' if d is None else str(d) for d in shape)}]"
+
+
 @dataclass(frozen=True)
 class PortInfo:
     """One input or output as the model declares it.
@@ -27,7 +41,7 @@ class PortInfo:
 
     name: str
     dtype: str
-    shape: tuple[int | None, ...] | None
+    shape: OpenShape | None
     value: bool | float | None = None
     """For inference, of an input that seems only to tell it from training."""
     rows: int | None = None
@@ -82,9 +96,9 @@ class ModelPorts:
         return any(port.dtype == "string" for port in (*self.feeds, *self.fetches))
 
     @classmethod
-    def from_json(cls, found: Any) -> ModelPorts:
+    def from_json(cls, row: Any) -> ModelPorts:
         """Read the result of ``dataclasses.asdict`` after a pass through JSON, or raise ImportModelError."""
         try:
-            return read_part(cls, found)
+            return read_part(cls, row)
         except NOT_A_RECORD as error:
             raise ImportModelError("The process that read the model did not report its inputs and outputs.") from error

@@ -5,7 +5,7 @@ Plain functions over the protobuf; unless they say otherwise, they return a new 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,8 @@ def output_names(operation: Any) -> list[str]:
     """Return the names of the outputs in a function's body, ``name:number`` by the op's definition, in order."""
     names = []
     for output in operation.op_def.output_arg:
-        count = 1
-        if output.number_attr:
-            count = operation.get_attr(output.number_attr)
-        elif output.type_list_attr:
-            count = len(operation.get_attr(output.type_list_attr))
+        number, types = output.number_attr, output.type_list_attr
+        count = operation.get_attr(number) if number else len(operation.get_attr(types)) if types else 1
         names += [f"{output.name}:{i}" for i in range(count)]
     return names
 
@@ -203,10 +200,16 @@ def _return_zero(function: Any, number: int) -> None:
 
 def prune_function(function: Any) -> None:
     """Remove the nodes that no result of ``function`` depends on, in place."""
-    keep = find_reachable(map(node_of, function.ret.values()), map_node_inputs(function.node_def))
-    kept = [n for n in function.node_def if n.name in keep]
-    del function.node_def[:]
-    function.node_def.extend(kept)
+    keep_nodes(
+        function.node_def, find_reachable(map(node_of, function.ret.values()), map_node_inputs(function.node_def))
+    )
+
+
+def keep_nodes(nodes: Any, names: Collection[str]) -> None:
+    """Remove the other ``nodes`` of a GraphDef or a function, in place."""
+    kept = [node for node in nodes if node.name in names]
+    del nodes[:]
+    nodes.extend(kept)
 
 
 def make_canonical(graph_def: Any, prefix: str = "function") -> Any:

@@ -25,7 +25,7 @@ from builder.importers.checkpoint import find_captured_variables, find_saved_var
 from builder.importers.constant_feeds import propose_values
 from builder.importers.loaded import HOW_TO_TRUST, LoadedModel, RawGraph, describe_renames, make_names_unique
 from builder.importers.lookup_tables import TABLES, LookupTable, find_assets, find_filled_tables, replace_lookups
-from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.ports import ModelPorts, PortInfo, read_shape
 from builder.importers.rewrite import called_by, inline_calls, keep_reachable, node_of, without_side_effects
 from builder.importers.strings.frontier import HOST_OPS
 from builder.importers.strings.string_ops import STRING_STEPS
@@ -111,9 +111,7 @@ def _describe_port(key: str, info: Any, path: Path) -> PortInfo:
             f"{path.name}: {key!r} is a sparse or composite tensor; coldforge takes dense ones. "
             "Export a signature that builds it from dense inputs."
         )
-    shape = info.tensor_shape
-    dims = None if shape.unknown_rank else tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
-    return PortInfo(key, dtype_name(info.dtype), dims)
+    return PortInfo(key, dtype_name(info.dtype), read_shape(info.tensor_shape))
 
 
 def freeze_saved_model(
@@ -193,16 +191,14 @@ def _explain_init(path: Path, meta: Any, source: Any, missing: set[str]) -> str:
     names = sorted(_variable_name(node) for node in source.node if node.name in missing)
     shown = ", ".join(map(escape_invisible, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     init = _find_init_ops(meta)
-    runs = (
-        f"only the model's init op {', '.join(map(escape_invisible, init))} sets them" if init else "nothing sets them"
+    lacks = f"{escape_invisible(path.name)}: the checkpoint lacks {shown}, and"
+    if not init:
+        return f"{lacks} nothing sets them. Save the model with its variables."
+    return (
+        f"{lacks} only the model's init op {', '.join(map(escape_invisible, init))} sets them. An init op may do "
+        f"anything. If you trust where the model comes from, {HOW_TO_TRUST}. Otherwise save the model with its "
+        "variables."
     )
-    allow = (
-        f"An init op may do anything. If you trust where the model comes from, {HOW_TO_TRUST}. Otherwise save the "
-        "model with its variables."
-        if init
-        else "Save the model with its variables."
-    )
-    return f"{escape_invisible(path.name)}: the checkpoint lacks {shown}, and {runs}. {allow}"
 
 
 def _find_init_ops(meta: Any) -> list[str]:

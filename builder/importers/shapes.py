@@ -8,7 +8,7 @@ from builder.base.errors import ImportModelError
 from builder.config import AudioSpec, Format, ImageSpec, ModelSpec, TextSpec, sound_shapes
 from builder.config.rules import KERAS
 from builder.config.tensor import ITEM_SIZES
-from builder.importers.ports import ModelPorts, PortInfo
+from builder.importers.ports import ModelPorts, OpenShape, PortInfo, format_shape
 
 Shape = tuple[int, ...]
 
@@ -124,7 +124,7 @@ def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec
     if given is not None:
         if shape is not None and not _is_shape_possible(given, shape):
             raise ImportModelError(
-                f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {_format_shape(shape)}."
+                f"[[feeds]] gives {port.name!r} the shape {list(given)}, but the model's is {format_shape(shape)}."
             )
         shape = given
     if isinstance(media, ImageSpec):
@@ -138,7 +138,7 @@ def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec
     if shape is None:
         what, example = "of unknown rank", f"[]  # a scalar; or the shape you call it with, such as [{batch}, 16]"
     else:
-        what = _format_shape(port.shape)
+        what = format_shape(port.shape)
         example = "[" + ", ".join(str(d) if d else "16" for d in shape) + "]  # put your sizes where 16 stands"
     line = f"shape = {example}"
     if port.value is not None:
@@ -149,7 +149,7 @@ def _pin_shape(port: PortInfo, given: Shape | None, batch: int, media: ImageSpec
     )
 
 
-def _pin_image(name: str, shape: tuple[int | None, ...] | None, batch: int, image: ImageSpec) -> Shape:
+def _pin_image(name: str, shape: OpenShape | None, batch: int, image: ImageSpec) -> Shape:
     """Return [batch, height, width, channels]; a model of grey images may omit the last or have flat ones."""
     full = (batch, image.height, image.width, image.channels)
     flat = (batch, image.height * image.width * image.channels)
@@ -160,23 +160,23 @@ def _pin_image(name: str, shape: tuple[int | None, ...] | None, batch: int, imag
     raise ImportModelError(
         f"[image] says {image.width} x {image.height} pixels in {image.mode} ({image.channels} "
         f"channel{'s' if image.channels > 1 else ''}) in batches of {batch}, which is {list(full)} as [batch, height, "
-        f"width, channels], but the model's input {name!r} is {_format_shape(shape)}. "
+        f"width, channels], but the model's input {name!r} is {format_shape(shape)}. "
         f"{_suggest_remedy(shape, batch, image)}"
     )
 
 
-def _pin_audio(name: str, shape: tuple[int | None, ...] | None, batch: int, audio: AudioSpec) -> Shape:
+def _pin_audio(name: str, shape: OpenShape | None, batch: int, audio: AudioSpec) -> Shape:
     for candidate in sound_shapes(batch, audio.length):
         if shape is None or _is_shape_possible(candidate, shape):
             return candidate
     right = "Set length under [audio], and batch under [model], to what it takes."
     raise ImportModelError(
         f"[audio] says {audio.length:,} samples in batches of {batch}, which is {[batch, audio.length]}, but the "
-        f"model's input {name!r} is {_format_shape(shape)}. {right}"
+        f"model's input {name!r} is {format_shape(shape)}. {right}"
     )
 
 
-def _suggest_remedy(shape: tuple[int | None, ...] | None, batch: int, image: ImageSpec) -> str:
+def _suggest_remedy(shape: OpenShape | None, batch: int, image: ImageSpec) -> str:
     if shape is not None and len(shape) == 4:
         _, height, width, channels = shape
         if channels not in (1, 3) and shape[1] in (1, 3):
@@ -188,9 +188,5 @@ def _suggest_remedy(shape: tuple[int | None, ...] | None, batch: int, image: Ima
     return "Change [image] to what the model was trained on."
 
 
-def _is_shape_possible(chosen: Shape, shape: tuple[int | None, ...]) -> bool:
+def _is_shape_possible(chosen: Shape, shape: OpenShape) -> bool:
     return len(chosen) == len(shape) and all(d is None or d == c for c, d in zip(chosen, shape, strict=True))
-
-
-def _format_shape(shape: tuple[int | None, ...] | None) -> str:
-    return "of unknown rank" if shape is None else "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"

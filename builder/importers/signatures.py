@@ -24,7 +24,8 @@ def has_strings(path: Path) -> bool:
         return False
     data = memoryview(file.read_bytes())
     try:
-        return any(_STRING in _read_numbers(info, _DTYPE) for way in _WAYS for info in _find_messages(data, way))
+        infos = (info for way in _WAYS for info in _find_messages(data, way))
+        return any(field == (_DTYPE, _STRING) for info in infos for field in _read_fields(info))
     except ValueError:
         return False
 
@@ -36,10 +37,6 @@ def _find_messages(data: memoryview, way: tuple[int, ...]) -> Iterator[memoryvie
     for number, value in _read_fields(data):
         if number == way[0] and isinstance(value, memoryview):
             yield from _find_messages(value, way[1:])
-
-
-def _read_numbers(data: memoryview, field: int) -> Iterator[int]:
-    return (value for number, value in _read_fields(data) if number == field and isinstance(value, int))
 
 
 def _read_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:

@@ -68,15 +68,9 @@ def _parse_version(version: str) -> list[int]:
 
 
 INSIDE = {
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "shape_assertion",
-    "mhlo.erf",
-    "mhlo.tan",
-    "mhlo.topk",
+    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "shape_assertion", "mhlo.erf", "mhlo.tan", "mhlo.topk",
     "tf.call_tf_function",
-}
+}  # fmt: skip
 """External functions that a program may call, as XLA or the graph around it has them."""
 
 _CALL = re.compile(r"\bcustom_call(_v1)?\b")

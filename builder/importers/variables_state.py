@@ -114,10 +114,8 @@ def _drop_debugging(nodes: Any) -> set[str]:
 
     kept = [n for n in nodes if n.name not in gone]
     for node in kept:
-        inputs = list(dict.fromkeys(p for i in node.input for p in ([i] if not i.startswith("^") else past(i))))
         data = [i for i in node.input if not i.startswith("^")]
-        controls = [i for i in inputs if i.startswith("^")]
-        node.input[:] = [*data, *controls]
+        node.input[:] = [*data, *dict.fromkeys(p for i in node.input if i.startswith("^") for p in past(i))]
     del nodes[:]
     nodes.extend(kept)
     return set(gone)
@@ -144,12 +142,11 @@ def assign_variables(graph: Any, session: Any, values: Mapping[str, NDArray[Any]
         for node, value in values.items():
             variable = graph.get_tensor_by_name(f"{node}:0")
             placeholder = tf.compat.v1.placeholder(value.dtype, value.shape)
-            if variable.dtype == tf.resource:
-                assignment = tf.raw_ops.AssignVariableOp(resource=variable, value=placeholder)
-            else:
-                assignment = tf.raw_ops.Assign(ref=variable, value=placeholder)
-            assignments.append(assignment)
             feeds[placeholder] = value
+            if variable.dtype == tf.resource:
+                assignments.append(tf.raw_ops.AssignVariableOp(resource=variable, value=placeholder))
+            else:
+                assignments.append(tf.raw_ops.Assign(ref=variable, value=placeholder))
         assign_all = tf.group(*assignments)  # A single run extends the session by the new nodes only once.
     session.run(assign_all, feeds)
 

@@ -27,51 +27,33 @@ _V1_CONTROL_FLOW = {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCo
 TAKEN = frozenset(_PORTS | _V1_CONTROL_FLOW)
 """Ops without a kernel that are compiled or that the importer replaces."""
 
-_OUTSIDE = "it would reach outside the model"
-BEYOND_RUNTIME: Mapping[str, str] = dict.fromkeys(
-    (
-        "CollectiveAssignGroupV2",
-        "CollectiveReduceV2",
-        "SymbolicGradient",
-        "XlaAllReduce",
-        "XlaCustomCall",
-        "XlaCustomCallV2",
-        "XlaRecv",
-        "XlaReduceScatter",
-        "XlaSend",
-    ),
-    _OUTSIDE,
-)
+BEYOND_RUNTIME = frozenset({
+    "CollectiveAssignGroupV2", "CollectiveReduceV2", "SymbolicGradient", "XlaAllReduce", "XlaCustomCall",
+    "XlaCustomCallV2", "XlaRecv", "XlaReduceScatter", "XlaSend",
+})  # fmt: skip
 """Ops with an XLA kernel whose result cannot be built into a library."""
 
-_STRINGS = "it works on strings that are no input of the model: feed numbers there"
-_TABLE = (
+_OPS_OF_HINTS = {
+    "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller": (
+        "PyFunc", "PyFuncStateless", "EagerPyFunc",
+    ),
+    f"give it a SavedModel's input of strings ({docs_command('strings')}), or fetch and feed past this node": (
+        "ParseExample", "ParseExampleV2",
+    ),
+    "it keeps a tree of beams of any size: fetch its input and decode in the caller, or take "
+    "tf.nn.ctc_greedy_decoder": ("CTCBeamSearchDecoder",),
+    "give the TensorArray its size, and no dynamic_size": ("TensorListResize",),
+    f"let a SavedModel's signature take the encoded images ({docs_command('strings')}), or feed pixels ([image])": (
+        "DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeAndCropJpeg", "DecodeWebP",
+    ),
     "only tables that constants or assets fill, of numbers or of a model's inputs of strings: look others up in the "
-    "caller"
-)
-_DECODE = (
-    f"let a SavedModel's signature take the encoded pictures ({docs_command('strings')}), or feed pixels ([image])"
-)
-_EXAMPLE = f"give it a SavedModel's input of strings ({docs_command('strings')}), or fetch and feed past this node"
-HINTS: Mapping[str, str] = {
-    "PyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
-    "PyFuncStateless": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
-    "EagerPyFunc": "Python code cannot be compiled: write it with TensorFlow ops, or do it in the caller",
-    "ParseExample": _EXAMPLE,
-    "ParseExampleV2": _EXAMPLE,
-    "CTCBeamSearchDecoder": "it keeps a tree of beams of any size: fetch its input and decode in the caller, or take "
-    "tf.nn.ctc_greedy_decoder",
-    "TensorListResize": "give the TensorArray its size, and no dynamic_size",
-    **dict.fromkeys(
-        ("DecodeJpeg", "DecodePng", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeAndCropJpeg", "DecodeWebP"), _DECODE
+    "caller": ("HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "InitializeTableV2", "MutableHashTableV2"),
+    "it works on strings that are no input of the model: feed numbers there": (
+        "StringToNumber", "AsString", "StringSplitV2", "StringToHashBucketFast", "RegexReplace", "DecodeRaw",
     ),
-    **dict.fromkeys(
-        ("HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "InitializeTableV2", "MutableHashTableV2"), _TABLE
-    ),
-    **dict.fromkeys(
-        ("StringToNumber", "AsString", "StringSplitV2", "StringToHashBucketFast", "RegexReplace", "DecodeRaw"), _STRINGS
-    ),
-}
+}  # fmt: skip
+HINTS: Mapping[str, str] = {op: hint for hint, ops in _OPS_OF_HINTS.items() for op in ops}
+"""What to do instead of an op that is refused."""
 
 
 @dataclass(frozen=True)
@@ -145,36 +127,30 @@ Constraints = tuple[tuple[str, frozenset[int]], ...]
 def explain_gap(node: Any, kernels: Callable[[str], tuple[Constraints, ...]]) -> str | None:
     """Return the reason why ``node`` cannot be compiled, or None, by the constraints of its op's ``kernels``."""
     if node.op in BEYOND_RUNTIME:
-        return BEYOND_RUNTIME[node.op]
+        return "it would reach outside the model"
     if node.op in TAKEN:
         return None
     candidates = kernels(node.op)
     if not candidates:
         return "XLA has no kernel for it"
-    misses = [_find_misses(node, constraints) for constraints in candidates]
+    misses = [
+        [(attribute, wrong) for attribute, allowed in constraints if (wrong := _read_types(node, attribute) - allowed)]
+        for constraints in candidates
+    ]
     if not all(misses):
         return None
     attribute, types = min(misses, key=len)[0]
     allowed = {t for constraints in candidates for name, values in constraints if name == attribute for t in values}
-    wrong = ", ".join(sorted({dtype_name(t) for t in types}))
+    given = ", ".join(sorted({dtype_name(t) for t in types}))
     right = ", ".join(sorted({dtype_name(t) for t in allowed if t < 100}))  # Types from 100 on are reference types.
-    return f"XLA has no kernel for {attribute} = {wrong}, only for {right}"
+    return f"XLA has no kernel for {attribute} = {given}, only for {right}"
 
 
-def _find_misses(node: Any, constraints: Constraints) -> list[tuple[str, tuple[int, ...]]]:
-    misses = []
-    for attribute, allowed in constraints:
-        wrong = tuple(t for t in _read_types(node, attribute) if t not in allowed)
-        if wrong:
-            misses.append((attribute, wrong))
-    return misses
-
-
-def _read_types(node: Any, attribute: str) -> tuple[int, ...]:
+def _read_types(node: Any, attribute: str) -> set[int]:
     if attribute not in node.attr:  # It has a default, or is a function's type parameter.
-        return ()
+        return set()
     value = node.attr[attribute]
-    return tuple(value.list.type) if value.HasField("list") else (value.type,) if value.HasField("type") else ()
+    return set(value.list.type) if value.HasField("list") else {value.type} if value.HasField("type") else set()
 
 
 @cache

@@ -84,12 +84,8 @@ def choose_cpu_rewrite(node: Any) -> Rewrite | None:
     """Return the rewrite of a node that XLA compiles, and for which TensorFlow has no kernel on a CPU, or None."""
     if node.op not in _SIGNATURES:
         return None
-    elsewhere = node.attr["data_format"].s.decode() in _LAST
-    return (
-        rewrite_channels_last
-        if elsewhere or (node.op == _DEPTHWISE and _is_dilated(node.attr["dilations"].list.i))
-        else None
-    )
+    dilated = node.op == _DEPTHWISE and _is_dilated(node.attr["dilations"].list.i)
+    return rewrite_channels_last if dilated or node.attr["data_format"].s.decode() in _LAST else None
 
 
 def _is_dilated(dilations: Sequence[int]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,10 +93,7 @@ def _resize_axis(images: Any, weights: Weights, axis: int) -> Any:
     terms = [
         tf.gather(images, at[:, t], axis=axis) * shares[:, t].reshape(*before, wanted, *after) for t in range(taps)
     ]
-    result = terms[0]
-    for term in terms[1:]:
-        result += term
-    return result
+    return functools.reduce(operator.add, terms)
 
 
 @rewrites("ResizeBilinear")
@@ -245,10 +244,6 @@ def rewrite_projective_transform(
     return tf.cast(tf.where(tf.equal(depth, 0.0)[..., None], fill, result), images.dtype)
 
 
-def _keep_places(at: Any, length: int) -> Any:
-    return at
-
-
 def _clip_places(at: Any, length: int) -> Any:
     return tf.clip_by_value(at, 0.0, float(length - 1))
 
@@ -279,4 +274,6 @@ def _drop_fraction(x: Any) -> Any:
     return tf.sign(x) * tf.floor(tf.abs(x))
 
 
-_MODES = {"CONSTANT": _keep_places, "NEAREST": _clip_places, "REFLECT": _reflect_places, "WRAP": _wrap_places}
+_MODES: Mapping[str, Callable[[Any, int], Any]] = {
+    "CONSTANT": lambda at, length: at, "NEAREST": _clip_places, "REFLECT": _reflect_places, "WRAP": _wrap_places,
+}  # fmt: skip

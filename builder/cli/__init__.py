@@ -1,6 +1,6 @@
 """The coldforge command: it parses arguments, calls one function and prints its result.
 
-A module here has the commands of one group, with each command's arguments beside its function. A command's imports run
+A module here has the commands of one group, each a function whose docstring is its help. A command's imports run
 with the command: a machine with Python and Docker alone builds too.
 
 Failures reach a person as a message and an exit code (see ``builder.base.errors``), never as a traceback.
@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, chdir
+from itertools import chain
 from pathlib import Path
 
 from builder import __version__
@@ -34,7 +35,11 @@ GROUPS: dict[str, tuple[Command | Family, ...]] = {
 }
 """Commands by group, in the order of `coldforge --help`."""
 
-COMMANDS = tuple(command for group in GROUPS.values() for command in group)
+
+def list_commands() -> Iterator[Command]:
+    """Yield each command, those of families too."""
+    for entry in chain(*GROUPS.values()):
+        yield from entry.commands if isinstance(entry, Family) else (entry,)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,6 +116,6 @@ def make_parser() -> CommandParser:
         help="the project's folder, with model.toml; it gets build/ and dist/ (default: the current folder)",
     )
     commands = parser.add_subparsers(prog="coldforge", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
-    for command in COMMANDS:
-        command.add_to(commands)
+    for entry in chain(*GROUPS.values()):
+        entry.add_to(commands)
     return parser

@@ -67,11 +67,6 @@ def answer_completion(parser: argparse.ArgumentParser) -> None:
         argcomplete.autocomplete(parser)
 
 
-def set_completer(action: argparse.Action, completer: Completer) -> None:
-    """Set the function that lists the values of the argument ``action``."""
-    action.completer = completer  # type: ignore[attr-defined]
-
-
 def complete_models(prefix: str, **_: Any) -> list[str]:
     """Return the examples, and files and folders, among them those with a model.toml."""
     from argcomplete.completers import FilesCompleter

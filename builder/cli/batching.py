@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from builder.base.errors import BatchError, UsageError
 from builder.base.project import Project
-from builder.cli.argument_parser import complete_models, set_completer
+from builder.cli.argument_parser import complete_models
 from builder.cli.command import (
+    COUNT,
     MODEL,
-    Arguments,
-    Command,
     Family,
     Options,
+    argument,
     bundle_of,
+    command,
     load_named_spec,
-    make_integer_type,
     parse_positive,
     print_result,
     print_text,
@@ -28,74 +28,59 @@ from builder.release.batch.batch_items import FORMS
 
 if TYPE_CHECKING:
     from builder.release.batch.batch_plan import BatchTimes
+    from builder.release.batch.batch_run import BatchRun
     from builder.release.batch.start_batch import BatchStart
 
 WATCH_SECONDS = 2.0
 
 
-def _add_endpoint(parser: Arguments) -> None:
-    parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
+ENDPOINT = argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
+STACK = argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
+RUN = argument("run", help="s3://bucket/run1, where `batch start --to` put it")
+TIMES = (
+    argument(
+        "--model",
+        default=".",
+        help=f"{MODEL}, whose bundle is measured here (default: the project's)",
+        completer=complete_models,
+    ),
+    argument("--ms", type=parse_positive, help="milliseconds of an item, instead of measuring the bundle"),
+    argument("--per-invocation", type=COUNT, metavar="N", help="items of a batch, at most (default: as planned)"),
+    argument("--dry-run", action="store_true", help="say what it would cost and take, and start nothing"),
+)
 
 
-def _add_run(parser: Arguments) -> None:
-    parser.add_argument("run", help="s3://bucket/run1, where `batch start --to` put it")
-
-
-def _add_times(parser: Arguments) -> None:
-    help = f"{MODEL}, whose bundle is measured here (default: the project's)"
-    set_completer(parser.add_argument("--model", default=".", help=help), complete_models)
-    parser.add_argument("--ms", type=parse_positive, help="milliseconds of an item, instead of measuring the bundle")
-    parser.add_argument(
-        "--per-invocation",
-        type=make_integer_type(1),
-        metavar="N",
-        help="items of a batch, at most (default: as planned)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what it would cost and take, and start nothing")
-
-
-def _start_arguments(parser: Arguments) -> None:
-    parser.add_argument(
+@command(
+    "batch start",
+    "s3://pictures/in/ --to s3://answers/run1 --dry-run",
+    argument(
         "source",
         help="s3://bucket/prefix, or a list of keys or requests in S3 or here: .csv, .jsonl, .parquet, or the "
         "manifest.json of an S3 inventory",
-    )
-    parser.add_argument("--to", metavar="RUN", help="s3://bucket/run1: where lists and answers go")
-    parser.add_argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
-    parser.add_argument("--format", choices=FORMS, help="the form of a list of objects (default: what its name says)")
-    parser.add_argument("--bucket", help="the bucket of objects whose rows in a list name none")
-    parser.add_argument("--limit", type=make_integer_type(1), metavar="N", help="the first N items only")
-    parser.add_argument(
-        "--reuse", metavar="RUN", help="a run whose answers are taken over where bytes and layer are the same"
-    )
-    _add_times(parser)
-    parser.add_argument(
-        "--max-concurrency",
-        type=make_integer_type(1),
-        default=100,
-        metavar="N",
-        help="invocations at once (default: 100)",
-    )
-    parser.add_argument(
-        "--tolerated-failures", type=float, default=10, metavar="PERCENT",
+    ),
+    argument("--to", metavar="RUN", help="s3://bucket/run1: where lists and answers go"),
+    STACK,
+    argument("--format", choices=FORMS, help="the form of a list of objects (default: what its name says)"),
+    argument("--bucket", help="the bucket of objects whose rows in a list name none"),
+    argument("--limit", type=COUNT, metavar="N", help="the first N items only"),
+    argument("--reuse", metavar="RUN", help="a run whose answers are taken over where bytes and layer are the same"),
+    *TIMES,
+    argument("--max-concurrency", type=COUNT, default=100, metavar="N", help="invocations at once (default: 100)"),
+    argument(
+        "--tolerated-failures",
+        type=float,
+        default=10,
+        metavar="PERCENT",
         help="percent of the batches; if more fail for good, the rest is not run (default: 10)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--memory",
-        type=make_integer_type(1),
-        metavar="MB",
-        help="memory of the function where there is no stack (default: 1769)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=make_integer_type(1),
-        metavar="S",
-        help="time for a batch where there is no stack (default: 15)",
-    )
-    _add_endpoint(parser)
-
-
+    ),
+    argument(
+        "--memory", type=COUNT, metavar="MB", help="memory of the function where there is no stack (default: 1769)"
+    ),
+    argument("--timeout", type=COUNT, metavar="S", help="time for a batch where there is no stack (default: 15)"),
+    ENDPOINT,
+)
 def run_batch_start(options: Options, project: Project) -> None:
+    """Say what a bucket or a list costs and takes, and start it."""
     from builder.base.targets import DEFAULT
     from builder.measure.prices import load_prices
     from builder.release.batch.batch_plan import Capacity
@@ -128,26 +113,23 @@ def run_batch_start(options: Options, project: Project) -> None:
     _print_batch_start(options, start)
 
 
-def _status_arguments(parser: Arguments) -> None:
-    _add_run(parser)
-    _add_endpoint(parser)
-
-
+@command("batch status", "s3://answers/run1", RUN, ENDPOINT)
 def run_batch_status(options: Options, _project: Project) -> None:
+    """Say how far a run is."""
     from builder.release.batch.batch_jobs import describe_status, query_status
-    from builder.release.batch.batch_run import BatchRun
 
-    client = _make_client_factory(options)
-    status = query_status(BatchRun.load(options.run, client("s3")), client("stepfunctions"))
+    run, client = _open_run(options)
+    status = query_status(run, client("stepfunctions"))
     print_result(options, asdict(status), describe_status(status))
 
 
+@command("batch watch", "s3://answers/run1", RUN, ENDPOINT)
 def run_batch_watch(options: Options, _project: Project) -> None:
+    """Show how far a run is until it ends; Ctrl-C leaves it running."""
     from builder.release.batch.batch_jobs import describe_briefly, describe_status, poll_status
-    from builder.release.batch.batch_run import BatchRun
 
-    client, progress = _make_client_factory(options), progress_of(options)
-    run = BatchRun.load(options.run, client("s3"))
+    run, client = _open_run(options)
+    progress = progress_of(options)
     try:
         with progress.screen.show_task("items") as set_progress:
             for status in poll_status(run, client("stepfunctions"), WATCH_SECONDS):
@@ -165,37 +147,33 @@ def run_batch_watch(options: Options, _project: Project) -> None:
         )
 
 
+@command("batch stop", "s3://answers/run1", RUN, ENDPOINT)
 def run_batch_stop(options: Options, _project: Project) -> None:
+    """End a run."""
     from builder.release.batch.batch_jobs import describe_status, query_status, stop_run
-    from builder.release.batch.batch_run import BatchRun
 
-    client = _make_client_factory(options)
-    run = BatchRun.load(options.run, client("s3"))
+    run, client = _open_run(options)
     stop_run(run, client("stepfunctions"))
     status = query_status(run, client("stepfunctions"))
     print_result(options, asdict(status), describe_status(status))
 
 
-def _resume_arguments(parser: Arguments) -> None:
-    _add_run(parser)
-    parser.add_argument(
-        "--all-failed", action="store_true", help="also what has an error that another attempt will not cure"
-    )
-    parser.add_argument(
-        "--redrive", action="store_true", help="have Step Functions run the same map's failed batches again"
-    )
-    parser.add_argument("--stack", help="the deployed stack (default: coldforge-MODEL)")
-    _add_times(parser)
-    _add_endpoint(parser)
-
-
+@command(
+    "batch resume",
+    "s3://answers/run1",
+    RUN,
+    argument("--all-failed", action="store_true", help="also what has an error that another attempt will not cure"),
+    argument("--redrive", action="store_true", help="have Step Functions run the same map's failed batches again"),
+    STACK,
+    *TIMES,
+    ENDPOINT,
+)
 def run_batch_resume(options: Options, project: Project) -> None:
+    """Run what failed or is missing once more."""
     from builder.release.batch.batch_jobs import redrive_run
-    from builder.release.batch.batch_run import BatchRun
     from builder.release.batch.start_batch import BatchStart, resume_batch
 
-    client = _make_client_factory(options)
-    run = BatchRun.load(options.run, client("s3"))
+    run, client = _open_run(options)
     if options.redrive:
         redrive_run(run, client("stepfunctions"))
         _print_batch_start(options, BatchStart(str(run.place), run.last.execution, run.last.items, run.reused, None))
@@ -208,31 +186,39 @@ def run_batch_resume(options: Options, project: Project) -> None:
     _print_batch_start(options, start)
 
 
-def _collect_arguments(parser: Arguments) -> None:
-    _add_run(parser)
-    parser.add_argument(
+@command(
+    "batch collect",
+    "s3://answers/run1 --output answers.parquet",
+    RUN,
+    argument(
         "--output", type=Path, required=True, metavar="FILE", help="the table: NAME.parquet, NAME.csv or NAME.jsonl"
-    )
-    _add_endpoint(parser)
-
-
+    ),
+    ENDPOINT,
+)
 def run_batch_collect(options: Options, _project: Project) -> None:
+    """Write the answers of a run as one table."""
     from builder.release.batch.answer_rows import read_rows
-    from builder.release.batch.batch_run import BatchRun
     from builder.release.batch.collect_answers import check_ending, describe_table, write_table
 
     check_ending(options.output)
-    s3 = _make_client_factory(options)("s3")
-    run = BatchRun.load(options.run, s3)
+    run, client = _open_run(options)
+    s3 = client("s3")
     table = write_table(lambda: read_rows(run, s3), options.output)
     print_result(options, asdict(table), describe_table(table))
 
 
-def _print_batch_start(options: Options, found: BatchStart) -> None:
+def _print_batch_start(options: Options, start: BatchStart) -> None:
     from builder.release.batch.batch_plan import describe_plan
 
-    text = describe_plan(found.plan) if found.plan and not found.run else found.run or "nothing was started"
-    print_result(options, found.to_dict(), text)
+    text = describe_plan(start.plan) if start.plan and not start.run else start.run or "nothing was started"
+    print_result(options, start.to_dict(), text)
+
+
+def _open_run(options: Options) -> tuple[BatchRun, Any]:
+    from builder.release.batch.batch_run import BatchRun
+
+    client = _make_client_factory(options)
+    return BatchRun.load(options.run, client("s3")), client
 
 
 def _make_client_factory(options: Options) -> Any:
@@ -268,19 +254,12 @@ COMMANDS = (
         "batch",
         "answer many inputs, from a bucket to one table",
         (
-            Command(
-                "start", "say what a bucket or a list costs and takes, and start it", _start_arguments, run_batch_start
-            ),
-            Command(
-                "watch",
-                "show how far a run is until it ends; Ctrl-C leaves it running",
-                _status_arguments,
-                run_batch_watch,
-            ),
-            Command("status", "say how far a run is", _status_arguments, run_batch_status),
-            Command("stop", "end a run", _status_arguments, run_batch_stop),
-            Command("resume", "run what failed or is missing once more", _resume_arguments, run_batch_resume),
-            Command("collect", "write the answers of a run as one table", _collect_arguments, run_batch_collect),
+            run_batch_start,
+            run_batch_watch,
+            run_batch_status,
+            run_batch_stop,
+            run_batch_resume,
+            run_batch_collect,
         ),
     ),
 )

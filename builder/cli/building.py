@@ -13,17 +13,17 @@ from builder import __version__
 from builder.base.errors import UsageError
 from builder.base.project import Project
 from builder.base.targets import host_target
-from builder.cli.argument_parser import complete_models, set_completer
+from builder.cli.argument_parser import complete_models
 from builder.cli.command import (
     DEFAULT_MODEL,
     MODEL,
-    Arguments,
-    Command,
+    ONE_MODEL,
+    ROUTE,
+    TARGET,
     Options,
-    add_model,
-    add_route,
-    add_target,
+    argument,
     choose_targets,
+    command,
     load_named_spec,
     print_result,
     print_text,
@@ -38,20 +38,31 @@ if TYPE_CHECKING:
     from builder.package.bundle import Bundle
 
 
-def _bundle_arguments(parser: Arguments) -> None:
-    help = f"{MODEL}; the first is the function's default {DEFAULT_MODEL}"
-    set_completer(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), complete_models)
-    parser.add_argument(
+@command(
+    "bundle",
+    "emotion --in host",
+    argument(
+        "models",
+        nargs="*",
+        default=["."],
+        metavar="model",
+        help=f"{MODEL}; the first is the function's default {DEFAULT_MODEL}",
+        completer=complete_models,
+    ),
+    argument(
         "--package",
         choices=("zip", "image"),
         default="zip",
         help="image: allow the size of a container image, which is larger than layers (default: zip)",
-    )
-    add_target(parser)
-    add_route(parser)
-
-
+    ),
+    TARGET,
+    ROUTE,
+)
 def run_bundle(options: Options, project: Project) -> None:
+    """Compile a model, or several, and pack them as one Lambda layer.
+
+    The model of an example that is trained here is trained first.
+    """
     from builder.base.sandbox.confinement import CONTAINED
     from builder.cli.summaries import format_sizes
     from builder.measure.local.run_event import format_try_command
@@ -109,7 +120,9 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
     return result.bundle
 
 
+@command("wasm", "emotion", ONE_MODEL)
 def run_wasm(options: Options, project: Project) -> None:
+    """Compile a model to WebAssembly."""
     from builder.release.wasm.build_module import build_wasm
     from builder.release.wasm.module_summary import format_modules
 
@@ -125,17 +138,19 @@ def run_wasm(options: Options, project: Project) -> None:
     print_result(options, {"modules": rows}, f"{format_modules(modules)}\n\n{text}")
 
 
-def _bindings_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    parser.add_argument("--lang", required=True, choices=("c", "rust", "go", "node", "python"), help="the language")
-    parser.add_argument(
+@command(
+    "bindings",
+    "emotion --lang rust",
+    ONE_MODEL,
+    argument("--lang", required=True, choices=("c", "rust", "go", "node", "python"), help="the language"),
+    argument(
         "--out", type=Path, metavar="DIR", help="where the package goes (default: dist/bindings/<model>/<language>)"
-    )
-    parser.add_argument("--static", action="store_true", help="add libmodel.a, to be linked into a program")
-    add_target(parser)
-
-
+    ),
+    argument("--static", action="store_true", help="add libmodel.a, to be linked into a program"),
+    TARGET,
+)
 def run_bindings(options: Options, project: Project) -> None:
+    """Write a package that calls a model from another language."""
     from builder.release.bindings.build_bindings import build_bindings
 
     spec = load_named_spec(options.model, project)
@@ -147,12 +162,14 @@ def run_bindings(options: Options, project: Project) -> None:
     print_result(options, {"language": options.lang, "folder": folder}, text)
 
 
-def _export_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)")
-
-
+@command(
+    "export",
+    "emotion --out exported",
+    ONE_MODEL,
+    argument("--out", type=Path, metavar="DIR", help="where to write (default: dist/<model>-export)"),
+)
 def run_export(options: Options, project: Project) -> None:
+    """Write a model's weights, graph and configuration for others."""
     from builder.release.export import export_model
 
     ws = workspace_of(options, project)
@@ -169,12 +186,9 @@ def run_export(options: Options, project: Project) -> None:
     print_result(options, result, "\n".join([*files, "", text]))
 
 
-def _selftest_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    add_target(parser)
-
-
+@command("selftest", "emotion", ONE_MODEL, TARGET)
 def run_selftest(options: Options, project: Project) -> None:
+    """Build and run a test and a benchmark program for a bundle."""
     from builder.release.selftest.programs import build_selftest
 
     spec = load_named_spec(options.model, project)
@@ -192,13 +206,15 @@ def run_selftest(options: Options, project: Project) -> None:
     print_result(options, {"programs": rows}, "\n".join(lines))
 
 
-def _weights_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    add_target(parser)
-    parser.add_argument("--output", type=Path, help="where to write (default: dist/<model>.weights)")
-
-
+@command(
+    "weights",
+    "emotion --output emotion.weights",
+    ONE_MODEL,
+    TARGET,
+    argument("--output", type=Path, help="where to write (default: dist/<model>.weights)"),
+)
 def run_weights(options: Options, project: Project) -> None:
+    """Make a new weights file of a model that was trained again."""
     from builder.cli.summaries import format_agreement
     from builder.release.update_weights import write_new_weights
 
@@ -219,10 +235,10 @@ def run_weights(options: Options, project: Project) -> None:
 
 
 COMMANDS = (
-    Command("bundle", "compile a model, or several, and pack them as one Lambda layer", _bundle_arguments, run_bundle),
-    Command("wasm", "compile a model to WebAssembly", add_model, run_wasm),
-    Command("bindings", "write a package that calls a model from another language", _bindings_arguments, run_bindings),
-    Command("export", "write a model's weights, graph and configuration for others", _export_arguments, run_export),
-    Command("selftest", "build and run a test and a benchmark program for a bundle", _selftest_arguments, run_selftest),
-    Command("weights", "make a new weights file of a model that was trained again", _weights_arguments, run_weights),
+    run_bundle,
+    run_wasm,
+    run_bindings,
+    run_export,
+    run_selftest,
+    run_weights,
 )

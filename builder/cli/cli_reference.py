@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 from builder.base.documentation import fill_blocks, link_pages
 from builder.base.files import write_file
 from builder.base.project import HOME
-from builder.cli import COMMANDS
-from builder.cli.command import Arguments, Command, add_common, list_commands
-from builder.cli.guide import describe_command, format_example
+from builder.cli import list_commands
+from builder.cli.command import COMMON, Argument, Command
 from builder.cli.results import RESULTS, Schema, make_results_schema
 
 PAGE = HOME / "docs" / "cli.md"
@@ -20,16 +19,15 @@ SCHEMA = PAGE.with_name("results.schema.json")
 
 def format_cli_reference() -> str:
     """Return the whole page."""
-    commands = (named for entry in COMMANDS for named in list_commands(entry))
-    sections = (line for name, command in commands for line in _format_section(name, command))
-    return fill_blocks(PAGE, commands=link_pages("\n".join([*_format_arguments(add_common), *sections])))
+    sections = (line for command in list_commands() for line in _format_section(command))
+    return fill_blocks(PAGE, commands=link_pages("\n".join([*_format_arguments(COMMON), *sections])))
 
 
-def _format_section(name: str, command: Command) -> Iterator[str]:
-    yield f"## {name}\n"
-    yield f"{describe_command(name, command.help)}\n\n    {format_example(name)}\n"
+def _format_section(command: Command) -> Iterator[str]:
+    yield f"## {command.name}\n"
+    yield f"{command.about}\n\n    {command.usage}\n"
     yield from _format_arguments(command.arguments)
-    if fields := RESULTS[name]["properties"]:
+    if fields := RESULTS[command.name]["properties"]:
         yield "With `--json`:\n\n| field | type | |\n|---|---|---|"
         yield from (
             f"| `{name}` | {_format_type(field)} | {_escape_cell(field.get('description', ''))} |"
@@ -38,10 +36,11 @@ def _format_section(name: str, command: Command) -> Iterator[str]:
         yield ""
 
 
-def _format_arguments(add: Callable[[Arguments], None]) -> Iterator[str]:
-    """Yield a table of the arguments that ``add`` adds to a parser."""
+def _format_arguments(arguments: Sequence[Argument]) -> Iterator[str]:
+    """Yield a table of ``arguments``."""
     parser = argparse.ArgumentParser(add_help=False)
-    add(parser)
+    for add in arguments:
+        add(parser)
     if actions := parser._actions:  # the one list of all arguments, in groups or not; sphinx-argparse reads it, too
         yield "| argument | |\n|---|---|"
         yield from (f"| `{_format_argument(action)}` | {_escape_cell(action.help or '')} |" for action in actions)

@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,7 @@ from builder.base.escape import escape_terminal, quote_shell
 from builder.base.progress import Progress
 from builder.base.project import Project
 from builder.base.targets import NAMES, TARGETS, Target, host_target, target_named
-from builder.cli.argument_parser import complete_models, list_known_models, set_completer
-from builder.cli.guide import describe_command, format_example
+from builder.cli.argument_parser import Completer, complete_models, list_known_models
 from builder.config import ModelSpec, read_spec
 from builder.config.address import is_address
 from builder.config.rules import guess_format, is_saved_model
@@ -28,32 +27,51 @@ if TYPE_CHECKING:
     from builder.package.bundle import Bundle
 
 Options = argparse.Namespace
-Arguments = argparse.ArgumentParser
 
-MODEL = "a model.toml, a folder with one, or the name of an example"
-DEFAULT_MODEL = "(default: the project's)"
+Argument = Callable[[Any], None]
+"""Function that adds an argument to a parser, or to a group of arguments."""
+
+Run = Callable[[Options, Project], int | None]
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command. ``arguments`` adds its arguments to its parser; ``run`` gets them, and may return an exit code."""
+    """A command. ``run`` gets the values of its arguments, and may return an exit code."""
 
     name: str
-    help: str
-    arguments: Callable[[Arguments], None]
-    run: Callable[[Options, Project], int | None]
+    example: str
+    arguments: tuple[Argument, ...]
+    run: Run
+
+    @property
+    def about(self) -> str:
+        """Sentences about it: the docstring of ``run``."""
+        return " ".join((self.run.__doc__ or "").split())
+
+    @property
+    def help(self) -> str:
+        """The first of these, as an entry of a list."""
+        line = (self.run.__doc__ or "").partition("\n")[0]
+        return line[0].lower() + line[1:].rstrip(".")
+
+    @property
+    def usage(self) -> str:
+        """A command line of it."""
+        return f"coldforge {self.name} {self.example}".strip()
 
     def add_to(self, commands: Any) -> None:
         """Add the command to ``commands``, the result of ``ArgumentParser.add_subparsers``."""
-        parser = commands.add_parser(self.name, help=self.help, formatter_class=argparse.RawDescriptionHelpFormatter)
-        name = parser.prog.removeprefix("coldforge ")
-        parser.description, parser.epilog = (
-            textwrap.fill(describe_command(name, self.help), 80),
-            f"example: {format_example(name)}",
-        )
-        self.arguments(parser)
-        add_common(parser)
+        word = self.name.split()[-1]
+        parser = commands.add_parser(word, help=self.help, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.description, parser.epilog = textwrap.fill(self.about, 80), f"example: {self.usage}"
+        for add_argument in (*self.arguments, *COMMON):
+            add_argument(parser)
         parser.set_defaults(command=self.run)
+
+
+def command(name: str, example: str, *arguments: Argument) -> Callable[[Run], Command]:
+    """Make a command of the function below, whose docstring is the command's help."""
+    return lambda run: Command(name, example, arguments, run)
 
 
 @dataclass(frozen=True)
@@ -66,54 +84,34 @@ class Family:
 
     def add_to(self, commands: Any) -> None:
         """Add the family to ``commands``, the result of ``ArgumentParser.add_subparsers``."""
-        parser = commands.add_parser(self.name, help=self.help, description=describe_command(self.name, self.help))
-        first = f"{self.name} {self.commands[0].name}"
-        parser.epilog = f"example: {format_example(first)}"
-        own = parser.add_subparsers(required=True, metavar="COMMAND")
+        parser = commands.add_parser(self.name, help=self.help, description=f"{self.help.capitalize()}.")
+        parser.epilog = f"example: {self.commands[0].usage}"
+        parser.set_defaults(command=lambda *_: parser.print_help())
+        own = parser.add_subparsers(metavar="COMMAND")
         for command in self.commands:
             command.add_to(own)
 
 
-def list_commands(given: Command | Family) -> Iterator[tuple[str, Command]]:
-    """Yield each command with all words of its name."""
-    if isinstance(given, Command):
-        yield given.name, given
-    else:
-        yield from ((f"{given.name} {command.name}", command) for command in given.commands)
+def argument(*names: str, completer: Completer | None = None, **options: Any) -> Argument:
+    """Return the function that adds an argument, as argparse describes ``add_argument``."""
+
+    def add(parser: Any) -> None:
+        action = parser.add_argument(*names, **options)
+        if completer:
+            action.completer = completer
+
+    return add
 
 
-def add_common(parser: Arguments) -> None:
-    """Add the arguments of every command."""
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("-q", "--quiet", action="store_true", help="show no progress: only the result, or the error")
-    group.add_argument(
-        "-v", "--verbose", action="store_true", help="show what TensorFlow, XLA, pip and make print, too"
-    )
+def exclusive(*arguments: Argument) -> Argument:
+    """Return the function that adds arguments of which one may be given."""
 
+    def add(parser: Any) -> None:
+        group = parser.add_mutually_exclusive_group()
+        for add_argument in arguments:
+            add_argument(group)
 
-def add_model(parser: Arguments) -> None:
-    help = f"{MODEL} {DEFAULT_MODEL}"
-    set_completer(parser.add_argument("model", nargs="?", default=".", help=help), complete_models)
-
-
-def add_bundled_models(parser: Arguments) -> None:
-    help = f"{MODEL}; every model in the bundle {DEFAULT_MODEL}"
-    set_completer(parser.add_argument("models", nargs="*", default=["."], metavar="model", help=help), complete_models)
-
-
-def add_target(parser: Arguments) -> None:
-    help = f"{', '.join(NAMES)} or all (default: model.toml's `targets`)"
-    set_completer(parser.add_argument("--target", metavar="TARGET", help=help), lambda **_: (*NAMES, "all"))
-
-
-def add_route(parser: Arguments) -> None:
-    help = "auto: in Docker where an engine, buildx and the image are there (default: auto)"
-    parser.add_argument("--in", dest="route", default="auto", choices=("docker", "host", "auto"), help=help)
-
-
-def add_trust(parser: Arguments) -> None:
-    parser.add_argument("--trust", action="store_true", help="load a model that may run code, as any .h5 file may")
+    return add
 
 
 def make_integer_type(low: int, high: float = math.inf) -> Callable[[str], int]:
@@ -136,17 +134,52 @@ def parse_positive(text: str) -> float:
     return value
 
 
-def add_measuring_options(parser: Arguments) -> None:
-    """Add how long to measure a bundle, and how many cold starts of its function."""
-    parser.add_argument(
-        "--seconds", type=parse_positive, default=3.0, help="how long to measure each, about (default: 3)"
-    )
-    parser.add_argument(
+COUNT = make_integer_type(1)
+"""Type of an argument that is a whole number above 0."""
+
+MODEL = "a model.toml, a folder with one, or the name of an example"
+DEFAULT_MODEL = "(default: the project's)"
+
+ONE_MODEL = argument("model", nargs="?", default=".", help=f"{MODEL} {DEFAULT_MODEL}", completer=complete_models)
+BUNDLED_MODELS = argument(
+    "models",
+    nargs="*",
+    default=["."],
+    metavar="model",
+    help=f"{MODEL}; every model in the bundle {DEFAULT_MODEL}",
+    completer=complete_models,
+)
+TARGET = argument(
+    "--target",
+    metavar="TARGET",
+    help=f"{', '.join(NAMES)} or all (default: model.toml's `targets`)",
+    completer=lambda **_: (*NAMES, "all"),
+)
+ROUTE = argument(
+    "--in",
+    dest="route",
+    default="auto",
+    choices=("docker", "host", "auto"),
+    help="auto: in Docker where an engine, buildx and the image are there (default: auto)",
+)
+TRUST = argument("--trust", action="store_true", help="load a model that may run code, as any .h5 file may")
+MEASURING = (
+    argument("--seconds", type=parse_positive, default=3.0, help="how long to measure each, about (default: 3)"),
+    argument(
         "--starts",
         type=make_integer_type(0),
         default=5,
         help="cold starts of the function; 0 leaves the function out (default: 5)",
-    )
+    ),
+)
+COMMON = (
+    argument("--json", action="store_true", help="print the result as JSON"),
+    exclusive(
+        argument("-q", "--quiet", action="store_true", help="show no progress: only the result, or the error"),
+        argument("-v", "--verbose", action="store_true", help="show what TensorFlow, XLA, pip and make print, too"),
+    ),
+)
+"""Arguments of every command."""
 
 
 def choose_targets(options: Options, spec: ModelSpec) -> tuple[Target, ...]:

@@ -11,40 +11,51 @@ from pathlib import Path
 from builder.base.errors import UsageError
 from builder.base.project import Project
 from builder.cli.command import (
-    Arguments,
-    Command,
+    BUNDLED_MODELS,
+    COUNT,
+    TARGET,
     Options,
-    add_bundled_models,
-    add_target,
+    argument,
     choose_targets,
+    command,
     load_named_spec,
-    make_integer_type,
     print_result,
     progress_of,
 )
 
 
-def _deploy_arguments(parser: Arguments) -> None:
-    add_bundled_models(parser)
-    add_target(parser)
-    help = "zip: layers; image: a container image; instances: Lambda Managed Instances (default: zip)"
-    parser.add_argument("--package", choices=("zip", "image", "instances"), default="zip", help=help)
-    parser.add_argument("--env", default="default", metavar="NAME", help="an environment of samconfig.toml")
-    help = "add-ons of the template, with commas between them, besides those of the environment"
-    parser.add_argument("--with", dest="addons", default="", metavar="NAMES", help=help)
-    parser.add_argument("--stack", default="", metavar="NAME", help="the stack (default: coldforge-MODEL-ENV)")
-    parser.add_argument(
+@command(
+    "deploy",
+    "emotion --env prod --parameters MemorySize=2048",
+    BUNDLED_MODELS,
+    TARGET,
+    argument(
+        "--package",
+        choices=("zip", "image", "instances"),
+        default="zip",
+        help="zip: layers; image: a container image; instances: Lambda Managed Instances (default: zip)",
+    ),
+    argument("--env", default="default", metavar="NAME", help="an environment of samconfig.toml"),
+    argument(
+        "--with",
+        dest="addons",
+        default="",
+        metavar="NAMES",
+        help="add-ons of the template, with commas between them, besides those of the environment",
+    ),
+    argument("--stack", default="", metavar="NAME", help="the stack (default: coldforge-MODEL-ENV)"),
+    argument(
         "--parameters",
         nargs="+",
         default=[],
         metavar="NAME=VALUE",
         help="parameters of the template, which override those in samconfig.toml",
-    )
-    parser.add_argument("--sam-flags", default="", metavar="FLAGS", help="further flags of `sam deploy`, in one string")
-    parser.add_argument("--build-only", action="store_true", help="build the stack, and upload nothing")
-
-
+    ),
+    argument("--sam-flags", default="", metavar="FLAGS", help="further flags of `sam deploy`, in one string"),
+    argument("--build-only", action="store_true", help="build the stack, and upload nothing"),
+)
 def run_deploy(options: Options, project: Project) -> None:
+    """Deploy a bundle to AWS as a stack, with AWS's SAM CLI."""
     from builder.release.deploy import Deployment, deploy_bundle, find_target
     from builder.release.environments import parse_addons
 
@@ -66,18 +77,18 @@ def run_deploy(options: Options, project: Project) -> None:
     print_result(options, info, f"{'built' if options.build_only else 'deployed'} {info['model']} {info['version']}")
 
 
-def _publish_arguments(parser: Arguments) -> None:
-    add_bundled_models(parser)
-    add_target(parser)
-    parser.add_argument("--dependencies", action="store_true", help="publish the dependencies layer as well")
-    parser.add_argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)")
-    parser.add_argument(
-        "--prune", type=make_integer_type(1), metavar="N", help="keep the newest N versions and those in use"
-    )
-    parser.add_argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator")
-
-
+@command(
+    "publish",
+    "emotion --prune 3",
+    BUNDLED_MODELS,
+    TARGET,
+    argument("--dependencies", action="store_true", help="publish the dependencies layer as well"),
+    argument("--bucket", help="S3 bucket for a zip over 50 MB (default: the one SAM made)"),
+    argument("--prune", type=COUNT, metavar="N", help="keep the newest N versions and those in use"),
+    argument("--endpoint-url", metavar="URL", help="endpoint of another AWS, such as a local emulator"),
+)
 def run_publish(options: Options, project: Project) -> None:
+    """Publish a bundle's layer to AWS, unless it is there already."""
     from builder.package.join_bundles import join_names
     from builder.release.publish import list_layer_archives, publish_layer
 
@@ -104,12 +115,9 @@ def run_publish(options: Options, project: Project) -> None:
         print(f"{published.arn}  ({'new' if published.created else 'AWS had the same bytes already'}{gone})")
 
 
-def _stage_arguments(parser: Arguments) -> None:
-    add_bundled_models(parser)
-    add_target(parser)
-
-
+@command("stage", "emotion", BUNDLED_MODELS, TARGET)
 def run_stage(options: Options, project: Project) -> None:
+    """Make a bundle the one that SAM deploys; print name and version."""
     from builder.release.activate_bundle import activate_models
 
     specs = [load_named_spec(model, project) for model in options.models]
@@ -118,15 +126,20 @@ def run_stage(options: Options, project: Project) -> None:
     print_result(options, asdict(staged), f"{staged.name} {staged.version}")
 
 
-def _check_arguments(parser: Arguments) -> None:
-    parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with")
-    parser.add_argument(
-        "--template", type=Path, default=Path(".aws-sam/build/template.yaml"), metavar="FILE",
+@command(
+    "check",
+    "MemorySize=2048 --template template.yaml",
+    argument("parameters", nargs="*", metavar="NAME=VALUE", help="parameters to deploy with"),
+    argument(
+        "--template",
+        type=Path,
+        default=Path(".aws-sam/build/template.yaml"),
+        metavar="FILE",
         help="the built template (default: .aws-sam/build/template.yaml)",
-    )  # fmt: skip
-
-
+    ),
+)
 def run_check(options: Options, _project: Project) -> None:
+    """Check a built SAM template and the values of its parameters."""
     from builder.release.template_check import require_deployable
 
     if wrong := [p for p in options.parameters if "=" not in p]:
@@ -137,8 +150,8 @@ def run_check(options: Options, _project: Project) -> None:
 
 
 COMMANDS = (
-    Command("deploy", "deploy a bundle to AWS as a stack, with AWS's SAM CLI", _deploy_arguments, run_deploy),
-    Command("publish", "publish a bundle's layer to AWS, unless it is there already", _publish_arguments, run_publish),
-    Command("stage", "make a bundle the one that SAM deploys; print name and version", _stage_arguments, run_stage),
-    Command("check", "check a built SAM template and the values of its parameters", _check_arguments, run_check),
+    run_deploy,
+    run_publish,
+    run_stage,
+    run_check,
 )

@@ -10,20 +10,21 @@ from builder.base.commands import bundle_command, did_you_mean, docs_command
 from builder.base.errors import UsageError
 from builder.base.files import write_file
 from builder.base.project import Project
-from builder.cli.argument_parser import complete_models, list_known_models, set_completer
+from builder.cli.argument_parser import complete_models, list_known_models
 from builder.cli.command import (
+    COUNT,
+    MEASURING,
     MODEL,
-    Arguments,
-    Command,
+    ONE_MODEL,
+    ROUTE,
+    TRUST,
+    Argument,
     Options,
-    add_measuring_options,
-    add_model,
-    add_route,
-    add_trust,
+    argument,
     bundle_of,
+    command,
     is_model,
     load_named_spec,
-    make_integer_type,
     parse_positive,
     print_result,
     progress_of,
@@ -39,13 +40,25 @@ if TYPE_CHECKING:
     from builder.importers.draft import Describe
 
 
-def _where_arguments(parser: Arguments) -> None:
-    help = f"{MODEL} that would be built (default: any)"
-    set_completer(parser.add_argument("models", nargs="*", metavar="model", help=help), complete_models)
-    add_route(parser)
+def _seconds_argument(seconds: float) -> Argument:
+    help = f"how long to measure, about (default: {seconds:g})"
+    return argument("--seconds", type=parse_positive, default=seconds, help=help)
 
 
+@command(
+    "where",
+    "emotion",
+    argument(
+        "models",
+        nargs="*",
+        metavar="model",
+        help=f"{MODEL} that would be built (default: any)",
+        completer=complete_models,
+    ),
+    ROUTE,
+)
 def run_where(options: Options, project: Project) -> None:
+    """Say where a build would run, docker or host."""
     from builder.pipeline.docker.docker_client import BuilderImage
     from builder.pipeline.docker.route import choose_route
 
@@ -56,11 +69,9 @@ def run_where(options: Options, project: Project) -> None:
     print_result(options, {"route": route}, route)
 
 
-def _check_spec_arguments(parser: Arguments) -> None:
-    parser.add_argument("specs", nargs="+", type=Path, metavar="FILE", help="a model.toml")
-
-
+@command("check-spec", "model.toml", argument("specs", nargs="+", type=Path, metavar="FILE", help="a model.toml"))
 def run_check_spec(options: Options, _project: Project) -> None:
+    """Check model.toml files without reading a model."""
     from builder.config.parser import read_specs
 
     specs = read_specs(options.specs)
@@ -73,12 +84,14 @@ def run_check_spec(options: Options, _project: Project) -> None:
     )
 
 
-def _inspect_arguments(parser: Arguments) -> None:
-    parser.add_argument("model", help=f"{MODEL}, or a model file, or its address ({docs_command('sources')})")
-    add_trust(parser)
-
-
+@command(
+    "inspect",
+    "model.keras",
+    argument("model", help=f"{MODEL}, or a model file, or its address ({docs_command('sources')})"),
+    TRUST,
+)
 def run_inspect(options: Options, project: Project) -> int:
+    """Say what a model takes and gives, and if it can be compiled."""
     from builder.cli.summaries import format_inspection
     from builder.pipeline.inspect_model import inspect_source
 
@@ -118,13 +131,15 @@ def make_describer(options: Options, *, thorough: bool = False) -> Describe:
     )
 
 
-def _explain_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    _add_seconds(parser, 3.0)
-    parser.add_argument("--threads", type=make_integer_type(1), default=1, help="threads to run on (default: 1)")
-
-
+@command(
+    "explain",
+    "emotion --threads 2",
+    ONE_MODEL,
+    _seconds_argument(3.0),
+    argument("--threads", type=COUNT, default=1, help="threads to run on (default: 1)"),
+)
 def run_explain(options: Options, project: Project) -> None:
+    """Say step by step what a model runs, and how long it takes."""
     from builder.measure import explain_steps as explain
 
     ws = workspace_of(options, project)
@@ -133,13 +148,18 @@ def run_explain(options: Options, project: Project) -> None:
     print_result(options, explanation.to_dict(), explain.format_explanation(explanation))
 
 
-def _verify_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    help = "compare each step with TensorFlow's tensor, and name the first that is off"
-    parser.add_argument("--layers", action="store_true", help=help)
-
-
+@command(
+    "verify",
+    "emotion --layers",
+    ONE_MODEL,
+    argument(
+        "--layers",
+        action="store_true",
+        help="compare each step with TensorFlow's tensor, and name the first that is off",
+    ),
+)
 def run_verify(options: Options, project: Project) -> None:
+    """Compare a model's library with TensorFlow's answers."""
     from builder.cli.summaries import format_agreement
     from builder.measure.compare_layers import format_layers, verify_model
     from builder.verify.verification import require_passed
@@ -152,12 +172,9 @@ def run_verify(options: Options, project: Project) -> None:
     require_passed(verified.verification)
 
 
-def _tune_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    _add_seconds(parser, 10.0)
-
-
+@command("tune", "emotion --seconds 30", ONE_MODEL, _seconds_argument(10.0))
 def run_tune(options: Options, project: Project) -> None:
+    """Time each layer's algorithms here, and keep the fastest."""
     from builder.measure import tune_layers as tune
 
     ws = workspace_of(options, project)
@@ -166,21 +183,22 @@ def run_tune(options: Options, project: Project) -> None:
     print_result(options, tune.to_dict(tuned), tune.format_tuning(tuned))
 
 
-def _add_seconds(parser: Arguments, seconds: float) -> None:
-    says = f"how long to measure, about (default: {seconds:g})"
-    parser.add_argument("--seconds", type=parse_positive, default=seconds, help=says)
-
-
-def _accuracy_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    parser.add_argument(
-        "--images", type=Path, action="append", default=[], metavar="FOLDER",
+@command(
+    "accuracy",
+    "emotion --images photos",
+    ONE_MODEL,
+    argument(
+        "--images",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
         help="a folder of images, or one with a folder for each label, or an .npz file with an array for each "
         "input, and perhaps labels; may be repeated",
-    )  # fmt: skip
-
-
+    ),
+)
 def run_accuracy(options: Options, project: Project) -> None:
+    """Say what each type of weights costs, against float32."""
     from builder.measure import weight_accuracy as measured
 
     ws = workspace_of(options, project)
@@ -189,19 +207,18 @@ def run_accuracy(options: Options, project: Project) -> None:
     print_result(options, asdict(report), measured.format_accuracy(report))
 
 
-def _diff_arguments(parser: Arguments) -> None:
-    bundle = "a bundle's folder, such as dist/emotion, or a model by name"
-    parser.add_argument("before", help=bundle)
-    parser.add_argument("after", help=bundle)
-    parser.add_argument(
-        "--time", action="store_true", help="run both libraries here, in turns, and compare their speed"
-    )
-    parser.add_argument("--threads", type=make_integer_type(1), default=1, help="threads to run on (default: 1)")
-    parser.add_argument("--seconds", type=parse_positive, default=3.0, help="how long to measure, about (default: 3)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page, too")
-
-
+@command(
+    "diff",
+    "main/dist/emotion dist/emotion --time",
+    argument("before", help="a bundle's folder, such as dist/emotion, or a model by name"),
+    argument("after", help="a bundle's folder, such as dist/emotion, or a model by name"),
+    argument("--time", action="store_true", help="run both libraries here, in turns, and compare their speed"),
+    argument("--threads", type=COUNT, default=1, help="threads to run on (default: 1)"),
+    argument("--seconds", type=parse_positive, default=3.0, help="how long to measure, about (default: 3)"),
+    argument("--html", type=Path, metavar="FILE", help="write the result as a page, too"),
+)
 def run_diff(options: Options, project: Project) -> None:
+    """Say what is different between two bundles, as Markdown."""
     from builder.measure.diff.bundle_difference import BundleFacts, compare_facts, time_bundles
     from builder.measure.diff.diff_markdown import format_difference
     from builder.measure.html_report.document import diff_page
@@ -237,15 +254,17 @@ def _bundled_spec(named: str, project: Project) -> ModelSpec:
         ) from None
 
 
-def _report_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    add_measuring_options(parser)
-    parser.add_argument(
+@command(
+    "report",
+    "emotion --output report.html",
+    ONE_MODEL,
+    *MEASURING,
+    argument(
         "--output", type=Path, metavar="FILE", help="where to write (default: report.html in the bundle's folder)"
-    )
-
-
+    ),
+)
 def run_report(options: Options, project: Project) -> None:
+    """Write a page that shows what a model runs, weighs and costs."""
     from builder.base.targets import host_target
     from builder.measure.html_report.document import report_page
     from builder.measure.html_report.report_data import gather_report
@@ -260,13 +279,13 @@ def run_report(options: Options, project: Project) -> None:
 
 
 COMMANDS = (
-    Command("inspect", "say what a model takes and gives, and if it can be compiled", _inspect_arguments, run_inspect),
-    Command("explain", "say step by step what a model runs, and how long it takes", _explain_arguments, run_explain),
-    Command("verify", "compare a model's library with TensorFlow's answers", _verify_arguments, run_verify),
-    Command("tune", "time each layer's algorithms here, and keep the fastest", _tune_arguments, run_tune),
-    Command("accuracy", "say what each type of weights costs, against float32", _accuracy_arguments, run_accuracy),
-    Command("check-spec", "check model.toml files without reading a model", _check_spec_arguments, run_check_spec),
-    Command("where", "say where a build would run, docker or host", _where_arguments, run_where),
-    Command("diff", "say what is different between two bundles, as Markdown", _diff_arguments, run_diff),
-    Command("report", "write a page that shows what a model runs, weighs and costs", _report_arguments, run_report),
+    run_inspect,
+    run_explain,
+    run_verify,
+    run_tune,
+    run_accuracy,
+    run_check_spec,
+    run_where,
+    run_diff,
+    run_report,
 )

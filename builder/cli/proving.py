@@ -9,9 +9,9 @@ from builder.base.errors import BundleError
 from builder.base.project import Project
 from builder.cli.command import (
     MODEL,
-    Arguments,
-    Command,
     Options,
+    argument,
+    command,
     load_named_spec,
     print_result,
     progress_of,
@@ -22,31 +22,34 @@ if TYPE_CHECKING:
     from builder.release.compare_bundles import BundleComparison
 
 
-def _bundle_argument(parser: Arguments) -> None:
-    parser.add_argument("bundle", type=Path, help="a bundle's folder, such as dist/emotion")
+BUNDLE = argument("bundle", type=Path, help="a bundle's folder, such as dist/emotion")
 
 
-def _sign_arguments(parser: Arguments) -> None:
-    _bundle_argument(parser)
-    parser.add_argument("--key", type=Path, required=True, metavar="PEM", help="private ed25519 key")
-
-
+@command(
+    "sign",
+    "dist/emotion --key private.pem",
+    BUNDLE,
+    argument("--key", type=Path, required=True, metavar="PEM", help="private ed25519 key"),
+)
 def run_sign(options: Options, _project: Project) -> None:
+    """Sign a bundle's statement of how it was built."""
     from builder.release.bundle_check import sign_bundle
 
     envelope = sign_bundle(options.bundle, options.key)
     print_result(options, {"file": envelope.resolve()}, f"signed: {shorten_path(envelope)}")
 
 
-def _verify_arguments(parser: Arguments) -> None:
-    _bundle_argument(parser)
-    parser.add_argument("--key", type=Path, metavar="PEM", help="public ed25519 key of the signer")
-    parser.add_argument("--model", metavar="NAME", help="the model that the bundle must be of")
-    parser.add_argument("--version", help="the version of the model that the bundle must be of")
-    parser.add_argument("--strict", action="store_true", help="refuse files and signatures that are not checked")
-
-
+@command(
+    "verify-bundle",
+    "dist/emotion --key public.pem",
+    BUNDLE,
+    argument("--key", type=Path, metavar="PEM", help="public ed25519 key of the signer"),
+    argument("--model", metavar="NAME", help="the model that the bundle must be of"),
+    argument("--version", help="the version of the model that the bundle must be of"),
+    argument("--strict", action="store_true", help="refuse files and signatures that are not checked"),
+)
 def run_verify_bundle(options: Options, _project: Project) -> None:
+    """Check a bundle's files against its statement and signature."""
     from builder.cli.summaries import format_checks
     from builder.release.bundle_check import check_bundle, require_all_checked, require_model
 
@@ -57,12 +60,9 @@ def run_verify_bundle(options: Options, _project: Project) -> None:
     print_result(options, checked.to_dict(), "\n".join(format_checks(checked)))
 
 
-def _reproduce_arguments(parser: Arguments) -> None:
-    _bundle_argument(parser)
-    parser.add_argument("--model", help=f"{MODEL}, if it is not the recorded one")
-
-
+@command("reproduce", "dist/emotion", BUNDLE, argument("--model", help=f"{MODEL}, if it is not the recorded one"))
 def run_reproduce(options: Options, project: Project) -> None:
+    """Build a bundle again from its recorded inputs and compare."""
     from builder.cli.summaries import format_comparison
     from builder.release.reproduce import reproduce_bundle
 
@@ -85,14 +85,7 @@ def require_identical(comparison: BundleComparison) -> None:
 
 
 COMMANDS = (
-    Command("sign", "sign a bundle's statement of how it was built", _sign_arguments, run_sign),
-    Command(
-        "verify-bundle",
-        "check a bundle's files against its statement and signature",
-        _verify_arguments,
-        run_verify_bundle,
-    ),
-    Command(
-        "reproduce", "build a bundle again from its recorded inputs and compare", _reproduce_arguments, run_reproduce
-    ),
+    run_sign,
+    run_verify_bundle,
+    run_reproduce,
 )

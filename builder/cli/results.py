@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import is_dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from builder.cli.doctor import Finding
+from builder.config.keys import read_field_docs
 from builder.importers.ports import ModelPorts
 from builder.importers.xla_ops import Unsupported
 from builder.measure.bench import Benchmark
@@ -63,7 +61,7 @@ def schema_of(kind: Any) -> Schema:
 def record_schema(*kinds: Any, without: tuple[str, ...] = (), **fields: Any) -> Schema:
     """Return the schema of an object with the fields of ``kinds`` but ``without``, and with ``fields``."""
     hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
-    about_fields = {name: {"description": text} for kind in kinds for name, text in attribute_docstrings(kind)}
+    about_fields = {name: {"description": text} for kind in kinds for name, text in read_field_docs(kind)}
     properties = {
         name: schema_of(hint) | about_fields.get(name, {})
         for name, hint in (hints | fields).items()
@@ -73,16 +71,6 @@ def record_schema(*kinds: Any, without: tuple[str, ...] = (), **fields: Any) -> 
     described = {"description": about} if about and not about.startswith(f"{kinds[0].__name__}(") else {}
     closed = {"required": list(properties), "additionalProperties": False}
     return {"type": "object"} | described | {"properties": properties} | closed
-
-
-def attribute_docstrings(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield the name of each field of a class that has a string below it, and that string."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(tree, ast.ClassDef)
-    for field, below in pairwise(tree.body):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                yield name, inspect.cleandoc(text)
 
 
 _EXPLAINED_STEP = record_schema(ExplainedStep, gflops=float, share=Annotated[float, "of the run's time"])

@@ -15,14 +15,16 @@ from builder.base.errors import UsageError
 from builder.base.project import Project
 from builder.base.targets import host_target, target_named
 from builder.cli.command import (
-    Arguments,
-    Command,
+    BUNDLED_MODELS,
+    COUNT,
+    MEASURING,
+    ONE_MODEL,
+    TARGET,
     Options,
-    add_bundled_models,
-    add_measuring_options,
-    add_model,
-    add_target,
+    argument,
     bundle_of,
+    command,
+    exclusive,
     make_integer_type,
     print_result,
     progress_of,
@@ -30,19 +32,26 @@ from builder.cli.command import (
 from builder.measure.prices import MEMORY_MB
 
 
-def _invoke_arguments(parser: Arguments) -> None:
-    add_bundled_models(parser)
-    sent = parser.add_mutually_exclusive_group()
-    sent.add_argument("--image", type=Path, metavar="FILE", help="an image (default: the tests' own)")
-    sent.add_argument("--text", metavar="TEXT", help="a text, for a model that takes one (default: one of ours)")
-    sent.add_argument(
-        "--inputs", metavar="FILE", help="a request or any other event, in a file of JSON; - reads standard input"
-    )
-    sent.add_argument("--payload", metavar="JSON", help="the same, on the command line (default: zeros)")
-    add_target(parser)
-
-
+@command(
+    "invoke",
+    "emotion",
+    BUNDLED_MODELS,
+    exclusive(
+        argument("--image", type=Path, metavar="FILE", help="an image (default: the tests' own)"),
+        argument("--text", metavar="TEXT", help="a text, for a model that takes one (default: one of ours)"),
+        argument(
+            "--inputs", metavar="FILE", help="a request or any other event, in a file of JSON; - reads standard input"
+        ),
+        argument("--payload", metavar="JSON", help="the same, on the command line (default: zeros)"),
+    ),
+    TARGET,
+)
 def run_invoke(options: Options, project: Project) -> None:
+    """Run a bundle on an image or a text in Lambda's emulator.
+
+    Without an input it sends one of its own. Times are milliseconds on this machine: `init` from the start of
+    Python until the function is ready, `first` the first request after that, `warm` the median of three more.
+    """
     from builder.measure.local import run_event
 
     if options.target and options.target != host_target().name:
@@ -74,32 +83,40 @@ def run_invoke(options: Options, project: Project) -> None:
     run_event.require_answer(result.answer)
 
 
+@command("sample", "emotion", ONE_MODEL)
 def run_sample(options: Options, project: Project) -> None:
+    """Print a request that a bundle's model takes: an image, zeros."""
     from builder.measure.local import run_event
 
     request = run_event.default_event(bundle_of([options.model], project).folder)
     print_result(options, {"request": request}, json.dumps(request, indent=1))
 
 
-def _serve_arguments(parser: Arguments) -> None:
-    add_bundled_models(parser)
-    parser.add_argument(
+@command(
+    "serve",
+    "emotion --port 8080",
+    BUNDLED_MODELS,
+    argument(
         "--port",
         type=make_integer_type(0, 65535),
         default=8080,
         help="port to serve on (default: 8080; 0 takes any free port)",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
         help="another name by which callers may reach this server, as that of a tunnel (default: localhost alone)",
-    )
-    parser.add_argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *")
-
-
+    ),
+    argument("--cors", default="", metavar="ORIGINS", help="origins whose pages may call the function, or *"),
+)
 def run_serve(options: Options, project: Project) -> None:
+    """Serve a bundle on this machine as its Function URL does.
+
+    It prints a line for each request: method, path, status, and the milliseconds from the whole request to the
+    answer.
+    """
     from builder.measure.local import emulator, http_server, request_check, run_event
 
     layer = bundle_of(options.models, project).layer
@@ -125,15 +142,19 @@ def run_serve(options: Options, project: Project) -> None:
         threading.Event().wait()
 
 
-def _bench_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    parser.add_argument(
-        "--threads", type=make_integer_type(1), default=1, help="threads of the library alone (default: 1)"
-    )
-    add_measuring_options(parser)
-
-
+@command(
+    "bench",
+    "emotion --seconds 5",
+    ONE_MODEL,
+    argument("--threads", type=COUNT, default=1, help="threads of the library alone (default: 1)"),
+    *MEASURING,
+)
 def run_bench(options: Options, project: Project) -> None:
+    """Say how fast a bundle is here, its library and the function.
+
+    Times are milliseconds on this machine: of one run of the library, of a request as its caller sees it, and of a
+    start from nothing to the first answer.
+    """
     from builder.measure import bench
 
     bundle = bundle_of([options.model], project)
@@ -141,15 +162,24 @@ def run_bench(options: Options, project: Project) -> None:
     print_result(options, asdict(benchmark), bench.format_benchmark(benchmark))
 
 
-def _cost_arguments(parser: Arguments) -> None:
-    add_model(parser)
-    sizes = " ".join(map(str, MEMORY_MB))
-    parser.add_argument(
-        "--memory", type=make_integer_type(1), nargs="+", metavar="MB", help=f"sizes of memory (default: {sizes})"
-    )
-
-
+@command(
+    "cost",
+    "emotion --memory 512 1769",
+    ONE_MODEL,
+    argument(
+        "--memory",
+        type=COUNT,
+        nargs="+",
+        metavar="MB",
+        help=f"sizes of memory (default: {' '.join(map(str, MEMORY_MB))})",
+    ),
+)
 def run_cost(options: Options, project: Project) -> None:
+    """Estimate what a million requests to a bundle's function cost.
+
+    Times are milliseconds that the function itself takes of a warm request, in Lambda's emulator on this machine.
+    Prices are US dollars for a million requests.
+    """
     from builder.measure import cost
 
     measured = cost.measure_cost(bundle_of([options.model], project), options.memory or MEMORY_MB)
@@ -157,9 +187,9 @@ def run_cost(options: Options, project: Project) -> None:
 
 
 COMMANDS = (
-    Command("invoke", "run a bundle on an image or a text in Lambda's emulator", _invoke_arguments, run_invoke),
-    Command("sample", "print a request that a bundle's model takes: an image, zeros", add_model, run_sample),
-    Command("serve", "serve a bundle on this machine as its Function URL does", _serve_arguments, run_serve),
-    Command("bench", "say how fast a bundle is here, its library and the function", _bench_arguments, run_bench),
-    Command("cost", "estimate what a million requests to a bundle's function cost", _cost_arguments, run_cost),
+    run_invoke,
+    run_sample,
+    run_serve,
+    run_bench,
+    run_cost,
 )

@@ -13,26 +13,35 @@ from builder.base.console_tables import format_table
 from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.files import write_file
 from builder.base.project import Project
-from builder.cli.command import Arguments, Command, Options, add_trust, print_result, shorten_path
+from builder.cli.command import TRUST, Options, argument, command, print_result, shorten_path
 from builder.cli.looking import fetched_model, make_describer
 from builder.config.address import is_address
 
 
-def _new_arguments(parser: Arguments) -> None:
-    parser.add_argument("folder", type=Path, help="the project's folder, whose name the model gets")
-    parser.add_argument(
-        "--from", dest="model", metavar="MODEL",
+@command(
+    "new",
+    "faces --from model.keras",
+    argument("folder", type=Path, help="the project's folder, whose name the model gets"),
+    argument(
+        "--from",
+        dest="model",
+        metavar="MODEL",
         help=".keras, .h5, .pb or a SavedModel folder, which is copied, or an address (default: the emotion example's)",
-    )  # fmt: skip
-    help = "add-ons of the stack, with commas between them (default: none, or with --update those that it has)"
-    parser.add_argument("--with", dest="addons", default="", metavar="NAMES", help=help)
-    parser.add_argument(
+    ),
+    argument(
+        "--with",
+        dest="addons",
+        default="",
+        metavar="NAMES",
+        help="add-ons of the stack, with commas between them (default: none, or with --update those that it has)",
+    ),
+    argument(
         "--update", action="store_true", help="write nothing: show how the files differ from what it would write today"
-    )
-    add_trust(parser)
-
-
+    ),
+    TRUST,
+)
 def run_new(options: Options, project: Project) -> None:
+    """Write a project for a model of your own: stack, tests and CI."""
     from builder.importers.draft import draft_spec
     from builder.release.environments import parse_addons
     from builder.release.scaffold import (
@@ -67,18 +76,21 @@ def run_new(options: Options, project: Project) -> None:
     print_result(options, {"files": written, "diff": ""}, text)
 
 
-def _init_arguments(parser: Arguments) -> None:
-    parser.add_argument(
-        "model", help=f".keras, .h5, .pb or a SavedModel folder, or its address ({docs_command('sources')})"
-    )
-    parser.add_argument(
+@command(
+    "init",
+    "model.keras --output faces/model.toml",
+    argument("model", help=f".keras, .h5, .pb or a SavedModel folder, or its address ({docs_command('sources')})"),
+    argument(
         "--output", type=Path, help="where to write (default: model.toml beside the model, or here for an address)"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    add_trust(parser)
-
-
+    ),
+    argument("--force", action="store_true", help="overwrite an existing file"),
+    TRUST,
+)
 def run_init(options: Options, project: Project) -> None:
+    """Write a model.toml for a trained model, to be edited.
+
+    Sizes in it are pixels, lengths are elements, and `scale` multiplies a pixel's 0 to 255.
+    """
     from builder.importers.draft import draft_spec
 
     folder = Path.cwd() if is_address(options.model) else Path(options.model).resolve().parent
@@ -92,7 +104,9 @@ def run_init(options: Options, project: Project) -> None:
     print_result(options, {"file": output.resolve()}, text)
 
 
+@command("doctor", "")
 def run_doctor(options: Options, project: Project) -> int:
+    """Say what this machine has, and what it lacks for which command."""
     from builder.cli.doctor import examine_machine, format_diagnosis
 
     diagnosis = examine_machine(project)
@@ -100,12 +114,14 @@ def run_doctor(options: Options, project: Project) -> int:
     return 0 if diagnosis.can_build else EnvironmentSetupError.exit_code
 
 
-def _docs_arguments(parser: Arguments) -> None:
-    parser.add_argument("page", nargs="?", metavar="PAGE", help="its name, such as projects (default: list all pages)")
-    parser.add_argument("--web", action="store_true", help="open it, or the first page, in a browser; needs no network")
-
-
+@command(
+    "docs",
+    "projects",
+    argument("page", nargs="?", metavar="PAGE", help="its name, such as projects (default: list all pages)"),
+    argument("--web", action="store_true", help="open it, or the first page, in a browser; needs no network"),
+)
 def run_docs(options: Options, project: Project) -> None:
+    """Show a page of the documentation, or list them all."""
     from builder.base.documentation import build_site, page_titles, read_page, style_page
 
     text = (
@@ -124,8 +140,8 @@ def run_docs(options: Options, project: Project) -> None:
 
 
 COMMANDS = (
-    Command("new", "write a project for a model of your own: stack, tests and CI", _new_arguments, run_new),
-    Command("init", "write a model.toml for a trained model, to be edited", _init_arguments, run_init),
-    Command("doctor", "say what this machine has, and what it lacks for which command", lambda _: None, run_doctor),
-    Command("docs", "show a page of the documentation, or list them all", _docs_arguments, run_docs),
+    run_new,
+    run_init,
+    run_doctor,
+    run_docs,
 )

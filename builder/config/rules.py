@@ -280,23 +280,27 @@ def _check_shapes(feeds: Sequence[SpecTable]) -> None:
     """Check several shapes: each feed that has several has the same number, and no two sizes are equal."""
     several = [feed for feed in feeds if "shapes" in feed.values]
     for feed in several:
-        shapes, first = feed.values["shapes"], several[0].values["shapes"]
         if "shape" in feed.present:
             feed.note_mistake("shapes", "cannot be used together with shape; keep one of them")
-        if len({len(shape) for shape in shapes}) > 1:
-            feed.note_mistake(
-                "shapes", "have different numbers of dimensions; all shapes of an input must have the same number"
-            )
-        if len(shapes) != len(first):
-            other = several[0].values.get("name")
-            feed.note_mistake(
-                "shapes", f"{len(shapes)} given, but {len(first)} for {other!r}; give each the same number"
-            )
-            return
+        if len({len(shape) for shape in feed.values["shapes"]}) > 1:
+            right = "all shapes of an input must have the same number"
+            feed.note_mistake("shapes", f"have different numbers of dimensions; {right}")
+    if not _check_equal_counts(several, "shapes"):
+        return
     sizes = list(zip(*(feed.values["shapes"] for feed in several), strict=True))
     for number, size in enumerate(sizes):
         if (earlier := sizes.index(size)) != number:
             several[0].note_mistake("shapes", f"item {number + 1} is item {earlier + 1}; each must differ", number)
+
+
+def _check_equal_counts(feeds: Sequence[SpecTable], key: str) -> bool:
+    """Return whether all ``feeds`` have as many values at ``key`` as the first; note the first that does not."""
+    for feed in feeds:
+        count, wanted, name = len(feed.values[key]), len(feeds[0].values[key]), feeds[0].values.get("name")
+        if count != wanted:
+            feed.note_mistake(key, f"{count} given, but {wanted} for {name!r}; give each the same number")
+            return False
+    return True
 
 
 def _check_lengths(feeds: Sequence[SpecTable]) -> None:
@@ -304,30 +308,21 @@ def _check_lengths(feeds: Sequence[SpecTable]) -> None:
     several = [feed for feed in feeds if "lengths" in feed.values]
     for feed in feeds:
         if "truncate" in feed.present and "lengths" not in feed.present:
-            feed.note_mistake(
-                "truncate", "is of texts of any length; say for which it is compiled: lengths = [16, 64, 256]"
-            )
+            right = "say for which it is compiled: lengths = [16, 64, 256]"
+            feed.note_mistake("truncate", f"is of texts of any length; {right}")
     for feed in several:
         lengths: Sequence[int] = feed.values["lengths"]
         for number, (less, more) in enumerate(pairwise(lengths), 1):
             if less >= more:
-                feed.note_mistake(
-                    "lengths", f"{more} comes after {less}; each must be more than the one before", number
-                )
+                why = f"{more} comes after {less}; each must be more than the one before"
+                feed.note_mistake("lengths", why, number)
                 break
-        if len(lengths) != len(several[0].values["lengths"]):
-            name = several[0].values.get("name")
-            feed.note_mistake(
-                "lengths",
-                f"{len(lengths)} given, but {len(several[0].values['lengths'])} for {name!r}; give "
-                "each the same number",
-            )
         for key in sorted({"pad", "shapes"} & feed.present):
             feed.note_mistake(key, "is of numbers, and lengths are of strings; keep one of them")
+    _check_equal_counts(several, "lengths")
     if several and (other := next((feed for feed in feeds if "shapes" in feed.present and feed not in several), None)):
-        other.note_mistake(
-            "shapes", f"cannot stand beside lengths of {several[0].values.get('name')!r}; give one shape"
-        )
+        name = several[0].values.get("name")
+        other.note_mistake("shapes", f"cannot stand beside lengths of {name!r}; give one shape")
 
 
 def _check_image(image: SpecTable, tables: SpecTables, form: Format | None) -> None:

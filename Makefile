@@ -146,4 +146,4 @@ lint: .venv/.test ##- ruff, mypy --strict and the budget of lines
 lock: ##- resolve every requirements file again (needs uv)
 	@requirements/lock.sh
 clean: ## everything built; the virtual environments stay
-	rm -rf build dist .aws-sam layers/model/content*
+	rm -rf build dist .aws-sam layers/*/content* layers/function layers/model

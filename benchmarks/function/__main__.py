@@ -16,7 +16,7 @@ from benchmarks.function.functions import SUBJECTS, Subject, installed, make
 from benchmarks.function.measure import measure, one_cpu
 from benchmarks.models import ROOT
 from benchmarks.report import write_json
-from builder.measure.local.emulator_parts import find_python
+from builder.base.lambda_python import find_python
 from builder.measure.local.run_event import image_event
 
 PICTURE = ROOT / "tests" / "data" / "face.jpg"

@@ -18,6 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from benchmarks.models import FOLDER, NETWORKS, ROOT
+from builder.base.lambda_python import PythonInterpreter
 from builder.base.project import cache_folder
 from builder.measure.local import emulator_parts
 from builder.measure.local.emulator import HANDLER, LambdaEmulator
@@ -187,7 +188,7 @@ def installed(kind: Kind) -> bool:
     return True
 
 
-def make(subject: Subject, name: str, python: emulator_parts.PythonInterpreter) -> Function:
+def make(subject: Subject, name: str, python: PythonInterpreter) -> Function:
     """Pack the function called ``name``, whose models exist (see prepare.py). Raises ColdforgeError."""
     kind = subject.kinds[name]
     shared = emulator_parts.build_dependencies(CACHE, python, ROOT / "layers" / "dependencies")

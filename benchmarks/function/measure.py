@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.function.functions import EMOTION, OURS, Function
 from benchmarks.process import quantiles
 from builder.base.errors import EnvironmentSetupError
+from builder.base.lambda_python import PythonInterpreter
 from builder.measure.local.emulator import LambdaEmulator
-from builder.measure.local.emulator_parts import PythonInterpreter
 
 WARM = 20  # requests
 TOLERANCE = 1e-3  # of a probability, or of a number of a vector of length 1

@@ -19,10 +19,10 @@ from typing import Any
 
 from builder.base.commands import CHECKOUT, CLEANING, bundle_command, choose_command, route_option, setup_command
 from builder.base.console_tables import format_table
+from builder.base.lambda_python import LAMBDA_PYTHON, find_python
 from builder.base.project import Project
 from builder.base.sandbox.confinement import KernelFeatures
 from builder.base.targets import TARGETS
-from builder.measure.local.emulator_parts import LAMBDA_PYTHON, find_python
 from builder.pipeline.docker.docker_client import BuilderImage, why_no_buildkit, why_no_engine
 from builder.verify.target_runner import find_emulator, has_c_library
 

@@ -18,6 +18,7 @@ from builder.base.cache import file_digest
 from builder.base.commands import setup_command
 from builder.base.errors import EnvironmentSetupError
 from builder.base.project import cache_folder
+from builder.package.function_files import list_function_files
 from builder.sources.miniaudio import ARCHIVE, HEADER, SHA256, VERSION, unpack_miniaudio
 
 LAYERS = "/opt"
@@ -80,15 +81,13 @@ def join_licences(component: Mapping[str, Any]) -> str:
 
 
 def function_part(source: Path) -> LicensedPart:
-    """Return the function's own code, as ``handler/Makefile`` takes it from ``source``; bytecode is made later."""
-    modules = [*source.glob("*.py"), *source.glob("*/*.py"), *source.glob("*/*.html")]
-    files = sorted((p.relative_to(source).as_posix(), p) for p in modules if p.name != "_abi_build.py")
+    """Return the function's own code, which is in ``source``; bytecode is made later."""
     return LicensedPart(
         ref="coldforge:handler",
         name="coldforge handler",
         version=__version__,
         licence=OURS,
-        files=list_shipped_files("/var/task/handler", files),
+        files=list_shipped_files("/var/task/handler", list_function_files(source).items()),
         kind="application",
         about="the function's code",
         texts=(read_own_licence(),),

@@ -1,4 +1,4 @@
-"""The dependencies layer, installed for Lambda's Python by the layer's own Makefile, and the locks of packages."""
+"""The dependencies layer, installed for Lambda's Python by the layer's own script, and the locks of packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.base.cache import KEY_FILE, content_digest, run_cached
+from builder.base.cache import KEY_FILE, compute_digest, run_cached
 from builder.base.errors import EnvironmentSetupError
 from builder.base.files import Say, no_progress
 from builder.base.project import Project
@@ -27,7 +27,7 @@ def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
 def build_dependencies(
     project: Project, target: Target = DEFAULT, say: Say = no_progress, detail: Say = no_progress
 ) -> tuple[bool, Path]:
-    """Build the layer for ``target`` as ``sam build`` does; return (whether it existed already, the layer's folder).
+    """Build the layer for ``target``; return (whether it existed already, the layer's folder).
 
     All projects share the downloads, so that a second one needs no network. ``say`` gets the line that this process
     waits for another, which makes it; ``detail`` gets pip's output. Raises EnvironmentSetupError with pip's message
@@ -35,7 +35,7 @@ def build_dependencies(
     """
     source = project.dependencies
     folder = dependencies_folder(project, target)
-    key = content_digest(source)["dirHash"]  # The digest leaves out bytecode, which the first run writes there.
+    key = compute_digest(*(source / name for name in ("build.py", "elf.py", "requirements.txt")))
 
     def copy(fresh: Path) -> None:
         shared = project.cache / "layers" / f"{folder.name}-{key[:12]}"
@@ -46,9 +46,8 @@ def build_dependencies(
 
 
 def _make_layer(source: Path, target: Target, folder: Path, detail: Say) -> None:
-    command = ["make", "--silent", "-C", str(source), "build-DependenciesLayer"]
-    variables = [f"ARTIFACTS_DIR={folder.resolve()}", f"PYTHON={sys.executable}", f"TARGET={target.name}"]
-    process = subprocess.run([*command, *variables], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(source / "build.py"), str(folder / "python"), "--target", target.name]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
     detail(process.stdout + process.stderr)
     if process.returncode:
         raise EnvironmentSetupError(

@@ -1,8 +1,4 @@
-"""Choice of the bundle that `sam deploy` uploads, by the names of its models.
-
-In a checkout, `sam build` makes the function and the dependencies layer itself; in a generated project they are put
-beside the model's layer, and SAM has nothing to build.
-"""
+"""Choice of the bundle that `sam deploy` uploads: the function and its layers are put below layers/."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from builder.base.project import Project
 from builder.base.records import parse_json
 from builder.base.targets import Target
 from builder.package.bundle import LAYER_MANIFEST, activate_layer
-from builder.package.container_image import add_function
 from builder.package.dependencies import build_dependencies
+from builder.package.function_files import add_function
 from builder.package.join_bundles import join_names, read_identity
 from builder.release.bundle_check import find_checked
 from builder.release.statement import require_form
@@ -38,11 +34,8 @@ def activate_models(names: Sequence[str], project: Project, target: Target, name
     that disagrees with its statement, and EnvironmentSetupError where the other layers cannot be made.
     """
     bundle = find_checked(project.dist, join_names(names), target, named)
-    if project.is_checkout:
-        content = activate_layer(bundle, project.layers, target)
-    else:
-        content = activate_layer(bundle, project.layers)  # The template names one folder, whatever the target is.
-        _activate_other_layers(project, target)
+    content = activate_layer(bundle, project.layers)  # The template names one folder, whatever the target is.
+    _activate_other_layers(project, target)
     staged = read_active_bundle(content)
     assert staged is not None
     return staged

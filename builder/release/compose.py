@@ -20,8 +20,8 @@ from builder.base.project import HOME
 
 CORE = HOME / "template.yaml"
 ADDONS = Path(__file__).with_name("addons")
-PACKAGES = ("zip", "image", "instances", "built")
-"""Ways to package the function. The core is for zip; with built, SAM builds nothing."""
+PACKAGES = ("zip", "image", "instances")
+"""Ways to package the function. The core is for zip."""
 
 NEEDS = {
     "access-log": ("http-api", "rest-api"),

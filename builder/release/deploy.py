@@ -1,4 +1,4 @@
-"""Deployment of a bundle with AWS's SAM CLI, after it is built into the stack and checked against Lambda's limits."""
+"""Deployment of a bundle with AWS's SAM CLI, after it is put into the stack and checked against Lambda's limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
@@ -21,8 +20,8 @@ from builder.release.activate_bundle import activate_models
 from builder.release.compose import compose_template
 from builder.release.environments import merge_parameters, read_deploy_table, read_environment_addons
 
-TEMPLATE = "build/template.yaml"
-"""Template with its add-ons, as `sam build` reads it in a checkout."""
+BUILT_TEMPLATE = ".aws-sam/build/template.yaml"
+"""Template that every command of SAM takes where there is one: in a checkout, the core with its add-ons."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def find_target(parameters: Sequence[str], target: Target) -> Target:
 def deploy_bundle(
     wanted: Deployment, project: Project, say: Callable[[str], None], output: IO[str], *, upload: bool
 ) -> dict[str, str]:
-    """Stage and build ``wanted``; check and deploy it if ``upload``. SAM writes to ``output``.
+    """Stage ``wanted``; check and deploy it if ``upload``. SAM writes to ``output``.
 
     Returns the model, its version, the stack and the template. Raises UsageError where there is no bundle,
     EnvironmentSetupError without SAM, TemplateError where Lambda would refuse the stack, PublishError where SAM fails.
@@ -85,15 +84,20 @@ def deploy_bundle(
     sam, stack = find_sam(project), wanted.stack_name(project)
     overrides = [f"ModelName={'-'.join(wanted.models)}", *wanted.values]
     values = merge_parameters(project.root / "samconfig.toml", wanted.environment, overrides)
-    text = _compose_text(wanted, project) if project.is_checkout else ""
-    staged = activate_models(wanted.models, project, wanted.target, wanted.named)
     template = project.root / "template.yaml"
     if project.is_checkout:
-        if wanted.package == "image":
-            fill_image_context(project, wanted.target)
-        write_file(project.root / TEMPLATE, text)
-        _run_sam([*sam, *make_build_arguments(wanted)], output, {"TARGET": wanted.target.name})
-        template = project.root / ".aws-sam" / "build" / "template.yaml"
+        template = project.root / BUILT_TEMPLATE
+        addons = read_environment_addons(project.root / "samconfig.toml", wanted.environment)
+        text = compose_template([*addons, *wanted.addons], wanted.package)
+    staged = activate_models(wanted.models, project, wanted.target, wanted.named)
+    if wanted.package == "image":
+        fill_image_context(project)
+        write_file(project.build / "template.yaml", text)
+        architecture = f"Architecture={wanted.target.architecture}"
+        options = ["--template-file", "build/template.yaml", "--base-dir", ".", "--parameter-overrides", architecture]
+        _run_sam([*sam, "build", *options], output)
+    elif project.is_checkout:
+        write_file(template, text.replace("Uri: layers/", "Uri: ../../layers/"))  # Paths are relative to the template.
     if upload:
         from builder.release.template_check import (
             require_deployable,  # This import needs PyYAML, which a machine that builds in Docker may not have.
@@ -115,12 +119,6 @@ def find_sam(project: Project) -> list[str]:
     )
 
 
-def make_build_arguments(wanted: Deployment) -> list[str]:
-    """Return the arguments of `sam build`."""
-    overrides = ["--parameter-overrides", *wanted.values] if wanted.values else []
-    return ["build", "--template-file", TEMPLATE, "--base-dir", ".", "--parallel", *overrides]
-
-
 def make_deploy_arguments(wanted: Deployment, stack: str, values: Mapping[str, str]) -> list[str]:
     """Return the arguments of `sam deploy`; without a terminal, as in CI, SAM asks no question."""
     named = ["--stack-name", stack] if stack else []
@@ -130,12 +128,7 @@ def make_deploy_arguments(wanted: Deployment, stack: str, values: Mapping[str, s
     return ["deploy", "--config-env", wanted.environment, *named, *asks, *images, *overrides, *wanted.sam_options]
 
 
-def _compose_text(wanted: Deployment, project: Project) -> str:
-    environment_addons = read_environment_addons(project.root / "samconfig.toml", wanted.environment)
-    return compose_template([*environment_addons, *wanted.addons], wanted.package)
-
-
-def _run_sam(command: Sequence[str], output: IO[str], environment: Mapping[str, str] | None = None) -> None:
-    known = {**os.environ, "SAM_CLI_TELEMETRY": "0", "PYTHON": sys.executable, **(environment or {})}
-    if subprocess.run(command, env=known, stdout=output, check=False).returncode:
+def _run_sam(command: Sequence[str], output: IO[str]) -> None:
+    environment = {**os.environ, "SAM_CLI_TELEMETRY": "0"}
+    if subprocess.run(command, env=environment, stdout=output, check=False).returncode:
         raise PublishError(f"`{shlex.join(command[:2])}` failed; it says above why.")

@@ -19,6 +19,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from builder.base.errors import AnswerError, EnvironmentSetupError, UsageError
+from builder.base.lambda_python import LAMBDA_PYTHON, find_python
 from builder.base.project import HOME, cache_folder
 from builder.cli import main
 from builder.measure.local import emulator_parts
@@ -169,12 +170,12 @@ def test_invoke_gives_answer_and_times(layer: Path) -> None:
     assert result.answer["cold_start"] is True
     assert result.init_ms > 0
     assert result.warm_ms > 0
-    assert (result.note is None) == (result.python == emulator_parts.LAMBDA_PYTHON)
+    assert (result.note is None) == (result.python == LAMBDA_PYTHON)
     assert result.times.startswith("init ")
 
 
 def test_another_python_runs_with_packages_of_its_own_and_says_so(layer: Path) -> None:
-    if emulator_parts.find_python(Path(sys.executable)).matches_lambda:
+    if find_python(Path(sys.executable)).matches_lambda:
         pytest.skip("the tests run on Lambda's Python themselves")
     result = invoke_bundle(layer, image_event(FACE), Path(sys.executable))
     assert result.note is not None
@@ -343,7 +344,7 @@ def test_make_invoke(emotion: Bundle) -> None:
 
 
 def test_the_dependencies_layer_is_whole_and_small(layer: Path) -> None:
-    python = emulator_parts.find_python()
+    python = find_python()
     packages = (
         emulator_parts.build_dependencies(cache_folder() / "local", python, HOME / "layers" / "dependencies") / "python"
     )

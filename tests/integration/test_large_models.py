@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from builder.base.project import HOME, Project
+from builder.base.targets import X86_64
 from builder.cli import main
 from builder.measure.local.run_event import prepare_emulator
 from builder.package.bundle import Bundle
 from builder.package.container_image import fill_image_context
 from builder.package.lambda_limits import LAMBDA_UNZIPPED
+from builder.release.activate_bundle import activate_models
 from tests.integration.test_weights import project
 from tests.support.aws import client_environment, local_aws
 from tests.support.packages import linked
@@ -106,6 +108,7 @@ def test_a_model_that_no_layer_holds(
     image = Bundle.load(project.dist / "wide")
     assert image.weights.stat().st_size > LAMBDA_UNZIPPED
     assert not image.archive.exists()
+    activate_models(["wide"], project, X86_64)
     context = fill_image_context(project)
     assert (context / "opt/lib/model.weights").stat().st_size > LAMBDA_UNZIPPED
     scores, _, _ = served(context / "opt", more, x)

@@ -1,4 +1,4 @@
-"""``sam validate --lint`` and ``sam build``, for real, on a copy of the project with a small model."""
+"""``sam validate --lint``, for real, and what a deployment puts together, of a small model."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from builder.base.cache import compute_digest
 from builder.base.project import Project
-from builder.base.targets import ARM64
+from builder.base.targets import ARM64, X86_64, Target
 from builder.compiler.audit.policy import find_target
 from builder.package.container_image import fill_image_context
+from builder.release.deploy import Deployment, deploy_bundle
 from builder.release.template_check import list_problems
 from tests.support import abi_library
 
@@ -32,8 +36,8 @@ def sam() -> str:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a deployment reads of the repository, and a bundle's layer."""
+def project(sam: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A checkout with what a deployment reads of this one, and one bundle, whose statement nobody checks."""
     root = tmp_path_factory.mktemp("project")
     for name in ("template.yaml", "samconfig.toml"):
         shutil.copy(REPOSITORY / name, root)
@@ -41,50 +45,48 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("handler", "layers"):
         shutil.copytree(REPOSITORY / name, root / name, ignore=ignore)
     bundle = abi_library.layer(tmp_path_factory.mktemp("bundle"), abi_library.picture_description())
-    shutil.copytree(bundle, root / "layers" / "model" / "content")
-    return root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAM", sam)
+        patch.setattr("builder.release.activate_bundle.find_checked", lambda *_: SimpleNamespace(layer=bundle))
+        yield Project(root, root)
 
 
-def run(sam: str, project: Path, *arguments: str, target: str = "x86_64") -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {
-        "SAM_CLI_TELEMETRY": "0",
-        "TARGET": target,
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "PYTHON": sys.executable,  # it has pip; which version it is does not matter
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    return subprocess.run([sam, *arguments], cwd=project, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_the_template_is_valid(sam: str, project: Path) -> None:
-    done = run(sam, project, "validate", "--lint")
+def validate(sam: str, folder: Path) -> None:
+    environment = os.environ | {"SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"}
+    command = [sam, "validate", "--lint"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def built(sam: str, project: Path) -> Path:
-    done = run(sam, project, "build")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return project / ".aws-sam" / "build"
+def stage(project: Project, target: Target) -> Path:
+    """The folder below which the function and its layers are."""
+    wanted = Deployment(("brightness",), "brightness", target)
+    deploy_bundle(wanted, project, lambda _: None, sys.stdout, upload=False)
+    return project.layers
+
+
+@pytest.fixture
+def built(project: Project) -> Path:
+    return stage(project, X86_64)
+
+
+def test_the_template_is_valid_before_and_after_it_is_built(sam: str, project: Project, built: Path) -> None:
+    template = project.root / ".aws-sam" / "build" / "template.yaml"
+    assert list(list_problems(template, {"ModelName": "brightness"})) == []
+    validate(sam, project.root)
+    shutil.rmtree(template.parent)
+    validate(sam, project.root)
 
 
 def test_the_function_holds_its_modules_and_no_tools(built: Path) -> None:
-    modules = {p.name for p in (built / "Function" / "handler").glob("*.py")}
+    modules = {p.name for p in (built / "function" / "content" / "handler").glob("*.py")}
     assert {"__init__.py", "app.py", "_abi.py"} <= modules
     assert modules == {p.name for p in (REPOSITORY / "handler").glob("*.py")} - {"_abi_build.py"}
-    assert {p.name for p in (built / "Function").iterdir()} == {"handler"}
-
-
-def test_the_model_layer_is_the_bundle(built: Path, project: Path) -> None:
-    files = {str(p.relative_to(built / "ModelLayer")) for p in (built / "ModelLayer").rglob("*") if p.is_file()}
-    content = project / "layers" / "model" / "content"
-    assert files == {str(p.relative_to(content)) for p in content.rglob("*") if p.is_file()}
-    assert {"lib/libmodel.so", "model/manifest.json"} <= files
-    assert all((built / "ModelLayer" / name).read_bytes() == (content / name).read_bytes() for name in files)
+    assert {p.name for p in (built / "function" / "content").iterdir()} == {"handler"}
 
 
 def test_the_dependencies_are_for_lambda_whatever_python_built_them(built: Path) -> None:
-    python = built / "DependenciesLayer" / "python"
+    python = built / "dependencies" / "content" / "python"
     compiled = [p.name for p in python.rglob("*.so")]
     assert compiled
     assert all("cpython-313-x86_64-linux-gnu" in name for name in compiled)
@@ -92,13 +94,13 @@ def test_the_dependencies_are_for_lambda_whatever_python_built_them(built: Path)
     assert bytecode <= {".cpython-313"}
 
 
-def test_an_image_holds_the_same_function_for_any_user(built: Path, project: Path) -> None:
+def test_an_image_holds_the_same_function_for_any_user(built: Path, project: Project) -> None:
     before = os.umask(0o077)
     try:
-        context = fill_image_context(Project(project))
+        context = fill_image_context(project)
     finally:
         os.umask(before)
-    for of_image, of_zip in (("task/handler", "Function/handler"), ("opt", "ModelLayer")):
+    for of_image, of_zip in (("task/handler", "function/content/handler"), ("opt", "model/content")):
         files = {p.relative_to(context / of_image) for p in (context / of_image).rglob("*") if p.is_file()}
         assert files == {p.relative_to(built / of_zip) for p in (built / of_zip).rglob("*") if p.is_file()}
     for path in context.rglob("*"):
@@ -106,39 +108,17 @@ def test_an_image_holds_the_same_function_for_any_user(built: Path, project: Pat
         assert path.stat().st_mode & wanted == wanted, path
 
 
-def test_building_again_gives_the_same_bytes(built: Path, sam: str, project: Path) -> None:
-    def contents() -> dict[str, bytes]:
-        return {str(p.relative_to(built)): p.read_bytes() for p in built.rglob("*") if p.is_file()}
-
-    before = contents()
-    assert run(sam, project, "build").returncode == 0
-    after = contents()
-    assert [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)] == []
+def test_building_again_gives_the_same_bytes(built: Path, project: Project) -> None:
+    before = compute_digest(built)
+    assert compute_digest(stage(project, X86_64)) == before
 
 
-def test_a_missing_model_says_what_to_do(sam: str, project: Path, tmp_path: Path) -> None:
-    empty = tmp_path / "project"
-    shutil.copytree(project, empty, ignore=shutil.ignore_patterns(".aws-sam", "content"))
-    done = run(sam, empty, "build", "ModelLayer")
-    assert done.returncode != 0
-    assert "make bundle" in done.stdout + done.stderr
-
-
-def test_arm64_takes_its_own_layers_and_a_library_for_another_processor_is_refused(
-    sam: str, project: Path, tmp_path: Path
-) -> None:
-    content = project / "layers" / "model" / "content-arm64"
-    shutil.copytree(project / "layers" / "model" / "content", content)
-    (content / "model" / "arm64").touch()
-    overrides = ("--parameter-overrides", "Architecture=arm64")
-    done = run(sam, project, "build", "--build-dir", str(tmp_path), *overrides, target="arm64")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "ModelLayer" / "model" / "arm64").exists()
-    compiled = list((tmp_path / "DependenciesLayer").rglob("*.so"))
+def test_arm64_takes_its_own_layers_and_a_library_for_another_processor_is_refused(project: Project) -> None:
+    compiled = list((stage(project, ARM64) / "dependencies" / "content").rglob("*.so"))
     assert compiled
     assert {find_target(path) for path in compiled} == {ARM64}
-    # The copied library is the one thing that is wrong.
+    # The bundle's library is the one thing that is wrong.
     values = {"Architecture": "arm64", "ModelName": "brightness"}
-    found = list(list_problems(tmp_path / "template.yaml", values))
+    found = list(list_problems(project.root / ".aws-sam" / "build" / "template.yaml", values))
     assert len(found) == 1
     assert "lib/libmodel.so in ModelLayer is for x86_64" in found[0]

@@ -11,7 +11,7 @@ from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.project import HOME, Project
 from builder.base.targets import ARM64, DEFAULT, TARGETS, Target
 from builder.cli import main
-from builder.release.deploy import Deployment, find_sam, find_target, make_build_arguments, make_deploy_arguments
+from builder.release.deploy import Deployment, find_sam, find_target, make_deploy_arguments
 from tests.conftest import ROOT
 
 CHECKOUT = Project(HOME)
@@ -19,15 +19,15 @@ EMOTION = Deployment(("emotion",), "emotion", DEFAULT)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_the_function_is_built_for_the_target_that_is_asked_for(target: Target) -> None:
+def test_the_stack_is_for_the_target_that_is_asked_for(target: Target) -> None:
     """By --target, or by the template's parameter."""
     asked = (f"Architecture={target.architecture}", "MemorySize=512")
     assert find_target(asked, DEFAULT) == target
     assert find_target(["MemorySize=512"], target) == target
     by_parameter, by_target = (replace(EMOTION, target=target, parameters=given) for given in (asked, asked[1:]))
-    assert make_build_arguments(by_parameter).count(asked[0]) == 1
-    assert (asked[0] in make_build_arguments(by_target)) == (target is not DEFAULT)
-    assert "MemorySize=512" in make_build_arguments(by_target)
+    assert by_parameter.values.count(asked[0]) == 1
+    assert (asked[0] in by_target.values) == (target is not DEFAULT)
+    assert "MemorySize=512" in by_target.values
 
 
 @pytest.mark.parametrize(

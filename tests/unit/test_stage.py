@@ -12,7 +12,7 @@ import pytest
 
 from builder.base.errors import BundleError, UsageError
 from builder.base.project import Project
-from builder.base.targets import ARM64, X86_64
+from builder.base.targets import ARM64, X86_64, Target
 from builder.cli import main
 from builder.measure.diff.bundle_difference import BundleFacts
 from builder.package.bundle import find_bundle
@@ -73,8 +73,15 @@ def state(folder: Path) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path, tmp_path)  # a checkout
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    def build_dependencies(_: Project, target: Target) -> tuple[bool, Path]:
+        folder = tmp_path / "build" / f"dependencies{target.suffix}"
+        (folder / "python").mkdir(parents=True, exist_ok=True)
+        (folder / "python" / f"of_{target.name}.py").touch()
+        return False, folder
+
+    monkeypatch.setattr("builder.release.activate_bundle.build_dependencies", build_dependencies)
+    made = Project(tmp_path)
     bundle(made, "emotion", ("emotion", "1"))
     bundle(made, "digits", ("digits", "2"))
     bundle(made, "digits-arm64", ("digits", "3"))
@@ -87,9 +94,11 @@ def test_the_named_bundle_is_staged(project: Project) -> None:
     assert activate_models(["emotion"], project, X86_64) == ActiveBundle("emotion", "1")
     assert activate_models(["digits"], project, X86_64) == ActiveBundle("digits", "2")
     assert (content / "lib" / "libmodel.so").read_text() == "digits"
+    assert (project.layers / "dependencies" / "content" / "python" / "of_x86_64.py").is_file()
     assert activate_models(["digits"], project, ARM64) == ActiveBundle("digits", "3")
-    assert (content / "lib" / "libmodel.so").read_text() == "digits"
-    assert (content.with_name("content-arm64") / "lib" / "libmodel.so").read_text() == "digits-arm64"
+    assert (content / "lib" / "libmodel.so").read_text() == "digits-arm64"
+    assert [p.name for p in (project.layers / "dependencies" / "content" / "python").iterdir()] == ["of_arm64.py"]
+    assert (project.layers / "function" / "content" / "handler" / "app.py").is_file()
     assert activate_models(["digits", "emotion"], project, X86_64) == ActiveBundle("digits-emotion", "2+1")
 
 

@@ -120,10 +120,6 @@ def test_make_builds_the_function_of_the_target_that_is_asked_for(target: Target
     command = ["make", "-n", "sam-build", f"TARGET={target.name}", "PACKAGE=image", f"PYTHON={sys.executable}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert re.search(rf'builder\.cli deploy .*--target "{target.name}" --package image .*--build-only', printed)
-    command = ["make", "-n", "-C", "layers/model", "build-ModelLayer", f"TARGET={target.name}", "ARTIFACTS_DIR=x"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert f"cp -R content{target.suffix}/. " in printed
-    assert f"make bundle{target.option}\\`" in printed
 
 
 def test_the_tables_of_kernels_have_an_entry_for_each_level() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from builder.base.cache import file_digest
 from builder.base.errors import EnvironmentSetupError
+from builder.base.lambda_python import PythonInterpreter
 from builder.package.components import OURS, function_part, read_own_licence
+from builder.package.function_files import add_function
 from builder.package.layer import files_of
 from builder.package.wheels import wheel_parts
 from tests.conftest import ROOT
@@ -104,9 +105,8 @@ def test_a_package_without_a_known_licence_is_refused(tmp_path: Path) -> None:
         wheel_parts(tmp_path)
 
 
-def test_the_functions_files_are_those_that_its_makefile_takes(tmp_path: Path) -> None:
-    command = ["make", "--silent", "-C", str(ROOT / "handler"), "build-Function", f"ARTIFACTS_DIR={tmp_path}"]
-    subprocess.run([*command, "PYTHON313=/nowhere"], check=True, capture_output=True)
+def test_the_functions_files_are_those_that_are_deployed(tmp_path: Path) -> None:
+    add_function(ROOT / "handler", tmp_path, PythonInterpreter(Path("nowhere"), "3.11"))
     taken = {f"/var/task/{name}": file_digest(path) for name, path in files_of(tmp_path)}
     assert {file.path: file.sha256 for file in function_part(ROOT / "handler").files} == taken
 

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from builder.base.errors import EnvironmentSetupError, UsageError
-from builder.measure.local.emulator_parts import PythonInterpreter
+from builder.base.lambda_python import PythonInterpreter
 
 HANDLER = "handler.app.lambda_handler"
 MAX_REQUEST = 6_291_556

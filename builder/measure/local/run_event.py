@@ -16,6 +16,7 @@ from typing import Any
 from builder.base.commands import bundle_command, choose_command, docs_command
 from builder.base.errors import AnswerError, EnvironmentSetupError, UsageError
 from builder.base.escape import json_line, quote_shell
+from builder.base.lambda_python import LAMBDA_PYTHON, PythonInterpreter, find_python
 from builder.base.project import HOME, cache_folder
 from builder.measure.local import emulator_parts
 from builder.measure.local.emulator import LambdaEmulator
@@ -57,7 +58,7 @@ class InvokeResult:
 def invoke_bundle(bundle_layer: Path, event: Any, python: Path | None = None) -> InvokeResult:
     """Start the function cold, send ``event``, and send it again while warm.
 
-    ``bundle_layer``: ``dist/<model>/layer``. ``python``: see ``parts.find_python``. Raises UsageError and
+    ``bundle_layer``: ``dist/<model>/layer``. ``python``: see ``find_python``. Raises UsageError and
     EnvironmentSetupError.
     """
     with prepare_emulator(bundle_layer, python) as running:
@@ -86,7 +87,7 @@ def prepare_emulator(
     """
     if not (bundle_layer / "lib" / "libmodel.so").is_file():
         raise UsageError(f"{bundle_layer} has no libmodel.so; run `{bundle_command(bundle_layer.parent.name)}` first.")
-    cache, interpreter = cache_folder() / "local", emulator_parts.find_python(python)
+    cache, interpreter = cache_folder() / "local", find_python(python)
     variables = environment or {}
     if any(bundle_layer.parent.glob("*.weights")):  # In the cloud, the weights lie elsewhere.
         variables = {"COLDFORGE_WEIGHTS": f"{bundle_layer.parent.resolve()}/", **variables}
@@ -174,14 +175,14 @@ def explain_failure(log: str, answer: Any) -> str:
     return f"{answer.get('errorMessage')}\n{log[-2000:]}"
 
 
-def describe_mismatch(python: emulator_parts.PythonInterpreter) -> str | None:
+def describe_mismatch(python: PythonInterpreter) -> str | None:
     """Return a remark where the Python that runs the function is not Lambda's."""
     if python.matches_lambda:
         return None
     return (
         f"NOTE: this ran on Python {python.version}, with packages built for it; Lambda "
-        f"runs {emulator_parts.LAMBDA_PYTHON}. "
-        f"Install Python {emulator_parts.LAMBDA_PYTHON} (with pyenv, uv or a system package) to run what is deployed."
+        f"runs {LAMBDA_PYTHON}. "
+        f"Install Python {LAMBDA_PYTHON} (with pyenv, uv or a system package) to run what is deployed."
     )
 
 

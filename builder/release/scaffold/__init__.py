@@ -75,11 +75,11 @@ def make_service_files(service: Service) -> dict[str, str]:
 
 
 def make_service_template(service: Service) -> str:
-    """Return the core template and its add-ons for files that are built, below layers/: SAM only uploads them."""
+    """Return the core template and its add-ons, with the project's model as ModelName's default."""
     command = f"coldforge new{' --with ' if service.addons else ''}{','.join(service.addons)}"
     head = f"# Written by `{command}`. `coldforge new --update .` shows what a newer coldforge has.\n"
     name = f"Parameters:\n  ModelName:\n    Default: {service.model}\n"
-    return head + compose_template(service.addons, "built", name)
+    return head + compose_template(service.addons, changes=name)
 
 
 def _list_environments(service: Service) -> dict[str, tuple[str, str]]:

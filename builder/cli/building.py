@@ -123,8 +123,7 @@ def _bundle_one(ws: Workspace, route: str, tell: Callable[[str], None]) -> Bundl
 @command("wasm", "emotion", ONE_MODEL)
 def run_wasm(options: Options, project: Project) -> None:
     """Compile a model to WebAssembly."""
-    from builder.release.wasm.build_module import build_wasm
-    from builder.release.wasm.module_summary import format_modules
+    from builder.release.wasm.build_module import build_wasm, format_modules
 
     ws = workspace_of(options, project)
     ws.progress.show_lines(
@@ -198,10 +197,10 @@ def run_selftest(options: Options, project: Project) -> None:
         with ws.hold_lock():
             programs = build_selftest(ws)
         rows.append(
-            {"target": target.name, "test": programs.test, "benchmark": programs.benchmark, "ran": bool(programs.said),
-             "said": programs.said}
+            {"target": target.name, "test": programs.test, "benchmark": programs.benchmark,
+             "ran": bool(programs.output), "said": programs.output}
         )  # fmt: skip
-        lines.append(programs.said or f"NOT RUN: {programs.machine.missing}")
+        lines.append(programs.output or f"NOT RUN: {programs.machine.missing}")
         lines.append(f"programs: {shorten_path(programs.test)}, {shorten_path(programs.benchmark)}")
     print_result(options, {"programs": rows}, "\n".join(lines))
 

@@ -1,18 +1,25 @@
-"""The folder that ``coldforge export`` writes: weights, graph, compiler's configuration, and a model.toml."""
+"""The folder that ``coldforge export`` writes: weights by stable names, graph, configuration, and a model.toml."""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import safetensors.numpy
 
 from builder.base.arrays import Array
 from builder.base.cache import content_digest
 from builder.base.errors import UsageError
 from builder.base.files import replace_folder
 from builder.base.records import dump_record
+from builder.base.tf import tf
 from builder.config import FetchSpec, ModelSpec, Source, render_spec
 from builder.config.tensor import c_identifier
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
@@ -20,8 +27,15 @@ from builder.package.manifest import FileEntry, list_tool_versions, manifest_hea
 from builder.pipeline.import_model import import_variants
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.release.weight_names import NamedWeight, list_weights, save_tensors
 
+DTYPES = {
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+    "float16", "bfloat16", "float32", "float64",
+}  # fmt: skip
+"""Names of NumPy's dtypes, and of ml_dtypes' bfloat16, that a weight may have: safetensors has all of them."""
+
+TABLE = 64
+"""Number of elements from which a constant that was no variable counts as a weight: a table, quantised weights."""
 SUFFIX = "-export"
 """Suffix of the model's name in ``dist/``. The export is beside the bundle, not in it: a new bundle replaces its whole
 folder, which may be that of an export's own model.toml."""
@@ -32,6 +46,62 @@ WEIGHTS, GRAPH, CONFIG, SPEC, MANIFEST = (
 
 KIND = "coldforge export"
 """Value in the manifest that marks a folder as an export, which may be overwritten."""
+
+
+@dataclass(frozen=True)
+class NamedWeight:
+    """A weight. ``name``: its name in weights.safetensors; ``node``: the Const of graph.pb that has it."""
+
+    name: str
+    node: str
+    value: Array
+
+
+def list_weights(graph_def: Any, variables: Mapping[str, str]) -> tuple[NamedWeight, ...]:
+    """Return the weights at the top of ``graph_def``, in its order.
+
+    ``variables``: Const nodes that were variables, and their names. Constants of the model that were never variables
+    count where they have at least TABLE elements, and in a graph that came frozen, which knows no variables, wherever
+    they are floating-point tensors. Constants that the spec compiled in (scaling, activations) are no weights, nor are
+    constants of a type that safetensors lacks.
+    """
+    used_names = {"__metadata__"}  # This is the one name in the file's header that is not a tensor.
+    weights = []
+    for node, tensor in _list_constants(graph_def):
+        name = variables.get(node)
+        if name is None and not _is_weight(tensor, frozen=not variables):
+            continue
+        name = _make_unique_name(name or node.removeprefix(MODEL_SCOPE), used_names)
+        used_names.add(name)
+        weights.append(NamedWeight(name, node, tf.make_ndarray(tensor)))
+    return tuple(weights)
+
+
+def save_tensors(tensors: Mapping[str, Array], path: Path) -> None:
+    """Write ``tensors`` as a safetensors file; the same tensors in any order give the same bytes."""
+    # The package takes an array's memory as it is, and writes several entries of metadata in a random order.
+    row_major = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    safetensors.numpy.save_file(row_major, path, metadata={"format": "tf"})
+
+
+def _list_constants(graph_def: Any) -> Iterator[tuple[str, Any]]:
+    types = tf.dtypes
+    for node in graph_def.node:
+        if node.op == "Const" and node.name.startswith(MODEL_SCOPE):
+            tensor = node.attr["value"].tensor
+            if types.as_dtype(tensor.dtype).name in DTYPES:
+                yield node.name, tensor
+
+
+def _is_weight(tensor: Any, *, frozen: bool) -> bool:
+    sizes = [d.size for d in tensor.tensor_shape.dim]
+    floating = tf.dtypes.as_dtype(tensor.dtype).is_floating
+    return bool(frozen and floating and sizes) or math.prod(sizes) >= TABLE
+
+
+def _make_unique_name(name: str, used_names: set[str]) -> str:
+    candidates = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(candidate for candidate in candidates if candidate not in used_names)
 
 
 @dataclass(frozen=True)
@@ -60,7 +130,7 @@ def export_model(ws: Workspace, out: Path | None = None) -> Export:
     graph = imported.graph
     with ws.progress.show_stage("export", "weights, graph and configuration"), replace_folder(folder) as fresh:
         weights = list_weights(graph.read_reference(), graph.variables)
-        tensors = {w.name: w.value for w in weights} | {n: v for n, _, v in _list_states(graph)}
+        tensors = {w.name: w.value for w in weights} | {s.name: s.value for s in _list_states(graph)}
         save_tensors(tensors, fresh / WEIGHTS)
         shutil.copyfile(graph.reference_path, fresh / GRAPH)
         shutil.copyfile(graph.config_path, fresh / CONFIG)
@@ -126,20 +196,20 @@ def _make_manifest(
         "files": [asdict(file) for file in files],
         "feeds": list(map(dump_record, graph.feeds)),
         "fetches": list(map(dump_record, graph.fetches)),
-        "weights": [
-            {"name": w.name, "node": w.node, "dtype": w.value.dtype.name, "shape": list(w.value.shape)} for w in weights
-        ],
-        "states": [
-            {"name": n, "node": node, "dtype": v.dtype.name, "shape": list(v.shape)}
-            for n, node, v in _list_states(graph)
-        ],
+        "weights": list(map(_describe_weight, weights)),
+        "states": list(map(_describe_weight, _list_states(graph))),
     }
 
 
-def _list_states(graph: FrozenGraph) -> list[tuple[str, str, Array]]:
-    """Return the name, the node of the handle and the first value of each variable that the graph writes."""
+def _describe_weight(weight: NamedWeight) -> dict[str, Any]:
+    shape = list(weight.value.shape)
+    return {"name": weight.name, "node": weight.node, "dtype": weight.value.dtype.name, "shape": shape}
+
+
+def _list_states(graph: FrozenGraph) -> list[NamedWeight]:
+    """Return each variable that the graph writes, with its first value and the node of its handle."""
     first = graph.first_state()
-    return [(state.spec.name, state.tensor, first[state.tensor]) for state in graph.states]
+    return [NamedWeight(state.spec.name, state.tensor, first[state.tensor]) for state in graph.states]
 
 
 def _require_writable(folder: Path) -> None:

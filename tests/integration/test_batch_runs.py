@@ -25,9 +25,8 @@ from builder.release.batch.batch_items import read_items
 from builder.release.batch.batch_manifest import write_listing
 from builder.release.batch.batch_plan import Capacity
 from builder.release.batch.batch_run import BatchRun
-from builder.release.batch.deployed_stack import BatchStack
 from builder.release.batch.s3_location import S3Location
-from builder.release.batch.start_batch import resume_batch
+from builder.release.batch.start_batch import BatchStack, resume_batch
 from tests.conftest import ROOT
 from tests.support.aws import client_environment, local_aws
 from tests.support.results import printed

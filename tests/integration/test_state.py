@@ -312,7 +312,7 @@ def test_its_own_test_its_export_and_webassembly(tmp_path: Path, monkeypatch: py
     spec.path.write_text(render_spec(spec))
     ws = Workspace.from_spec(spec, project)
     build_bundle(ws)
-    assert "PASSED" in build_selftest(ws).said
+    assert "PASSED" in build_selftest(ws).output
     folder = export_model(ws, tmp_path / "out").folder
     weights = safetensors.numpy.load_file(folder / "weights.safetensors")
     np.testing.assert_array_equal(weights["sum"], [1, 2, 3])

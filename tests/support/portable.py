@@ -126,7 +126,7 @@ def _on_arm64(source: Path) -> bytes:
 
 def _in_wasm(source: Path, target: str, count: int) -> bytes:
     needs.needs_module("wasmtime")
-    from builder.release.wasm.engine import WasmInstance
+    from builder.release.wasm.verify_module import WasmInstance
 
     module = source.with_suffix(".wasm")
     cpu = "generic+simd128" if target == "wasm-simd" else "generic"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from builder.base.project import cache_folder
 from builder.compiler.link.toolchain import run_compiler
-from builder.release.wasm.engine import WasmInstance
+from builder.release.wasm.verify_module import WasmInstance
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = cache_folder() / "zig"

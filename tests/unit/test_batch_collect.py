@@ -19,12 +19,19 @@ from hypothesis import strategies as st
 from builder.base.aws import make_client
 from builder.base.errors import BatchError, UsageError
 from builder.cli import main
-from builder.release.batch.answer_rows import NOT_ANSWERED, ResultRow, choose_best_row, join_answers, read_rows
+from builder.release.batch.answer_rows import (
+    NOT_ANSWERED,
+    ResultRow,
+    choose_best_row,
+    join_answers,
+    read_rows,
+    select_new_items,
+    store_answers,
+)
 from builder.release.batch.batch_items import Item
 from builder.release.batch.batch_manifest import write_batches, write_listing
 from builder.release.batch.batch_run import BatchAttempt, BatchRun, find_run
 from builder.release.batch.collect_answers import Collected, choose_columns, describe_table, make_record, write_table
-from builder.release.batch.reuse_answers import select_new_items, store_answers
 from builder.release.batch.s3_location import S3Location
 from tests.support.results import printed
 from tests.support.s3 import Bucket, serving

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from builder.base.errors import BatchError, EnvironmentSetupError, UsageError
 from builder.release.batch import batch_manifest
-from builder.release.batch.batch_items import detect_form, read_items
+from builder.release.batch.batch_items import detect_form, import_pyarrow, read_items
 from builder.release.batch.batch_plan import INPUT_BYTES
-from builder.release.batch.parquet import import_pyarrow
 from builder.release.batch.s3_location import S3Location
 from tests.support.s3 import Bucket, serving
 

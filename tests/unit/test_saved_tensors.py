@@ -8,7 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from builder.release.weight_names import DTYPES, save_tensors
+from builder.release.export import DTYPES, save_tensors
 
 
 def test_every_dtype_and_order_of_memory_is_saved(tmp_path: Path) -> None:

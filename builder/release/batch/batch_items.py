@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote_plus
 
-from builder.base.errors import BatchError, UsageError
-from builder.release.batch.parquet import import_pyarrow
+from builder.base.commands import choose_command
+from builder.base.errors import BatchError, EnvironmentSetupError, UsageError
 from builder.release.batch.s3_location import S3Location, batch_errors, open_object
 
+INSTALL = choose_command(
+    ".venv/bin/pip install --no-deps --require-hashes -r requirements/parquet.txt", "pip install 'coldforge[parquet]'"
+)
 Item = dict[str, Any]
 
 FORMS = ("prefix", "csv", "jsonl", "parquet", "inventory")
@@ -33,6 +36,16 @@ _FOLDER = "/"
 """Ending of the keys that consoles create for folders: objects without bytes."""
 _ROWS = 1000
 """Number of rows of Parquet that are in memory at once."""
+
+
+def import_pyarrow() -> tuple[Any, Any]:
+    """Import pyarrow and pyarrow.parquet. Raises EnvironmentSetupError, which says how to install them."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise EnvironmentSetupError(f"Parquet needs pyarrow, which is not installed here: `{INSTALL}`.") from None
+    return pyarrow, pyarrow.parquet
 
 
 def detect_form(source: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from builder.base.errors import BatchError, UsageError
 from builder.release.batch.answer_rows import ResultRow
-from builder.release.batch.parquet import import_pyarrow
+from builder.release.batch.batch_items import import_pyarrow
 
 Kind = Literal["whole", "text", "number", "vector"]
 Record = dict[str, Any]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.base.cache import compute_digest, content_digest
+from builder.base.console_tables import format_table
 from builder.base.errors import LowerError
 from builder.base.files import replace_folder
 from builder.base.targets import WASM32
@@ -165,3 +166,18 @@ def _deliver_modules(
         for path in fresh.iterdir():
             path.chmod(0o644)
     return tuple(replace(module, path=folder / module.path.name) for module in modules)
+
+
+def format_modules(modules: Sequence[WasmModule]) -> str:
+    """Return a row for each module and engine: bytes, how it was lowered, the worst error against TensorFlow."""
+    rows: list[list[str] | None] = []
+    for module in modules:
+        first = [module.path.name, module.flavour.isa, f"{module.path.stat().st_size:,}", module.attempt]
+        for engine, verification in module.verifications.items():
+            worst = max(row.max_absolute for row in verification.outputs)
+            rows.append([*first, engine, f"{worst:.2g}", "agrees" if verification.passed else "DISAGREES"])
+            first = [""] * len(first)
+        if not module.verifications:
+            rows.append([*first, "none here", "", "NOT RUN"])
+    headers = ("module", "instructions", "bytes", "lowered", "engine", "worst error", "")
+    return format_table(headers, rows, right=(2, 5))

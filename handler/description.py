@@ -45,6 +45,7 @@ class Port(NamedTuple):
 
     @property
     def elements(self) -> int:
+        """The number of elements."""
         return prod(self.shape)
 
     @property
@@ -58,6 +59,7 @@ class Port(NamedTuple):
 
     @property
     def format(self) -> Any:  # one of the literals that memoryview.cast is typed for
+        """The format character of ``dtype``."""
         return FORMATS[self.dtype]
 
 
@@ -104,6 +106,7 @@ class TextInput(NamedTuple):
 
     @property
     def feeds(self) -> tuple[str, ...]:
+        """The feeds that the model has."""
         return tuple(filter(None, self))
 
     @property
@@ -334,7 +337,7 @@ def _parse_signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         batch=data["batch"],
         feeds=size.feeds,
         fetches=size.fetches,
-        image=image and _parse_image(image),
+        image=image and _make_record(ImageInput, image),
         outputs=tuple(map(_parse_output, own["outputs"])),
         builder=str(data.get("coldforge", "")),
         stateful=bool(own.get("states")),
@@ -344,15 +347,18 @@ def _parse_signature(data: dict[str, Any], own: dict[str, Any]) -> Description:
         sizes=tuple(_parse_size(s, nan) for s in own.get("shapes", [])),
         pad={name: float(value) for name, value in own.get("pad", {}).items()},
         signature=str(own.get("signature", "")),
-        audio=AudioInput(**{key: own["audio"][key] for key in AudioInput._fields}) if own.get("audio") else None,
-        strings=tuple(map(_parse_strings, own.get("strings", []))),
-        text=TextInput(**{key: own["text"][key] for key in TextInput._fields}) if own.get("text") else None,
+        audio=_make_record(AudioInput, own["audio"]) if own.get("audio") else None,
+        strings=tuple(_make_record(StringInput, strings) for strings in own.get("strings", [])),
+        text=_make_record(TextInput, own["text"]) if own.get("text") else None,
         examples=_parse_examples(own["examples"]) if own.get("examples") else None,
     )
 
 
-def _parse_strings(data: dict[str, Any]) -> StringInput:
-    return StringInput(data["name"], tuple(data["shape"]), tuple(data["feeds"]), str(data.get("tokens", "")))
+def _make_record(cls: Any, data: dict[str, Any], **more: Any) -> Any:
+    """Make a NamedTuple of the keys that it knows: others belong to a later version. Lists become tuples."""
+    fields = {name: data[name] for name in cls._fields if name in data and name not in more}
+    tuples = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return cls(**fields | tuples | more)
 
 
 def _parse_size(data: dict[str, Any], nan: Sequence[str]) -> Size:
@@ -362,28 +368,16 @@ def _parse_size(data: dict[str, Any], nan: Sequence[str]) -> Size:
 
 
 def _parse_port(data: dict[str, Any]) -> Port:
-    dynamic, shape_fetch = tuple(data.get("dynamic", ())), str(data.get("shape_fetch", ""))
-    port = Port(data["name"], data["dtype"], tuple(data["shape"]), data["bytes"], dynamic, shape_fetch)
+    port: Port = _make_record(Port, data, size=data["bytes"])
     if memoryview(b"").cast(port.format).itemsize * port.elements != port.size:
         raise ValueError(f"{port.name} has {port.size} bytes, which is not {port.dtype} {list(port.shape)}")
     return port
 
 
 def _parse_output(data: dict[str, Any]) -> Output:
-    output = Output(data["name"], data["fetch"], data["kind"], tuple(data["labels"]), data["top_k"])
-    detection = Detection(**{key: data[key] for key in Detection._fields}) if output.kind == "detection" else None
-    format_, normalise = str(data.get("format", "")), bool(data.get("normalise"))
-    output = output._replace(format=format_, normalise=normalise, detection=detection)
-    return output._replace(join=bool(data.get("join")), ignore=tuple(data.get("ignore", ())))
-
-
-def _parse_image(data: dict[str, Any]) -> ImageInput:
-    """Parse the image input, ignoring unknown keys, which belong to a later version."""
-    known: dict[str, Any] = {key: data[key] for key in ImageInput._fields if key in data}
-    for key in ("padding", "background"):
-        if key in known:
-            known[key] = tuple(known[key])
-    return ImageInput(**known)
+    detection = _make_record(Detection, data) if data["kind"] == "detection" else None
+    output: Output = _make_record(Output, data, detection=detection)
+    return output
 
 
 def _parse_examples(data: dict[str, Any]) -> ExampleInput:

@@ -7,7 +7,7 @@ import json
 
 from .answer import ANSWER_LIMIT
 from .budget import JSON_VALUE, RequestLimits
-from .errors import NotJsonError
+from .errors import NotJsonError, WrongTypeError
 from .tuples import NamedTuple
 from .typed import Any
 
@@ -40,6 +40,13 @@ class HttpRequest(NamedTuple):
         except ValueError:
             reason = "it is not UTF-8, or a number is too long"
         raise NotJsonError(f"the body is not JSON ({reason}); send JSON like {like}")
+
+    def parse_object(self, like: str, limits: RequestLimits) -> dict[str, Any]:
+        """Parse the body as a JSON object. Raises WrongTypeError for other JSON, and as ``parse_json`` does."""
+        event = self.parse_json(like, limits)
+        if not isinstance(event, dict):
+            raise WrongTypeError(f"the body must be an object like {like}")
+        return event
 
 
 def _load_json(text: bytes) -> Any:
@@ -77,5 +84,6 @@ class HttpResponse(NamedTuple):
 
     @classmethod
     def from_json(cls, answer: object, status: int = 200) -> HttpResponse:
+        """Return a response with ``answer`` as JSON."""
         headers = {"content-type": "application/json", "x-content-type-options": "nosniff"}
         return cls(status, headers, json.dumps(answer).encode())

@@ -34,14 +34,26 @@ class Model:
         self.description: Description = parse_description(_read_string(self._library.cf_describe()))
         self._lock = threading.RLock()
         self._handle, self._weights = _open_library(self._library, self.description)
-        self.decoders = _open_decoders(path, self.description)
-        """The decoders of recordings, for a model that takes sound."""
-        self.texts = _open_texts(path, self.description)
-        """The encoders of texts to token ids, for a model that takes texts."""
-        self.words = _open_words(path, self.description)
-        """The encoders of strings to numbers, by the signature that takes them."""
-        # These are filled in before every run, so that a request allocates nothing but its answer.
         signatures = (self.description, *self.description.others)
+        self.decoders: Any = None
+        """The decoders of recordings, for a model that takes sound."""
+        self.texts: Any = None
+        """The encoders of texts to token ids, for a model that takes texts."""
+        self.words: Any = {}
+        """The encoders of strings to numbers, by the signature that takes them."""
+        if self.description.audio:
+            from .audio import open_decoders
+
+            self.decoders = open_decoders(path)
+        if self.description.text:
+            from .text import open_texts
+
+            self.texts = open_texts(path, self.description)
+        if any(signature.strings for signature in signatures):
+            from .text.words import open_words
+
+            self.words = open_words(path)
+        # These are filled in before every run, so that a request allocates nothing but its answer.
         self._feeds = ffi.new("cf_feed[]", max(len(signature.feeds) for signature in signatures))
         self._fetches = ffi.new("cf_fetch[]", max(len(signature.fetches) for signature in signatures))
         self._signature = self.description.signature  # the signature that the library is set to
@@ -212,30 +224,6 @@ def _open_library(library: Any, description: Description) -> tuple[Any, Any]:
         NO_MEMORY: "give the function more memory.",
     }
     raise StartupError(f"the model cannot be opened ({reason}): {advice.get(status, 'build the bundle again.')}")
-
-
-def _open_decoders(path: str, description: Description) -> Any:
-    if description.audio is None:
-        return None
-    from .audio import open_decoders
-
-    return open_decoders(path)
-
-
-def _open_words(path: str, description: Description) -> Any:
-    if not any(signature.strings for signature in (description, *description.others)):
-        return {}
-    from .text.words import open_words
-
-    return open_words(path)
-
-
-def _open_texts(path: str, description: Description) -> Any:
-    if description.text is None:
-        return None
-    from .text import open_texts
-
-    return open_texts(path, description)
 
 
 def _describe_unfit_input(reason: str, description: Description, before: int) -> str:

@@ -60,7 +60,7 @@ def _read_event(event: dict[str, Any], description: Description, limits: Request
 def _read_elements(values: Sequence[Any], description: Description, limits: RequestLimits) -> dict[str, Any]:
     assert description.image is not None
     where = f'"{description.image.feed}"'
-    _require_count(len(values), where, limits)
+    _require_count(len(values), where, limits, " images")
     return {"pictures": tuple(_read_file(value, f"{where}[{at}]", limits) for at, value in enumerate(values))}
 
 
@@ -68,10 +68,10 @@ def _read_file(value: object, where: str, limits: RequestLimits) -> File:
     return File(value, where) if isinstance(value, bytes) else encoded_file(value, where, limits.encoded)
 
 
-def _require_count(count: int, where: str, limits: RequestLimits) -> None:
+def _require_count(count: int, where: str, limits: RequestLimits, unit: str = "") -> None:
     """Raise TooManyImagesError for more files than one request may hold."""
     if count > limits.images:
-        raise TooManyImagesError(f"{where} has {count}; at most {limits.images} are allowed at a time")
+        raise TooManyImagesError(f"{where} has {count}{unit}; at most {limits.images} are allowed at a time")
 
 
 def _fill_inputs(part: Request, context: RunContext) -> Request:

@@ -10,7 +10,7 @@ import os
 
 from ..answer import require_size
 from ..description import Description
-from ..errors import MethodNotAllowedError, UnknownModelError, WrongMediaTypeError
+from ..errors import MethodNotAllowedError, Refusal, UnknownModelError, WrongMediaTypeError
 from ..http import HttpRequest, HttpResponse
 from ..server import Invocation, Server
 from ..typed import Any
@@ -43,6 +43,11 @@ def respond_to_request(request: HttpRequest, server: Server, call: Invocation) -
 def playground_enabled() -> bool:
     """Return whether the page to try the models is served."""
     return os.environ.get("COLDFORGE_PLAYGROUND", "").lower() in ("1", "on", "true", "yes")
+
+
+def format_refusal(refusal: Refusal) -> HttpResponse:
+    """Answer with the message alone."""
+    return HttpResponse.from_json({"error": refusal.message}, refusal.status)
 
 
 def split_model_path(path: str) -> tuple[str, str | None, list[str]] | None:

@@ -20,7 +20,6 @@ from ..errors import (
     MethodNotAllowedError,
     NotFoundError,
     NotTextError,
-    Refusal,
     TooManyImagesError,
     WrongFieldError,
     WrongShapeError,
@@ -31,14 +30,42 @@ from ..inputs import find_element_kind
 from ..request import Request
 from ..server import Invocation, Server
 from ..tensors import name_single, read_tensor, require_finite, require_items, require_tensor_memory, reshape_port
+from ..tuples import NamedTuple
 from ..typed import Any
 from . import find_version, split_model_path
+from . import format_refusal as format_refusal
 
 EXTENSIONS = ["binary_tensor_data", "classification"]
 SERVER_PATHS: tuple[list[str], ...] = ([], ["health", "live"], ["health", "ready"])
 _SHORTEST_CLASS = len("0.000000:0")
 LENGTH = "inference-header-content-length"
 EXAMPLE = '{"inputs": [{"name": …, "shape": […], "datatype": …, "data": […]}]}'
+
+
+class SentTensor(NamedTuple):
+    """A tensor of a request: ``values`` in JSON, None where there are none, or binary ``data``."""
+
+    name: str
+    datatype: object
+    shape: tuple[int, ...]
+    values: object
+    data: memoryview | None
+
+    def require_type(self, datatype: str) -> None:
+        """Raise WrongTypeError for a tensor of another type."""
+        if self.datatype != datatype:
+            raise WrongTypeError(f'"{self.name}" must have the datatype {datatype}')
+
+    def require_elements(self, most: int) -> None:
+        """Require the shape [n] or [n, 1] with at most ``most`` items. Raises WrongShapeError, TooManyImagesError."""
+        if not self.shape or not self.shape[0] or self.shape[1:] not in ((), (1,)):
+            raise WrongShapeError(
+                f'"{self.name}" must have the shape [n] where it holds BYTES, one picture or text each'
+            )
+        if self.shape[0] > most:
+            raise TooManyImagesError(
+                f'"{self.name}" has {self.shape[0]} elements; at most {most} are allowed at a time'
+            )
 
 
 def name_datatype(dtype: str) -> str:
@@ -63,10 +90,6 @@ def handle_request(request: HttpRequest, server: Server, call: Invocation) -> Ht
         return _answer_inference(request, description, server, call)
     ready = {"name": description.name, "ready": True}
     return HttpResponse.from_json(ready if rest else describe_model(description))
-
-
-def format_refusal(refusal: Refusal) -> HttpResponse:
-    return HttpResponse.from_json({"error": refusal.message}, refusal.status)
 
 
 def _server_metadata(server: Server) -> dict[str, Any]:
@@ -125,9 +148,7 @@ def _split_body(request: HttpRequest, limits: RequestLimits) -> tuple[dict[str, 
         if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length) <= len(body)):
             raise WrongFieldError(f"{LENGTH} must be the length of the JSON in the body, which has {len(body)} bytes")
         end = int(length)
-    event = request._replace(body=body[:end]).parse_json(EXAMPLE, limits)
-    if not isinstance(event, dict):
-        raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
+    event = request._replace(body=body[:end]).parse_object(EXAMPLE, limits)
     if not isinstance(event.get("id", ""), str):
         raise WrongTypeError('"id" must be a string')
     return event, memoryview(body)[end:]
@@ -160,8 +181,14 @@ def _parse_request(
     left: Callable[[], float] = no_deadline,
 ) -> Request:
     tensors = name_single(_index_objects(event, "inputs"), [feed.name for feed in description.caller_inputs])
+
     if (examples := description.examples) and [*tensors] == [examples.name]:
-        return _parse_examples(tensors[examples.name], blob, description, limits, require_answer)
+        from ..inputs.example import make_request
+
+        sent = _split_tensors(tensors, blob)[examples.name]
+        sent.require_type("BYTES")
+        sent.require_elements(limits.items)
+        return make_request(_read_elements(sent), description, limits, lambda count: require_answer(count, description))
     kind = find_element_kind(description)
     if kind and tensors.get(kind.element_input, {}).get("datatype") != "BYTES":
         kind = None
@@ -170,14 +197,19 @@ def _parse_request(
     if set(tensors) != set(names):
         need = ", ".join(f'"{feed.name}" ({name_datatype(feed.dtype)})' for feed in description.caller_inputs)
         raise WrongFieldError(f'"inputs" must be {need}; some are missing or have other names')
-    if not (description.one_size or listed):
-        description = _select_size(tensors, description)
+    sent_tensors = _split_tensors(tensors, blob)
+    if not (description.one_size or listed):  # images are resized to the first size
+        from ..sizes import choose_size
+
+        tensor_names = {port.name for port in description.tensor_inputs}  # strings have the same shape in every size
+        shapes = {name: sent.shape for name, sent in sent_tensors.items() if name in tensor_names}
+        description = choose_size(shapes, description)
     ports = {feed.name: feed for feed in description.feeds}
-    shapes = {name: _read_shape(name, value) for name, value in tensors.items()}
     if kind:
-        _require_elements(listed, shapes[listed], kind.most_elements(limits))
+        sent_tensors[listed].require_elements(kind.most_elements(limits))
     # The counts are checked before the data is read: a small request can ask for many items.
-    counts = {name: shape[0] for name, shape in shapes.items() if shape and (description.batched or name == listed)}
+    counted = [sent for name, sent in sent_tensors.items() if description.batched or name == listed]
+    counts = {sent.name: sent.shape[0] for sent in counted if sent.shape}
     require_items(counts, description, limits)
     count = max(counts.values(), default=description.batch)
     require_tensor_memory([name for name in tensors if name != listed], count, description, limits)
@@ -186,17 +218,13 @@ def _parse_request(
     inputs: dict[str, bytes] = {}
     columns: dict[str, object] = {}
     words = {port.name: port for port in description.strings}
-    for name, value in tensors.items():  # in the order of the binary data
-        data, blob = _take_binary(name, value, blob)
+    for name, sent in sent_tensors.items():
         if name in words:
-            columns[name] = _read_strings(name, value, data, shapes[name], words[name], limits)
+            columns[name] = _read_strings(sent, words[name], limits)
         elif kind and name == listed:
-            elements = _read_elements(name, value, data, shapes[name])
-            fields |= kind.read_elements(elements, description, limits)
+            fields |= kind.read_elements(_read_elements(sent), description, limits)
         else:
-            inputs[name] = _read_padded_tensor(value, data, shapes[name], ports[name], description, left)
-    if len(blob):
-        raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
+            inputs[name] = _read_padded_tensor(sent, ports[name], description, left)
     if words:
         from ..inputs.strings import read_strings
 
@@ -205,64 +233,37 @@ def _parse_request(
     return Request(inputs=inputs, model=description.name, size=size, signature=signature, **fields)
 
 
-def _parse_examples(
-    value: dict[str, Any],
-    blob: memoryview,
-    description: Description,
-    limits: RequestLimits,
-    require_answer: Callable[[int, Description], None],
-) -> Request:
-    from ..inputs.example import make_request
-
-    name = value["name"]
-    if value.get("datatype") != "BYTES":
-        raise WrongTypeError(f'"{name}" must have the datatype BYTES')
-    shape = _read_shape(name, value)
-    _require_elements(name, shape, limits.items)
-    data, blob = _take_binary(name, value, blob)
+def _split_tensors(tensors: dict[str, dict[str, Any]], blob: memoryview) -> dict[str, SentTensor]:
+    """Return the tensors with their parts of the binary data, which are in the tensors' order. Raises HandlerError."""
+    sent: dict[str, SentTensor] = {}
+    for name, value in tensors.items():
+        data, size = None, _read_parameters(value).get("binary_data_size")
+        if size is not None:
+            if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(blob):
+                raise WrongFieldError(
+                    f'"{name}" must have a binary_data_size of at most the {len(blob)} bytes that are left'
+                )
+            if "data" in value:
+                raise WrongFieldError(f'"{name}" has both "data" and binary_data_size')
+            data, blob = blob[:size], blob[size:]
+        sent[name] = SentTensor(name, value.get("datatype"), _read_shape(name, value), value.get("data"), data)
     if len(blob):
         raise WrongFieldError(f"the body has {len(blob)} bytes more than binary_data_size says")
-    examples = _read_elements(name, value, data, shape)
-    return make_request(examples, description, limits, lambda count: require_answer(count, description))
+    return sent
 
 
-def _select_size(given: dict[str, dict[str, Any]], description: Description) -> Description:
-    """Return ``description`` in the size of the inputs; images are resized to the first size."""
-    from ..sizes import choose_size
-
-    tensors = {port.name for port in description.tensor_inputs}  # strings have the same shape in every size
-    return choose_size({n: _read_shape(n, value) for n, value in given.items() if n in tensors}, description)
-
-
-def _read_padded_tensor(
-    value: dict[str, Any],
-    data: memoryview | None,
-    shape: tuple[int, ...],
-    port: Port,
-    description: Description,
-    left: Callable[[], float],
-) -> bytes:
+def _read_padded_tensor(sent: SentTensor, port: Port, description: Description, left: Callable[[], float]) -> bytes:
     """Read the tensor of the feed ``port``; if it is smaller, and the model has a filler, it is filled up."""
     if port.name not in description.pad:
-        return _read_tensor(value, data, reshape_port(port, shape, description))
+        return _read_tensor(sent, reshape_port(port, sent.shape, description))
     from ..sizes import match_port, pad_tensor
 
     if description.batched:
-        port = reshape_port(port, (*shape[:1], *port.shape[1:]), description)
-    sent = match_port(shape, port, description)
-    return pad_tensor(_read_tensor(value, data, reshape_port(sent, shape, description)), sent, port, description, left)
-
-
-def _take_binary(name: str, value: dict[str, Any], blob: memoryview) -> tuple[memoryview | None, memoryview]:
-    """Return this input's part of the binary data, or None, and the rest of the data."""
-    size = _read_parameters(value).get("binary_data_size")
-    if size is None:
-        return None, blob
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(blob):
-        raise WrongFieldError(f'"{name}" must have a binary_data_size of at most the {len(blob)} bytes that are left')
-    if "data" in value:
-        raise WrongFieldError(f'"{name}" has both "data" and binary_data_size')
-    return blob[:size], blob[size:]
+        port = reshape_port(port, (*sent.shape[:1], *port.shape[1:]), description)
+    actual = match_port(sent.shape, port, description)
+    return pad_tensor(
+        _read_tensor(sent, reshape_port(actual, sent.shape, description)), actual, port, description, left
+    )
 
 
 def _read_shape(name: str, value: dict[str, Any]) -> tuple[int, ...]:
@@ -272,60 +273,41 @@ def _read_shape(name: str, value: dict[str, Any]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _read_tensor(value: dict[str, Any], data: memoryview | None, port: Port) -> bytes:
-    if value.get("datatype") != name_datatype(port.dtype):
-        raise WrongTypeError(f'"{port.name}" must have the datatype {name_datatype(port.dtype)}')
-    if data is None:
-        if "data" not in value:
+def _read_tensor(sent: SentTensor, port: Port) -> bytes:
+    sent.require_type(name_datatype(port.dtype))
+    if sent.data is None:
+        if sent.values is None:
             raise WrongFieldError(f'"{port.name}" has no data')
-        flat = value["data"]
         # In JSON, a scalar is sent as [x].
-        return read_tensor(flat[0] if port.shape == () and isinstance(flat, list) and len(flat) == 1 else flat, port)
-    if len(data) != port.size:
-        raise WrongShapeError(f'"{port.name}" has {len(data)} bytes; its shape and datatype make {port.size}')
-    raw = bytes(data)
+        alone = port.shape == () and isinstance(sent.values, list) and len(sent.values) == 1
+        return read_tensor(sent.values[0] if alone else sent.values, port)  # type: ignore[index]
+    raw = bytes(sent.data)
+    if len(raw) != port.size:
+        raise WrongShapeError(f'"{port.name}" has {len(raw)} bytes; its shape and datatype make {port.size}')
     # Compiled code may treat any other byte as both true and false.
     if port.dtype == "bool" and raw.translate(None, b"\0\1"):
         raise WrongTypeError(f'"{port.name}" must hold bytes of 0 and 1 only')
     return require_finite(raw, port, f'"{port.name}"')
 
 
-def _require_elements(name: str, shape: tuple[int, ...], most: int) -> None:
-    """Require the shape [n] or [n, 1] with at most ``most`` items. Raises WrongShapeError, TooManyImagesError."""
-    if not shape or not shape[0] or shape[1:] not in ((), (1,)):
-        raise WrongShapeError(f'"{name}" must have the shape [n] where it holds BYTES, one picture or text each')
-    if shape[0] > most:
-        raise TooManyImagesError(f'"{name}" has {shape[0]} elements; at most {most} are allowed at a time')
-
-
-def _read_strings(
-    name: str,
-    value: dict[str, Any],
-    data: memoryview | None,
-    shape: tuple[int, ...],
-    one: StringInput,
-    limits: RequestLimits,
-) -> list[Any]:
+def _read_strings(sent: SentTensor, one: StringInput, limits: RequestLimits) -> Any:
     """Read an input of strings: BYTES, which are strings in JSON, or UTF-8 in binary data. Raises HandlerError."""
-    if value.get("datatype") != "BYTES":
-        raise WrongTypeError(f'"{name}" must have the datatype BYTES')
+    name, shape, values = sent.name, sent.shape, sent.values
+    sent.require_type("BYTES")
     if not shape or (shape[1:] != one.shape[1:] and (one.each != 1 or shape[1:] not in ((), (1,)))):
         raise WrongShapeError(f'"{name}" must have the shape {["n", *one.shape[1:]]}')
     if shape[0] > limits.items:
         raise TooManyImagesError(f'"{name}" has {shape[0]} items; at most {limits.items} are allowed at a time')
-    if data is None:
-        flat = value.get("data")
-        nested = isinstance(flat, list) and bool(flat) and isinstance(flat[0], list)
-        if nested or not isinstance(flat, list):
-            return flat  # type: ignore[return-value]  # ``read_strings`` checks it
-        items: list[Any] = flat
-    else:
-        items = [_decode_string(element, name) for element in _split_elements(name, data, shape[0] * one.each)]
-    if len(items) != shape[0] * one.each:
+    if sent.data is not None:
+        elements = _split_elements(name, sent.data, shape[0] * one.each)
+        values = [_decode_string(element, name) for element in elements]
+    elif not isinstance(values, list) or (values and isinstance(values[0], list)):
+        return values  # nested lists, or what ``read_strings`` refuses
+    if len(values) != shape[0] * one.each:
         raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many elements')
     for length in reversed(one.shape[1:] if one.each != 1 else ()):
-        items = [items[at : at + length] for at in range(0, len(items), length)]
-    return items
+        values = [values[at : at + length] for at in range(0, len(values), length)]
+    return values
 
 
 def _decode_string(data: bytes, name: str) -> str:
@@ -336,17 +318,14 @@ def _decode_string(data: bytes, name: str) -> str:
         raise NotTextError(f'"{name}" is not UTF-8') from None
 
 
-def _read_elements(name: str, value: dict[str, Any], data: memoryview | None, shape: tuple[int, ...]) -> list[Any]:
+def _read_elements(sent: SentTensor) -> list[Any]:
     """Read the elements of BYTES, as JSON has them or from binary data. Raises HandlerError."""
-    if data is not None:
-        files: list[Any] = _split_elements(name, data, shape[0])
-    else:
-        files = value.get("data")  # type: ignore[assignment]  # it is checked next
-        if not isinstance(files, list):
-            raise WrongTypeError(f'"{name}" must have its data as a list of strings')
-    if len(files) != shape[0]:
-        raise WrongShapeError(f'"{name}" has the shape {list(shape)}, but not as many elements')
-    if shape[1:] and all(isinstance(file, list) and len(file) == 1 for file in files):
+    files = sent.values if sent.data is None else _split_elements(sent.name, sent.data, sent.shape[0])
+    if not isinstance(files, list):
+        raise WrongTypeError(f'"{sent.name}" must have its data as a list of strings')
+    if len(files) != sent.shape[0]:
+        raise WrongShapeError(f'"{sent.name}" has the shape {list(sent.shape)}, but not as many elements')
+    if sent.shape[1:] and all(isinstance(file, list) and len(file) == 1 for file in files):
         files = [file[0] for file in files]
     return files
 

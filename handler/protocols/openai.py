@@ -32,11 +32,8 @@ def handle_request(request: HttpRequest, server: Server, call: Invocation) -> Ht
     """Answer ``POST /v1/embeddings``. Raises HandlerError."""
     if request.method != "POST":
         raise MethodNotAllowedError(request.method, request.path, "POST")
-    event = request.parse_json(EXAMPLE, server.limits)
-    if not isinstance(event, dict):
-        raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
-    inference = _parse_request(event, server)
-    inference = server.prepare_request(inference, call)
+    event = request.parse_object(EXAMPLE, server.limits)
+    inference = server.prepare_request(_parse_request(event, server), call)
     described = _select_embedding(server.describe_request(inference), inference.options)
     least = compute_min_predictions_length(described, count_items(inference, described))
     require_possible(least, request.answer_limit, server.limits)

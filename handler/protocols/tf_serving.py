@@ -25,7 +25,6 @@ from ..errors import (
     HandlerError,
     MethodNotAllowedError,
     NotFoundError,
-    Refusal,
     WrongFieldError,
     WrongShapeError,
     WrongTypeError,
@@ -37,6 +36,7 @@ from ..server import Invocation, Server
 from ..tensors import ALIAS, choose_description, input_bytes, name_single, set_item_counts
 from ..typed import Any
 from . import find_version, split_model_path
+from . import format_refusal as format_refusal
 
 SIGNATURE = "serving_default"
 EXAMPLE = '{"instances": […]} or {"inputs": …}'
@@ -58,10 +58,6 @@ def handle_request(request: HttpRequest, server: Server, call: Invocation) -> Ht
     if verb:
         return HttpResponse.from_json(_answer_predict(request, description, server, call))
     return HttpResponse.from_json(describe_model(description) if rest else _describe_status(description))
-
-
-def format_refusal(refusal: Refusal) -> HttpResponse:
-    return HttpResponse.from_json({"error": refusal.message}, refusal.status)
 
 
 def _describe_status(description: Description) -> dict[str, Any]:
@@ -96,20 +92,25 @@ def _name_dtype(dtype: str) -> str:
 
 
 def _answer_predict(request: HttpRequest, description: Description, server: Server, call: Invocation) -> dict[str, Any]:
-    event = request.parse_json(EXAMPLE, server.limits)
-    if not isinstance(event, dict):
-        raise WrongTypeError(f"the body must be an object like {EXAMPLE}")
+    event, limits = request.parse_object(EXAMPLE, server.limits), server.limits
     description = _select_signature(event.get("signature_name", ""), description)
     if ("instances" in event) == ("inputs" in event):
         raise WrongFieldError('the body must have one of "instances" and "inputs"')
     rows = "instances" in event
+
+    def require_answer(count: int) -> None:
+        least = sum(compute_min_nested_length(port.dtype, port.least) for port in description.answers)
+        require_possible(least * count // description.batch, request.answer_limit, limits)
+
     if (examples := _find_examples(event, description)) is not None:
-        inference = _parse_examples(examples, description, server.limits, request.answer_limit)
+        from ..inputs.example import make_request
+
+        inference = make_request(examples, description, limits, require_answer)
     else:
         columns = _read_rows(event["instances"], description) if rows else _read_columns(event["inputs"], description)
         left = call.count_seconds_left
         try:
-            inference = _parse_request(columns, description, server.limits, request.answer_limit, left)
+            inference = _parse_request(columns, description, limits, require_answer, left)
         except HandlerError as error:  # its message names the input alone
             if error.status not in (400, 422):
                 raise
@@ -167,20 +168,6 @@ def _find_examples(event: dict[str, Any], description: Description) -> list[Any]
     return [row["b64"] for row in values] if all(map(_is_binary, values)) else None
 
 
-def _parse_examples(examples: list[Any], description: Description, limits: RequestLimits, answer_limit: int) -> Request:
-    from ..inputs.example import make_request
-
-    return make_request(
-        examples, description, limits, lambda count: _require_answer(count, description, limits, answer_limit)
-    )
-
-
-def _require_answer(count: int, description: Description, limits: RequestLimits, answer_limit: int) -> None:
-    """Raise AnswerTooLargeError or OverBudgetError if the least possible answer is too large."""
-    least = sum(compute_min_nested_length(port.dtype, port.least) for port in description.answers)
-    require_possible(least * count // description.batch, answer_limit, limits)
-
-
 def _read_rows(instances: object, description: Description) -> dict[str, object]:
     """Convert the row format to columns. Raises HandlerError."""
     if not isinstance(instances, list) or not instances:
@@ -230,7 +217,7 @@ def _parse_request(
     columns: dict[str, object],
     description: Description,
     limits: RequestLimits,
-    answer_limit: int,
+    require_answer: Callable[[int], None] = lambda count: None,
     left: Callable[[], float] = no_deadline,
 ) -> Request:
     inputs: dict[str, bytes] = {}
@@ -258,7 +245,7 @@ def _parse_request(
             counts[port.name] = len(value)
     # The counts are checked before the numbers are read: a small request can ask for many items.
     ports = set_item_counts(ports, counts, description, limits)
-    _require_answer(max(counts.values(), default=description.batch), description, limits, answer_limit)
+    require_answer(max(counts.values(), default=description.batch))
     for port in ports:
         inputs[port.name] = input_bytes(columns[port.name], port, description, left)
     size, signature = description.size, description.signature

@@ -142,7 +142,7 @@ def test_rows_of_several_named_tensors(tmp_path: Path) -> None:
         ("brightness", {"instances": [b64(1), 5]}, 400, "all"),
         ("brightness", {"instances": [{"b64": "@"}]}, 400, '"image"[0] is not base64'),
         ("brightness", {"instances": [{"b64": "aGVsbG8="}]}, 415, "not an image"),
-        ("brightness", {"instances": [{"b64": ""}] * 100}, 413, "100 pictures"),
+        ("brightness", {"instances": [{"b64": ""}] * 100}, 413, "has 100 images"),
         ("product", {"inputs": {"a": A}}, 400, "object with a, n"),
         ("product", {"inputs": A}, 400, "object with a, n"),
     ],

@@ -23,6 +23,7 @@ class CommandParser(argparse.ArgumentParser):
     """An ArgumentParser that raises where argparse prints its usage and ends the process."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
         raise UsageError(f"{message}{'' if message.endswith(('.', '?')) else '.'} `{self.prog} --help` says more.")
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]

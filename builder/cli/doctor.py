@@ -51,6 +51,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
+    """Findings about this machine."""
+
     findings: tuple[Finding, ...]
 
     @property
@@ -159,6 +161,7 @@ def check_docker(image: BuilderImage) -> Iterator[Finding]:
 
 
 def check_sandbox(kernel: KernelFeatures) -> Finding:
+    """Check the kernel for all that confines other people's models."""
     line = kernel.describe_missing({})
     remedy = "build in Docker, or on Linux 6.2 or newer" if line else ""
     return Finding("sandbox", not line, str(kernel), "models of others", remedy)
@@ -176,6 +179,7 @@ def check_memory(meminfo: Path) -> Finding:
 
 
 def check_disk(folder: Path) -> Finding:
+    """Check the disk of ``folder``."""
     free = shutil.disk_usage(folder).free
     remedy = "" if free >= LEAST_DISK else f"free {_format_size(LEAST_DISK)} there; {CLEANING} what builds keep"
     return Finding("disk", not remedy, f"{_format_size(free)} free in {folder}", "setup, bundle", remedy)
@@ -209,6 +213,7 @@ def check_emulators() -> Iterator[Finding]:
 
 
 def check_lambda_python() -> Finding:
+    """Check for the version of Python that Lambda runs the function on."""
     python = find_python()
     remedy = "" if python.matches_lambda else f"pyenv install {LAMBDA_PYTHON}, or uv python install {LAMBDA_PYTHON}"
     text = str(python.path) if python.matches_lambda else f"invoke and serve run on Python {python.version} instead"

@@ -63,6 +63,7 @@ class TensorSpec:
 
     @property
     def elements(self) -> int:
+        """Number of its elements, the largest one if the data decides."""
         return math.prod(self.shape)
 
     @property

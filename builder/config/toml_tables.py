@@ -21,6 +21,7 @@ class Mistakes:
     found: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, line: int, message: str) -> None:
+        """Note a mistake."""
         self.found.append((line, message))
 
     def __str__(self) -> str:

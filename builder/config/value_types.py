@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from builder.base.commands import find_similar_names
 from builder.base.escape import escape_invisible
@@ -19,27 +19,6 @@ from builder.base.escape import escape_invisible
 Problem = tuple[tuple[int, ...], str]
 
 _FRACTION = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]+(?:\.[0-9]+)?)\s*")
-
-
-class ValueKind(ABC):
-    """One kind of value."""
-
-    @property
-    @abstractmethod
-    def says(self) -> str:
-        """Description of valid values, for messages and the reference."""
-
-    @abstractmethod
-    def find_problems(self, value: object) -> Iterator[Problem]:
-        """Yield what is wrong with ``value``."""
-
-    def convert_value(self, value: Any) -> Any:
-        """Return a value without problems as the rest of coldforge takes it."""
-        return value
-
-    def refuse_type(self, value: object) -> Iterator[Problem]:
-        """Yield that ``value`` has another type."""
-        yield (), f"is {describe_value(value)}; must be {self.says}"
 
 
 def describe_value(value: object) -> str:
@@ -58,6 +37,7 @@ def describe_value(value: object) -> str:
 
 
 def quote_options(options: tuple[str, ...]) -> str:
+    """Return ``"x", "y"``."""
     return ", ".join(f'"{option}"' for option in options)
 
 
@@ -67,6 +47,38 @@ def suggest_closest(word: str, known: Iterable[str]) -> str:
     return f' (did you mean "{close}"?)' if close else ""
 
 
+class ValueKind(ABC):
+    """One kind of value."""
+
+    types: ClassVar[tuple[type, ...]]
+    """Types of TOML that it may have. A bool is not an int here."""
+
+    @property
+    def says(self) -> str:
+        """Description of valid values, for messages and the reference."""
+        return self._describe()
+
+    def find_problems(self, value: object) -> Iterator[Problem]:
+        """Yield what is wrong with ``value``."""
+        if self._accepts_type(value):
+            yield from self._find_problems(value)
+        else:
+            yield (), f"is {describe_value(value)}; must be {self.says}"
+
+    def convert_value(self, value: Any) -> Any:
+        """Return a value without problems as the rest of coldforge takes it."""
+        return value
+
+    def _accepts_type(self, value: object) -> bool:
+        return isinstance(value, self.types) and (bool in self.types or not isinstance(value, bool))
+
+    @abstractmethod
+    def _describe(self) -> str: ...
+
+    def _find_problems(self, _value: Any) -> Iterator[Problem]:
+        return iter(())
+
+
 @dataclass(frozen=True)
 class StringKind(ValueKind):
     """A string that is not blank; all of it must match ``pattern``."""
@@ -74,16 +86,14 @@ class StringKind(ValueKind):
     pattern: str = r"(?=.*\S)[^\x00-\x1f\x7f]*"
     meaning: str = "one line of text"
     example: str = ""
+    types: ClassVar = (str,)
 
-    @property
-    def says(self) -> str:
+    def _describe(self) -> str:
         example = f', like "{self.example}"' if self.example else ""
         return f"a string: {self.meaning}{example}"
 
-    def find_problems(self, value: object) -> Iterator[Problem]:
-        if not isinstance(value, str):
-            yield from self.refuse_type(value)
-        elif not re.fullmatch(self.pattern, value):
+    def _find_problems(self, value: str) -> Iterator[Problem]:
+        if not re.fullmatch(self.pattern, value):
             yield (), f'"{escape_invisible(value)}" cannot be used; must be {self.says}'
 
 
@@ -99,15 +109,13 @@ class ChoiceKind(ValueKind):
     """One of a few strings."""
 
     options: tuple[str, ...]
+    types: ClassVar = (str,)
 
-    @property
-    def says(self) -> str:
+    def _describe(self) -> str:
         return quote_options(self.options) if len(self.options) == 1 else f"one of {quote_options(self.options)}"
 
-    def find_problems(self, value: object) -> Iterator[Problem]:
-        if not isinstance(value, str):
-            yield from self.refuse_type(value)
-        elif value not in self.options:
+    def _find_problems(self, value: str) -> Iterator[Problem]:
+        if value not in self.options:
             closest = suggest_closest(value, self.options)
             yield (), f'"{escape_invisible(value)}" is not known; must be {self.says}{closest}'
 
@@ -118,15 +126,13 @@ class IntegerKind(ValueKind):
 
     low: int
     high: int
+    types: ClassVar = (int,)
 
-    @property
-    def says(self) -> str:
+    def _describe(self) -> str:
         return f"a whole number from {self.low} to {self.high if self.high < 100_000 else f'{self.high:_}'}"
 
-    def find_problems(self, value: object) -> Iterator[Problem]:
-        if not isinstance(value, int) or isinstance(value, bool):
-            yield from self.refuse_type(value)
-        elif not self.low <= value <= self.high:
+    def _find_problems(self, value: int) -> Iterator[Problem]:
+        if not self.low <= value <= self.high:
             yield (), f"{value} is out of range; must be {self.says}"
 
 
@@ -138,18 +144,17 @@ class NumberKind(ValueKind):
     high: float
     zero: bool = True
     fraction: bool = False
+    types: ClassVar = (int, float)
 
-    @property
-    def says(self) -> str:
+    def _accepts_type(self, value: object) -> bool:
+        return super()._accepts_type(value) or (self.fraction and isinstance(value, str))
+
+    def _describe(self) -> str:
         words = "a number" if self.zero else "a number other than 0"
         words += f" from {self.low:g} to {self.high:g}".replace("e+0", "e") if self.low == 0 else ""
         return words + (', or a fraction in quotes like "1/255"' if self.fraction else "")
 
-    def find_problems(self, value: object) -> Iterator[Problem]:
-        numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        if not numeric and not (self.fraction and isinstance(value, str)):
-            yield from self.refuse_type(value)
-            return
+    def _find_problems(self, value: Any) -> Iterator[Problem]:
         if isinstance(value, str) and not _FRACTION.fullmatch(value):
             yield (), f'"{escape_invisible(value)}" is not a fraction; must be {self.says}'
             return
@@ -163,10 +168,10 @@ class NumberKind(ValueKind):
             yield (), f"{value} is out of range ({limits}); must be {self.says}"
 
     def convert_value(self, value: Any) -> float:
+        """Return it as a float."""
         if isinstance(value, str):
-            parts = _FRACTION.fullmatch(value)
-            assert parts is not None
-            return float(parts[1]) / float(parts[2])
+            numerator, denominator = map(float, value.split("/"))
+            return numerator / denominator
         return float(value)
 
 
@@ -174,26 +179,25 @@ class NumberKind(ValueKind):
 class FlagKind(ValueKind):
     """true or false."""
 
-    @property
-    def says(self) -> str:
+    types: ClassVar = (bool,)
+
+    def _describe(self) -> str:
         return "true or false"
 
     def find_problems(self, value: object) -> Iterator[Problem]:
-        if not isinstance(value, bool):
-            yield (), f"is {describe_value(value)}; must be {self.says}, without quotes"
+        """Yield that it is neither."""
+        for place, problem in super().find_problems(value):
+            yield place, f"{problem}, without quotes"
 
 
 @dataclass(frozen=True)
 class ScalarKind(ValueKind):
     """A number of any kind, or true or false."""
 
-    @property
-    def says(self) -> str:
-        return "a number, or true or false"
+    types: ClassVar = (int, float, bool)
 
-    def find_problems(self, value: object) -> Iterator[Problem]:
-        if not isinstance(value, int | float):
-            yield from self.refuse_type(value)
+    def _describe(self) -> str:
+        return "a number, or true or false"
 
 
 @dataclass(frozen=True)
@@ -206,19 +210,18 @@ class ListKind(ValueKind):
     lone: bool = False
     several: str = "one per channel"
     most: int | None = None
+    types: ClassVar = (list,)
 
-    @property
-    def says(self) -> str:
+    def _describe(self) -> str:
         each = self.of.says
         return f"{each}; or a list of them, {self.several}" if self.lone else f"a list, each {each}"
 
     def find_problems(self, value: object) -> Iterator[Problem]:
-        if self.lone and not isinstance(value, list):
-            yield from self.of.find_problems(value)
-            return
-        if not isinstance(value, list):
-            yield from self.refuse_type(value)
-            return
+        """Yield what is wrong with a list, or with a single value without brackets."""
+        alone = self.lone and not isinstance(value, list)
+        yield from self.of.find_problems(value) if alone else super().find_problems(value)
+
+    def _find_problems(self, value: list[Any]) -> Iterator[Problem]:
         if not value and not self.empty:
             yield (), f"is empty; must be {self.says}"
         if self.most is not None and len(value) > self.most:
@@ -232,4 +235,5 @@ class ListKind(ValueKind):
                 yield (index,), f'item {index + 1}: "{item}" is item {first[item] + 1} too; each must differ'
 
     def convert_value(self, value: Any) -> tuple[Any, ...]:
+        """Return it as a tuple."""
         return tuple(self.of.convert_value(item) for item in (value if isinstance(value, list) else [value]))

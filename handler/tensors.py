@@ -139,9 +139,15 @@ def item_count(value: object, port: Port) -> int:
     if isinstance(value, dict) and isinstance(text := value.get("b64"), str):
         size, each = len(text) // 4 * 3 - text[-2:].count("="), port.size // batch
         return size // each if each and size and size % each == 0 else batch
-    if isinstance(value, list) and value and (len(port.shape) == 1 or isinstance(value[0], list)):
-        return len(value)
-    return batch
+    return len(value) if isinstance(value, list) and _count_levels(value) == len(port.shape) else batch
+
+
+def _count_levels(value: object) -> int:
+    """Return how deep lists are nested, by their first items."""
+    levels = 0
+    while isinstance(value, list) and value:
+        value, levels = value[0], levels + 1
+    return levels
 
 
 def require_items(counts: dict[str, int], description: Description, limits: RequestLimits) -> None:

@@ -23,7 +23,7 @@ from handler.inputs import RunContext, load_kinds
 from handler.protocols.predict import parse_event as parse_request
 from handler.request import Request, count_items, make_feeds, split_request
 from handler.sources import NOWHERE
-from handler.tensors import read_tensor
+from handler.tensors import item_count, read_tensor
 from tests.support import abi_library
 
 LIMITS = RequestLimits(images=5)
@@ -286,3 +286,11 @@ def test_a_scalar_result_is_a_number_and_an_empty_one_a_list() -> None:
 def test_no_bit_of_a_float_is_lost(values: list[float]) -> None:
     (answer,) = make_predictions(described("regression", [1, len(values)]), [floats(*values)], 1)
     assert array("f", json.loads(json.dumps(answer["out"]))).tobytes() == array("f", values).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [([[[0, 0]]] * 3, 3), ([[0, 0]] * 3, 1), ([0, 0, 0], 1), ([], 1), ([[[[0]]]] * 2, 1)]
+)
+def test_only_lists_as_deep_as_the_shape_are_items(value: list[Any], count: int) -> None:
+    """A list without the batch's brackets is refused in the shape of the model, and not in one of as many rows."""
+    assert item_count(value, Port("x", "float32", (1, 1, 2), 8)) == count

@@ -56,8 +56,7 @@ from builder.cli.command import (
 )
 def run_deploy(options: Options, project: Project) -> None:
     """Deploy a bundle to AWS as a stack, with AWS's SAM CLI."""
-    from builder.release.deploy import Deployment, deploy_bundle, find_target
-    from builder.release.environments import parse_addons
+    from builder.release.deploy import Deployment, deploy_bundle, find_target, parse_addons
 
     specs = [load_named_spec(model, project) for model in options.models]
     *_, target = choose_targets(options, specs[0])

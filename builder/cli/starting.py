@@ -43,7 +43,7 @@ from builder.config.address import is_address
 def run_new(options: Options, project: Project) -> None:
     """Write a project for a model of your own: stack, tests and CI."""
     from builder.importers.draft import draft_spec
-    from builder.release.environments import parse_addons
+    from builder.release.deploy import parse_addons
     from builder.release.scaffold import (
         Service,
         diff_service,

@@ -6,9 +6,11 @@ import os
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from pathlib import Path
+from typing import IO, Any
 
 from builder.base.commands import choose_command
 from builder.base.errors import EnvironmentSetupError, PublishError, UsageError
@@ -18,7 +20,6 @@ from builder.base.targets import DEFAULT, TARGETS, Target
 from builder.package.container_image import fill_image_context
 from builder.release.activate_bundle import activate_models
 from builder.release.compose import compose_template
-from builder.release.environments import merge_parameters, read_deploy_table, read_environment_addons
 
 BUILT_TEMPLATE = ".aws-sam/build/template.yaml"
 """Template that every command of SAM takes where there is one: in a checkout, the core with its add-ons."""
@@ -54,7 +55,7 @@ class Deployment:
         if self.stack:
             return self.stack
         if not project.is_checkout:
-            return str(read_deploy_table(project.root / "samconfig.toml", self.environment).get("stack_name", ""))
+            return str(_read_table(project.root / "samconfig.toml", self.environment, "deploy").get("stack_name", ""))
         environment = "" if self.environment == "default" else f"-{self.environment}"
         return f"coldforge-{'-'.join(self.models).replace('_', '-')}{environment}"
 
@@ -99,9 +100,8 @@ def deploy_bundle(
     elif project.is_checkout:
         write_file(template, text.replace("Uri: layers/", "Uri: ../../layers/"))  # Paths are relative to the template.
     if upload:
-        from builder.release.template_check import (
-            require_deployable,  # This import needs PyYAML, which a machine that builds in Docker may not have.
-        )
+        # This import needs PyYAML, which a machine that builds in Docker may not have.
+        from builder.release.template_check import require_deployable
 
         require_deployable(template, values)
         say(f"deploying {staged.name} {staged.version} to stack {stack}")
@@ -126,6 +126,45 @@ def make_deploy_arguments(wanted: Deployment, stack: str, values: Mapping[str, s
     images = ["--resolve-image-repos"] if wanted.package == "image" else []
     overrides = ["--parameter-overrides", *(f"{name}={value}" for name, value in values.items())]
     return ["deploy", "--config-env", wanted.environment, *named, *asks, *images, *overrides, *wanted.sam_options]
+
+
+def merge_parameters(samconfig: Path, environment: str, overrides: Sequence[str]) -> dict[str, str]:
+    """Return the template's parameters, by name: those of ``environment``, then ``overrides`` as NAME=VALUE.
+
+    `sam deploy --parameter-overrides` on the command line replaces the whole list of samconfig.toml; here they are
+    joined. Raises UsageError for invalid NAME=VALUE, and where samconfig.toml cannot be read or lacks the environment.
+    """
+    listed = _read_table(samconfig, environment, "deploy").get("parameter_overrides", [])
+    words = [*(shlex.split(listed) if isinstance(listed, str) else map(str, listed)), *overrides]
+    if wrong := [word for word in words if "=" not in word]:
+        raise UsageError(f"{wrong[0]}: write parameters as NAME=VALUE.")
+    return dict(word.split("=", 1) for word in words)
+
+
+def read_environment_addons(samconfig: Path, environment: str) -> list[str]:
+    """Return the add-ons that ``[<environment>.coldforge.parameters]`` names as ``with``, with commas between them.
+
+    Raises UsageError as ``merge_parameters`` does.
+    """
+    return parse_addons(str(_read_table(samconfig, environment, "coldforge").get("with", "")))
+
+
+def parse_addons(text: str) -> list[str]:
+    """Return the names in ``text``, which are separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _read_table(samconfig: Path, environment: str, command: str) -> dict[str, Any]:
+    """Return the settings of ``command`` for ``environment``, which has settings for at least `sam deploy`."""
+    try:
+        tables = tomllib.loads(samconfig.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{samconfig} cannot be read: {error}") from None
+    environments = [name for name, table in tables.items() if isinstance(table, dict) and "deploy" in table]
+    if environment not in environments:
+        raise UsageError(f"{samconfig.name} has no environment {environment}; it has {', '.join(environments)}.")
+    table: dict[str, Any] = tables[environment].get(command, {}).get("parameters", {})
+    return table
 
 
 def _run_sam(command: Sequence[str], output: IO[str]) -> None:

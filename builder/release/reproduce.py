@@ -23,8 +23,7 @@ from builder.pipeline.build_bundle import build_bundle
 from builder.pipeline.workspace import Workspace
 from builder.release.bundle_check import check_bundle
 from builder.release.compare_bundles import BundleComparison, compare_bundle_files
-from builder.release.recorded_choices import recorded_choice
-from builder.release.statement import parse_statement, read_plain
+from builder.release.statement import parse_statement, read_plain, recorded_choice
 
 
 def reproduce_bundle(

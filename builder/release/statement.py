@@ -17,6 +17,7 @@ from builder.base.records import parse_json
 from builder.package.bundle import EVERY_BUNDLE
 from builder.package.layer import EPOCH
 from builder.package.provenance import BUILD_TYPE, JOIN_TYPE, PREDICATE_TYPE, STATEMENT, STATEMENT_TYPE
+from builder.verify.quantise.precision import PrecisionChoice
 
 NEXT = "Do not deploy this bundle: fetch it again from whoever built it, or build it again."
 """End of a message about a bundle that differs from what was built."""
@@ -112,3 +113,13 @@ def is_plain(folder: Path, name: str) -> bool:
             return False
         path /= part
     return os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode)
+
+
+def recorded_choice(folder: Path) -> PrecisionChoice | None:
+    """Return what "auto" chose for the bundle in ``folder``; None where its model.toml did not say "auto".
+
+    Raises BundleError for an invalid manifest.
+    """
+    with require_form("manifest.json", "manifest"):
+        choice = parse_json(read_plain(folder, "manifest.json")).get("auto")
+        return None if choice is None else PrecisionChoice.from_dict(choice)

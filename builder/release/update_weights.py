@@ -32,7 +32,7 @@ from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.verify_library import load_roundings, verify_variants
 from builder.pipeline.workspace import Workspace
-from builder.release.recorded_choices import recorded_choice
+from builder.release.statement import recorded_choice
 from builder.verify.verification import Verification, require_passed
 
 

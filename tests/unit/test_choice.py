@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from builder.base.errors import BundleError
-from builder.release.recorded_choices import recorded_choice
+from builder.release.statement import recorded_choice
 from builder.verify.quantise.precision import (
     FLOAT32,
     SMALLEST_FIRST,

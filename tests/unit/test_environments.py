@@ -12,7 +12,7 @@ import yaml
 from builder.base.errors import UsageError
 from builder.config.schema import SECTIONS
 from builder.release.compose import compose_template
-from builder.release.environments import merge_parameters, read_environment_addons
+from builder.release.deploy import merge_parameters, read_environment_addons
 from builder.release.template_check import TemplateLoader, list_problems
 from tests.conftest import ROOT
 

@@ -12,7 +12,7 @@ from builder.config import read_spec
 from builder.config.schema import TextSpec
 from builder.importers.text import prepare_tokenizer
 from builder.pipeline.read_tuning import read_tuning
-from builder.release.environments import merge_parameters
+from builder.release.deploy import merge_parameters
 
 LISTS = "[" * 100_000 + "]" * 100_000
 

@@ -18,8 +18,7 @@ from builder.cli.proving import require_identical
 from builder.cli.summaries import format_comparison
 from builder.package.bundle import EVERY_BUNDLE
 from builder.package.provenance import BUILD_TYPE, STATEMENT, Material, statement_json
-from builder.release.compare_bundles import compare_bundle_files
-from builder.release.file_differences import first_difference
+from builder.release.compare_bundles import compare_bundle_files, first_difference
 
 MANIFEST = {
     "built_with": {"python": "3.11", "zig": "0"},

@@ -17,7 +17,7 @@ from builder.base.errors import UsageError
 from builder.base.project import HOME
 from builder.cli import main
 from builder.config import read_spec
-from builder.release.environments import merge_parameters
+from builder.release.deploy import merge_parameters
 from builder.release.scaffold import Service, diff_service, make_service_files
 from builder.release.template_check import TemplateLoader, list_problems
 from tests.support.results import printed
@@ -147,6 +147,10 @@ def test_a_project_has_the_addons_that_it_was_made_with(tmp_path: Path, capsys: 
     lines = capsys.readouterr().out.splitlines()
     assert "+  InputQueue:" in lines
     assert not [line for line in lines if re.match("-  ", line)]
+    template = folder / "template.yaml"
+    template.write_text(template.read_text().replace("--with canary,results", "--with canary,gone,results"))
+    assert main(["new", str(folder), "--update"]) == 0
+    assert "-# Written by `coldforge new --with canary,gone,results`" in capsys.readouterr().out
     assert main(["-C", str(folder), "deploy", "--with", "queue"]) == UsageError.exit_code
     assert "coldforge new --update --with queue" in capsys.readouterr().err
 

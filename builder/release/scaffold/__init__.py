@@ -16,7 +16,7 @@ from builder.base.errors import UsageError
 from builder.base.files import write_file
 from builder.base.project import Project
 from builder.importers.draft import name_of
-from builder.release.compose import compose_template
+from builder.release.compose import addon_names, compose_template
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -51,7 +51,7 @@ class Service:
         """Return the service that ``folder`` is named for; for an ``update``, with the add-ons that it has already."""
         path = folder / "template.yaml"
         match = _ADDONS.search(_read(path)) if update else None
-        own_addons = match[1].split(",") if match else []
+        own_addons = {*match[1].split(",")} & {*addon_names()} if match else set()  # Others are gone from coldforge.
         return cls(name_of(folder.resolve()), tuple(sorted({*own_addons, *addons})))
 
     @property

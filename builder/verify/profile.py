@@ -83,6 +83,7 @@ class ProfiledLibrary:
         return self._times[:, 1].astype(np.int64), self._times[:, 0] * 1e-9, took
 
     def close(self) -> None:
+        """Close the model."""
         self._model.close()
 
 

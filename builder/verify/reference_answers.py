@@ -48,7 +48,6 @@ from builder.verify.sensitivity import (
     MOST_ALLOWED,
     find_unstable_cases,
     loosen_to_default,
-    measure_joint_sensitivity,
     measure_sensitivity,
     move_zeros,
     nudge_calls,
@@ -251,11 +250,11 @@ class ReferenceAnswers:
             case: GoldenCase(feeds, {**self.answers[case], **self.exact.get(case, {})})
             for case, feeds in self.calls.items()
         }
-        measure = measure_sensitivity if self.reading.narrowest == "float32" else measure_joint_sensitivity
-        shares, rounding = measure(self.answers, self.moved), dict[str, float]()
-        for name, share in measure(self.answers, self.exact).items():
+        half, rounding = self.reading.narrowest != "float32", dict[str, float]()
+        shares = measure_sensitivity(self.answers, self.moved, joint=half)
+        for name, share in measure_sensitivity(self.answers, self.exact, joint=half).items():
             shares[name] = shares.get(name, 0.0) + share / 2
-        if measure is measure_joint_sensitivity:
+        if half:
             shares, rounding = {}, {name: min(_HALF_FACTOR * share, self.share) for name, share in shares.items()}
         GoldenFile.write(path, cases, shares, undecided, rounding)
 

@@ -8,6 +8,7 @@ precision before it computes, that is an ulp of that type, since rounding would 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ from builder.verify.input_rounding import HALVES, WHOLE, read_types
 FLOATS = ("float16", "float32", "float64")
 _MOVABLE = (*FLOATS, "bfloat16")
 _SEED = 1
+
+ArraysByCase = Mapping[str, Mapping[str, Array]]
+"""Arrays by case, and by feed or fetch."""
 
 
 def nudge_constants(definition: Any) -> Any:
@@ -44,20 +48,16 @@ def nudge_constants(definition: Any) -> Any:
     return definition
 
 
-def nudge_calls(
-    calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
-) -> dict[str, dict[str, Array]]:
+def nudge_calls(calls: ArraysByCase, types: Mapping[str, str]) -> dict[str, dict[str, Array]]:
     """Move floating-point inputs of ``calls``, by case and feed, by one ulp; ``types``: ``Reading.feeds``."""
-    random, types = np.random.Generator(np.random.PCG64(_SEED)), types or {}
+    random = np.random.Generator(np.random.PCG64(_SEED))
     return {
         case: {name: nudge_values(value, random, types.get(name, "")) for name, value in feeds.items()}
         for case, feeds in calls.items()
     }
 
 
-def move_zeros(
-    calls: Mapping[str, Mapping[str, Array]], types: Mapping[str, str] | None = None
-) -> dict[str, dict[str, Array]]:
+def move_zeros(calls: ArraysByCase, types: Mapping[str, str]) -> dict[str, dict[str, Array]]:
     """Move each floating-point input that is 0 throughout as far from 0 as 1 is from its neighbour.
 
     Leave out ``calls`` without such an input: zeros among other numbers may be a mask. ``types``: ``Reading.feeds``.
@@ -68,7 +68,7 @@ def move_zeros(
         blank = {
             n: nudge_values(np.ones_like(v), random) - 1
             for n, v in feeds.items()
-            if v.dtype.name in FLOATS and v.size and not v.any() and (types or {}).get(n) != WHOLE
+            if v.dtype.name in FLOATS and v.size and not v.any() and types.get(n) != WHOLE
         }
         if blank:
             moved[case] = {**feeds, **blank}
@@ -91,38 +91,23 @@ def nudge_values(values: Array, random: np.random.Generator, read_as: str = "") 
 
 
 def measure_sensitivity(
-    answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
+    answers: ArraysByCase, nudged_answers: ArraysByCase, *, joint: bool = False
 ) -> dict[str, float]:
     """Return each floating-point fetch's largest change over all cases, as a share of its case's largest magnitude.
 
-    Both arguments are arrays by case and fetch; the second may miss some. Elements that are not finite in either do not
-    count, and neither does an answer that gets another size.
+    ``nudged_answers`` may miss some. Elements that are not finite in either do not count, and neither does an answer
+    that gets another size. ``joint``: as a share of the largest magnitude over all cases: no small answer excuses
+    large ones.
     """
-    pairs = _pair_answers(answers, nudged_answers)
-    return {name: max(_measure_share(*pair) for pair in case_pairs) for name, case_pairs in pairs.items()}
-
-
-def measure_joint_sensitivity(
-    answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
-) -> dict[str, float]:
-    """Return the same change as a share of the largest magnitude over all cases: no small answer excuses large ones."""
-    pairs = _pair_answers(answers, nudged_answers)
-    return {
-        name: _measure_share(*map(np.concatenate, zip(*case_pairs, strict=True))) for name, case_pairs in pairs.items()
-    }
-
-
-def _pair_answers(
-    answers: Mapping[str, Mapping[str, Array]], nudged_answers: Mapping[str, Mapping[str, Array]]
-) -> dict[str, list[tuple[Array, Array]]]:
-    """Pair each case's floating-point fetches, flat, with their nudged values, if those have the same size."""
-    pairs: dict[str, list[tuple[Array, Array]]] = {}
+    pairs: dict[str, list[tuple[Array, Array]]] = defaultdict(list)
     for case, moved in nudged_answers.items():
         for name, after in moved.items():
             values = answers[case][name]
             if values.dtype.name in FLOATS and values.shape == after.shape:
-                pairs.setdefault(name, []).append((values.ravel(), after.ravel()))
-    return pairs
+                pairs[name].append((values.ravel(), after.ravel()))
+    if joint:
+        pairs = {n: [(np.concatenate([b for b, _ in p]), np.concatenate([a for _, a in p]))] for n, p in pairs.items()}
+    return {name: max(_measure_share(*pair) for pair in own) for name, own in pairs.items()}
 
 
 def _measure_share(values: Array, moved: Array) -> float:
@@ -140,14 +125,14 @@ MOST_ALLOWED = allowed_sensitivity(MOST_SENSITIVE)
 
 def find_unstable_cases(
     outputs: Sequence[ExpectedOutput],
-    answers: Mapping[str, Mapping[str, Array]],
-    moved: Mapping[str, Mapping[str, Array]],
+    answers: ArraysByCase,
+    moved: ArraysByCase,
     when: str,
     share: float = MOST_ALLOWED,
 ) -> dict[str, str]:
     """Return the cases whose answer moves further than any library may be off, with the reason in words.
 
-    ``answers`` and ``moved``: arrays by case and fetch; ``moved`` may lack cases. ``when``: the cause, in words.
+    ``moved`` may lack cases. ``when``: the cause, in words.
     ``share``: the share of the largest magnitude of an answer that a library may be off.
     """
     reasons = {case: _describe_instability(outputs, answers[case], after, share) for case, after in moved.items()}

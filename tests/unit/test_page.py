@@ -86,7 +86,7 @@ def test_a_value_lives_from_who_makes_it_to_the_last_who_reads_it() -> None:
     flow = trace_memory_flow(
         program(kernel("make", weights, a), copy("pass", a, b), copy("again", b, c), copy("end", c, b), size=128)
     )
-    lives = [(v.offset, v.size, v.first, v.last) for v in flow.lives]
+    lives = [(v.buffer.offset, v.buffer.size, v.first, v.last) for v in flow.lives]
     assert lives == [(0, 64, 0, 1), (64, 64, 1, 2), (0, 32, 2, 3), (64, 64, 3, 3)]
     assert list(flow.edges) == [(0, 1), (1, 2), (2, 3)]
 
@@ -96,7 +96,7 @@ def test_a_part_that_is_written_in_place_ends_no_value() -> None:
     flow = trace_memory_flow(
         program(kernel("make", whole), kernel("update", whole, part), copy("read", whole, other), size=128)
     )
-    assert [(v.size, v.made_by) for v in flow.lives] == [(64, [0, 1]), (64, [2])]
+    assert [(v.buffer.size, v.made_by) for v in flow.lives] == [(64, [0, 1]), (64, [2])]
     assert list(flow.edges) == [(0, 1), (0, 2), (1, 2)]
 
 
@@ -105,7 +105,7 @@ def test_a_feed_that_is_read_in_place_is_no_value_of_the_arena() -> None:
     flow = trace_memory_flow(
         program(copy("frame", feed, arena(0, 64)), copy("end", arena(0, 64), arena(64, 64)), size=128)
     )
-    assert [v.offset for v in flow.lives] == [0, 64]
+    assert [v.buffer.offset for v in flow.lives] == [0, 64]
     assert list(flow.edges) == [(-1, 0), (0, 1)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,46 +20,21 @@ from builder.package.bundle import Bundle
 
 
 @dataclass(frozen=True)
-class BundleStep:
-    """One fused step, identified as for a person. ``name``: the layer's in the model, or else the step's."""
-
-    name: str
-    what: str
-
-
-@dataclass(frozen=True)
-class BundlePackage:
-    """A third-party part of the function, from the bill of materials."""
-
-    name: str
-    version: str
-    licence: str
-
-    def __str__(self) -> str:
-        return f"{self.version or 'no version'}, {self.licence or 'no licence'}"
-
-
-@dataclass(frozen=True)
 class BundleFacts:
-    """``sections``: bytes of the library by part, from its ELF header; ``manifest``: manifest.json's content."""
+    """Facts that a bundle's own files state, by name. Nothing of the bundle runs.
+
+    ``sizes`` are in bytes; ``errors`` are the worst ones against TensorFlow.
+    """
 
     bundle: Bundle
     manifest: Mapping[str, Any]
-    sections: Mapping[str, int]
-    packages: tuple[BundlePackage, ...]
-
-    @property
-    def title(self) -> str:
-        """The model, its version and its processor."""
-        model = self.manifest["model"]
-        return f"{model['name']} {model['version']}, {self.manifest['target']['arch']}"
-
-    @property
-    def steps(self) -> tuple[BundleStep, ...]:
-        """Fused steps in the order they run."""
-        lowering = self.manifest["lowering"]
-        layers = {layer["step"]: layer for layer in lowering["weights"]["layers"]}
-        return tuple(_read_step(step, layers.get(step["step"], {})) for step in lowering["fused_steps"])
+    title: str
+    library_digest: str
+    interface: Mapping[str, str]
+    sizes: Mapping[str, int]
+    steps: Mapping[str, str]
+    errors: Mapping[str, float]
+    packages: Mapping[str, str]
 
     @classmethod
     def from_folder(cls, folder: Path) -> BundleFacts:
@@ -73,36 +48,75 @@ class BundleFacts:
             ) from error
         if "models" in manifest:
             raise UsageError(f"{folder} is a bundle of several models: name the bundle of one, such as dist/emotion.")
-        sections = _measure_sections(bundle.library)
         try:
-            bill = parse_json(bundle.sbom.read_text(encoding="utf-8"))
-            facts = cls(bundle, manifest, sections, tuple(_read_packages(bill)))
-            _ = facts.title, facts.steps  # Reading both finds a damaged file now.
+            model = manifest["model"]
+            return cls(
+                bundle,
+                manifest,
+                title=f"{model['name']} {model['version']}, {manifest['target']['arch']}",
+                library_digest=manifest["files"]["layer/lib/libmodel.so"]["sha256"],
+                interface=_read_interface(manifest),
+                sizes=_read_sizes(bundle, manifest),
+                steps=_read_steps(manifest["lowering"]),
+                errors=_read_errors(manifest["verification"]["outputs"]),
+                packages=_read_packages(parse_json(bundle.sbom.read_text(encoding="utf-8"))),
+            )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BundleError(f"the bundle in {folder} cannot be read ({error!r}); build it again.") from error
-        return facts
 
 
-def _measure_sections(library: Path) -> dict[str, int]:
-    """Return the bytes of the library: its code, its constants with the weights, and all the rest."""
-    facts = read_facts(library)
-    sizes = dict(facts.sections)
-    code, constants = sizes.get(".text", 0), sizes.get(".rodata", 0)
-    return {"code": code, "constants": constants, "tables": facts.size - code - constants}
+def _read_interface(manifest: Mapping[str, Any]) -> dict[str, str]:
+    model = manifest["model"]
+    interface = {"model": f"{model['name']} {model['version']}", "processor": " ".join(manifest["target"]["isa"])}
+    interface["trained model"] = " ".join(f"{key} {value}" for key, value in sorted(model["source"].items()))
+    for kind, ports in (("feed", manifest["feeds"]), ("fetch", manifest["fetches"])):
+        interface |= {f"{kind} {port['name']}": f"{port['dtype']} {port['shape']}" for port in ports}
+    interface |= {"ABI": str(manifest["abi"]), "lowering": manifest["lowering"]["path"]}
+    return interface | {f"built with {tool}": version for tool, version in manifest["built_with"].items()}
 
 
-def _read_step(step: Mapping[str, Any], layer: Mapping[str, Any]) -> BundleStep:
-    weights = layer.get("type", "")
-    parts = [step["kind"], step["algorithm"], " + ".join(step["fused"]), step.get("geometry", ""), weights]
-    return BundleStep(layer.get("layer") or step["step"], ", ".join(filter(None, parts)))
+def _read_sizes(bundle: Bundle, manifest: Mapping[str, Any]) -> dict[str, int]:
+    """Read the sizes that Lambda counts, then the library's parts, from its ELF header, and its weights."""
+    sizes = {"function and layers, zipped": bundle.sizes.zipped, "function and layers, unzipped": bundle.sizes.unzipped}
+    for part in bundle.sizes.components:
+        sizes |= {f"{part.name}, zipped": part.zipped, f"{part.name}, unzipped": part.unzipped}
+    facts = read_facts(bundle.library)
+    sections = dict(facts.sections)
+    code, constants = sections.get(".text", 0), sections.get(".rodata", 0)
+    parts = {"code": code, "constants": constants, "tables": facts.size - code - constants}
+    sizes |= {f"libmodel.so: {name}": count for name, count in parts.items()}
+    return sizes | {"weights": manifest["lowering"]["weights"]["bytes"]}
 
 
-def _read_packages(bill: Mapping[str, Any]) -> Iterator[BundlePackage]:
-    """Yield all packages but the model and its library, which are the bundle's own."""
+def _read_steps(lowering: Mapping[str, Any]) -> dict[str, str]:
+    """Describe each fused step, by its layer's name in the model or else its own; equal names get a number."""
+    layers = {layer["step"]: layer for layer in lowering["weights"]["layers"]}
+    counts: Counter[str] = Counter()
+    steps = {}
+    for step in lowering["fused_steps"]:
+        layer = layers.get(step["step"], {})
+        name = layer.get("layer") or step["step"]
+        counts[name] += 1
+        parts = (step["kind"], step["algorithm"], " + ".join(step["fused"]), step.get("geometry"), layer.get("type"))
+        steps[name if counts[name] == 1 else f"{name} ({counts[name]})"] = ", ".join(filter(None, parts))
+    return steps
+
+
+def _read_errors(outputs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    errors = {f"{output['output']}, worst absolute": output["max_absolute"] for output in outputs}
+    errors |= {f"{output['output']}, worst relative": output["max_relative"] for output in outputs}
+    classes = (output for output in outputs if output["top1_rows"])
+    return errors | {f"{output['output']}, top-1 unlike TensorFlow's": output["top1_wrong"] for output in classes}
+
+
+def _read_packages(bill: Mapping[str, Any]) -> dict[str, str]:
+    """Read version and licence of the packages, without the model and its library, which are the bundle's own."""
+    packages = {}
     for component in bill["components"]:
         if "licenses" in component:
-            licences = " AND ".join(licence["expression"] for licence in component["licenses"])
-            yield BundlePackage(component["name"], component.get("version", ""), licences)
+            licence = " AND ".join(entry["expression"] for entry in component["licenses"])
+            packages[component["name"]] = f"{component.get('version') or 'no version'}, {licence or 'no licence'}"
+    return packages
 
 
 Unit = Literal["bytes", "steps", "error"]
@@ -125,10 +139,6 @@ class Figure:
     unit: Unit
     before: float | None
     after: float | None
-
-    @property
-    def changed(self) -> bool:
-        return self.before != self.after
 
 
 @dataclass(frozen=True)
@@ -157,93 +167,28 @@ class BundleDifference:
 
 def compare_facts(before: BundleFacts, after: BundleFacts, speed: SpeedComparison | None = None) -> BundleDifference:
     """Return the differences of ``after`` from ``before``."""
-    steps, same_count = _compare_steps(before, after)
     return BundleDifference(
         before=before.title,
         after=after.title,
-        same_library=_read_library_digest(before) == _read_library_digest(after),
-        interface=tuple(_list_changes(_collect_interface(before.manifest), _collect_interface(after.manifest))),
-        sizes=tuple(_list_figures(_collect_sizes(before), _collect_sizes(after), "bytes")),
-        steps=tuple(steps),
-        same_steps=same_count,
-        errors=tuple(_list_figures(_collect_errors(before), _collect_errors(after), "error")),
-        packages=tuple(_list_changes(_collect_packages(before), _collect_packages(after))),
+        same_library=before.library_digest == after.library_digest,
+        interface=_list_changes(before.interface, after.interface),
+        sizes=_list_figures(before.sizes, after.sizes, "bytes"),
+        steps=_list_changes(before.steps, after.steps),
+        same_steps=sum(what == after.steps.get(name) for name, what in before.steps.items()),
+        errors=_list_figures(before.errors, after.errors, "error"),
+        packages=_list_changes(before.packages, after.packages),
         speed=speed,
     )
 
 
-def _read_library_digest(facts: BundleFacts) -> str:
-    return str(facts.manifest["files"]["layer/lib/libmodel.so"]["sha256"])
+def _list_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    names = dict.fromkeys([*before, *after])
+    return tuple(Change(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n))
 
 
-def _collect_sizes(facts: BundleFacts) -> dict[str, int]:
-    """Return bytes by name: first the sizes that Lambda counts, then the library's parts."""
-    sizes = facts.bundle.sizes
-    sizes_by_name = {"function and layers, zipped": sizes.zipped, "function and layers, unzipped": sizes.unzipped}
-    for part in sizes.components:
-        sizes_by_name |= {f"{part.name}, zipped": part.zipped, f"{part.name}, unzipped": part.unzipped}
-    sizes_by_name |= {f"libmodel.so: {name}": count for name, count in facts.sections.items()}
-    return sizes_by_name | {"weights": facts.manifest["lowering"]["weights"]["bytes"]}
-
-
-def _collect_errors(facts: BundleFacts) -> dict[str, float]:
-    """Return the worst error of each output against TensorFlow, as the manifest records it."""
-    outputs = facts.manifest["verification"]["outputs"]
-    errors = {f"{output['output']}, worst absolute": output["max_absolute"] for output in outputs}
-    errors |= {f"{output['output']}, worst relative": output["max_relative"] for output in outputs}
-    wrong = {
-        f"{output['output']}, top-1 unlike TensorFlow's": output["top1_wrong"]
-        for output in outputs
-        if output["top1_rows"]
-    }
-    return errors | wrong
-
-
-def _collect_interface(manifest: Mapping[str, Any]) -> dict[str, str]:
-    model = manifest["model"]
-    interface = {"model": f"{model['name']} {model['version']}", "processor": " ".join(manifest["target"]["isa"])}
-    interface["trained model"] = " ".join(f"{key} {value}" for key, value in sorted(model["source"].items()))
-    for kind in ("feed", "fetch"):
-        ports = manifest["feeds" if kind == "feed" else "fetches"]
-        interface |= {f"{kind} {port['name']}": f"{port['dtype']} {port['shape']}" for port in ports}
-    interface["ABI"] = str(manifest["abi"])
-    interface["lowering"] = manifest["lowering"]["path"]
-    return interface | {f"built with {tool}": version for tool, version in manifest["built_with"].items()}
-
-
-def _collect_packages(facts: BundleFacts) -> dict[str, str]:
-    return {package.name: str(package) for package in facts.packages}
-
-
-def _compare_steps(before: BundleFacts, after: BundleFacts) -> tuple[list[Change], int]:
-    """Return the steps that differ, and the number of equal ones. Steps of one name are compared in order."""
-    old, new = _number_steps(before), _number_steps(after)
-    changes = list(_list_changes(old, new))
-    return changes, sum(old[name] == new.get(name) for name in old)
-
-
-def _number_steps(facts: BundleFacts) -> dict[str, str]:
-    counts: Counter[str] = Counter()
-    numbered = {}
-    for step in facts.steps:
-        counts[step.name] += 1
-        numbered[step.name if counts[step.name] == 1 else f"{step.name} ({counts[step.name]})"] = step.what
-    return numbered
-
-
-def _list_changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
-    for name in _merge_names(before, after):
-        if before.get(name) != after.get(name):
-            yield Change(name, before.get(name), after.get(name))
-
-
-def _list_figures(before: Mapping[str, float], after: Mapping[str, float], unit: Unit) -> Iterator[Figure]:
-    for name in _merge_names(before, after):
-        yield Figure(name, unit, before.get(name), after.get(name))
-
-
-def _merge_names(before: Iterable[str], after: Iterable[str]) -> Iterable[str]:
-    return dict.fromkeys([*before, *after])
+def _list_figures(before: Mapping[str, float], after: Mapping[str, float], unit: Unit) -> tuple[Figure, ...]:
+    names = dict.fromkeys([*before, *after])
+    return tuple(Figure(name, unit, before.get(name), after.get(name)) for name in names)
 
 
 MIN_ROUNDS, MAX_ROUNDS = 20, 20_000
@@ -251,8 +196,10 @@ MIN_ROUNDS, MAX_ROUNDS = 20, 20_000
 
 @dataclass(frozen=True)
 class SpeedComparison:
-    """``ratio``: the median over the rounds of the second library's time by the first's; ``low`` and ``high``: between
-    which 80 % of the rounds are."""
+    """The median ``ratio``, over the rounds, of the second library's time by the first's.
+
+    ``low`` and ``high``: 80 % of the rounds are between them.
+    """
 
     cpu: str
     threads: int

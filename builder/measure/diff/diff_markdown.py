@@ -23,7 +23,7 @@ class DiffTable:
 def make_tables(found: BundleDifference) -> Iterator[DiffTable]:
     """Yield every part of the difference that is not empty, the most important first."""
     if found.sizes:
-        rows = tuple(_format_figure(f) for f in found.sizes if f.changed) or (_format_figure(found.sizes[0]),)
+        rows = tuple(_format_figure(f) for f in found.sizes if f.before != f.after) or (_format_figure(found.sizes[0]),)
         yield DiffTable("Size", ("bytes", "before", "after", "change"), rows, (1, 2, 3))
     if found.speed:
         yield _make_speed_table(found.speed)

@@ -37,14 +37,14 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
     bundle = find_bundle(ws.project.dist, ws.spec.name, ws.target, named)
     manifest = json.loads(bundle.manifest.read_text(encoding="utf-8"))
     study = study_model(ws, seconds=seconds)
-    graph = study.compiled.graph
+    graph, program, flow = study.compiled.graph, study.program, trace_memory_flow(study.program)
     with ws.progress.show_stage("agreement", "the library's answers to the golden inputs, number by number"):
         errors = make_histograms(bundle, graph)
     with ws.progress.show_stage("bench", "the library, and the function in Lambda's emulator"):
         speed = benchmark_bundle(bundle, seconds=seconds, starts=starts)
     with ws.progress.show_stage("peak", "what one thread of this machine reaches"):
         peak = measure_peak()
-    function = speed.function
+    function, kernels = speed.function, study.compiled.kernels.kernels_path
     return {
         "coldforge": __version__,
         "model": manifest["model"],
@@ -54,15 +54,15 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
         "fetches": manifest["fetches"],
         "zipped": bundle.sizes.zipped,
         "unzipped": bundle.sizes.unzipped,
-        "sizes": size_tree(
-            bundle,
-            manifest,
-            study.compiled.kernels.kernels_path,
-            dependencies_folder(ws.project, ws.target),
-        ),
-        "program": _describe_program(study),
+        "sizes": size_tree(bundle, manifest, kernels, dependencies_folder(ws.project, ws.target)),
+        "program": _describe_program(study, flow),
         "peak": asdict(peak),
-        "memory": _describe_memory(study),
+        "memory": {
+            "arena": program.arena_size,
+            "steps": len(program.steps),
+            # Of each value: offset, bytes, first step, last step, whether it is scratch, its writer.
+            "lives": [[v.buffer.offset, v.buffer.size, v.first, v.last, v.scratch, v.made_by[0]] for v in flow.lives],
+        },
         "agreement": {"outputs": manifest["verification"]["outputs"], "histograms": errors},
         "accuracy": read_last_accuracy(ws, graph),
         "bench": asdict(speed),
@@ -71,25 +71,16 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
     }
 
 
-def _describe_program(found: Study) -> dict[str, Any]:
+def _describe_program(study: Study, flow: MemoryFlow) -> dict[str, Any]:
     """Return the steps that ran and their edges; ``outer`` counts the steps outside loops and branches."""
-    explained = found.explanation
-    data = explained.to_dict()
+    data = study.explanation.to_dict()
     layers = {layer["step"]: layer["layer"] for layer in data["layers"]}
     outer = -1
     for step in data["steps"]:
         outer += step["depth"] == 0
         step |= {"outer": outer, "layer": layers.get(step["step"], "")}
-    edges = [list(edge) for edge in trace_memory_flow(found.program).edges]
     fields = ("path", "reason", "isa", "threads", "rounds", "run_microseconds", "weights", "arena", "together", "steps")
-    return {key: data[key] for key in fields} | {"edges": edges}
-
-
-def _describe_memory(found: Study) -> dict[str, Any]:
-    """Return the arena: [offset, bytes, first step, last step, whether it is scratch, its writer] of each value."""
-    program = found.program
-    lives = [[v.offset, v.size, v.first, v.last, v.scratch, v.made_by[0]] for v in trace_memory_flow(program).lives]
-    return {"arena": program.arena_size, "steps": len(program.steps), "lives": lives}
+    return {key: data[key] for key in fields} | {"edges": [list(edge) for edge in flow.edges]}
 
 
 def _read_stage_times(path: Path) -> list[dict[str, Any]] | None:
@@ -152,55 +143,53 @@ def _make_histogram(name: str, cases: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class BufferLife:
-    """A value: ``size`` bytes at ``offset``, from the step ``first`` to the step ``last``, both included.
+    """A value: the bytes of ``buffer``, from the step ``first`` to the step ``last``, both included.
 
     ``made_by``: the steps that wrote it; -1 is a feed. ``scratch``: whether only one step uses it.
     """
 
-    offset: int
-    size: int
+    buffer: Buffer
     first: int
     last: int
     made_by: list[int]
     scratch: bool = False
 
-    def overlaps_buffer(self, buffer: Buffer) -> bool:
-        return self.offset < buffer.offset + buffer.size and buffer.offset < self.offset + self.size
-
-    def contains_part(self, buffer: Buffer) -> bool:
-        """Return whether ``buffer`` is a part of the value and not all of it."""
-        return (
-            self.offset <= buffer.offset
-            and buffer.offset + buffer.size <= self.offset + self.size
-            and buffer.size < self.size
-        )
+    def is_updated(self, part: Buffer, read_now: set[Buffer]) -> bool:
+        """Return whether a write to ``part`` changes a part of the value, which was just read, and not all of it."""
+        end, inside = self.buffer.offset + self.buffer.size, part.size < self.buffer.size
+        within = self.buffer.offset <= part.offset and part.offset + part.size <= end
+        return inside and within and self.buffer in read_now
 
 
 @dataclass
 class MemoryFlow:
-    """``edges``: (from, to) by number of the outermost steps; -1 is the feeds, the number of steps is the fetches."""
+    """Flow of values between steps, and their places in the arena meanwhile.
+
+    A step inside a loop, branch or call counts as the step that holds it. ``edges``: (from, to) by number of the
+    outermost steps; -1 is the feeds, the number of steps is the fetches.
+    """
 
     lives: list[BufferLife] = field(default_factory=list)
     edges: dict[tuple[int, int], None] = field(default_factory=dict)
     live: list[BufferLife] = field(default_factory=list)
-    read_now: set[tuple[int, int]] = field(default_factory=set)
-    """Pairs (offset, size) that the step reads whose results are written next."""
+    read_now: set[Buffer] = field(default_factory=set)
+    """The buffers that the step reads whose results are written next."""
 
     def add_write(self, step: int, buffer: Buffer, *, scratch: bool = False) -> None:
         """Record a write, which ends the values that it overlaps; a part of a value just read is written in place."""
         for life in self.live:
-            if life.contains_part(buffer) and (life.offset, life.size) in self.read_now:
+            if life.is_updated(buffer, self.read_now):
                 life.made_by.append(step)
                 return
-        self.live = [life for life in self.live if not life.overlaps_buffer(buffer)]
-        new = BufferLife(buffer.offset, buffer.size, step, step, [step], scratch)
-        self.lives.append(new)
-        self.live.append(new)
+        self.live = [life for life in self.live if not life.buffer.overlaps_buffer(buffer)]
+        self.live.append(BufferLife(buffer, step, step, [step], scratch))
+        self.lives.append(self.live[-1])
 
     def add_read(self, step: int, buffer: Buffer) -> None:
-        self.read_now.add((buffer.offset, buffer.size))
+        """Record a read of the values that overlap ``buffer``."""
+        self.read_now.add(buffer)
         for life in self.live:
-            if life.overlaps_buffer(buffer) and not life.scratch:
+            if life.buffer.overlaps_buffer(buffer) and not life.scratch:
                 life.last = step
                 self.edges |= {(maker, step): None for maker in life.made_by if maker != step}
 
@@ -208,9 +197,7 @@ class MemoryFlow:
 def trace_memory_flow(program: Program) -> MemoryFlow:
     """Return the flow through the outermost steps of ``program``."""
     flow = MemoryFlow()
-    for buffer in _list_arena_buffers(
-        (*(port.buffer for port in program.feeds), *(state.read for state in program.states))
-    ):
+    for buffer in _select_arena([*(port.buffer for port in program.feeds), *(state.read for state in program.states)]):
         flow.add_write(-1, buffer)
     for number, step in enumerate(program.steps):
         flow.read_now.clear()
@@ -218,17 +205,17 @@ def trace_memory_flow(program: Program) -> MemoryFlow:
         reads = [buffer for inner in inner_steps for buffer in inner.reads]
         if any(buffer.space == "feed" for buffer in reads):
             flow.edges[-1, number] = None
-        for buffer in _list_arena_buffers(reads):
+        for buffer in _select_arena(reads):
             flow.add_read(number, buffer)
-        for buffer in _list_arena_buffers(buffer for inner in inner_steps for buffer in inner.writes):
+        for buffer in _select_arena(buffer for inner in inner_steps for buffer in inner.writes):
             flow.add_write(number, buffer)
-        for buffer in _list_arena_buffers(buffer for inner in inner_steps for buffer in inner.scratch_buffers):
+        for buffer in _select_arena(buffer for inner in inner_steps for buffer in inner.scratch_buffers):
             flow.add_write(number, buffer, scratch=True)
     for buffer in (*(port.buffer for port in program.fetches), *(state.write for state in program.states)):
         flow.add_read(len(program.steps), buffer)
     return flow
 
 
-def _list_arena_buffers(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
+def _select_arena(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
     """Return the buffers in the arena, each once."""
     return dict.fromkeys(buffer for buffer in buffers if buffer.space == "arena" and buffer.size)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class GuardedBuffer:
 
     @classmethod
     def from_data(cls, data: Bytes, offset: int) -> GuardedBuffer:
+        """Return a buffer with a copy of ``data``."""
         block = np.full(data.size + 2 * GUARD + 128, GUARD_BYTE, np.uint8)
         start = GUARD + (-(block.ctypes.data + GUARD)) % 64 + offset
         block[start : start + data.size] = data
@@ -43,6 +44,7 @@ class GuardedBuffer:
 
     @property
     def data(self) -> Bytes:
+        """A view of the bytes, which may be written."""
         return self.block[self.start : self.start + self.size]
 
     @property
@@ -76,15 +78,11 @@ class _Port(ctypes.Structure):
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
-def port_array(buffers: Iterable[tuple[int | None, int]]) -> Any:
+def _make_ports(buffers: Iterable[tuple[int | None, int]]) -> Any:
     """Make an array of cf_feed or cf_fetch from (address, bytes) of each; None is a null pointer."""
     ports = [_Port(address, size) for address, size in buffers]
     # One uncounted entry at the end gives a library that reads too far a null pointer.
     return (_Port * (len(ports) + 1))(*ports)
-
-
-def _make_port_array(slots: Sequence[BufferSlot]) -> Any:
-    return port_array((None if slot.null else slot.address, slot.size) for slot in slots)
 
 
 class LoadedLibrary:
@@ -108,45 +106,47 @@ class LoadedLibrary:
             "cf_last_error": (ctypes.c_char_p, [model]),
         }
         for name, (result, arguments) in signatures.items():
-            function = getattr(self.so, name, None)
-            if function is None:
-                raise Refused(f"it does not export {name}")
+            function = self._require_function(name)
             function.restype, function.argtypes = result, arguments
         self.has_flat = hasattr(self.so, "run")
 
     def get_abi_version(self) -> int:
+        """Call cf_abi_version."""
         return int(self.so.cf_abi_version())
 
     def get_description(self) -> str:
+        """Call cf_describe."""
         return (self.so.cf_describe() or b"").decode("utf-8", "replace")
 
-    def last_error(self, model: int) -> str:
+    def read_error(self, model: int) -> str:
         """Return the reason why the last call on ``model``, or for 0 the last opening, failed."""
         return (self.so.cf_last_error(model or None) or b"").decode("utf-8", "replace")
 
-    def open(self, threads: int = 0) -> tuple[int, int, str]:
-        """Open a model: return (status, model, text of cf_last_error); with 0 threads, the library decides."""
-        model = ctypes.c_void_p()
-        status = int(self.so.cf_open(threads, ctypes.byref(model)))
-        return status, model.value or 0, self.last_error(0)
+    def open(self, threads: int = 0, weights: Path | None = None) -> tuple[int, int, str]:
+        """Open a model: return (status, model, text of cf_last_error); with 0 threads, the library decides.
 
-    def open_file(self, threads: int, weights: str) -> tuple[int, int, str]:
-        """Open a model whose weights are in a file. Raises Refused if the library has its own."""
+        ``weights``: the file of its weights. Raises Refused if the library has its own.
+        """
         model = ctypes.c_void_p()
-        function = getattr(self.so, "cf_open_file", None)
-        if function is None:
-            raise Refused("it does not export cf_open_file")
-        status = int(function(ctypes.c_uint32(threads), ctypes.c_char_p(os.fsencode(weights)), ctypes.byref(model)))
-        return status, model.value or 0, self.last_error(0)
+        if weights is None:
+            status = self.so.cf_open(threads, ctypes.byref(model))
+        else:
+            function = self._require_function("cf_open_file")
+            status = function(ctypes.c_uint32(threads), ctypes.c_char_p(os.fsencode(weights)), ctypes.byref(model))
+        return int(status), model.value or 0, self.read_error(0)
 
     def run(
         self, model: int, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot], counts: tuple[int, int]
     ) -> tuple[int, str]:
         """Call cf_run with ``counts`` as the numbers of slots: return (status, text of cf_last_error)."""
-        status = int(self.so.cf_run(model, _make_port_array(feeds), counts[0], _make_port_array(fetches), counts[1]))
-        return status, self.last_error(model)
+        ins, outs = (
+            _make_ports((None if slot.null else slot.address, slot.size) for slot in slots)
+            for slots in (feeds, fetches)
+        )
+        return int(self.so.cf_run(model, ins, counts[0], outs, counts[1])), self.read_error(model)
 
     def run_flat(self, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot]) -> int:
+        """Call run() and return its status."""
         arguments: list[Any] = []
         for slot in (*feeds, *fetches):
             arguments += [ctypes.c_void_p(slot.address), ctypes.c_size_t(slot.size)]
@@ -171,18 +171,22 @@ class LoadedLibrary:
         self._call_optional("cf_set_signature", model, ctypes.c_char_p(name.encode()))
 
     def _call_optional(self, name: str, model: int, *arguments: Any) -> None:
+        status = int(self._require_function(name)(ctypes.c_void_p(model), *arguments))
+        if status != CF_OK:
+            raise Refused(f"{name} failed with {status_name(status)}: {self.read_error(model)}")
+
+    def _require_function(self, name: str) -> Any:
         function = getattr(self.so, name, None)
         if function is None:
             raise Refused(f"it does not export {name}")
-        status = int(function(ctypes.c_void_p(model), *arguments))
-        if status != CF_OK:
-            raise Refused(f"{name} failed with {status_name(status)}: {self.last_error(model)}")
+        return function
 
     def close(self, model: int) -> None:
+        """Call cf_close."""
         self.so.cf_close(model or None)
 
 
-class OpenedModel:
+class OpenedModel(AbstractContextManager["OpenedModel"]):
     """The library at ``path``, loaded, with one model opened for ``threads`` (0: the library decides).
 
     ``weights``: the file of the weights, if not the one next to the library. ``so`` is ctypes' view of the
@@ -194,9 +198,7 @@ class OpenedModel:
         try:
             self._library = LoadedLibrary(str(path))
             self.so = self._library.so
-            status, self._model, why = (
-                self._library.open_file(threads, str(weights)) if weights else self._library.open(threads)
-            )
+            status, self._model, why = self._library.open(threads, weights)
         except Refused as error:
             raise VerifyError(f"this machine cannot load {path.name}: {error}.") from error
         if status != CF_OK:
@@ -207,14 +209,10 @@ class OpenedModel:
         return BoundCall(self._library, self._model, feeds, sizes)
 
     def close(self) -> None:
+        """Close the model."""
         self._library.close(self._model)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -229,9 +227,9 @@ class BoundCall:
         self.fetches = [np.zeros(size, np.uint8) for size in sizes]
         self._library, self._model = library, model
         ins, outs = ([(a.ctypes.data, a.nbytes) for a in arrays] for arrays in (self.feeds, self.fetches))
-        self._arguments = (model, port_array(ins), len(ins), port_array(outs), len(outs))
+        self._arguments = (model, _make_ports(ins), len(ins), _make_ports(outs), len(outs))
 
     def __call__(self) -> None:
         status = self._library.so.cf_run(*self._arguments)
         if status != CF_OK:
-            raise VerifyError(f"the library failed on an input: {self._library.last_error(self._model)}")
+            raise VerifyError(f"the library failed on an input: {self._library.read_error(self._model)}")

@@ -82,35 +82,44 @@ class RemoteLibrary:
         sys.exit(code)
 
     def get_abi_version(self) -> int:
+        """Call cf_abi_version."""
         return self._send_call(self._DESCRIBE)[0]
 
     def get_description(self) -> str:
+        """Call cf_describe."""
         return self._send_call(self._DESCRIBE)[1]
 
     def open(self) -> tuple[int, int, str]:
+        """Open a model: return (status, 1 as the model, text of cf_last_error)."""
         status, text = self._send_call(self._OPEN)
         return status, int(status == CF_OK), text
 
     def run(
         self, model: int, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot], counts: tuple[int, int]
     ) -> tuple[int, str]:
+        """Call cf_run with ``counts`` as the numbers of slots: return (status, text of cf_last_error)."""
         return self._send_call(self._RUN, feeds, fetches, counts, model)
 
     def run_flat(self, feeds: Sequence[BufferSlot], fetches: Sequence[BufferSlot]) -> int:
+        """Call run() and return its status."""
         return self._send_call(self._FLAT, feeds, fetches)[0]
 
     def reset_state(self, model: int) -> None:
         """Call cf_reset. Raises Refused if it fails."""
-        status, why = self._send_call(self._RESET, model=model)
-        if status != CF_OK:
-            raise Refused(f"cf_reset failed with {status_name(status)}: {why}")
+        _require_ok("cf_reset", *self._send_call(self._RESET, model=model))
 
     def set_signature(self, model: int, name: str) -> None:
         """Call cf_set_signature. Raises Refused if it fails."""
         text = name.encode()
-        status, why = self._send_call(self._SIGNATURE, counts=(len(text), 0), model=model, more=text)
-        if status != CF_OK:
-            raise Refused(f"cf_set_signature failed with {status_name(status)}: {why}")
+        _require_ok(
+            "cf_set_signature", *self._send_call(self._SIGNATURE, counts=(len(text), 0), model=model, more=text)
+        )
 
     def close(self, model: int) -> None:
+        """Call cf_close."""
         self._send_call(self._CLOSE, model=model)
+
+
+def _require_ok(function: str, status: int, why: str) -> None:
+    if status != CF_OK:
+        raise Refused(f"{function} failed with {status_name(status)}: {why}")

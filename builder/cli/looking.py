@@ -144,7 +144,7 @@ def run_explain(options: Options, project: Project) -> None:
 
     ws = workspace_of(options, project)
     with ws.hold_lock():
-        explanation = explain.explain_model(ws, threads=options.threads, seconds=options.seconds)
+        explanation = explain.study_model(ws, threads=options.threads, seconds=options.seconds).explanation
     print_result(options, explanation.to_dict(), explain.format_explanation(explanation))
 
 

@@ -65,6 +65,7 @@ class Start:
 
     @property
     def total(self) -> float:
+        """Milliseconds of the whole start."""
         return self.imports + self.load + self.first
 
 
@@ -153,33 +154,28 @@ def measure_function(bundle: Bundle, starts: int = 5, seconds: float = 3.0) -> F
     cold_starts: list[Start] = []
     for number in range(starts):
         with run_event.prepare_emulator(bundle.layer) as running:
-            cold_starts.append(measure_start(running, event))
+            cold_starts.append(_measure_start(running, event))
             if number == starts - 1:
                 warm = Spread.from_times(time_calls(lambda: running.invoke(event), seconds))
                 handler = median(value for name, value in _parse_metrics(running.log) if name == "TotalMs")
                 memory, python = running.peak_rss, running.python
     start = sorted(cold_starts, key=lambda start: start.total)[len(cold_starts) // 2]
-    return FunctionTimes(
-        python.version, run_event.describe_mismatch(python) or "", starts, start, warm, handler, memory=memory
-    )
+    note = run_event.describe_mismatch(python) or ""
+    return FunctionTimes(python.version, note, starts, start, warm, handler, memory=memory)
 
 
-def measure_start(running: LambdaEmulator, event: Any) -> Start:
+def _measure_start(running: LambdaEmulator, event: Any) -> Start:
     """Return the first request's times, as the client, the emulator and the function itself measure them.
 
     Raises EnvironmentSetupError, and AnswerError for a request that the function refuses.
     """
-    begin = time.perf_counter()
-    answer = running.invoke(event)
-    total = (time.perf_counter() - begin) * 1000
-    if "errorType" in answer:
-        raise EnvironmentSetupError(f"the function did not start: {run_event.explain_failure(running.log, answer)}")
+    answer, first = run_event.call_first(running, event)
     run_event.require_answer(answer)
     metrics = dict(_parse_metrics(running.log))
     if math.isnan(running.init_ms):
         raise EnvironmentSetupError("the emulator did not say how long the function's start took; run it again.")
-    init, load = running.init_ms, metrics.get("LoadMs", 0.0)
-    return Start(init - load, load, max(total - init, 0.0), metrics.get("DecodeMs", 0.0), metrics.get("InferMs", 0.0))
+    load = metrics.get("LoadMs", 0.0)
+    return Start(running.init_ms - load, load, first, metrics.get("DecodeMs", 0.0), metrics.get("InferMs", 0.0))
 
 
 def _parse_metrics(log: str) -> Iterator[tuple[str, float]]:
@@ -189,12 +185,11 @@ def _parse_metrics(log: str) -> Iterator[tuple[str, float]]:
             yield from ((name, value[0]) for name, value in json.loads(line).items() if name.endswith("Ms"))
 
 
-def format_benchmark(found: Benchmark) -> str:
+def format_benchmark(benchmark: Benchmark) -> str:
     """Return a table of the times, and one line to paste."""
-    names = ("p50", "p90", "p99", "fastest")
-    rows: list[list[str] | None] = [["library, warm", *_format_cells(found.library)]]
+    rows = [["library, warm", *_format_cells(benchmark.library)]]
     lines = []
-    if function := found.function:
+    if function := benchmark.function:
         start = function.start
         rows.append(["function, warm", *_format_cells(function.warm)])
         lines = [
@@ -203,26 +198,20 @@ def format_benchmark(found: Benchmark) -> str:
             f"first request {start.first:.1f} (the median of {function.starts} starts, Python {function.python})",
         ]
         lines += [function.note] if function.note else []
-    return "\n".join(
-        [
-            format_table(("ms", *names, "runs"), rows, right=(1, 2, 3, 4, 5), indent=0),
-            *lines,
-            "",
-            format_one_line(found),
-        ]
-    )
+    table = format_table(("ms", "p50", "p90", "p99", "fastest", "runs"), rows, right=(1, 2, 3, 4, 5), indent=0)
+    return "\n".join([table, *lines, "", format_one_line(benchmark)])
 
 
-def format_one_line(found: Benchmark) -> str:
+def format_one_line(benchmark: Benchmark) -> str:
     """Return the most important figures in one line to paste."""
-    threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
+    threads = "1 thread" if benchmark.threads == 1 else f"{benchmark.threads} threads"
     parts = [
-        f"{found.model} {found.version}",
-        f"coldforge {found.coldforge}",
-        f"{found.cpu}, {threads}",
-        f"library {_format_brief(found.library)} ms (p50/p90/p99)",
+        f"{benchmark.model} {benchmark.version}",
+        f"coldforge {benchmark.coldforge}",
+        f"{benchmark.cpu}, {threads}",
+        f"library {_format_brief(benchmark.library)} ms (p50/p90/p99)",
     ]
-    if function := found.function:
+    if function := benchmark.function:
         parts += [f"function cold {function.start.total:.0f} ms, warm {_format_brief(function.warm)} ms"]
     return " · ".join(parts)
 

@@ -29,14 +29,14 @@ from builder.pipeline.lower_program import lower_variant
 from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.verify.agreement import allowed_sensitivity, make_jsonable, measure_errors
+from builder.verify.agreement import allowed_sensitivity, make_jsonable, measure_errors, used_share
 from builder.verify.expected_answers import FLIPPED_SHARE
 from builder.verify.golden import GoldenFile
 from builder.verify.input_rounding import read_graph
 from builder.verify.intermediate_values import compute_inner_values
-from builder.verify.quantise.observe import build_observable, observe_steps
 from builder.verify.quantise.rounded_reference import make_rounded_path, round_reference
 from builder.verify.sensitivity import measure_sensitivity, nudge_calls, nudge_constants
+from builder.verify.step_probes import build_observable, observe_steps
 from builder.verify.target_runner import HERE, prepare_machine
 from builder.verify.verification import Verification
 
@@ -152,9 +152,9 @@ def compare_steps(
         for left in lefts
         if left.op in theirs and theirs[left.op].size == ours[left.op].size > 0
     }
-    wrong = {left for left, row in rows.items() if row.off}
-    right = {left for left in rows if left not in wrong}
-    first = next((left for left in lefts if left in wrong and not is_read_correctly(left, lefts, right, lowered)), None)
+    right = {left for left, row in rows.items() if not row.off}
+    wrong = (left for left, row in rows.items() if row.off and not is_read_correctly(left, lefts, right, lowered))
+    first = next(wrong, None)
     return LayerComparison(case, len(lowered.program.steps), tuple(rows.values()), rows[first] if first else None)
 
 
@@ -183,10 +183,9 @@ def _ask_tensorflow(
             _write_tensorflow_values, graph, ops, restored, folder=folder, reads=reads, failed=make_answers_error
         )
         with np.load(folder / _VALUES, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    theirs, moved = (
-        {op: arrays[f"{kind}/{i}"] for i, op in enumerate(ops) if f"{kind}/{i}" in arrays} for kind in _KINDS
-    )
+            theirs, moved = (
+                {op: file[f"{kind}/{i}"] for i, op in enumerate(ops) if f"{kind}/{i}" in file.files} for kind in _KINDS
+            )
     return theirs, moved
 
 
@@ -209,9 +208,7 @@ def _compare_value(left: StepOutput, ours: Array, theirs: Array, moved: Array | 
     uncertain = measure_sensitivity({"": {"": theirs}}, {"": {"": theirs if moved is None else moved}}).get("", 0.0)
     share = max(floor, allowed_sensitivity(uncertain)) if theirs.dtype.kind == "f" else 0.0
     error, allowed = measure_errors(ours, theirs, Tolerance() if share else Tolerance(0.0, 0.0), share)
-    with np.errstate(all="ignore"):
-        used = np.where(error == 0, 0.0, error / allowed)
-    index = np.unravel_index(int(used.argmax()), used.shape)
+    index = np.unravel_index(int(used_share(error, allowed).argmax()), error.shape)
     finite = np.abs(theirs[np.isfinite(theirs)].astype(np.float64))
     return StepDifference(
         step=left.step.name,
@@ -236,15 +233,11 @@ def format_layers(layers: LayerComparison) -> str:
     headers = ("step", "op in the model", "off by", "allowed", "largest", "")
     text = format_table(headers, rows, right=(2, 3, 4), indent=0)
     counted = f"{len(layers.rows)} of {layers.steps} steps leave a value that TensorFlow has"
-    return f"{text}\n\n{counted}, on the golden input {layers.case}\n{_format_verdict(layers)}"
-
-
-def _format_verdict(layers: LayerComparison) -> str:
-    first = layers.first
-    if first is None:
-        return "no step is off"
-    return (
-        f"first step that is off: {first.step}, {first.op} {list(first.shape)}: at {list(first.place)} ours is "
-        f"{first.ours:.6g}, TensorFlow's {first.theirs:.6g}, off by {first.error:.3g} where {first.allowed:.3g} is "
-        "allowed"
-    )
+    verdict = "no step is off"
+    if first := layers.first:
+        verdict = (
+            f"first step that is off: {first.step}, {first.op} {list(first.shape)}: at {list(first.place)} ours is "
+            f"{first.ours:.6g}, TensorFlow's {first.theirs:.6g}, off by {first.error:.3g} where {first.allowed:.3g} is "
+            "allowed"
+        )
+    return f"{text}\n\n{counted}, on the golden input {layers.case}\n{verdict}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,11 +12,11 @@ from builder.base.errors import UsageError
 from builder.base.targets import Target, host_target
 from builder.measure.bench import FunctionTimes, measure_function
 from builder.measure.machine import cpu_name
-from builder.measure.prices import MEMORY_MB, WHOLE_PROCESSOR_MB, load_prices
+from builder.measure.prices import MEMORY_MB, WHOLE_PROCESSOR_MB, bill_time, load_prices
 from builder.package.bundle import Bundle
 
 LEAST_MB, MOST_MB = 128, 10_240
-POWER_TUNING = "https://github.com/alexcasalboni/aws-lambda-power-tuning"
+_POWER_TUNING = "https://github.com/alexcasalboni/aws-lambda-power-tuning"
 
 
 @dataclass(frozen=True)
@@ -99,17 +98,15 @@ def estimate_sizes(
     """Price a million warm requests at several sizes of memory, in megabytes.
 
     ``handler_ms``: the time of a request on one whole processor. With less memory it takes longer by as much, with more
-    no less: a request runs on one thread. Every begun millisecond is billed. ``peak_memory``: bytes; sizes that are
-    smaller are left out.
+    no less: a request runs on one thread. ``peak_memory``: bytes; sizes that are smaller are left out.
     """
     prices = load_prices()
-    sizes = []
-    for size in sorted(set(memory)):
-        if peak_memory <= size << 20:
-            ms = handler_ms * max(1.0, WHOLE_PROCESSOR_MB / size)
-            dollars = prices.price_requests(size, ms, target.architecture)
-            sizes.append(MemorySize(size, ms, max(1, math.ceil(ms)), dollars))
-    return tuple(sizes)
+    times = {size: handler_ms * max(1.0, WHOLE_PROCESSOR_MB / size) for size in sorted(set(memory))}
+    return tuple(
+        MemorySize(size, ms, bill_time(ms), prices.price_requests(size, ms, target.architecture))
+        for size, ms in times.items()
+        if peak_memory <= size << 20
+    )
 
 
 def report_cost(target: Target, function: FunctionTimes) -> dict[str, Any]:
@@ -121,9 +118,7 @@ def report_cost(target: Target, function: FunctionTimes) -> dict[str, Any]:
 def format_cost(cost: RequestCost) -> str:
     """Return a table of the sizes, and the sources of the figures."""
     function, start = cost.function, cost.function.start
-    rows: list[list[str] | None] = [
-        [f"{size.memory:,}", f"{size.ms:.1f}", f"{size.billed:,}", f"{size.dollars:.2f}"] for size in cost.sizes
-    ]
+    rows = [[f"{size.memory:,}", f"{size.ms:.1f}", f"{size.billed:,}", f"{size.dollars:.2f}"] for size in cost.sizes]
     return "\n".join(
         [
             f"{cost.model} {cost.version}: US dollars for a million warm requests, by memory (list prices of "
@@ -134,7 +129,7 @@ def format_cost(cost: RequestCost) -> str:
             f"{WHOLE_PROCESSOR_MB:,} MB.",
             f"Measured in Lambda's emulator on {cost.cpu}, Python {function.python}, with {WHOLE_PROCESSOR_MB:,} MB: "
             "one processor. With less memory Lambda gives less of it, and the times are estimated in proportion.",
-            f"AWS Lambda Power Tuning measures a deployed function: {POWER_TUNING}",
+            f"AWS Lambda Power Tuning measures a deployed function: {_POWER_TUNING}",
             *([function.note] if function.note else []),
         ]
     )

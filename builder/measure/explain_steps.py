@@ -12,14 +12,13 @@ from builder.base.console_tables import RULE, format_table
 from builder.compiler.lower.decisions import LayerWeights, StepInfo, WeightSizes, describe_step, list_layer_weights
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Step
-from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.package.bundle import Bundle
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
 from builder.pipeline.lower_program import LoweringAttempt, list_attempts, lower_variant
 from builder.pipeline.resolve_options import resolve_spec
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.verify import profile
+from builder.verify import step_probes
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,12 @@ class Explanation:
 
     @property
     def microseconds(self) -> float:
+        """Microseconds of all steps."""
         return sum(row.microseconds for row in self.rows)
 
     @property
     def flop(self) -> int:
+        """Floating-point operations of a run."""
         return sum(row.flop * row.calls for row in self.rows)
 
     @property
@@ -104,11 +105,6 @@ class Study:
     compiled: CompiledVariant
 
 
-def explain_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Explanation:
-    """Return the explanation alone. Raises as ``study_model`` does."""
-    return study_model(ws, threads=threads, seconds=seconds).explanation
-
-
 def study_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Study:
     """Compile the model if necessary, and time the lowering that its last bundle has (the first, without a bundle).
 
@@ -121,41 +117,33 @@ def study_model(ws: Workspace, *, threads: int = 1, seconds: float = 3.0) -> Stu
     ws = ws.for_spec(settled.spec)
     lowered = lower_variant(ws, compiled, settled, attempt)
     with ws.progress.show_stage("profile", "the same program with a clock between its steps") as outcome:
-        library = profile.build_timed_library(
-            lowered.program,
-            ws.spec,
-            compiled.kernels,
-            ws.build / "explain",
-            ws.cache,
-            compute_digest(*compiled.inputs, settled.key, attempt.name),
-        )
-        profiled = profile.ProfiledLibrary(library, lowered.program, compiled.graph, threads)
-        times = profile.measure_steps({"": profiled}, seconds)[""]
+        folder, key = ws.build / "explain", compute_digest(*compiled.inputs, settled.key, attempt.name)
+        library = step_probes.build_timed_library(lowered.program, ws.spec, compiled.kernels, folder, ws.cache, key)
+        profiled = step_probes.ProfiledLibrary(library, lowered.program, compiled.graph, threads)
+        times = step_probes.measure_steps({"": profiled}, seconds)[""]
         profiled.close()
         outcome.note = f"{times.rounds} runs"
-    steps = zip(
-        _list_notes(lowered.program.steps, lowered.notes), times.calls, times.fastest, times.median, strict=True
-    )
+    notes = _list_notes(lowered.program.steps, lowered.notes)
     rows = tuple(
         ExplainedStep(
-            n.name,
-            depth,
-            n.kind,
-            algorithm=n.algorithm,
-            matched=n.matched,
-            flop=n.flop,
-            bytes=n.bytes,
+            step=note.name,
+            depth=depth,
+            kind=note.kind,
+            algorithm=note.algorithm,
+            matched=note.matched,
+            flop=note.flop,
+            bytes=note.bytes,
             calls=calls,
             microseconds=fastest * 1e6,
             median_microseconds=median * 1e6,
         )
-        for (depth, n), calls, fastest, median in steps
+        for (depth, note), calls, fastest, median in zip(notes, times.calls, times.fastest, times.median, strict=True)
     )
     explanation = Explanation(
         model=ws.spec.name,
         path=attempt.name if lowered.path == attempt.path else lowered.path,
         reason=lowered.reason,
-        isa=profile.host_isas(library)[-1],
+        isa=step_probes.host_isas(library)[-1],
         threads=threads,
         rounds=times.rounds,
         run_microseconds=times.run * 1e6,
@@ -179,11 +167,14 @@ def format_explanation(explanation: Explanation) -> str:
     headers = ("step", "kind", "algorithm and what was fused", "MFLOP", "bytes", "µs", "GFLOP/s", "%")
     kinds = dict.fromkeys(row.kind for row in e.rows)
     counts = ", ".join(f"{sum(row.kind == kind for row in e.rows)} {kind}" for kind in kinds)
+    sizes = WeightSizes.from_layers(e.weights, e.layers)
+    compressed = f" ({sizes.as_float32:,} as float32, {100 * sizes.compressed_share:.1f} % of them compressed)"
+    compressed = compressed if sizes.as_float32 != e.weights else ""
     lines = [
         format_table(headers, rows, right=(3, 4, 5, 6, 7), indent=0),
         "",
         f"{e.path}: {counts}; fused steps do {100 * e.layer_share:.1f} % of the convolutions' and products' work",
-        f"{_format_weights(e)}, {e.arena:,} of working memory",
+        f"{e.weights:,} bytes of weights{compressed}, {e.arena:,} of working memory",
         f"{e.isa}, {e.threads} {'thread' if e.threads == 1 else 'threads'}; the fastest of {e.rounds} runs of each "
         f"step; a whole run {e.run_microseconds:.1f} µs (median)",
     ]
@@ -200,18 +191,10 @@ def _format_layers(layers: tuple[LayerWeights, ...]) -> str:
     if any(w.input or w.input_kept for w in layers):
         headers += ["input", "float32 because"]
         for row, layer in zip(rows, layers, strict=True):
-            row += [_format_range(layer.input) if layer.input else "float32", layer.input_kept]
+            by = layer.input
+            row.append(f"int8, {-by.zero * by.scale:.4g} to {(255 - by.zero) * by.scale:.4g}" if by else "float32")
+            row.append(layer.input_kept)
     return format_table(headers, rows, right=(3, 4), indent=0)
-
-
-def _format_range(by: Quantisation) -> str:
-    return f"int8, {-by.zero * by.scale:.4g} to {(255 - by.zero) * by.scale:.4g}"
-
-
-def _format_weights(e: Explanation) -> str:
-    sizes = WeightSizes.from_layers(e.weights, e.layers)
-    rest = f" ({sizes.as_float32:,} as float32, {100 * sizes.compressed_share:.1f} % of them compressed)"
-    return f"{e.weights:,} bytes of weights" + (rest if sizes.as_float32 != e.weights else "")
 
 
 def _find_bundle_attempt(ws: Workspace) -> LoweringAttempt:

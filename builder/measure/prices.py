@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-LIST = Path(__file__).with_name("prices.json")
+_LIST = Path(__file__).with_name("prices.json")
 
 WHOLE_PROCESSOR_MB = 1769
 """Megabytes of memory with which a function has one whole processor; its share grows with memory.
@@ -36,18 +36,20 @@ class PriceList:
 
     @property
     def edition(self) -> str:
+        """The prices' region and date."""
         return f"{self.region}, {self.date}"
 
     def price_requests(self, memory: int, ms: float, architecture: str) -> float:
         """Price a million requests of ``ms`` each, with ``memory`` megabytes. Each begun millisecond is billed."""
-        return self.million_requests + self.price_compute(memory, max(1, math.ceil(ms)), architecture)
+        return self.million_requests + 1e6 * bill_time(ms) / 1000 * memory / 1024 * self.gb_second[architecture]
 
-    def price_compute(self, memory: int, billed_ms: float, architecture: str) -> float:
-        """Price the time alone of a million requests."""
-        return 1e6 * billed_ms / 1000 * memory / 1024 * self.gb_second[architecture]
+
+def bill_time(ms: float) -> int:
+    """Return the milliseconds that Lambda bills for a request: each begun one."""
+    return max(1, math.ceil(ms))
 
 
 def load_prices() -> PriceList:
     """Read the prices of ``prices.json``."""
-    prices = json.loads(LIST.read_text(encoding="utf-8"))
+    prices = json.loads(_LIST.read_text(encoding="utf-8"))
     return PriceList(**prices | {"sources": tuple(prices["sources"])})

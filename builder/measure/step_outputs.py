@@ -15,7 +15,7 @@ from builder.compiler.lower.hlo_proto import ELEMENT_TYPES, HloIndex, compute_sh
 from builder.compiler.lower.steps.base import Buffer, Step, walk_steps
 from builder.compiler.lower.steps.image_step import NormStep, PoolStep
 from builder.compiler.lower.steps.layer_step import LayerStep
-from builder.verify.quantise.observe import view_image
+from builder.verify.step_probes import view_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,20 +32,16 @@ class StepOutput:
 
     def read(self, arena: NDArray[np.uint8]) -> Array:
         """Return a copy, in logical order."""
-        match self.step:
+        step = self.step
+        match step:
             case LayerStep():
-                shape = self.step.geometry.out_shape
-                assert self.step.output is not None, "lower with whole=True"
-                return view_image(self.step.output, shape, arena).copy()
+                assert step.output is not None, "lower with whole=True"
+                return view_image(step.output, step.geometry.out_shape, arena).copy()
             case PoolStep():
-                return view_image(
-                    self.step.output, (self.step.batch, *self.step.out_size, self.step.channels), arena
-                ).copy()
+                return view_image(step.output, (step.batch, *step.out_size, step.channels), arena).copy()
             case NormStep():
-                return view_image(
-                    self.step.output, (self.step.batch, *self.step.size, self.step.channels), arena
-                ).copy()
-        buffer = _find_written_buffer(self.step)
+                return view_image(step.output, (step.batch, *step.size, step.channels), arena).copy()
+        buffer = _find_written_buffer(step)
         assert buffer is not None
         name, size, _ = ELEMENT_TYPES[self.shape.element_type]
         items = arena[buffer.offset : buffer.offset + buffer.size].view(name)
@@ -69,11 +65,9 @@ def _list_candidates(lowered: LoweredProgram, index: HloIndex) -> Iterator[StepO
         instruction = index.names.get(step.name)
         if instruction is None:
             continue
-        op = note.gives or instruction.metadata.op_name
-        if op and (
-            isinstance(step, LayerStep | PoolStep | NormStep)
-            or _is_whole(_find_written_buffer(step), instruction.shape)
-        ):
+        op, shape = note.gives or instruction.metadata.op_name, instruction.shape
+        is_image = isinstance(step, LayerStep | PoolStep | NormStep)
+        if op and (is_image or _is_whole(_find_written_buffer(step), shape)):
             yield StepOutput(step, op, after, instruction.shape)
 
 
@@ -100,24 +94,16 @@ def is_read_correctly(
     steps = lowered.program.steps
     known = {id(output.step): output for output in lefts}
     step: Step = left.step
-    index = next(i for i, output in enumerate(steps) if output is step)
-    while True:
-        memory = _find_memory(step)
-        if memory is None:
-            return False
-        later = range(index + 1, len(steps))
-        reader = next((i for i in later if _is_touching(steps[i], memory)), None)
-        if reader is None:
-            return False
-        step, index = steps[reader], reader
-        if id(step) in known:
-            return known[id(step)] in right
+    later = iter(steps)
+    next(step for step in later if step is left.step)
+    while memory := step.stored.buffer if isinstance(step, LayerStep) else _find_written_buffer(step):
+        reader = next((step for step in later if _touches_memory(step, memory)), None)
+        if reader is None or id(reader) in known:
+            return reader is not None and known[id(reader)] in right
+        step = reader
+    return False
 
 
-def _find_memory(step: Step) -> Buffer | None:
-    return step.stored.buffer if isinstance(step, LayerStep) else _find_written_buffer(step)
-
-
-def _is_touching(step: Step, memory: Buffer) -> bool:
+def _touches_memory(step: Step, memory: Buffer) -> bool:
     """Return whether ``step``, or a step inside it, reads or writes any of ``memory``."""
     return any(buffer.overlaps_buffer(memory) for inner in walk_steps((step,)) for buffer in inner.buffers)

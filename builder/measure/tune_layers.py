@@ -28,7 +28,7 @@ from builder.pipeline.read_tuning import AlgorithmChoice, AlgorithmTimes, Tuning
 from builder.pipeline.resolve_options import resolve_by_rule
 from builder.pipeline.resolve_strings import complete_workspace
 from builder.pipeline.workspace import Workspace
-from builder.verify import profile
+from builder.verify import step_probes
 
 ROUNDS = 15
 """Smallest number of rounds."""
@@ -96,11 +96,11 @@ def choose_fastest(rule: Algorithm, times: AlgorithmTimes) -> Algorithm:
 
 def format_tuning(tuned: TuningResult) -> str:
     """Return a table of every layer with a choice: each candidate's time, and the chosen one."""
-    rows: list[list[str] | None] = []
+    rows = []
     for label, choice in sorted(tuned.tuning.layers.items()):
-        for isa, of in choice.microseconds.items():
-            fastest = ", ".join(f"{algorithm} {time:.1f}" for algorithm, time in sorted(of.items(), key=lambda t: t[1]))
-            gain = of[tuned.rule[label]] / of[choice.algorithm]
+        for isa, times in choice.microseconds.items():
+            fastest = ", ".join(f"{name} {time:.1f}" for name, time in sorted(times.items(), key=lambda t: t[1]))
+            gain = times[tuned.rule[label]] / times[choice.algorithm]
             verdict = "as the rule" if choice.algorithm == tuned.rule[label] else f"{gain:.2f} × the rule's"
             rows.append([label, isa, fastest, choice.algorithm, verdict])
     if not rows:
@@ -161,7 +161,7 @@ def _measure_rounds(
     """Fill ``times`` (label, instruction set, algorithm: microseconds) and ``rest``; return the number of rounds."""
     spec = settled.spec
     lowered: dict[Algorithm, LoweredProgram] = {}
-    profiled: dict[str, profile.ProfiledLibrary] = {}
+    profiled: dict[str, step_probes.ProfiledLibrary] = {}
     isas: tuple[str, ...] = ()
     algorithms = sorted({a for program in possible.values() for a in program})
     for number, algorithm in enumerate(algorithms):
@@ -170,13 +170,15 @@ def _measure_rounds(
         lowered[algorithm] = _lower_with(ws, compiled, settled, everywhere)
         key = compute_digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
         folder = ws.build / f"tune-{algorithm}"
-        library = profile.build_timed_library(lowered[algorithm].program, spec, compiled.kernels, folder, ws.cache, key)
-        isas = profile.host_isas(library)
+        library = step_probes.build_timed_library(
+            lowered[algorithm].program, spec, compiled.kernels, folder, ws.cache, key
+        )
+        isas = step_probes.host_isas(library)
         for isa in isas:
-            opened = profile.ProfiledLibrary(library, lowered[algorithm].program, compiled.graph, isa=isa)
+            opened = step_probes.ProfiledLibrary(library, lowered[algorithm].program, compiled.graph, isa=isa)
             profiled[f"{isa} {algorithm}"] = opened
     ws.progress.show_step(len(algorithms), len(algorithms), "measuring")
-    measured = profile.measure_steps(profiled, seconds, ROUNDS)
+    measured = step_probes.measure_steps(profiled, seconds, ROUNDS)
     for opened in profiled.values():
         opened.close()
     for algorithm, program in lowered.items():

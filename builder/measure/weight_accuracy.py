@@ -62,14 +62,11 @@ def measure_accuracy(ws: Workspace, *, images: Sequence[Path] = ()) -> AccuracyR
     reports = []
     for kind in KINDS:
         candidate = make_candidate(ws, compiled, kind)
-        compared = {
-            inputs.source: compare_answers(
-                spec, graph, inputs, answer_with_library(candidate.library, graph, inputs), answers
-            )
-            for inputs, answers in zip(sets, references, strict=True)
-        }
-        sizes = candidate.lowering.sizes
-        size = candidate.library.stat().st_size
+        compared = {}
+        for inputs, theirs in zip(sets, references, strict=True):
+            ours = answer_with_library(candidate.library, graph, inputs)
+            compared[inputs.source] = compare_answers(spec, graph, inputs, ours, theirs)
+        size, sizes = candidate.library.stat().st_size, candidate.lowering.sizes
         reports.append(TypeReport(kind.weights, kind.activations, size, sizes.bytes, sizes.compressed_share, compared))
     report = AccuracyReport(spec.name, {inputs.source: inputs.items for inputs in sets}, tuple(reports))
     write_file(_accuracy_path(ws), json.dumps({"graph": file_digest(graph.graph_path), **asdict(report)}, indent=1))
@@ -93,13 +90,10 @@ def format_accuracy(report: AccuracyReport) -> str:
     """Return a table for each set of inputs."""
     parts = []
     for source, items in report.items.items():
-        rows: list[list[str] | None] = []
+        rows = []
         for row in report.types:
-            head = [
-                str(Precision(row.type, row.activations)),
-                f"{row.library:,}",
-                f"{100 * row.compressed_share:.1f} %",
-            ]
+            kind = str(Precision(row.type, row.activations))
+            head = [kind, f"{row.library:,}", f"{100 * row.compressed_share:.1f} %"]
             for output in row.accuracy[source].outputs:
                 rows.append([*head, output.output, *_format_cells(output)])
                 head = ["", "", ""]

@@ -20,7 +20,7 @@ from builder.pipeline.calibrate_layers import calibrate_model
 from builder.pipeline.compile_graph import CompiledVariant, compile_first
 from builder.pipeline.lower_program import LOWERING, ResolvedOptions, list_attempts, lower_variant, make_lowering_report
 from builder.pipeline.workspace import Workspace
-from builder.verify import profile
+from builder.verify import step_probes
 from builder.verify.quantise.precision import FLOAT32, MARGINS, Precision, Ratio, Timing, apply_precision
 
 SECONDS, ROUNDS = 4.0, 10
@@ -91,13 +91,13 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
     with ws.progress.show_stage("time", f"{one.kind} beside float32, in turns") as outcome:
         float32 = _build_clocked(ws, compiled, resolve_for_kind(ws, FLOAT32), FLOAT32)
         candidate = _build_clocked(ws, compiled, one.settled, one.kind)
-        isas = profile.host_isas(candidate[0])
+        isas = step_probes.host_isas(candidate[0])
         threads = [count for count in MARGINS if count <= len(os.sched_getaffinity(0))]
-        libraries: dict[str, profile.ProfiledLibrary] = {}
+        libraries: dict[str, step_probes.ProfiledLibrary] = {}
         with ExitStack() as stack:
 
             def turn(name: str, clocked: tuple[Path, Program], isa: str, count: int) -> None:
-                opened = profile.ProfiledLibrary(*clocked, compiled.graph, count, isa)
+                opened = step_probes.ProfiledLibrary(*clocked, compiled.graph, count, isa)
                 libraries[f"{name} {isa} {count}"] = stack.enter_context(closing(opened))
 
             # A library never runs twice in a row, as its weights would be in the caches. Two threads run only once
@@ -106,7 +106,7 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
                 for isa in isas:
                     turn("candidate", candidate, isa, ours)
                     turn("float32", float32, isa, theirs)
-            times = profile.measure_steps(libraries, SECONDS, ROUNDS)
+            times = step_probes.measure_steps(libraries, SECONDS, ROUNDS)
         took = {name: sum(times_of_steps.fastest) for name, times_of_steps in times.items()}
         outcome.note = f"{min(times_of_steps.rounds for times_of_steps in times.values())} rounds"
     return Timing(
@@ -126,4 +126,4 @@ def _build_clocked(
     attempt = list_attempts(settled.spec)[0]
     program = lower_variant(ws, compiled, settled, attempt).program
     folder, key = ws.build / f"timed-{kind.folder}", compute_digest(*compiled.inputs, settled.key, attempt.name)
-    return profile.build_timed_library(program, settled.spec, compiled.kernels, folder, ws.cache, key), program
+    return step_probes.build_timed_library(program, settled.spec, compiled.kernels, folder, ws.cache, key), program

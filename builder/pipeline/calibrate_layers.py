@@ -21,7 +21,7 @@ from builder.pipeline.compute_answers import load_user_inputs
 from builder.pipeline.lower_program import ResolvedOptions, list_attempts, lower_variant
 from builder.pipeline.workspace import Workspace
 from builder.verify.quantise.calibrate import choose_input_type, explain_kept, measure_ranges, require_known
-from builder.verify.quantise.observe import build_observable
+from builder.verify.step_probes import build_observable
 
 _RANGES = "ranges.json"
 

@@ -69,6 +69,7 @@ class OutputAgreement:
 
     @property
     def passed(self) -> bool:
+        """True if every element is within the tolerance, and every class the same or a tie."""
         return not self.beyond and not self.top1_wrong
 
     def describe_rule(self, answer: str) -> str:
@@ -129,19 +130,13 @@ def compare_output(
             continue
         max_absolute = max(max_absolute, float(error.max()))
         max_relative = max(max_relative, _max_relative(error, theirs, tolerance.absolute))
-        ratio = _ratio(error, allowed)
+        ratio = used_share(error, allowed)
         at = int(ratio.argmax())
         if ratio.flat[at] > worst_ratio:
             worst_ratio = float(ratio.flat[at])
             index = tuple(int(i) for i in np.unravel_index(at, error.shape))
-            worst = Worst(
-                case,
-                index,
-                ours[index].item(),
-                theirs[index].item(),
-                float(error[index]),
-                float(allowed[index]),
-            )
+            ours_there, theirs_there = ours[index].item(), theirs[index].item()
+            worst = Worst(case, index, ours_there, theirs_there, float(error[index]), float(allowed[index]))
         if kind == "classification" and fetch.shape and fetch.shape[-1] > 1:
             row_count, tie_count, texts = _compare_top1(case, ours, theirs, allowed)
             rows, ties, wrong = rows + row_count, ties + tie_count, wrong + len(texts)
@@ -197,7 +192,7 @@ def measure_errors(ours: Array, theirs: Array, tolerance: Tolerance, share: floa
     return np.where(same, 0.0, error), allowed
 
 
-def _ratio(error: Array, allowed: Array) -> Array:
+def used_share(error: Array, allowed: Array) -> Array:
     """Return the used share of the allowed error: 0 for no error, infinite if nothing is allowed."""
     with np.errstate(all="ignore"):
         return np.where(error == 0.0, 0.0, error / allowed)
@@ -214,23 +209,18 @@ def _max_relative(error: Array, theirs: Array, floor: float) -> float:
 
 def _compare_top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, int, list[str]]:
     """Count the rows compared and the ties among them, and describe each row whose highest class is another."""
-    classes = theirs.shape[-1]
-    a, b = ours.reshape(-1, classes), theirs.reshape(-1, classes)
-    tied_within = allowed.reshape(-1, classes)
-    rows = ties = 0
-    texts: list[str] = []
-    for row in range(b.shape[0]):
-        if theirs.dtype.kind == "f" and np.isnan(b[row]).any():
-            continue
-        rows += 1
-        mine, other = int(a[row].argmax()), int(b[row].argmax())
+    ours, theirs, allowed = (array.reshape(-1, array.shape[-1]) for array in (ours, theirs, allowed))
+    rows = [row for row, values in enumerate(theirs) if not np.isnan(values).any()]
+    ties, texts = 0, []
+    for row in rows:
+        mine, other = int(ours[row].argmax()), int(theirs[row].argmax())
         if mine == other:
             continue
-        if float(b[row, other]) - float(b[row, mine]) <= float(tied_within[row, other]):
+        if float(theirs[row, other]) - float(theirs[row, mine]) <= float(allowed[row, other]):
             ties += 1
-            continue
-        texts.append(f"case {case}, row {row}: ours is class {mine}, TensorFlow's is class {other}")
-    return rows, ties, texts
+        else:
+            texts.append(f"case {case}, row {row}: ours is class {mine}, TensorFlow's is class {other}")
+    return len(rows), ties, texts
 
 
 def make_jsonable(value: Any) -> Any:

@@ -77,7 +77,8 @@ def judge_answers(
         warnings.append(f"only {len(cases)} of {len(expected.cases)} golden inputs were run: {machine.name} is slow")
     if expected.rounding and expected.rounding.warning:
         warnings.append(expected.rounding.warning)
-    failures = (*description_failures(found.description, expected.feeds, expected.fetches, variant), *found.failures)
+    described = _list_description_failures(found.description, expected.feeds, expected.fetches, variant)
+    failures = (*described, *found.failures)
     return Verification(library, cases, rows, failures, tuple(warnings), machine.name, same_weights=same)
 
 
@@ -124,9 +125,8 @@ def _list_warnings(rows: Sequence[OutputAgreement], cases: tuple[str, ...]) -> I
     if len(cases) == 1:
         yield "there is only one golden input: one agreeing answer proves little"
         return
-    remedy = ". Name inputs of your own: `samples` under [golden] in model.toml"
-    if any(map(is_sample, cases)):
-        remedy = ""
+    advice = ". Name inputs of your own: `samples` under [golden] in model.toml"
+    remedy = "" if any(map(is_sample, cases)) else advice
     for row in rows:
         if row.constant:
             yield (
@@ -153,7 +153,7 @@ def _list_photograph_warnings(
             )
 
 
-def description_failures(
+def _list_description_failures(
     text: str, feeds: tuple[TensorSpec, ...], fetches: tuple[TensorSpec, ...], variant: Variant | None = None
 ) -> Iterator[str]:
     """Yield the errors of a cf_describe() text that is not JSON or does not describe the graph."""
@@ -171,16 +171,15 @@ def description_failures(
         except (AttributeError, LookupError, TypeError):
             described = {}
     for key, specs in (("feeds", feeds), ("fetches", fetches)):
-        ours = described.get(key)
-        theirs = [spec.to_dict() for spec in specs]
+        ours, theirs = described.get(key), [spec.to_dict() for spec in specs]
         if ours != theirs:
             yield f"cf_describe says the {key} are {json.dumps(ours)}, the graph says {json.dumps(theirs)}"
 
 
-def _select_variant(told: dict[str, Any], variant: Variant) -> dict[str, Any]:
+def _select_variant(described: dict[str, Any], variant: Variant) -> dict[str, Any]:
     """Return the description of one variant; it is empty if the variant is missing."""
     if variant.of:
-        told = next((entry for entry in told.get("signatures", []) if entry["signature"] == variant.of), {})
+        described = next((entry for entry in described.get("signatures", []) if entry["signature"] == variant.of), {})
     if variant.size:
-        told = dict(enumerate(told.get("shapes", []))).get(variant.size, {})
-    return told
+        described = dict(enumerate(described.get("shapes", []))).get(variant.size, {})
+    return described

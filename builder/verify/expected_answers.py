@@ -156,12 +156,8 @@ def list_outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> tuple[Expe
 
     Raises VerifyError for an output whose fetch is not among ``fetches``.
     """
-    return tuple(_iterate_outputs(spec, fetches))
-
-
-def _iterate_outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> Iterator[ExpectedOutput]:
     numbers = {fetch.name: number for number, fetch in enumerate(fetches)}
-    used = set()
+    outputs = []
     for output in spec.outputs:
         name = output.fetch or fetches[0].name
         if name not in numbers:
@@ -169,11 +165,10 @@ def _iterate_outputs(spec: ModelSpec, fetches: tuple[TensorSpec, ...]) -> Iterat
                 f"output {output.name} names the fetch {name}, which the model does not have; "
                 f"it has {', '.join(numbers)}."
             )
-        used.add(name)
         absolute = spec.tolerance.absolute if output.absolute is None else output.absolute
         relative = spec.tolerance.relative if output.relative is None else output.relative
-        number = numbers[name]
-        yield ExpectedOutput(output.name, fetches[number], number, output.kind, Tolerance(absolute, relative))
-    for name, number in numbers.items():
-        if name not in used:
-            yield ExpectedOutput(name, fetches[number], number, "raw", spec.tolerance)
+        fetch, tolerance = fetches[numbers[name]], Tolerance(absolute, relative)
+        outputs.append(ExpectedOutput(output.name, fetch, numbers[name], output.kind, tolerance))
+    named = {output.number for output in outputs}
+    others = ((number, fetch) for number, fetch in enumerate(fetches) if number not in named)
+    return *outputs, *(ExpectedOutput(fetch.name, fetch, number, "raw", spec.tolerance) for number, fetch in others)

@@ -12,13 +12,12 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from builder.base.arrays import Array
 from builder.base.errors import VerifyError
-from builder.base.tf import reference_session, tf
+from builder.base.tf import load_graph, reference_session
 from builder.config import ModelSpec
 from builder.importers.frameworks.framework_model import ANSWERED, ASKED, load_cases, save_cases
 from builder.importers.graph import MODEL_SCOPE, FrozenGraph
@@ -36,12 +35,8 @@ def write_program_inputs(graph: FrozenGraph, folder: Path) -> None:
     definition = graph.read_definition()
     (program,) = (node for node in definition.node if node.name == MODEL_SCOPE + NODE)
     inputs: dict[str, Sequence[Array]] = {}
-    with (
-        tf.Graph().as_default() as loaded,
-        reference_session(loaded) as session,
-        GoldenFile.open(graph.golden_path) as golden,
-    ):
-        tf.import_graph_def(definition, name="")
+    loaded = load_graph(definition)
+    with reference_session(loaded) as session, GoldenFile.open(graph.golden_path) as golden:
         entering = [loaded.get_tensor_by_name(tensor_name(name)) for name in program.input[: len(graph.feeds)]]
         for case in golden.cases:
             inputs[case] = session.run(entering, {p.tensor: golden.read_feed(case, p.spec.name) for p in graph.feeds})
@@ -92,19 +87,20 @@ def _find_differing(
     off = {case: difference for case in truth if not (difference := compare([case])).passed}
     run = {case: {name: golden.read_fetch(case, name)} for case in off}
     if off and (len(truth) - len(off) < ENOUGH or find_unstable_cases([output], truth, run, "")):
-        raise VerifyError(_describe_disagreement(framework, output.name, compare(truth)))
+        raise VerifyError(_describe_disagreement(framework, compare(truth)))
     return {
         case: f"TensorFlow's run of the program is off {framework}'s own {output.name} by {difference.max_absolute:.3g}"
         for case, difference in off.items()
     }
 
 
-def _describe_disagreement(framework: str, output: str, found: Any) -> str:
-    worst = found.worst
+def _describe_disagreement(framework: str, agreement: OutputAgreement) -> str:
+    worst = agreement.worst
     where = f" (worst: {worst.case} {list(worst.index)}, {worst.ours:.6g} for {worst.theirs:.6g})" if worst else ""
     return (
-        f"What was made of the model does not answer as {framework} does: output {output!r} is off by up to "
-        f"{found.max_absolute:.3g} in {found.beyond} of {found.elements} elements{where}. Please report this model."
+        f"What was made of the model does not answer as {framework} does: output {agreement.output!r} is off by up to "
+        f"{agreement.max_absolute:.3g} in {agreement.beyond} of {agreement.elements} elements{where}. Please report "
+        "this model."
     )
 
 
@@ -120,9 +116,8 @@ def _compute_fetches(
     graph: FrozenGraph, golden: GoldenFile, answered: dict[str, list[Array]]
 ) -> dict[str, dict[str, Array]]:
     """Compute the fetches of each answered case from the program's results."""
-    truth = {}
-    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
-        tf.import_graph_def(graph.read_definition(), name="")
+    truth, loaded = {}, load_graph(graph.read_definition())
+    with reference_session(loaded) as session:
         results = loaded.get_operation_by_name(MODEL_SCOPE + NODE).outputs
         for case, answers in answered.items():
             if case not in golden.cases or len(answers) != len(results):

@@ -1,4 +1,4 @@
-"""Intermediate values of a graph in TensorFlow: the results of its ops, not only of its fetches."""
+"""Intermediate values of a graph in TensorFlow, and the ops that are not to get NaN or infinities."""
 
 from __future__ import annotations
 

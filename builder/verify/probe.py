@@ -84,6 +84,7 @@ def run_case(
 def find_differences(
     model: ModelUnderTest, case: str, how: str, first: list[Bytes], second: list[Bytes]
 ) -> Iterator[str]:
+    """Yield the differences between two runs of ``case``, whose fetches had other bytes before."""
     for port, a, b in zip(model.fetches, first, second, strict=True):
         changed = a != b
         if not changed.any():
@@ -150,10 +151,7 @@ def check_refusal(model: ModelUnderTest, feeds: list[Bytes], call: BadCall) -> s
         slots[call.number] = BufferSlot(wrong.buffer, wrong.size + call.change)
     elif call.field == "data":
         slots[call.number] = BufferSlot(wrong.buffer, wrong.size, null=True)
-    counts = (
-        len(inputs) + call.change * (call.field == "feed"),
-        len(outputs) + call.change * (call.field == "fetch"),
-    )
+    counts = (len(inputs) + call.change * (call.field == "feed"), len(outputs) + call.change * (call.field == "fetch"))
     status, why = model.library.run(model.opened, slots[: len(inputs)], slots[len(inputs) :], counts)
     if status == CF_OK:
         return "is accepted"
@@ -189,7 +187,7 @@ def load_library(request: dict[str, Any]) -> Library:
     return library
 
 
-def open_model(library: Library) -> int:
+def _open_model(library: Library) -> int:
     status, opened, why = library.open()
     if status != CF_OK or not opened:
         raise Refused(f"cf_open failed with {status_name(status)}: {why}")
@@ -214,7 +212,7 @@ def run_examination(request: dict[str, Any], golden: GoldenFile) -> dict[str, An
     step("loading it")
     library = load_library(request)
     step("opening it")
-    model = ModelUnderTest(library, open_model(library), request["feeds"], request["fetches"])
+    model = ModelUnderTest(library, _open_model(library), request["feeds"], request["fetches"])
     if request["signature"]:
         library.set_signature(model.opened, request["signature"])
     thorough = not request["runner"]
@@ -288,7 +286,7 @@ def _keeps_state(
 ) -> Iterator[str]:
     """Check that two opened models have separate states, and that cf_set_state restores what cf_get_state returns."""
     library.reset_state(opened)
-    other = open_model(library)
+    other = _open_model(library)
     for case in cases:
         before = library.get_state(other, size)
         check(case, "beside another opened model", POISONS[0])
@@ -303,6 +301,7 @@ def _keeps_state(
 
 
 def main() -> None:
+    """Examine a library as the request in the file ``sys.argv[1]`` says."""
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     die_with_parent(os.getppid())
     try:

@@ -102,19 +102,15 @@ def examine_library(
             ran, failures, description = findings["cases"], findings["failures"], findings["describe"]
             if ran != list(cases)[: len(ran)] or not all(isinstance(text, str) for text in (description, *failures)):
                 raise ValueError("no findings")
-            answers = _read_answers(folder, ran, [p.spec.size for p in graph.fetches])
+            sizes = [port.spec.size for port in graph.fetches]
+            with open_regular(folder, _ANSWERS) as file:
+                if os.fstat(file.fileno()).st_size != len(ran) * sum(sizes):
+                    raise ValueError("another number of answers")
+                answers = {case: [np.frombuffer(file.read(size), np.uint8) for size in sizes] for case in ran}
             return Examination(answers, description, tuple(map(escape_terminal, failures)))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
             why = "it spoils the process that it runs in"
             raise VerifyError(f"{library.name} left no answers that can be read: {why}.") from error
-
-
-def _read_answers(folder: Path, cases: Sequence[str], sizes: Sequence[int]) -> dict[str, list[NDArray[np.uint8]]]:
-    """Read the bytes of each fetch, of ``sizes``, by case. Raises ValueError for another total size, and OSError."""
-    with open_regular(folder, _ANSWERS) as file:
-        if os.fstat(file.fileno()).st_size != len(cases) * sum(sizes):
-            raise ValueError("another number of answers")
-        return {case: [np.frombuffer(file.read(size), np.uint8) for size in sizes] for case in cases}
 
 
 def list_ports(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:

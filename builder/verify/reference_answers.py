@@ -17,7 +17,7 @@ from builder.base.arrays import Array
 from builder.base.commands import docs_command
 from builder.base.errors import VerifyError
 from builder.base.escape import describe_error
-from builder.base.tf import import_tensorflow, reference_session, tf
+from builder.base.tf import import_tensorflow, load_graph, reference_session, tf
 from builder.config import ModelSpec
 from builder.config.tensor import TensorSpec
 from builder.importers.constant_feeds import propose_values
@@ -98,9 +98,8 @@ def make_golden_file(spec: ModelSpec, graph: FrozenGraph) -> None:
         replace(graph, warnings=(*graph.warnings, warning)).save()
     undecided: dict[str, str] = {}
     while True:
-        references = answer_calls(
-            graph, calls, may_fail=[case for case in calls if not (is_sample(case) or is_text(case))]
-        )
+        may_fail = [case for case in calls if not (is_sample(case) or is_text(case))]
+        references = answer_calls(graph, calls, may_fail)
         reasons = {case: why for case, why in references.failed.items() if case not in probes}
         exact = {} if graph.states else _answer_in_float64(graph, references.calls)
         reasons |= _find_undecided(references, graph, outputs, exact)
@@ -294,9 +293,8 @@ def _find_undecided(
         reasons = find(moved, "when zeros of the input move by 1e-7") | reasons
         reasons = find(((case, fetches) for case, fetches in exact.items() if case in EDGES), "in float64") | reasons
         for first in (True, False) if UNSTABLE in asked.reading.ops else ():
-            moved = run_reference(
-                graph, break_ties(graph.read_reference(), first=first), asked.calls, may_fail=asked.calls
-            )
+            definition = break_ties(graph.read_reference(), first=first)
+            moved = run_reference(graph, definition, asked.calls, may_fail=asked.calls)
             reasons = find(moved, "when equal scores move apart, whose order an unstable sort decides") | reasons
     chosen = [case for case in asked.calls if case in reasons][: 1 if graph.states else None]
     return {case: reasons[case] for case in chosen}
@@ -341,17 +339,16 @@ def _run_definition(
     may_fail: Collection[str],
     failed: dict[str, str] | None,
 ) -> Iterator[tuple[str, Fetches]]:
-    with tf.Graph().as_default() as loaded, reference_session(loaded) as session:
-        tf.import_graph_def(definition, name="")
-        state = graph.first_state()
+    loaded, state = load_graph(definition), graph.first_state()
+    with reference_session(loaded) as session:
         assign_variables(loaded, session, state)
         for case, feeds in calls.items():
+            fed = {port.tensor: feeds[port.spec.name] for port in graph.feeds}
             try:
-                answers = session.run(
-                    [p.tensor for p in graph.fetches], {p.tensor: feeds[p.spec.name] for p in graph.feeds}
-                )
+                answers = session.run([port.tensor for port in graph.fetches], fed)
             except tf.errors.OpError as error:
-                reason = _read_reason(error)
+                # TensorFlow's own reason comes after the name of the node that raised it.
+                reason = re.sub(r"^Graph execution error: .*?Node: ('[^']*') ", r"\1: ", describe_error(error.message))
                 if case in may_fail:  # TensorFlow has no answer to compare with, e.g. for an index out of range
                     if failed is not None:
                         failed[case] = _CANNOT_RUN + reason
@@ -366,23 +363,15 @@ def _run_definition(
             yield case, {port.spec.name: np.asarray(answer, port.spec.dtype) for port, answer in pairs}
 
 
-def _read_reason(error: Any) -> str:
-    """Return TensorFlow's own reason for an error, after the name of the node that raised it."""
-    return re.sub(r"^Graph execution error: .*?Node: ('[^']*') ", r"\1: ", describe_error(error.message))
-
-
 def _is_too_large(fetches: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> bool:
     """Return whether an answer is larger than its fetch. Raises VerifyError for a shape other than XLA's."""
     wrong = [(spec, shape) for spec, shape in zip(fetches, shapes, strict=True) if not spec.accepts_shape(shape)]
     for spec, shape in wrong:
-        most = tuple(
-            size if at in spec.dynamic else own for at, (size, own) in enumerate(zip(shape, spec.shape, strict=False))
-        )
-        if shape != most:
+        sizes = zip(shape, spec.shape, strict=False)
+        if shape != tuple(size if at in spec.dynamic else own for at, (size, own) in enumerate(sizes)):
             raise VerifyError(
-                f"TensorFlow's {spec.name} has the shape {list(shape)}, and XLA compiles it "
-                f"as {spec.describe_shape()}: XLA does "
-                "not see that its size depends on the data. Leave this output out."
+                f"TensorFlow's {spec.name} has the shape {list(shape)}, and XLA compiles it as "
+                f"{spec.describe_shape()}: XLA does not see that its size depends on the data. Leave this output out."
             )
     return bool(wrong)
 

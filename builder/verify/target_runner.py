@@ -53,13 +53,15 @@ def prepare_machine(target: Target, cache: Path) -> Machine:
     program, root = find_emulator(emulator)
     install = f"`apt-get install {emulator.packages}` makes up for that, then run the same command again"
     if program is None:
-        return Machine(
-            "", missing=f"this machine is no {target.name}, and {emulator.programs[0]} is not on PATH; {install}"
-        )
+        missing = f"this machine is no {target.name}, and {emulator.programs[0]} is not on PATH; {install}"
+        return Machine("", missing=missing)
     if not has_c_library(root):
         return Machine("", missing=f"{program} is here, but no C library for {target.name} in {root}; {install}")
-    cpu = _find_first_known(program, emulator.cpus)
-    name = f"{Path(program).name} {_read_version(program)} as {cpu}"
+    models = _run_program(program, "-cpu", "help").split()
+    cpu = next((cpu for cpu in emulator.cpus if cpu.split(",")[0] in models), emulator.cpus[-1])
+    words = _run_program(program, "--version").split()
+    version = words[words.index("version") + 1] if "version" in words[:-1] else "of unknown version"
+    name = f"{Path(program).name} {version} as {cpu}"
     return Machine(name, (program, "-cpu", cpu, "-L", str(root), str(build_runner(target, cache))))
 
 
@@ -70,6 +72,7 @@ def find_emulator(emulator: QemuEmulator) -> tuple[str | None, Path]:
 
 
 def has_c_library(root: Path) -> bool:
+    """Return whether the folder ``root`` holds a C library."""
     return (root / "lib").is_dir()
 
 
@@ -80,16 +83,6 @@ def build_runner(target: Target, cache: Path) -> Path:
     toolchain = Toolchain(target, cache / "zig")
     run_cached(folder, key, lambda fresh: toolchain.compile_program([RUNNER], fresh / "runner", [INCLUDE]))
     return folder / "runner"
-
-
-def _find_first_known(program: str, cpus: tuple[str, ...]) -> str:
-    known = _run_program(program, "-cpu", "help").split()
-    return next((cpu for cpu in cpus if cpu.split(",")[0] in known), cpus[-1])
-
-
-def _read_version(program: str) -> str:
-    words = _run_program(program, "--version").split()
-    return words[words.index("version") + 1] if "version" in words[:-1] else "of unknown version"
 
 
 def _run_program(*command: str) -> str:

@@ -36,6 +36,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
+        """True if no output is off, and nothing else is wrong."""
         return not self.failures and all(output.passed for output in (*self.outputs, *self.same_weights))
 
     @property
@@ -84,34 +85,33 @@ def require_passed(verification: Verification) -> None:
     """Raise VerifyError naming, for every output that disagrees, the worst element and its case."""
     if verification.passed:
         return
-    lines = [f"  {text}" for row in verification.outputs if not row.passed for text in _describe_disagreement(row)]
-    same = "with the same rounded weights, "
-    lines += [
-        f"  {same}{text}" for row in verification.same_weights if not row.passed for text in _describe_disagreement(row)
-    ]
+    off = [row for row in verification.outputs if not row.passed]
+    off_alike = [row for row in verification.same_weights if not row.passed]
+    lines = [f"  {text}" for row in off for text in _describe_disagreement(row)]
+    lines += [f"  with the same rounded weights, {text}" for row in off_alike for text in _describe_disagreement(row)]
     lines += [f"  {verification.library} misbehaves: {text}." for text in verification.failures]
-    advice = "Nothing was packed. This is a bug in coldforge: report it with the model's build folder."
-    if not all(row.passed for row in (*verification.outputs, *verification.same_weights)):
+    advice = "This is a bug in coldforge: report it with the model's build folder."
+    if off or off_alike:
         advice = (
-            "Nothing was packed. If the model can live with this difference, raise `absolute` or `relative` for the "
+            "If the model can live with this difference, raise `absolute` or `relative` for the "
             "output in model.toml; otherwise report it with the model's build folder. `coldforge verify --layers` "
             "names the first step that is off."
         )
-    off = [row for row in verification.outputs if not row.passed]
     if off and all(row.worst and row.worst.case in NOT_FINITE for row in off):
         named = [text for text in verification.warnings if text.startswith(UNLIKE_TENSORFLOW)]
         unnamed = f"{UNLIKE_TENSORFLOW}: `coldforge verify --layers` names the first step that is off"
         advice = (
-            f"Nothing was packed. {'. '.join(named or [unnamed])}. Without `nan = true` in model.toml the function "
-            "refuses such numbers."
+            f"{'. '.join(named or [unnamed])}. Without `nan = true` in model.toml the function refuses such numbers."
         )
     if verification.too_coarse:
         advice = (
-            "Nothing was packed. The library does what it should: with the same rounded weights TensorFlow agrees. "
+            "The library does what it should: with the same rounded weights TensorFlow agrees. "
             "They are too coarse for this model: choose another `[weights] type` in model.toml (or `[activations] "
             "type`, if it has one), or leave those layers as they are that matter most, with [[layers]]."
         )
-    raise VerifyError("\n".join([f"{verification.library} does not pass verification:", *lines, advice]))
+    raise VerifyError(
+        "\n".join([f"{verification.library} does not pass verification:", *lines, f"Nothing was packed. {advice}"])
+    )
 
 
 def explain_failure(verification: Verification) -> str:

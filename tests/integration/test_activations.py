@@ -38,9 +38,9 @@ from builder.verify.library.loaded_library import OpenedModel
 from builder.verify.quantise import rounded_reference
 from builder.verify.quantise.answer_accuracy import run_once
 from builder.verify.quantise.calibrate import measure_ranges
-from builder.verify.quantise.observe import build_observable as build_observed
-from builder.verify.quantise.observe import observe_steps, view_image, view_input
 from builder.verify.quantise.precision import SMALLEST_FIRST, PrecisionChoice, Ratio, Timing, TriedPrecision
+from builder.verify.step_probes import build_observable as build_observed
+from builder.verify.step_probes import observe_steps, view_image, view_input
 from builder.verify.verification import Verification
 from tests.conftest import ROOT
 from tests.integration.test_batches import convolutions

@@ -58,10 +58,9 @@ def test_the_json_of_digits(digits: Bundle) -> None:
 def test_table_and_json_of_one_measurement_agree(digits: Bundle) -> None:
     from builder.cli.command import load_named_spec
 
-    found = explain_steps.explain_model(
-        Workspace.from_spec(load_named_spec("digits", Project.in_current_folder()), Project.in_current_folder()),
-        seconds=0.2,
-    )
+    project = Project.in_current_folder()
+    ws = Workspace.from_spec(load_named_spec("digits", project), project)
+    found = explain_steps.study_model(ws, seconds=0.2).explanation
     lines = explain_steps.format_explanation(found).splitlines()[2:]
     for line, step in zip(lines, found.to_dict()["steps"], strict=False):
         assert line.startswith(f"{step['step']} ")

@@ -29,7 +29,7 @@ from builder.verify.quantise.calibrate import (
     make_quantisation,
     require_known,
 )
-from builder.verify.quantise.observe import build_observable, observe_steps, view_image
+from builder.verify.step_probes import build_observable, observe_steps, view_image
 from tests.native.test_profile import PROGRAM, SPEC, compiled, graph
 from tests.support.quantise import from_bytes, to_bytes
 from tests.support.runtime import CACHE

@@ -23,7 +23,7 @@ from builder.config import ModelSpec, Source
 from builder.config.tensor import TensorSpec
 from builder.importers.graph import FrozenGraph, GraphPort
 from builder.measure.explain_steps import ExplainedStep, Explanation, format_explanation
-from builder.verify import profile
+from builder.verify import step_probes
 from builder.verify.golden import GoldenCase, GoldenFile
 from tests.support.runtime import CACHE
 
@@ -69,15 +69,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledGraph:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory, compiled: CompiledGraph) -> Path:
-    return profile.build_timed_library(
+    return step_probes.build_timed_library(
         PROGRAM, SPEC, compiled, tmp_path_factory.mktemp("profile") / "explain", CACHE.parent, "key"
     )
 
 
 def test_every_step_is_counted_and_timed_those_in_loops_and_calls_too(library: Path, graph: FrozenGraph) -> None:
-    profiled = profile.ProfiledLibrary(library, PROGRAM, graph)
-    times = profile.measure_steps({"one": profiled}, 0.0)["one"]
-    assert times.rounds == profile.MIN_ROUNDS
+    profiled = step_probes.ProfiledLibrary(library, PROGRAM, graph)
+    times = step_probes.measure_steps({"one": profiled}, 0.0)["one"]
+    assert times.rounds == step_probes.MIN_ROUNDS
     assert times.calls == (1, 1, 7, 7, 7, 1)  # first, loop, in.loop, call, in.call, last
     np.testing.assert_array_equal(profiled.fetches[0].view(np.float32), np.arange(1024))
     for index in (0, 2, 4, 5):  # a copy of 4 KB takes some nanoseconds
@@ -89,7 +89,7 @@ def test_every_step_is_counted_and_timed_those_in_loops_and_calls_too(library: P
 def test_what_cannot_be_run_here_is_an_error(tmp_path: Path, graph: FrozenGraph) -> None:
     (tmp_path / "libmodel.so").write_bytes(b"\x7fELF of another machine")
     with pytest.raises(VerifyError, match="cannot load"):
-        profile.ProfiledLibrary(tmp_path / "libmodel.so", PROGRAM, graph)
+        step_probes.ProfiledLibrary(tmp_path / "libmodel.so", PROGRAM, graph)
 
 
 def test_the_clock_is_in_no_other_library(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_table_and_json_tell_the_same() -> None:
 def test_a_library_that_cannot_be_opened_leaves_the_environment_alone(
     graph: FrozenGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(profile.LIMIT, raising=False)
+    monkeypatch.delenv(step_probes.LIMIT, raising=False)
     with pytest.raises(VerifyError, match="cannot load"):
-        profile.ProfiledLibrary(tmp_path / "libmodel.so", PROGRAM, graph, isa="x86-64-v3")
-    assert profile.LIMIT not in os.environ
+        step_probes.ProfiledLibrary(tmp_path / "libmodel.so", PROGRAM, graph, isa="x86-64-v3")
+    assert step_probes.LIMIT not in os.environ

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.engines import KINDS, OURS, OURS_INT8
 from builder.base.targets import X86_64
-from builder.verify.profile import LIMIT
+from builder.verify.step_probes import LIMIT
 
 
 def test_every_engine_that_is_measured_with_avx2_is_kept_to_it() -> None:

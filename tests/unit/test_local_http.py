@@ -17,7 +17,8 @@ import pytest
 
 from builder.base.errors import EnvironmentSetupError
 from builder.measure.local import http_server as local_http
-from builder.measure.local.http_server import MAX_BODY, MAX_EVENT, make_url_event, parse_response, serve_function
+from builder.measure.local.emulator import MAX_REQUEST
+from builder.measure.local.http_server import MAX_BODY, make_url_event, parse_response, serve_function
 from builder.measure.local.request_check import LONGEST_HEAD, LOOPBACK, MOST_LINES, AllowedOrigins
 
 
@@ -258,7 +259,7 @@ def test_a_body_that_is_refused_is_not_asked_for(server: Server) -> None:
 def test_a_text_that_json_makes_too_long_is_refused(server: Server) -> None:
     """Lambda's limit is on the event, in which a quotation mark has two bytes."""
     server.bodies.clear()
-    text = b'"' * (MAX_EVENT // 2)
+    text = b'"' * (MAX_REQUEST // 2)
     head = b"POST / HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(text)
     assert server.says(head + text) == [413]
     assert server.bodies == []

@@ -20,47 +20,50 @@ class DiffTable:
     right: tuple[int, ...] = ()
 
 
-def make_tables(found: BundleDifference) -> Iterator[DiffTable]:
+def make_tables(difference: BundleDifference) -> Iterator[DiffTable]:
     """Yield every part of the difference that is not empty, the most important first."""
-    if found.sizes:
-        rows = tuple(_format_figure(f) for f in found.sizes if f.before != f.after) or (_format_figure(found.sizes[0]),)
+    if difference.sizes:
+        rows = tuple(_format_figure(f) for f in difference.sizes if f.before != f.after) or (
+            _format_figure(difference.sizes[0]),
+        )
         yield DiffTable("Size", ("bytes", "before", "after", "change"), rows, (1, 2, 3))
-    if found.speed:
-        yield _make_speed_table(found.speed)
-    if found.errors:
-        rows = tuple(_format_figure(f) for f in found.errors)
+    if difference.speed:
+        yield _make_speed_table(difference.speed)
+    if difference.errors:
+        rows = tuple(_format_figure(f) for f in difference.errors)
         yield DiffTable("Error against TensorFlow", ("output", "before", "after", "change"), rows, (1, 2, 3))
     for title, head, changes in (
-        ("Model and tools", "", found.interface),
-        ("Steps", "layer", found.steps),
-        ("Packages", "package", found.packages),
+        ("Model and tools", "", difference.interface),
+        ("Steps", "layer", difference.steps),
+        ("Packages", "package", difference.packages),
     ):
         if changes:
-            rows = tuple(
-                (change.what, _shorten_digests(change.before), _shorten_digests(change.after)) for change in changes
-            )
+            rows = tuple((c.what, _shorten_digests(c.before), _shorten_digests(c.after)) for c in changes)
             yield DiffTable(title, (head, "before", "after"), rows)
 
 
-def format_summary(found: BundleDifference) -> str:
+def format_summary(difference: BundleDifference) -> str:
     """Return one line that says whether there is a difference, and of which kind."""
-    if found.same_library:
+    if difference.same_library:
         return "libmodel.so is the same, byte for byte."
-    counts = [
-        f"{sum(c.before is None for c in found.steps)} added",
-        f"{sum(c.after is None for c in found.steps)} removed",
-        f"{sum(c.before is not None and c.after is not None for c in found.steps)} changed",
-        f"{found.same_steps} the same",
-    ]
-    return f"libmodel.so differs. Fused steps: {', '.join(counts)}."
+    steps = difference.steps
+    added, removed = sum(c.before is None for c in steps), sum(c.after is None for c in steps)
+    counts = (
+        f"{added} added, {removed} removed, {len(steps) - added - removed} changed, {difference.same_steps} the same"
+    )
+    return f"libmodel.so differs. Fused steps: {counts}."
 
 
-def format_difference(found: BundleDifference) -> str:
+def format_difference(difference: BundleDifference) -> str:
     """Return the whole text. Names from models are plain text in it."""
-    lines = [f"### {escape_markdown(found.before)} → {escape_markdown(found.after)}", "", format_summary(found)]
-    for table in make_tables(found):
+    lines = [
+        f"### {escape_markdown(difference.before)} → {escape_markdown(difference.after)}",
+        "",
+        format_summary(difference),
+    ]
+    for table in make_tables(difference):
         lines += ["", f"**{table.title}**", "", *_format_table(table)]
-    if found.speed is None:
+    if difference.speed is None:
         lines += ["", "Speed was not measured; `coldforge diff --time` does."]
     return "\n".join(lines)
 
@@ -81,8 +84,8 @@ def _format_table(table: DiffTable) -> Iterator[str]:
 
 
 def _format_figure(figure: Figure) -> tuple[str, ...]:
-    before, after = figure.before, figure.after
-    return figure.what, _format_number(figure, before), _format_number(figure, after), _format_change(figure)
+    numbers = (_format_number(figure, value) for value in (figure.before, figure.after))
+    return figure.what, *numbers, _format_change(figure)
 
 
 def _format_number(figure: Figure, value: float | None) -> str:
@@ -109,13 +112,9 @@ def _shorten_digests(value: str | None) -> str:
 def _make_speed_table(speed: SpeedComparison) -> DiffTable:
     threads = "1 thread" if speed.threads == 1 else f"{speed.threads} threads"
     title = f"Speed on {speed.cpu}, {threads}, over {speed.before.runs:,} rounds that took turns"
+    pairs = [(name, getattr(speed.before, name), getattr(speed.after, name)) for name in ("p50", "p90", "p99")]
     rows = [
-        (name, f"{before:.4g}", f"{after:.4g}", f"{100 * (after / before - 1):+.1f} %")
-        for name, before, after in (
-            ("p50", speed.before.p50, speed.after.p50),
-            ("p90", speed.before.p90, speed.after.p90),
-            ("p99", speed.before.p99, speed.after.p99),
-        )
+        (name, f"{before:.4g}", f"{after:.4g}", f"{100 * (after / before - 1):+.1f} %") for name, before, after in pairs
     ]
     spread = f"{100 * (speed.low - 1):+.1f} to {100 * (speed.high - 1):+.1f} %"
     rows.append(("round by round", "", "", f"{100 * (speed.ratio - 1):+.1f} % (80 % of them {spread})"))

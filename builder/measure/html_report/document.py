@@ -21,15 +21,8 @@ def format_document(title: str, body: str, *, data: object = None, scripts: Sequ
     """Return the page of the markup ``body``; ``data``: JSON for the scripts; ``scripts``: names of files in PARTS."""
     style = read_page_part("page.css")
     script = "\n".join(read_page_part(name) for name in scripts)
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            f"style-src {_hash_source(style)}",
-            *([f"script-src {_hash_source(script)}"] if script else []),
-        ]
-    )
+    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src {_hash_source(style)}"
+    policy += f"; script-src {_hash_source(script)}" if script else ""
     lines = [
         "<!doctype html>",
         '<html lang="en">',
@@ -77,22 +70,21 @@ def report_page(data: Mapping[str, Any]) -> str:
     )
 
 
-def diff_page(found: BundleDifference) -> str:
+def diff_page(difference: BundleDifference) -> str:
     """Return the page's HTML."""
-    title = f"{found.before} → {found.after}"
-    parts = [f"<header><h1>{escape_html(title)}</h1><p>{escape_html(format_summary(found))}</p></header>", "<main>"]
-    parts += [_format_section(table) for table in make_tables(found)]
+    title, summary = f"{difference.before} → {difference.after}", escape_html(format_summary(difference))
+    parts = [f"<header><h1>{escape_html(title)}</h1><p>{summary}</p></header>", "<main>"]
+    parts += [_format_section(table) for table in make_tables(difference)]
     return format_document(title, "\n".join([*parts, "</main>"]))
 
 
 def _format_section(table: DiffTable) -> str:
+    aligned = [' class="n"' if column in table.right else "" for column in range(len(table.headers))]
     heads = "".join(
-        f'<th scope="col"{_format_alignment(table, i)}>{escape_html(head)}</th>' for i, head in enumerate(table.headers)
+        f'<th scope="col"{a}>{escape_html(head)}</th>' for a, head in zip(aligned, table.headers, strict=True)
     )
     rows = "\n".join(
-        "<tr>"
-        + "".join(f"<td{_format_alignment(table, i)}>{escape_html(cell)}</td>" for i, cell in enumerate(row))
-        + "</tr>"
+        "<tr>" + "".join(f"<td{a}>{escape_html(cell)}</td>" for a, cell in zip(aligned, row, strict=True)) + "</tr>"
         for row in table.rows
     )
     title = escape_html(table.title)
@@ -100,7 +92,3 @@ def _format_section(table: DiffTable) -> str:
         f'<section><h2>{title}</h2><div class="wide" tabindex="0" role="region" aria-label="{title}"><table>'
         f"<thead><tr>{heads}</tr></thead><tbody>\n{rows}\n</tbody></table></div></section>"
     )
-
-
-def _format_alignment(table: DiffTable, column: int) -> str:
-    return ' class="n"' if column in table.right else ""

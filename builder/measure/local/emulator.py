@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from builder.base.errors import EnvironmentSetupError, UsageError
@@ -27,6 +26,8 @@ from builder.base.lambda_python import PythonInterpreter
 
 HANDLER = "handler.app.lambda_handler"
 MAX_REQUEST = 6_291_556
+"""Largest JSON that Lambda takes, in bytes."""
+
 PATH = "/2015-03-31/functions/function/invocations"
 START_SECONDS, STOP_SECONDS, REQUEST_SECONDS = 20, 5, 120
 
@@ -60,12 +61,10 @@ class LambdaEmulator:
                 f"the Runtime Interface Emulator does not start:\n{self._read_file('rapid')[-2000:]}"
             )
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop_processes()
         if self._folder is not None:
             self._folder.cleanup()
@@ -76,16 +75,15 @@ class LambdaEmulator:
         body = event if isinstance(event, bytes) else json.dumps(event).encode()
         if len(body) > MAX_REQUEST:
             raise UsageError(
-                f"the request has {len(body):,} bytes; Lambda takes {MAX_REQUEST:,}. Send a smaller picture."
+                f"the request has {len(body):,} bytes; Lambda takes {MAX_REQUEST:,}. Send a smaller image."
             )
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REQUEST_SECONDS)
         try:
             connection.request("POST", PATH, body)
             text = connection.getresponse().read()
-            # An empty answer means that the runtime's process ended.
-            return (
-                json.loads(text) if text else {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
-            )
+            if not text:  # The runtime's process ended.
+                return {"errorType": "Runtime.ExitError", "errorMessage": "the function ended"}
+            return json.loads(text)
         except (OSError, http.client.HTTPException, ValueError) as failure:
             raise EnvironmentSetupError(
                 f"the function gave no answer ({failure}); its log:\n{self.log[-2000:]}"

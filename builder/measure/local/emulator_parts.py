@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from builder.base.cache import compute_digest, file_digest, run_cached
@@ -72,9 +73,7 @@ def build_dependencies(cache: Path, python: PythonInterpreter, layer: Path) -> P
     def build(fresh: Path) -> None:
         options = ["--target", host_target().name, "--python-version", python.version, "--python", str(python.path)]
         command = [sys.executable, str(script), str(fresh / "python"), *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise EnvironmentSetupError(f"the dependencies layer cannot be built:\n{done.stderr.strip()[-2000:]}")
+        _run_tool(command, "the dependencies layer cannot be built:")
 
     run_cached(folder, key, build)
     return folder
@@ -90,8 +89,10 @@ def pack_function(cache: Path, python: PythonInterpreter, source: Path) -> Path:
 
 def _run_pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", arguments[0], "-qq", "--disable-pip-version-check", "--no-input"]
-    process = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, check=False)
-    if process.returncode:
-        raise EnvironmentSetupError(
-            f"pip {arguments[0]} failed; is the package index reachable?\n{process.stderr.strip()[-2000:]}"
-        )
+    _run_tool([*command, *arguments[1:]], f"pip {arguments[0]} failed; is the package index reachable?")
+
+
+def _run_tool(command: Sequence[str], failure: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnvironmentSetupError(f"{failure}\n{done.stderr.strip()[-2000:]}")

@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl, unquote
 
 from builder.base.errors import EnvironmentSetupError, UsageError
 from builder.base.escape import escape_invisible
+from builder.measure.local.emulator import MAX_REQUEST
 from builder.measure.local.request_check import LOOPBACK, AllowedOrigins, RequestRefusal, read_head
 
 Invoke = Callable[[dict[str, Any]], Any]
@@ -32,10 +33,7 @@ Invoke = Callable[[dict[str, Any]], Any]
 
 Say = Callable[[str], None]
 
-MAX_EVENT = 6_291_556
-"""Largest JSON that Lambda takes, in bytes; its emulator truncates larger events."""
-
-MAX_BODY = MAX_EVENT * 3 // 4 - 4096
+MAX_BODY = MAX_REQUEST * 3 // 4 - 4096
 """Largest body in bytes: the rest of Lambda's limit on an event once the body is base64 and the headers are in."""
 
 CALLER_SECONDS = 30.0
@@ -94,10 +92,8 @@ def _encode_body(media: str, body: bytes) -> dict[str, Any]:
     if not body:
         return {"isBase64Encoded": False}
     if media.startswith("text/") or media in ("application/json", "application/xml", "application/javascript"):
-        try:
+        with suppress(UnicodeDecodeError):
             return {"body": body.decode(), "isBase64Encoded": False}
-        except UnicodeDecodeError:
-            pass
     return {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
 
 
@@ -217,8 +213,8 @@ def _make_handler(invoke: Invoke, say: Say, allowed: AllowedOrigins) -> type[Bas
             began = time.perf_counter()
             with turn:
                 sent = make_url_event(self.command, self.path, self.headers, body, f"local-{next(numbers)}")
-                if len(json.dumps(sent)) > MAX_EVENT:
-                    return self._refuse(413, f"Lambda takes events of at most {MAX_EVENT:,} bytes")
+                if len(json.dumps(sent)) > MAX_REQUEST:
+                    return self._refuse(413, f"Lambda takes events of at most {MAX_REQUEST:,} bytes")
                 try:
                     status, headers, content = parse_response(invoke(sent))
                 except (EnvironmentSetupError, UsageError) as error:

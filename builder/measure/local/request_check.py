@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from io import BufferedIOBase
 from ipaddress import ip_address
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 MOST_LINES = 100
@@ -21,13 +22,6 @@ LONGEST_HEAD = 65_536
 
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)\r?\n")  # no spaces before the colon, no folding
 _LENGTH = re.compile(rb"[0-9]{1,15}")
-
-
-class LineStream(Protocol):
-    """A stream that header lines are read from."""
-
-    def readline(self, limit: int, /) -> bytes:
-        """Read a line, or as much of it as ``limit`` allows."""
 
 
 class RequestHead(NamedTuple):
@@ -48,7 +42,7 @@ class RequestRefusal(NamedTuple):
     message: str
 
 
-def read_head(stream: LineStream, longest_body: int) -> RequestHead | RequestRefusal:
+def read_head(stream: BufferedIOBase, longest_body: int) -> RequestHead | RequestRefusal:
     """Read a request's header lines to the blank line after them, and return the length of the body with them."""
     lines: list[bytes] = []
     left = LONGEST_HEAD
@@ -61,7 +55,7 @@ def read_head(stream: LineStream, longest_body: int) -> RequestHead | RequestRef
     for line in lines[:-1]:
         parts = _LINE.fullmatch(line)
         if parts is None:
-            return RequestRefusal(400, "a line of the headers is none")
+            return RequestRefusal(400, "a line of the headers is not a valid header")
         values.setdefault(parts[1].lower(), []).append(parts[2].strip(b" \t"))
     if lines[-1] not in (b"\r\n", b"\n"):
         return RequestRefusal(400, "the headers break off")

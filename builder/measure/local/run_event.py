@@ -62,20 +62,25 @@ def invoke_bundle(bundle_layer: Path, event: Any, python: Path | None = None) ->
     EnvironmentSetupError.
     """
     with prepare_emulator(bundle_layer, python) as running:
-        answer, first = _time_call(running, event)
-        if "errorType" in answer:
-            raise EnvironmentSetupError(f"the function did not start: {explain_failure(running.log, answer)}")
-        warm = statistics.median(_time_call(running, event)[1] for _ in range(WARM_REQUESTS))
-        init = running.init_ms
-        return InvokeResult(
-            answer,
-            init,
-            max(first - init, 0.0),
-            warm,
-            running.python.version,
-            describe_mismatch(running.python),
-            log=running.log,
-        )
+        answer, first_ms = call_first(running, event)
+        warm_ms = statistics.median(_time_call(running, event)[1] for _ in range(WARM_REQUESTS))
+        version, note = running.python.version, describe_mismatch(running.python)
+        return InvokeResult(answer, running.init_ms, first_ms, warm_ms, version, note, log=running.log)
+
+
+def call_first(running: LambdaEmulator, event: Any) -> tuple[Any, float]:
+    """Return the answer to the first event, and its milliseconds as the client sees them, without the start.
+
+    Raises EnvironmentSetupError where the function does not start.
+    """
+    answer, total = _time_call(running, event)
+    if "errorType" in answer:
+        # Callers do not get the function's own message.
+        critical = (line for line in reversed(running.log.splitlines()) if '"CRITICAL"' in line)
+        last = next(critical, None)
+        why = json.loads(last)["message"] if last else f"{answer.get('errorMessage')}\n{running.log[-2000:]}"
+        raise EnvironmentSetupError(f"the function did not start: {why}")
+    return answer, max(total - running.init_ms, 0.0)
 
 
 def prepare_emulator(
@@ -117,7 +122,7 @@ def file_event(path: Path) -> Any:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not JSON: it is not UTF-8 text. To send a picture, use --image.") from error
+        raise UsageError(f"{path} is not JSON: it is not UTF-8 text. To send an image, use --image.") from error
 
 
 def text_event(text: str, origin: str) -> Any:
@@ -155,24 +160,17 @@ def default_event(bundle: Path) -> dict[str, Any]:
         described = json.loads((bundle / "model.json").read_text())
     except OSError as error:
         raise UsageError(f"there is no bundle in {bundle}; run `{bundle_command(bundle.name)}` first.") from error
-    picture = image_event(PICTURE) if described["image"] else {}
-    if described.get("text") or takes_text(described):
-        picture = {"text": TEXT}
-    return picture | make_zero_inputs(described)
+    if described.get("text") or _takes_text(described):
+        event = {"text": TEXT}
+    else:
+        event = image_event(IMAGE) if described["image"] else {}
+    return event | make_zero_inputs(described)
 
 
 def _time_call(running: LambdaEmulator, event: Any) -> tuple[Any, float]:
     start = time.perf_counter()
     answer = running.invoke(event)
     return answer, (time.perf_counter() - start) * 1000
-
-
-def explain_failure(log: str, answer: Any) -> str:
-    """Return the function's own last message, which callers do not get, or else the platform's."""
-    for line in reversed(log.splitlines()):
-        if '"CRITICAL"' in line:
-            return str(json.loads(line)["message"])
-    return f"{answer.get('errorMessage')}\n{log[-2000:]}"
 
 
 def describe_mismatch(python: PythonInterpreter) -> str | None:
@@ -189,7 +187,7 @@ def describe_mismatch(python: PythonInterpreter) -> str | None:
 TEXT = "How long does it take to get there by train?"
 """Text that is sent where a person gives none."""
 
-PICTURE = HOME / "builder" / "importers" / "samples" / "photographs" / "face.jpg"
+IMAGE = HOME / "builder" / "importers" / "samples" / "photographs" / "face.jpg"
 """Image that is sent where a person names none."""
 
 
@@ -202,44 +200,39 @@ def format_try_command(models: Sequence[str], described: Mapping[str, Any], fold
     options = ["-C", str(folder)] if folder != Path() else []
     words = shlex.join(["coldforge", *options, "invoke", *(model for model in models if model != ".")])
     command = f"try it: {choose_command(f'make invoke MODEL={names}', words)}"
-    tensors = tensor_feeds(described)
-    if not tensors and (described.get("text") or takes_text(described)):
+    tensors = _list_tensor_feeds(described)
+    if not tensors and (described.get("text") or _takes_text(described)):
         return f'{command}\n  It sends a text. {choose_command("TEXT=", "--text ")}"..." sends your own.'
     if not tensors and not described.get("strings"):
         return f"{command}\n  It sends a photograph. {choose_command('IMAGE=', '--image ')}FILE sends your own."
     named = [(feed["name"], feed["dtype"], feed["shape"]) for feed in tensors]
     named += [(text["name"], "strings", text["shape"]) for text in described.get("strings", [])]
     shapes = ", ".join(f"{json_line(name)}: <{dtype} {shape}>" for name, dtype, shape in named)
-    picture = '"image": "<base64>", ' if described["image"] else ""
+    image = '"image": "<base64>", ' if described["image"] else ""
     option = choose_command("INPUTS=FILE", "--inputs FILE")
-    return f'{command}\n  It sends zeros. {option} sends your own request: {{{picture}"inputs": {{{shapes}}}}}'
+    return f'{command}\n  It sends zeros. {option} sends your own request: {{{image}"inputs": {{{shapes}}}}}'
 
 
-def tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _list_tensor_feeds(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the feeds of a model.json that take tensors: all but those of images, text and strings."""
     used = {feed for text in described.get("strings", []) for feed in text["feeds"]}
-    tensors = (
-        used | {described["image"]["feed"]} if described["image"] else used | {*(described.get("text") or {}).values()}
-    )
-    return [feed for feed in described["feeds"] if feed["name"] not in tensors]
+    used |= {described["image"]["feed"]} if described["image"] else {*(described.get("text") or {}).values()}
+    return [feed for feed in described["feeds"] if feed["name"] not in used]
 
 
 def make_zero_inputs(described: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request's ``inputs`` for each feed that takes a tensor; empty where there is no such feed."""
-    feeds = tensor_feeds(described)
-    raw = {feed["name"]: {"b64": base64.b64encode(bytes(feed["bytes"])).decode()} for feed in feeds}
-    raw |= {
-        text["name"]: _make_empty_strings(text["shape"])
-        for text in described.get("strings", [])
-        if not takes_text(described)
-    }
-    return {"inputs": raw} if raw else {}
+    feeds, strings = _list_tensor_feeds(described), described.get("strings", [])
+    inputs = {feed["name"]: {"b64": base64.b64encode(bytes(feed["bytes"])).decode()} for feed in feeds}
+    if not _takes_text(described):
+        inputs |= {text["name"]: _make_empty_strings(text["shape"]) for text in strings}
+    return {"inputs": inputs} if inputs else {}
 
 
-def takes_text(described: Mapping[str, Any]) -> bool:
+def _takes_text(described: Mapping[str, Any]) -> bool:
     """Return whether a text alone is enough for a model of strings."""
     strings = described.get("strings", [])
-    return len(strings) == 1 and math.prod(strings[0]["shape"][1:]) == 1 and not tensor_feeds(described)
+    return len(strings) == 1 and math.prod(strings[0]["shape"][1:]) == 1 and not _list_tensor_feeds(described)
 
 
 def _make_empty_strings(shape: Sequence[int]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from builder.base.arrays import Array
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph, GraphPort
 from builder.importers.samples.user_samples import Inputs
+from builder.verify.expected_answers import list_outputs
 from builder.verify.library.loaded_library import OpenedModel
 from builder.verify.reference_answers import run_reference
 
@@ -39,8 +40,10 @@ class OutputAccuracy:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """All outputs of one library. ``agreement``: the share of items in which every classification has TensorFlow's top
-    class; None without any."""
+    """All outputs of one library.
+
+    ``agreement``: the share of items in which every classification has TensorFlow's top class; None without any.
+    """
 
     outputs: tuple[OutputAccuracy, ...]
     agreement: float | None
@@ -81,31 +84,24 @@ def _join_runs(graph: FrozenGraph, runs: Sequence[Answers], items: int) -> Answe
 def compare_answers(spec: ModelSpec, graph: FrozenGraph, inputs: Inputs, ours: Answers, theirs: Answers) -> Accuracy:
     """Compare every output of ``spec`` (every fetch, if it has none) that is ``list_comparable``."""
     rows, same = [], []
-    for name, fetch, classes in _list_outputs(spec, graph):
-        if fetch not in ours:
+    outputs = list_outputs(spec, tuple(port.spec for port in graph.fetches))
+    for output in outputs[: len(spec.outputs) or None]:
+        if output.fetch.name not in ours:
             continue
-        labels = inputs.labels if classes and name == inputs.output else None
-        a, b = ours[fetch], theirs[fetch]
-        rows.append(_compare_output(name, a, b, classes, labels))
-        if classes and b.ndim > 1:
+        a, b = ours[output.fetch.name], theirs[output.fetch.name]
+        classes = output.kind == "classification" and b.ndim > 1
+        labels = inputs.labels if output.name == inputs.output else None
+        rows.append(_compare_output(output.name, a, b, classes, labels))
+        if classes:
             same.append((a.argmax(-1) == b.argmax(-1)).reshape(len(b), -1).all(axis=1))
     agreement = float(np.mean(np.logical_and.reduce(same))) if same else None
     return Accuracy(tuple(rows), agreement)
 
 
-def _list_outputs(spec: ModelSpec, graph: FrozenGraph) -> Iterator[tuple[str, str, bool]]:
-    """Yield (output, fetch, whether it is a classification)."""
-    fetches = [port.spec.name for port in graph.fetches]
-    for output in spec.outputs:
-        yield output.name, output.fetch or fetches[0], output.kind == "classification"
-    if not spec.outputs:
-        yield from ((name, name, False) for name in fetches)
-
-
 def _compare_output(name: str, ours: Array, theirs: Array, classes: bool, labels: Array | None) -> OutputAccuracy:
     error = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     top1 = top5 = right = right_tensorflow = None
-    if classes and theirs.ndim > 1:
+    if classes:
         mine, other = ours.argmax(-1), theirs.argmax(-1)
         top1 = float(np.mean(mine == other))
         if theirs.shape[-1] > 5:
@@ -113,12 +109,5 @@ def _compare_output(name: str, ours: Array, theirs: Array, classes: bool, labels
             top5 = float(np.mean((first == other[..., None]).any(-1)))
         if labels is not None:
             right, right_tensorflow = float(np.mean(mine == labels)), float(np.mean(other == labels))
-    return OutputAccuracy(
-        name,
-        top1,
-        top5,
-        float(error.max(initial=0)),
-        float(error.mean() or 0),
-        right,
-        right_tensorflow=right_tensorflow,
-    )
+    worst, mean = float(error.max(initial=0)), float(error.mean() or 0)
+    return OutputAccuracy(name, top1, top5, worst, mean, right, right_tensorflow=right_tensorflow)

@@ -26,7 +26,7 @@ from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 from builder.config import ActivationType, ModelSpec
 from builder.importers.graph import FrozenGraph
 from builder.importers.samples.user_samples import Inputs
-from builder.verify.quantise.observe import Look, observe_steps, view_input
+from builder.verify.step_probes import Look, observe_steps, view_input
 
 
 def choose_input_type(spec: ModelSpec, name: str) -> ActivationType:
@@ -93,7 +93,12 @@ def measure_ranges(
     """
     extents = {step.layer: Extent() for step in steps.values()}
     observe_steps(library, lowered.program, graph, inputs.runs, _make_observer(extents, steps))
-    kept = dict(_find_degenerate(extents))
+    kept = {}
+    for name, extent in extents.items():
+        if not extent.finite:
+            kept[name] = "its input is not always finite"
+        elif (extent.high - extent.low) / 255 < np.finfo(np.float32).tiny:
+            kept[name] = "its input was always 0 where it was measured"
     histograms = {name: Histogram(extent) for name, extent in extents.items() if name not in kept}
     observe_steps(library, lowered.program, graph, inputs.runs, _make_observer(histograms, steps))
     return {name: make_quantisation(*best_range(histogram)) for name, histogram in histograms.items()}, kept
@@ -105,14 +110,6 @@ def _make_observer(statistics: Mapping[str, Extent] | Mapping[str, Histogram], s
             statistic.add(view_input(steps[number], arena))
 
     return look
-
-
-def _find_degenerate(extents: Mapping[str, Extent]) -> Iterator[tuple[str, str]]:
-    for name, extent in extents.items():
-        if not extent.finite:
-            yield name, "its input is not always finite"
-        elif (extent.high - extent.low) / 255 < np.finfo(np.float32).tiny:
-            yield name, "its input was always 0 where it was measured"
 
 
 Array = NDArray[np.float32]
@@ -133,6 +130,7 @@ class Extent:
     finite: bool = True
 
     def add(self, values: Array) -> None:
+        """Extend it to ``values``."""
         low, high = float(values.min(initial=0)), float(values.max(initial=0))
         if not np.isfinite(low) or not np.isfinite(high):
             self.finite = False
@@ -148,19 +146,17 @@ class Histogram:
         self.counts = np.zeros(BINS, np.int64)
 
     def add(self, values: Array) -> None:
+        """Count ``values``."""
         flat = np.ravel(values).astype(np.float64)
         flat = flat[flat != 0]
         places = ((flat - self.low) * (BINS / (self.high - self.low))).astype(np.int64)
         self.counts += np.bincount(np.clip(places, 0, BINS - 1), minlength=BINS)
 
-    @property
-    def centres(self) -> NDArray[np.float64]:
-        return self.low + (np.arange(BINS) + 0.5) * (self.high - self.low) / BINS
-
 
 def best_range(histogram: Histogram) -> tuple[float, float]:
     """Return the (low, high) with the least mean squared error, each between 0 and the end of the extent."""
-    counts, centres = histogram.counts.astype(np.float64), histogram.centres
+    counts = histogram.counts.astype(np.float64)
+    centres = histogram.low + (np.arange(BINS) + 0.5) * (histogram.high - histogram.low) / BINS
     shares = np.arange(1, ENDS + 1) / ENDS
     lows = histogram.low * shares if histogram.low < 0 else np.zeros(1)
     highs = histogram.high * shares if histogram.high > 0 else np.zeros(1)

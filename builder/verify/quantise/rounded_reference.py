@@ -72,8 +72,13 @@ def _round_definition(graph: FrozenGraph, restored: Path) -> tuple[Any, list[str
     """Return the GraphDef, the constants missing from it, and whether layers round their inputs."""
     definition = graph.read_reference()
     with np.load(restored, allow_pickle=False) as file:
-        wanted = {key: file[key] for key in file.files if not key.startswith(_INPUT)}
-        inputs = list(_read_inputs({key: file[key] for key in file.files if key.startswith(_INPUT)}))
+        arrays = {key: file[key] for key in file.files}
+    wanted = {key: array for key, array in arrays.items() if not key.startswith(_INPUT)}
+    inputs = []
+    for key in (key for key in arrays if key not in wanted):
+        _, constant, layer = key.split("/", 2)
+        by = Quantisation(float(arrays[key][0]), int(arrays[key][1])) if arrays[key].size else None
+        inputs.append(RoundedInput(constant, layer, by))
     places = replace_constants(definition, wanted)
     missing = [*sorted(wanted.keys() - places.keys()), *round_inputs(places, inputs)]
     return definition, missing, any(entry.quantisation for entry in inputs)
@@ -92,13 +97,6 @@ def load_rounding(folder: Path, types: Collection[WeightType]) -> Rounding:
     return Rounding(coarsest, None, warning, notes["inputs"])
 
 
-def _read_inputs(arrays: Mapping[str, NDArray[Any]]) -> Iterator[RoundedInput]:
-    """Yield the inputs that ``save_rounded`` wrote."""
-    for key, array in arrays.items():
-        _, constant, layer = key.split("/", 2)
-        yield RoundedInput(constant, layer, Quantisation(float(array[0]), int(array[1])) if array.size else None)
-
-
 _COARSENESS = ("float32", "float16", "bfloat16", "int8")
 assert set(_COARSENESS) == set(ITEM_SIZES)
 
@@ -107,7 +105,8 @@ def replace_constants(definition: Any, wanted: Mapping[str, Array]) -> dict[str,
     """Replace the constants of a GraphDef that are in ``wanted``; return their scopes and names, by key."""
     sizes = {array.size for array in wanted.values()}
     places: dict[str, list[tuple[NodeScope, str]]] = {}
-    for scope, node in _find_constants(definition):
+    constants = ((scope, node) for scope in list_scopes(definition) for node in scope.nodes if node.op == "Const")
+    for scope, node in constants:
         tensor = node.attr["value"].tensor
         elements = math.prod(dim.size for dim in tensor.tensor_shape.dim)
         if tensor.dtype != tf.float32.as_datatype_enum or elements not in sizes:
@@ -122,10 +121,6 @@ def replace_constants(definition: Any, wanted: Mapping[str, Array]) -> dict[str,
             places.setdefault(key, []).append((scope, node.name))
             tensor.CopyFrom(tf.make_tensor_proto(new))
     return places
-
-
-def _find_constants(definition: Any) -> Iterator[tuple[NodeScope, Any]]:
-    yield from ((scope, node) for scope in list_scopes(definition) for node in scope.nodes if node.op == "Const")
 
 
 PRODUCTS = {"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
@@ -150,6 +145,7 @@ class NodeScope:
     functions: Mapping[str, Any]
 
     def make_reference(self, name: str, output: str) -> str:
+        """Return how nodes of the scope name ``output`` of the node ``name``."""
         return f"{name}:{output}:0" if self.inside else name
 
 
@@ -172,29 +168,21 @@ def round_inputs(constants: Constants, inputs: Sequence[RoundedInput]) -> list[s
     missing: list[str] = []
     for digest in dict.fromkeys(rounded.constant for rounded in inputs if rounded.quantisation):
         layers = {rounded.layer: rounded.quantisation for rounded in inputs if rounded.constant == digest}
+        alike = len(set(layers.values())) == 1
         readers = [reader for scope, name in constants.get(digest, ()) for reader in _find_users(scope, name)]
         if not readers:
             missing += layers
         for scope, node, operand in readers:
-            if node is None or (by := _find_rounding(node.name, layers)) is _UNKNOWN:
+            if node is None or not (alike or node.name in layers):
                 missing += layers
                 break
-            if isinstance(by, Quantisation):
-                if node.input[operand].startswith(f"{node.name}/rounded/"):  # two loops share one function
-                    missing += layers
-                    break
+            by = next(iter(layers.values())) if alike else layers[node.name]
+            if by and node.input[operand].startswith(f"{node.name}/rounded/"):  # two loops share one function
+                missing += layers
+                break
+            if by:
                 _insert_rounding(scope, node, operand, by)
     return missing
-
-
-_UNKNOWN = object()
-
-
-def _find_rounding(name: str, layers: Mapping[str, Quantisation | None]) -> object:
-    """Return a Quantisation, None, or _UNKNOWN."""
-    if len(set(layers.values())) == 1:
-        return next(iter(layers.values()))
-    return layers.get(name, _UNKNOWN)
 
 
 def _find_users(scope: NodeScope, name: str) -> Iterator[tuple[NodeScope, Any | None, int]]:

@@ -1,7 +1,8 @@
-"""Times of each step of a model: a build of its program with a clock between the steps, run on a golden input.
+"""Builds of a program that show its steps: with a clock between them, or with the memory before each.
 
-The library is loaded into this process, on which nothing else should run at the same time. Times are the fastest
-and the median of many rounds, in which several libraries take turns, so that a slow moment of the machine affects all.
+The library is loaded into this process. Nothing else should run while steps are timed: times are the fastest and the
+median of many rounds, in which several libraries take turns, so that a slow moment of the machine affects all. An
+observer gets NumPy's view of the arena, so that no statistic is in C.
 """
 
 from __future__ import annotations
@@ -11,23 +12,27 @@ import ctypes
 import functools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from builder.base.arrays import Array
 from builder.base.cache import code_digest, compute_digest, run_cached
 from builder.compiler.emit import GeneratedSources
 from builder.compiler.link.shared_library import build_library
 from builder.compiler.lower.program import Program
-from builder.compiler.lower.steps.base import walk_steps
+from builder.compiler.lower.steps.base import View, walk_steps
+from builder.compiler.lower.steps.layer_step import LayerStep
 from builder.compiler.xla.tfcompile import CompiledGraph
 from builder.config import ModelSpec
 from builder.importers.graph import FrozenGraph
 from builder.verify.golden import GoldenFile
 from builder.verify.library.loaded_library import OpenedModel
+from builder.verify.quantise.answer_accuracy import run_once
 
 MIN_ROUNDS, MAX_ROUNDS = 5, 1000
 LIMIT = "COLDFORGE_CPU"
@@ -50,7 +55,6 @@ def build_timed_library(
     program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path, key: str
 ) -> Path:
     """Build a library of ``program`` with a clock in ``folder``; keep it for the same ``key``. Raises LinkError."""
-
     make = functools.partial(build_library, program, spec, compiled, zig=cache / "zig", probe="profile")
     run_cached(folder, compute_digest(code_digest(), key), make)
     return folder / "libmodel.so"
@@ -68,7 +72,9 @@ class ProfiledLibrary:
         with _limit_isa(isa):
             self._model = OpenedModel(library, threads)
         self._model.so.cf_step_times.restype = ctypes.c_void_p
-        self._times = _as_array(self._model.so.cf_step_times(), len(walk_steps(program.steps)))
+        steps = len(walk_steps(program.steps))
+        times = (ctypes.c_uint64 * (2 * steps)).from_address(self._model.so.cf_step_times())
+        self._times = np.ctypeslib.as_array(times).reshape(steps, 2)  # nanoseconds, calls
         with GoldenFile.open(graph.golden_path) as golden:
             feeds = [golden.read_feed(golden.cases[0], port.spec.name) for port in graph.feeds]
         self._call = self._model.bind_call(feeds, [port.spec.size for port in graph.fetches])
@@ -132,11 +138,64 @@ def _summarise_runs(runs: Sequence[tuple[Array, Array, float]]) -> StepTimes:
         calls=tuple(int(n) for n in runs[-1][0]),
         fastest=tuple(float(t) for t in times.min(axis=0)),
         median=tuple(float(t) for t in np.median(times, axis=0)),
-        run=float(np.median([whole for _, _, whole in runs])),
+        run=float(np.median([took for _, _, took in runs])),
         rounds=len(runs),
     )
 
 
-def _as_array(address: int, steps: int) -> Array:
-    """Return cf_step_time[steps] as [steps, 2]: nanoseconds, calls."""
-    return np.ctypeslib.as_array((ctypes.c_uint64 * (2 * steps)).from_address(address)).reshape(steps, 2)
+Look = Callable[[int, NDArray[np.uint8]], None]
+"""A function of the number of the step that begins (``walk_steps``; their count after the last) and the arena."""
+
+_Observer = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p)
+
+
+def build_observable(program: Program, spec: ModelSpec, compiled: CompiledGraph, folder: Path, cache: Path) -> Path:
+    """Build a library of ``program`` in ``folder`` that can be observed. Raises LinkError.
+
+    No two may have the same path in one process: the second would be the first.
+    """
+    return build_library(program, spec, compiled, folder, cache / "zig", probe="observe")
+
+
+def observe_steps(
+    library: Path, program: Program, graph: FrozenGraph, runs: Iterable[Mapping[str, NDArray[Any]]], look: Look
+) -> None:
+    """Run ``library`` on each of ``runs``, in order and on one opened model, and call ``look`` at every step.
+
+    Raises VerifyError if this machine can't run it, and errors of ``look``.
+    """
+    failures: list[BaseException] = []
+
+    def called(step: int, address: int) -> None:
+        if failures:
+            return
+        try:
+            arena = (ctypes.c_uint8 * program.arena_size).from_address(address)
+            look(step, np.ctypeslib.as_array(arena))
+        except BaseException as error:  # ctypes would print it and go on
+            failures.append(error)
+
+    observer = _Observer(called)  # must live as long as it may be called
+    with OpenedModel(library) as model:
+        model.so.cf_observe.restype = None
+        model.so.cf_observe(observer)
+        try:
+            for feeds in runs:
+                run_once(model, graph, feeds)
+                if failures:
+                    raise failures[0]
+        finally:
+            model.so.cf_observe(None)  # the library stays loaded after ``observer`` is gone
+
+
+def view_image(view: View, shape: tuple[int, int, int, int], arena: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the float32 [batch, height, width, channels] that ``view`` has in ``arena``, without a copy."""
+    whole = arena[view.buffer.offset :]
+    floats = whole[: whole.size // 4 * 4].view(np.float32)[view.first :]
+    strides = tuple(4 * n for n in (view.image, view.row, view.pixel, 1))
+    return np.lib.stride_tricks.as_strided(floats, shape, strides, writeable=False)
+
+
+def view_input(step: LayerStep, arena: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the input of ``step``, without its padding: [batch, height, width, channels]."""
+    return view_image(step.input, (step.geometry.batch, *step.in_size, step.geometry.in_channels), arena)

@@ -50,10 +50,9 @@ class Request(NamedTuple):
     only is welcome when there is no time for all. ``size``: the index of the model's size that ``inputs`` have.
     ``signature``: the name of its signature; empty is the first. ``spans``: the start and end in seconds of each
     window of a recording that ``inputs`` now hold; ``seconds``: the time of each step so far; ``image_sizes``: the
-    upright sizes of the images that ``inputs`` now hold. ``options``: the wanted form of the answer. ``ids``: the
-    tokens of each text, once they are known; ``located``: their places, if an output is about them. ``strings``: the
-    strings of each input, UTF-8, row-major, until they become ``rows``: the raw bytes of the feeds for each item,
-    which may still need padding.
+    upright sizes of the images that ``inputs`` now hold. ``options``: the wanted form of the answer. ``strings``:
+    the strings of each input, UTF-8, row-major; they or ``texts`` become ``rows``: the raw bytes of the feeds for each
+    item, which may still need padding. ``located``: the places of each text's tokens, if an output is about them.
     """
 
     pictures: tuple[File | Reference, ...]
@@ -64,7 +63,6 @@ class Request(NamedTuple):
     signature: str = ""
     recording: File | Reference | None = None
     texts: tuple[str, ...] = ()
-    ids: tuple[list[int], ...] = ()
     located: tuple[LocatedText, ...] = ()
     strings: Mapping[str, tuple[bytes, ...]] = MappingProxyType({})
     rows: tuple[Mapping[str, bytes], ...] = ()
@@ -162,7 +160,7 @@ def require_same_run(found: tuple[str, ...], where: str, description: Descriptio
 
 def count_items(request: Request, description: Description) -> int:
     """Count the answers that the request asks for."""
-    if texts := request.ids or request.rows or request.texts:
+    if texts := request.rows or request.texts:
         return len(texts)
     first = next((port for port in description.feeds if port.size and port.name in request.inputs), None)
     if request.pictures or first is None:
@@ -188,7 +186,6 @@ def split_request(request: Request, description: Description) -> Iterator[Reques
         inputs = {name: cut(name, start, end) for name in request.inputs}
         yield request._replace(
             pictures=request.pictures[start:end],
-            ids=request.ids[start:end],
             rows=request.rows[start:end],
             inputs=inputs,
         )

@@ -115,7 +115,7 @@ class Server(NamedTuple):
         places: list[int] = []
         kinds = load_kinds(description)
         if lengths := next(filter(None, (kind.measure_lengths(request, context) for kind in kinds)), None):
-            from .text.order import reorder_items, restore_order, sort_by_length
+            from .text.rows import reorder_items, restore_order, sort_by_length
 
             if places := sort_by_length(lengths, description):
                 request = reorder_items(request, places, description)
@@ -156,12 +156,20 @@ class Server(NamedTuple):
             batches = [restore_order(batches, places, description)]
         seconds["total"] = time.perf_counter() - began + sum(request.seconds.values())
         timings = {name: round(value * 1000, 3) for name, value in seconds.items()}
-        tokens = sum(map(len, request.ids))
+        tokens = _count_tokens(request, description)
         result = Result(
             description, tuple(batches), timings, left, request.spans, tokens, tuple(sizes), request.located
         )
         call.observe(result)
         return result
+
+
+def _count_tokens(request: Request, description: Description) -> int:
+    """Count the tokens of texts for a tokenizer."""
+    if description.text is None:
+        return 0
+    port = next(port for port in description.feeds if port.name == description.text.ids)
+    return sum(len(row[port.name]) for row in request.rows) // (port.size // port.elements)
 
 
 def _require_memory(request: Request, description: Description, limits: RequestLimits) -> None:

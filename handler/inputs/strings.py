@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ..budget import TEXTS_TOGETHER, RequestLimits
-from ..description import Description, Port, StringInput
+from ..description import Description, StringInput
 from ..errors import NotTextError, TooLargeError, TooManyImagesError, WrongFieldError, WrongShapeError, WrongTypeError
 from ..request import File, Request
+from ..text.rows import choose_row_size, list_size_ports
 from ..typed import TYPE_CHECKING, Any
 from . import InputKind, RunContext
-from .text import TEXTS, read_text_file, read_texts
+from .text import TEXTS, fill_rows, measure_rows, read_text_file, read_texts
 
 if TYPE_CHECKING:
     from ..text import LocatedText
@@ -32,8 +33,8 @@ def make_kind(description: Description) -> InputKind:
         read_event=_read_event,
         read_files=_read_files,
         prepare_request=_prepare_request,
-        measure_lengths=_measure_lengths,
-        fill_inputs=_fill_inputs,
+        measure_lengths=lambda request, context: measure_rows(request) if _get_program(request, context).pads else [],
+        fill_inputs=lambda part, context: fill_rows(part, _get_program(part, context).pads, context),
     )
 
 
@@ -54,8 +55,9 @@ def _prepare_request(request: Request, context: RunContext) -> Request:
         return request
     began = time.perf_counter()
     description = context.describe_request(request)
-    words = _get_program(context, description)
-    sizes = _index_all_sizes(description) if words.pads else [_index_ports(description)]
+    words = _get_program(request, context)
+    sizes = list_size_ports(description)
+    sizes = sizes if words.pads else [sizes[request.size]]
     count = max(map(len, request.strings.values()))
     limits, left = context.limits, context.count_seconds_left
     limits.require_memory(count * sum(port.size // port.shape[0] for port in sizes[-1].values()))
@@ -65,41 +67,14 @@ def _prepare_request(request: Request, context: RunContext) -> Request:
         most = sizes[-1][tokens.feed].shape[1]
         located = tokens.locate_words(request.strings[tokens.source], most, limits, left)
     # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.
-    size = request.size if description.has_fixed_outputs else request.size + words.choose_size(rows, sizes)
+    size = request.size if description.has_fixed_outputs else request.size + choose_row_size(rows, sizes)
     seconds = {"decode": time.perf_counter() - began}
     return request._replace(strings={}, rows=rows, located=located, size=size, seconds=seconds)
 
 
-def _measure_lengths(request: Request, context: RunContext) -> list[int]:
-    description = context.describe_request(request)
-    words, sizes = _get_program(context, description), _index_all_sizes(description)
-    return [words.choose_size([row], sizes) for row in request.rows] if words.pads else []
-
-
-def _fill_inputs(part: Request, context: RunContext) -> Request:
-    """Put the rows among the inputs, in the size that they need."""
-    if not part.rows:
-        return part
-    description = context.describe_request(part)
-    words, size = _get_program(context, description), part.size
-    if words.pads and description.has_fixed_outputs:
-        size = words.choose_size(part.rows, _index_all_sizes(description))
-    feeds = words.pad_rows(part.rows, _index_ports(description.select_size(size)))
-    return part._replace(inputs=part.inputs | feeds, size=size)
-
-
-def _get_program(context: RunContext, description: Description) -> StringProgram:
-    program: StringProgram = context.model.words[description.signature]
+def _get_program(request: Request, context: RunContext) -> StringProgram:
+    program: StringProgram = context.model.words[context.describe_request(request).signature]
     return program
-
-
-def _index_all_sizes(description: Description) -> list[dict[str, Port]]:
-    """Return the model's feeds by name, in each of its sizes."""
-    return [_index_ports(sized) for sized in description.size_variants]
-
-
-def _index_ports(description: Description) -> dict[str, Port]:
-    return {port.name: port for port in description.feeds}
 
 
 def read_strings(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..budget import RequestLimits
 from ..description import Description
 from ..errors import WrongFieldError, WrongTypeError
 from ..request import File, Request, check_text, check_texts, decode_text, require_same_run
-from ..text import choose_text_size, make_text_feeds
+from ..text.rows import choose_row_size, fill_feeds, list_size_ports, pack_tokens
 from ..typed import Any
 from . import InputKind, RunContext
 
@@ -34,7 +34,7 @@ def make_kind(description: Description) -> InputKind:
         read_files=lambda files, description, limits: {"texts": (read_text_file(files, description, limits),)},
         read_elements=_read_elements,
         prepare_request=_prepare_request,
-        measure_lengths=lambda request, _: list(map(len, request.ids)),
+        measure_lengths=lambda request, _: measure_rows(request),
         fill_inputs=_fill_inputs,
     )
 
@@ -72,7 +72,7 @@ def _read_elements(values: Sequence[Any], description: Description, limits: Requ
 
 def _prepare_request(request: Request, context: RunContext) -> Request:
     """Compute the token ids of the texts, and the places of the tokens if an output is about these."""
-    if not request.texts or request.ids:
+    if not request.texts or request.rows:
         return request
     began = time.perf_counter()
     description, encoders = context.describe_request(request), context.model.texts
@@ -80,15 +80,29 @@ def _prepare_request(request: Request, context: RunContext) -> Request:
     tagged = any(output.kind == "tokens" for output in description.outputs)
     ids, located = encoders.locate_texts(*arguments) if tagged else (encoders.encode_texts(*arguments), ())
     # Each run has the shortest size for its texts, unless answers of different sizes could not be joined.
-    size = request.size if description.has_fixed_outputs else choose_text_size(ids, description)
-    return request._replace(ids=ids, located=located, size=size, seconds={"decode": time.perf_counter() - began})
+    rows, size = pack_tokens(ids, description), request.size
+    if not description.has_fixed_outputs:
+        size = choose_row_size(rows, list_size_ports(description))
+    return request._replace(rows=rows, located=located, size=size, seconds={"decode": time.perf_counter() - began})
 
 
 def _fill_inputs(part: Request, context: RunContext) -> Request:
-    """Put the ids among the inputs, in the size that they need."""
-    if not part.ids:
+    text = context.describe_request(part).text
+    assert text is not None
+    return fill_rows(part, dict.fromkeys(text.feeds, 0) | {text.ids: context.model.texts.pad}, context)
+
+
+def measure_rows(request: Request) -> list[int]:
+    """Return the bytes of each item's row."""
+    return [sum(map(len, row.values())) for row in request.rows]
+
+
+def fill_rows(part: Request, pads: Mapping[str, float], context: RunContext) -> Request:
+    """Put the rows among the inputs, in the size that they need. ``pads``: see ``fill_feeds``."""
+    if not part.rows:
         return part
-    description = context.describe_request(part)
-    size = choose_text_size(part.ids, description) if description.has_fixed_outputs else part.size
-    feeds = make_text_feeds(part.ids, context.model.texts.pad, description.select_size(size))
-    return part._replace(inputs=part.inputs | feeds, size=size)
+    description, size = context.describe_request(part), part.size
+    sizes = list_size_ports(description)
+    if pads and description.has_fixed_outputs:
+        size = choose_row_size(part.rows, sizes)
+    return part._replace(inputs=part.inputs | fill_feeds(part.rows, pads, sizes[size]), size=size)

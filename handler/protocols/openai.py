@@ -80,9 +80,10 @@ def _parse_request(event: dict[str, Any], server: Server) -> Request:
     return parsed._replace(texts=texts)
 
 
-def _add_token_ids(found: Request, value: list[Any], description: Description, server: Server) -> Request:
-    """Add the token ids ``value``, one list or several, to ``found``. Raises HandlerError."""
-    from ..text import choose_text_size, find_max_length
+def _add_token_ids(parsed: Request, value: list[Any], description: Description, server: Server) -> Request:
+    """Add the token ids ``value``, one list or several, to ``parsed``. Raises HandlerError."""
+    from ..text import find_max_length
+    from ..text.rows import choose_row_size, list_size_ports, pack_tokens
 
     rows = value if isinstance(value[0], list) else [value]
     allowed = server.limits.items if description.batched else description.batch
@@ -99,8 +100,9 @@ def _add_token_ids(found: Request, value: list[Any], description: Description, s
         if len(row) > most:
             raise TextTooLongError(f"a text has {len(row)} tokens; the model takes at most {most:,}")
         id_rows.append([int(token) for token in row])
-    ids = tuple(id_rows)
-    return found._replace(ids=ids, size=0 if description.has_fixed_outputs else choose_text_size(ids, description))
+    packed = pack_tokens(id_rows, description)
+    size = 0 if description.has_fixed_outputs else choose_row_size(packed, list_size_ports(description))
+    return parsed._replace(rows=packed, size=size)
 
 
 def _is_whole(value: object) -> bool:

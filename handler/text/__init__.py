@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import struct
 from collections.abc import Callable, Iterator, Sequence
 
 from ..budget import LOCATED_TOKEN, TEXTS_TOGETHER
@@ -20,7 +19,7 @@ from ..typed import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ..budget import RequestLimits
-    from ..description import Description, Port
+    from ..description import Description
 
 FILE = "model.text"
 KINDS = ("wordpiece", "subwords")
@@ -52,10 +51,12 @@ class LocatedText(NamedTuple):
 
 
 class TextEncoder(Protocol):
-    """One kind of tokenizer. ``share``: the limit of characters is divided by it."""
+    """One kind of tokenizer."""
 
     @property
-    def share(self) -> int: ...
+    def share(self) -> int:
+        """The number by which the limit of characters is divided."""
+        ...
 
     def encode_text(self, text: str, longest: int) -> Encoding:
         """Return at most ``longest`` ids of ``text``, which contains no lone surrogates."""
@@ -146,39 +147,8 @@ def load_tokenizer(options: dict[str, Any], data: bytes, most: int, folder: str)
     return TextTokenizer(encoder, min(options["length"] or most, most), options["truncate"], options["pad"])
 
 
-def list_lengths(description: Description) -> list[int]:
-    """Return the number of tokens that the model takes in each of its sizes."""
+def find_max_length(description: Description) -> int:
+    """Return the most tokens that the model takes, in any of its sizes."""
     assert description.text is not None
     ids = description.text.ids
-    return [port.shape[-1] for sized in description.size_variants for port in sized.feeds if port.name == ids]
-
-
-def find_max_length(description: Description) -> int:
-    """Return the most tokens that the model takes."""
-    return max(list_lengths(description))
-
-
-def choose_text_size(ids: Sequence[Sequence[int]], description: Description) -> int:
-    """Return the number of the model's shortest size that holds each of ``ids``."""
-    needed = max(map(len, ids))
-    return min((length, number) for number, length in enumerate(list_lengths(description)) if length >= needed)[1]
-
-
-def make_text_feeds(ids: Sequence[Sequence[int]], pad: int, description: Description) -> dict[str, bytes]:
-    """Return the feeds of ``ids`` by name in the size of ``description``, filled up with ``pad``, the mask with 0."""
-    text = description.text
-    assert text is not None
-    ports = {port.name: port for port in description.feeds}
-    length = ports[text.ids].shape[-1]
-    feeds = {text.ids: _pack_rows([[*row, *[pad] * (length - len(row))] for row in ids], ports[text.ids])}
-    if text.mask:
-        rows = [[1] * len(row) + [0] * (length - len(row)) for row in ids]
-        feeds[text.mask] = _pack_rows(rows, ports[text.mask])
-    if text.types:
-        feeds[text.types] = bytes(ports[text.types].size // ports[text.types].shape[0] * len(ids))
-    return feeds
-
-
-def _pack_rows(rows: list[list[int]], port: Port) -> bytes:
-    flat = [value for row in rows for value in row]
-    return struct.pack(f"<{len(flat)}{port.format}", *flat)
+    return max(port.shape[-1] for sized in description.size_variants for port in sized.feeds if port.name == ids)

@@ -119,23 +119,6 @@ class StringProgram(NamedTuple):
                 raise type(error)(error.message + place) from error.__cause__
         return tuple(rows)
 
-    def choose_size(self, rows: Sequence[Mapping[str, bytes]], sizes: Sequence[Mapping[str, Port]]) -> int:
-        """Return the number of the first of ``sizes``, which ascend, that holds all ``rows``."""
-        longest = {feed: max(len(row[feed]) for row in rows) for feed in self.outputs}
-        fits = (all(size <= _count_item_bytes(ports[feed]) for feed, size in longest.items()) for ports in sizes)
-        return next(number for number, fit in enumerate(fits) if fit)
-
-    def pad_rows(self, rows: Sequence[Mapping[str, bytes]], ports: Mapping[str, Port]) -> dict[str, bytes]:
-        """Return the raw bytes of each feed for the items ``rows``, with shorter rows filled up."""
-        return {
-            feed: b"".join(self._pad_row(row[feed], ports[feed]) if feed in self.pads else row[feed] for row in rows)
-            for feed in self.outputs
-        }
-
-    def _pad_row(self, row: bytes, port: Port) -> bytes:
-        element = struct.pack(f"<{port.format}", self.pads[port.name])
-        return row + element * ((_count_item_bytes(port) - len(row)) // len(element))
-
     def _pack_row(self, array: Array, port: Port) -> bytes:
         most, values, open_ = port.elements // port.shape[0], array.values, port.name in self.pads
         if port.name in self.cut:
@@ -189,11 +172,6 @@ def _parse_finder(one: dict[str, Any]) -> WordFinder:
     from .traced import parse_finder
 
     return parse_finder(one)
-
-
-def _count_item_bytes(port: Port) -> int:
-    """Return the bytes of one item."""
-    return port.size // port.shape[0]
 
 
 def _encode_text(text: str) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handler.description import Port
+from handler.text.rows import choose_row_size, fill_feeds
 from handler.text.words import StringProgram
 
 
@@ -17,8 +18,8 @@ def sized(
 ) -> tuple[int, dict[str, bytes]]:
     """The first of ``sizes`` that holds all items, and the bytes of its feeds."""
     rows = words.compute_rows(given, sizes[-1], **options)
-    number = words.choose_size(rows, sizes)
-    return number, words.pad_rows(rows, sizes[number])
+    number = choose_row_size(rows, sizes)
+    return number, fill_feeds(rows, words.pads, sizes[number])
 
 
 def tensors(

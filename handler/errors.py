@@ -87,9 +87,7 @@ class DamagedImageError(HandlerError, code="damaged_image", status=422):
 
 
 class UnsupportedImageError(HandlerError, code="unsupported_image", status=422):
-    """The image is of a kind that the function does not take, within a format that it does: a BMP with run-length
-    encoding, a JPEG that is neither baseline nor progressive.
-    """
+    """The image is of an unsupported kind, such as a BMP with run-length encoding or a lossless JPEG."""
 
 
 class TruncatedImageError(HandlerError, code="truncated_image", status=422):
@@ -106,6 +104,7 @@ class TooManyPixelsError(HandlerError, code="too_many_pixels", status=413):
 
 class OverBudgetError(HandlerError, code="over_budget", status=413):
     """Answering would take more memory or work than the function gives to one request, whatever the size of the file.
+
     Send smaller files or fewer items, or give the function more memory.
     """
 
@@ -119,9 +118,7 @@ class DamagedAudioError(HandlerError, code="damaged_audio", status=422):
 
 
 class UnsupportedAudioError(HandlerError, code="unsupported_audio", status=422):
-    """The recording is of a kind that the function does not take, within a format that it does: a WAV with A-law,
-    more than 8 channels, a rate below 1,000 or above 384,000 Hz.
-    """
+    """The recording is of an unsupported kind: a WAV with A-law, over 8 channels, a rate not of 1,000 to 384,000 Hz."""
 
 
 class TruncatedAudioError(HandlerError, code="truncated_audio", status=422):
@@ -141,14 +138,13 @@ class TextTooLongError(HandlerError, code="text_too_long", status=422):
 
 
 class UnfitTextError(HandlerError, code="unfit_text", status=422):
-    """The text is none that the model can take, such as a word where it takes a number, or characters that its
-    tokenizer has no token for.
-    """
+    """The model cannot take the text, such as a word where it takes a number, or characters without a token."""
 
 
 class UnfitInputError(HandlerError, code="unfit_input", status=422):
-    """The model cannot take a number, such as an id that its table has no row for; or the number is NaN or an
-    infinity, and `model.toml` has no `nan = true` for the input.
+    """The model cannot take a number, such as an id that its table has no row for.
+
+    Or the number is NaN or an infinity, and `model.toml` has no `nan = true` for the input.
     """
 
 
@@ -161,8 +157,9 @@ class TooManyImagesError(HandlerError, code="too_many_images", status=413):
 
 
 class AnswerTooLargeError(HandlerError, code="answer_too_large", status=413):
-    """The answer has more bytes than Lambda passes on (6 MB; 1 MB behind a load balancer). Ask for fewer items at a
-    time, or for binary tensors.
+    """The answer has more bytes than Lambda passes on (6 MB; 1 MB behind a load balancer).
+
+    Ask for fewer items at a time, or for binary tensors.
     """
 
 

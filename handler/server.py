@@ -62,6 +62,7 @@ class Result(NamedTuple):
 
     @property
     def items(self) -> int:
+        """The number of items that were answered."""
         return sum(count for _, count in self.batches)
 
 

@@ -44,6 +44,7 @@ class Sources(NamedTuple):
         return cls(tuple(s3), hosts, networks)
 
     def allow_object(self, bucket: str, key: str) -> bool:
+        """Return whether the object may be read."""
         return any(f"{bucket}/{key}".startswith(item) for item in self.s3)
 
     def allow_host(self, host: str, port: int) -> bool:

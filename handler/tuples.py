@@ -34,11 +34,14 @@ else:
             return super().__new__(cls, name, bases, {**body, **getters, **own})
 
     class NamedTuple(metaclass=_Named):
+        """A tuple whose items have names: the annotations of a subclass."""
+
         __slots__ = ()
         _fields = ()
         _field_defaults = {}  # noqa: RUF012 - each class has its own
 
         def __new__(cls, /, *values, **named):
+            """Make a tuple of the fields' values."""
             if named or len(values) != len(cls._fields):
                 values = _filled(cls, values, named)
             return tuple.__new__(cls, values)

@@ -1,4 +1,4 @@
-"""Our own protocol, in which ``POST /predict`` takes JSON:
+"""Our own protocol, in which ``POST /predict`` takes JSON.
 
     {"image": "<base64, or a data: URL>"}      an image
     {"image": {"s3": "s3://bucket/key"}}       an image elsewhere, where the function may read it
@@ -124,6 +124,7 @@ def handle_request(request: HttpRequest, server: Server, call: Invocation) -> Ht
 
 
 def format_refusal(refusal: Refusal) -> HttpResponse:
+    """Answer with an error in our own form."""
     return HttpResponse.from_json(format_error(refusal), refusal.status)
 
 

@@ -16,7 +16,6 @@ from builder.compiler.emit.print_program import (
     list_kernel_kinds,
     list_kernel_tables,
     make_layout,
-    runs_in_parts,
     uses_cascades,
 )
 from builder.compiler.emit.write_weights import format_weights_source, write_weights, write_weights_file
@@ -60,7 +59,7 @@ def emit_sources(
         attention="attention" in tables,
         several_signatures=bool(signatures),
         dynamic=any(is_dynamic(p) for p in programs),
-        parts=runs_in_parts(programs),
+        parts=any(p.parts for p in programs),
         cascades=uses_cascades(steps),
         audio=spec.audio is not None,
         layout=make_layout(program, kernels, others) if outside_library else None,

@@ -74,24 +74,23 @@ def _describe_sizes(others: Mapping[Variant, Program]) -> list[str]:
 
 def format_flat_run(program: Program) -> str:
     """Format the definition of run() in program.c."""
-    feeds = [f"{{{_name_argument('feed', p)}, {_name_argument('feed', p)}_size}}" for p in program.feeds]
-    fetches = [f"{{{_name_argument('fetch', p)}, {_name_argument('fetch', p)}_size}}" for p in program.fetches]
+    feeds, fetches = (
+        ", ".join(f"{{{name}, {name}_size}}" for name in (_name_argument(kind, port) for port in ports))
+        for kind, ports in (("feed", program.feeds), ("fetch", program.fetches))
+    )
     return (
         f'__attribute__((visibility("default"))) {_format_prototype(program)} {{\n'
-        f"    const cf_feed all_feeds[] = {{{', '.join(feeds)}}};\n"
-        f"    const cf_fetch all_fetches[] = {{{', '.join(fetches)}}};\n"
+        f"    const cf_feed all_feeds[] = {{{feeds}}};\n"
+        f"    const cf_fetch all_fetches[] = {{{fetches}}};\n"
         "    return (int)cf_run_shared(all_feeds, COUNT(all_feeds), all_fetches, COUNT(all_fetches));\n}\n"
     )
 
 
 def _format_prototype(program: Program) -> str:
     arguments = [
-        f"const {C_TYPES[p.spec.dtype]} *{_name_argument('feed', p)}, size_t {_name_argument('feed', p)}_size"
-        for p in program.feeds
-    ]
-    arguments += [
-        f"{C_TYPES[p.spec.dtype]} *{_name_argument('fetch', p)}, size_t {_name_argument('fetch', p)}_size"
-        for p in program.fetches
+        f"{const}{C_TYPES[p.spec.dtype]} *{_name_argument(kind, p)}, size_t {_name_argument(kind, p)}_size"
+        for const, kind, ports in (("const ", "feed", program.feeds), ("", "fetch", program.fetches))
+        for p in ports
     ]
     return "int run(" + ",\n        ".join(arguments) + ")"
 

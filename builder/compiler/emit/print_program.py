@@ -72,7 +72,8 @@ def format_program_source(
         **({"outside": "&outside"} if outside else {"weights": "cf_weights"}),
         "arena_size": f"{max(map(compute_arena_size, (program, *others.values())))}u",
         **({"arena_touched": f"{program.arena_touched}u"} if program.arena_touched else {}),
-        **_format_state_fields(program),
+        **(_format_array("states", "state_count", len(program.states)) if program.states else {}),
+        **({"state_size": f"{program.state_size}u"} if program.states else {}),
         **({"dense_end": "&dense_end"} if has_end else {}),
     }
     if others:
@@ -81,11 +82,13 @@ def format_program_source(
             "".join(f"extern const cf_program {name};\n" for name in names)
             + f"static const cf_program *const others[] = {{{', '.join(f'&{name}' for name in names)}}};\n"
         )
-        fields |= {"others": "others", "other_count": "COUNT(others)"}
+        fields |= _format_array("others", "other_count")
     if signatures:
         parts.append(f"static const char *const signatures[] = {{{', '.join(map(c_string, signatures))}}};\n")
-        fields |= {"signatures": "signatures", "signature_count": "COUNT(signatures)"}
-    fields |= _format_part_arenas((program, *others.values())) if not probe else {}
+        fields |= _format_array("signatures", "signature_count")
+    largest = max((other.arena_size for other in (program, *others.values()) if other.parts), default=0)
+    if largest and not probe:  # each thread needs such an arena to run parts at the same time as others
+        fields["part_arena_size"] = f"{largest}u"
     used = (*steps, *(step for other in others.values() for step in walk_steps(other.steps)))
     parts.append(_format_program(FIRST, program, fields, used))
     return "\n".join([*parts, flat_run])
@@ -145,20 +148,27 @@ def _format_all_ports(program: Program) -> list[str]:
 
 
 def _format_program(name: str, program: Program, fields: dict[str, str], used: Sequence[Step]) -> str:
+    """Format a cf_program with these and all other ``fields``; ``used``: steps whose tables of kernels it names."""
+    tables = list_kernel_tables(used)
+    fields = {
+        **fields,
+        **_format_array("feeds", "feed_count", len(program.feeds)),
+        **_format_array("fetches", "fetch_count", len(program.fetches)),
+        **(_format_array("ranges", "range_count") if _format_ranges(program) else {}),
+        # The linker drops the tables that no program names.
+        **{table: f"cf_{table}_tables" for table in get_args(KernelTable) if table in tables},
+        **({} if "part" in fields else {"run": "run_program"}),
+        **({"parts": f"{program.parts}u"} if program.parts else {}),
+        **({"values": f"{get_values_offset(program)}u"} if program.parts and program.dense_end else {}),
+        **(_format_array("dynamic", "dynamic_count") if is_dynamic(program) else {}),
+    }
     lines = "".join(f"    .{field} = {value},\n" for field, value in fields.items())
-    ranges = "    .ranges = ranges,\n    .range_count = COUNT(ranges),\n" if _format_ranges(program) else ""
-    run = "" if "part" in fields else "    .run = run_program,\n"
-    parts = f"    .parts = {program.parts}u,\n" if program.parts else ""
-    parts += f"    .values = {get_values_offset(program)}u,\n" if program.parts and program.dense_end else ""
-    dynamic = "    .dynamic = dynamic,\n    .dynamic_count = COUNT(dynamic),\n" if is_dynamic(program) else ""
-    return (
-        f"const cf_program {name} = {{\n{lines}"
-        f"    .feeds = feeds,\n    .feed_count = {len(program.feeds)},\n"
-        f"    .fetches = fetches,\n    .fetch_count = {len(program.fetches)},\n"
-        f"{ranges}"
-        f"{_format_kernel_tables(used)}"
-        f"{run}{parts}{dynamic}}};\n"
-    )
+    return f"const cf_program {name} = {{\n{lines}}};\n"
+
+
+def _format_array(name: str, count_name: str, count: int | None = None) -> dict[str, str]:
+    """Format the fields that name an array and say how many elements it has."""
+    return {name: name, count_name: f"COUNT({name})" if count is None else f"{count}"}
 
 
 def _format_outside(layout: Layout) -> str:
@@ -177,12 +187,6 @@ def make_layout(program: Program, kernels: Sequence[Path], others: Mapping[Varia
     texts = [format_program_source(program, "", "", outside=Layout(size, "", ""), others=others)]
     texts += format_other_sources(program, others, outside=True).values()
     return Layout(size, compute_digest(*texts), compute_digest(*kernels))
-
-
-def _format_kernel_tables(steps: Sequence[Step]) -> str:
-    """Format the fields that name the tables of kernels that ``steps`` use; the linker drops all others."""
-    used = list_kernel_tables(steps)
-    return "".join(f"    .{table} = cf_{table}_tables,\n" for table in get_args(KernelTable) if table in used)
 
 
 def list_kernel_tables(steps: Sequence[Step]) -> frozenset[KernelTable]:
@@ -234,17 +238,6 @@ def _format_int64(value: int) -> str:
     return "INT64_MIN" if value == integer_limits("int64")[0] else f"INT64_C({value})"
 
 
-def runs_in_parts(programs: Iterable[Program]) -> bool:
-    """Return whether any of ``programs`` is for one input of a batch."""
-    return any(program.parts for program in programs)
-
-
-def _format_part_arenas(programs: Sequence[Program]) -> dict[str, str]:
-    """Format the size of the arena that each thread needs to run parts at the same time as others."""
-    largest = max((program.arena_size for program in programs if program.parts), default=0)
-    return {"part_arena_size": f"{largest}u"} if largest else {}
-
-
 def is_dynamic(program: Program) -> bool:
     """Return whether the data determines the size of any fetch of ``program``."""
     return any(port.spec.dynamic for port in program.fetches)
@@ -268,9 +261,3 @@ def _format_states(program: Program) -> list[str]:
         for s in program.states
     ]
     return ["\n".join(["static const cf_state states[] = {", *rows, "};\n"])] if rows else []
-
-
-def _format_state_fields(program: Program) -> dict[str, str]:
-    if not program.states:
-        return {}
-    return {"states": "states", "state_count": f"{len(program.states)}", "state_size": f"{program.state_size}u"}

@@ -75,12 +75,12 @@ class Toolchain:
         Once loaded it stays: threads of the model that ``run`` shares may be in its code when dlclose is called.
         """
         options = [
-            "-shared", "-s", "-g0", "-Wl,-soname,libmodel.so", "-Wl,-z,defs", "-Wl,-z,relro", "-Wl,-z,now",
-            "-Wl,-z,nodelete", "-Wl,-z,noexecstack", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,--build-id=none",
-            f"-Wl,--version-script={exports.resolve()}",
+            "-target", self.target.triple, "-shared", "-s", "-g0", "-Wl,-soname,libmodel.so", "-Wl,-z,defs",
+            "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,-z,noexecstack", "-Wl,--gc-sections",
+            "-Wl,--as-needed", "-Wl,--build-id=none", f"-Wl,--version-script={exports.resolve()}",
         ]  # fmt: skip
         paths = [str(p.resolve()) for p in objects]
-        self._run_compiler([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent)
+        run_compiler([*options, *paths, "-lm", "-o", str(output.resolve())], output.parent, self.cache)
 
     def combine_objects(self, objects: list[Path], output: Path) -> None:
         """Combine ``objects`` into one relocatable object. Raises LinkError."""
@@ -105,14 +105,20 @@ class Toolchain:
 
         Raises LinkError.
         """
-        options = [f"-mcpu={self.target.baseline_cpu}", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
+        options = [
+            "-target",
+            self.target.triple,
+            f"-mcpu={self.target.baseline_cpu}",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-s",
+        ]
         includes = [f"-I{folder.resolve()}" for folder in include]
         paths = [str(source.resolve()) for source in sources]
         tail = ["-Wl,--build-id=none", "-lm", "-ldl", "-o", str(output.resolve())]
-        self._run_compiler([*options, *includes, *paths, *tail], sources[0].parent)
-
-    def _run_compiler(self, arguments: list[str], folder: Path) -> None:
-        run_compiler(["-target", self.target.triple, *arguments], folder, self.cache)
+        run_compiler([*options, *includes, *paths, *tail], sources[0].parent, self.cache)
 
 
 def choose_job_count() -> int:

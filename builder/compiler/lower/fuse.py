@@ -118,17 +118,16 @@ def _extend_chain(chain: _FusionChain, rank: dict[Value, int]) -> bool:
         return True
     if current.base in chain.stops or any(u.dtype != "float32" and u.op != "compare" for u in users):
         return False
-    if chain.activation.name == "identity" or chain.activation.name == "clamp":
-        if chain.activation.name == "clamp":
-            return _extend_clamp(chain, users)
-        match = _match_activation(chain.current, chain.dag, chain.stops)
-        if match is not None:
-            value, chain.activation, region = match
-            chain.matched.append(_clamp_name(chain.activation))
-            chain.advance_to(value, region)
-            return True
-    else:
+    if chain.activation.name == "clamp":
+        return _extend_clamp(chain, users)
+    if chain.activation.name != "identity":
         return False
+    match = _match_activation(chain.current, chain.dag, chain.stops)
+    if match is not None:
+        value, chain.activation, region = match
+        chain.matched.append(_clamp_name(chain.activation))
+        chain.advance_to(value, region)
+        return True
     if len(users) != 1 or not users[0].row_major:
         return False
     user = users[0]

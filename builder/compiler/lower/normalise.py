@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower.evaluate import ELEMENTWISE, apply_elementwise
 from builder.compiler.lower.hlo import Dag, Value, find_channel_vector
-from builder.compiler.lower.softmax import is_dense_float32, match_reduction
+from builder.compiler.lower.reductions import is_dense_float32, match_reduction
 
 _FEWEST = 8
 """The fewest channels: with fewer, most lanes of the kernel's vectors would be idle."""

@@ -9,6 +9,7 @@ from typing import Literal
 from builder.compiler.lower.absorbed_inputs import match_zero_pad
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import get_image_shape
+from builder.compiler.lower.reductions import is_tree_half
 
 _KINDS: dict[str, tuple[Literal["max", "sum"], float]] = {"maximum": ("max", -math.inf), "add": ("sum", 0.0)}
 """Kinds of pooling and their initial value, which changes nothing, by the opcode of the reducer."""
@@ -41,13 +42,8 @@ def find_pools(dag: Dag) -> list[Pool]:
     """Find every live pooling of a float32 NHWC image."""
     pools: dict[Value, Pool] = {}
     for value in dag.live:
-        pool = (
-            _match_window(value)
-            if value.op == "reduce-window"
-            else _match_global(value)
-            if value.op == "reduce"
-            else None
-        )
+        match = {"reduce-window": _match_window, "reduce": _match_global}.get(value.op)
+        pool = None if match is None else match(value)
         if pool is not None:
             pools[value] = pool
     partial = {inner for pool in pools.values() for inner in pool.inside}
@@ -114,10 +110,9 @@ def _match_global(value: Value) -> Pool | None:
     if kind is None or list(value.instruction.dimensions) != [1, 2]:
         return None
     source, partials = value.operands[0], tuple[Value, ...]()
-    if source.op == "reduce-window" and source.reducer == value.reducer:
-        partial = _match_tree_reduction(source)
-        if partial is not None:
-            partials, source = (source,), partial
+    same = source.op == "reduce-window" and source.reducer == value.reducer and _match_kind(source) is not None
+    if same and is_tree_half(source, (1, 2)):
+        partials, source = (source,), source.operands[0]
     batch, height, width, channels = source.dims
     return Pool(
         value,
@@ -130,22 +125,6 @@ def _match_global(value: Value) -> Pool | None:
         stride=(height, width),
         inside=partials,
     )
-
-
-def _match_tree_reduction(value: Value) -> Value | None:
-    """Return the source that a reduce-window splits into adjacent windows without a rest (XLA's tree reduction)."""
-    if _match_kind(value) is None:
-        return None
-    source = value.operands[0]
-    windows = list(value.instruction.window.dimensions)
-    for axis, w in enumerate(windows):
-        dilated = max(1, w.base_dilation) != 1 or max(1, w.window_dilation) != 1
-        covered = source.dims[axis] + w.padding_low + w.padding_high
-        if dilated or max(1, w.stride) != w.size or covered != value.dims[axis] * w.size or w.padding_low < 0:
-            return None
-        if w.padding_high < 0 or (axis in (0, 3) and w.size != 1):
-            return None
-    return source
 
 
 def _absorb_scale(pool: Pool, dag: Dag) -> Pool:

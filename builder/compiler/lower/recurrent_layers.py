@@ -20,7 +20,8 @@ from builder.compiler.lower.evaluate import ELEMENTWISE, evaluate_value
 from builder.compiler.lower.hlo import Value, find_sources, read_computation
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.loop_products import LoopBody, match_matrix_product, read_number, skip_copies
-from builder.compiler.lower.steps.recurrent_step import Recurrence
+from builder.compiler.lower.steps.base import Buffer
+from builder.compiler.lower.steps.recurrent_step import RecurrentStep
 
 _FEWEST = 4
 """The fewest units: with fewer, most lanes of the kernel's vectors would be idle."""
@@ -34,31 +35,21 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class RecurrentLayer:
-    """A loop as a recurrent layer, as ``RecurrentStep``; ``output`` is None where only the state is needed.
+    """A loop as a recurrent layer: its ``step``, over memory that has no place yet.
 
-    ``input``, ``hidden``, ``cell`` and ``output``: parts of the loop's tuple. ``input_weights`` [features, gates *
-    units] and ``input_bias`` turn rows of ``input`` [steps, batch, features] into the step's input. ``input_name`` and
-    ``state_name``: the products' instructions. ``bounded``: whether the state begins between -1 and 1.
+    ``parts``: the parts of the loop's tuple that are the step's input, state, cell and output; None for those that it
+    does not have. ``input_weights`` [features, gates * units] and ``input_bias`` turn rows of that input [steps, batch,
+    features] into the step's. ``input_name`` and ``state_name``: the products' instructions.
     """
 
-    kind: Recurrence
-    steps: int
-    batch: int
-    units: int
-    features: int
-    backwards: bool
-    input: int
-    hidden: int
-    cell: int | None
-    output: int | None
-    output_stride: int
+    step: RecurrentStep
+    parts: tuple[int, int, int | None, int | None]
     input_weights: Floats
     input_bias: Floats
     weights: Floats
     bias: Floats
     input_name: str
     state_name: str
-    bounded: bool
 
 
 def find_recurrent(index: HloIndex, loop: Any) -> RecurrentLayer | None:
@@ -134,26 +125,27 @@ class _RecurrentBody(LoopBody):
         biases = self._find_biases(of_input, of_state, hidden, cell, (batch, units))
         if biases is None:
             return None
-        return RecurrentLayer(
+        nowhere = Buffer("arena", 0, 0)
+        step = RecurrentStep(
+            self.loop.name,
             "lstm" if gates == 4 else "gru",
             steps,
             batch,
-            units=units,
-            features=of_input.weights.shape[0],
-            backwards=backwards,
-            input=source,
-            hidden=hidden,
-            cell=cell,
-            output=output[0],
+            units,
+            input=nowhere,
+            weights=nowhere,
+            bias=nowhere,
+            hidden=nowhere,
+            cell=None,
+            output=None,
             output_stride=output[1],
-            input_weights=of_input.weights,
-            input_bias=biases[0],
-            weights=of_state.weights,
-            bias=biases[1],
-            input_name=of_input.value.instruction.name,
-            state_name=of_state.value.instruction.name,
+            backwards=backwards,
+            scratch=nowhere,
             bounded=self._is_bounded(hidden),
         )
+        names = (str(product.value.instruction.name) for product in (of_input, of_state))
+        parts = (source, hidden, cell, output[0])
+        return RecurrentLayer(step, parts, of_input.weights, biases[0], of_state.weights, biases[1], *names)
 
     def _is_cell(self, number: int, others: set[int], size: int) -> bool:
         value = self.after[number]

@@ -128,46 +128,36 @@ class _ProductReplacer:
         layer = find_recurrent(self.module, loop) if loop is not None and loop.opcode == "while" else None
         if layer is None:
             return None
-        parts = [
-            None if n is None else self._find_part(loop, n)
-            for n in (layer.input, layer.hidden, layer.cell, layer.output)
-        ]
-        rows, size = layer.steps * layer.batch, 4 * layer.batch * layer.units
+        parts = [None if number is None else self._find_part(loop, number) for number in layer.parts]
         source, hidden, cell, output = parts
-        if source is None or hidden is None or source.size != 4 * rows * layer.features or hidden.size != size:
+        (features, columns), (units, _), batch = layer.input_weights.shape, layer.weights.shape, layer.step.batch
+        rows, size = layer.step.steps * batch, 4 * batch * units
+        if source is None or hidden is None or source.size != 4 * rows * features or hidden.size != size:
             return None
         if (cell is not None and cell.size != size) or any(p is not None and p.space != "arena" for p in parts):
             return None
-        columns = layer.weights.shape[1]
         sums = self._reserve_memory(4 * rows * columns)
         product = Product(layer.input_name, source, sums, layer.input_weights, rows)
         inputs = self._make_layer(product, layer.input_bias)
         name = get_op_name(self.module.names[layer.state_name])
         stored = self._store_weights(name, layer.weights)
-        wanted = self.quantisations.get(name) if layer.bounded else None
+        wanted = self.quantisations.get(name) if layer.step.bounded else None
         quantisation = self._find_rounding(name, layer.weights, stored, wanted if wanted == STATE_ROUNDING else None)
-        by_units = layer.batch == 1 and stored.type == "float32"
+        by_units = batch == 1 and stored.type == "float32"
         if by_units:
-            weights = pack_units(stored.numbers.reshape(layer.units, -1, layer.units))
+            weights = pack_units(stored.numbers.reshape(units, -1, units))
         else:
             weights = pack_layer(stored.numbers, "integer" if quantisation else "direct", kind=stored.type)
-        scratch = compute_recurrent_scratch(layer.batch, layer.units, columns, quantisation is not None)
-        recurrent = RecurrentStep(
-            step.name,
-            kind=layer.kind,
-            steps=layer.steps,
-            batch=layer.batch,
-            units=layer.units,
+        scratch = compute_recurrent_scratch(batch, units, columns, quantisation is not None)
+        recurrent = replace(
+            layer.step,
             input=sums,
             bias=self.store.add_constant(pad_channels(layer.bias)),
             hidden=hidden,
             cell=cell,
             output=output,
-            output_stride=layer.output_stride,
-            backwards=layer.backwards,
             scratch=self._reserve_memory(scratch),
             by_units=by_units,
-            bounded=layer.bounded,
             **self.store.add_layer(name, stored, weights, quantisation),
         )
         return [inputs, recurrent]

@@ -6,6 +6,7 @@ JAX takes the larger of the maximum and -infinity. PyTorch selects zeros for row
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from builder.compiler.lower.hlo import Value, find_scalar
@@ -114,13 +115,19 @@ def _is_neutral(value: Value) -> bool:
 
 
 def _is_windowed_half(value: Value, reducer: str) -> bool:
-    """Return whether a reduce-window is the first half of a reduction of the last dimension (XLA's tree reduction)."""
-    if value.reducer != reducer or len(value.operands) != 2 or not _is_neutral(value):
-        return False
-    *others, last = value.instruction.window.dimensions
-    if any((w.size, max(1, w.stride), w.padding_low, w.padding_high) != (1, 1, 0, 0) for w in others):
-        return False
-    dilated = max(1, last.base_dilation) != 1 or max(1, last.window_dilation) != 1
-    covered = value.operands[0].dims[-1] + last.padding_low + last.padding_high
-    adjacent = max(1, last.stride) == last.size and min(last.padding_low, last.padding_high) >= 0
-    return not dilated and adjacent and covered == value.dims[-1] * last.size
+    """Return whether a reduce-window is the first half of a reduction of the last dimension."""
+    reduces = value.reducer == reducer and len(value.operands) == 2 and _is_neutral(value)
+    return reduces and is_tree_half(value, [len(value.dims) - 1])
+
+
+def is_tree_half(value: Value, axes: Sequence[int]) -> bool:
+    """Return whether a reduce-window splits ``axes`` into adjacent windows without a rest (XLA's tree reduction)."""
+    for axis, w in enumerate(value.instruction.window.dimensions):
+        stride, low, high = max(1, w.stride), w.padding_low, w.padding_high
+        if max(1, w.base_dilation) != 1 or max(1, w.window_dilation) != 1 or stride != w.size or min(low, high) < 0:
+            return False
+        if value.operands[0].dims[axis] + low + high != value.dims[axis] * w.size:
+            return False
+        if axis not in axes and (w.size, low, high) != (1, 0, 0):
+            return False
+    return True

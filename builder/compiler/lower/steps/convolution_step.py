@@ -10,7 +10,7 @@ from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.geometry import count_flop
 from builder.compiler.lower.steps.base import Buffer, Reads, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import CF_DTYPES, format_list, format_pointer
+from builder.compiler.lower.steps.printing import CF_DTYPES, format_fields, format_list, format_pointer
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 CONVOLUTION_DTYPES = {"float16", "float32", "float64"}
@@ -70,7 +70,7 @@ class ConvolutionStep(Step):
         }
         return [
             "static const cf_convolution convolution = {",
-            *(f"    .{name} = {value}," for name, value in fields.items()),
+            *format_fields(fields),
             "};",
             f"cf_run_convolution(&convolution, {format_pointer(self.input)}, {format_pointer(self.kernel)}, "
             f"{format_pointer(self.output)});",
@@ -96,9 +96,18 @@ def _read_convolution(name: str, thunk: Any, reader: ThunkReader) -> Step:
     if hlo_proto.get_dtype(kernel) != kind or hlo_proto.get_dtype(target) != kind:
         raise LowerError(f"there is no convolution of {kind} with mixed types.")
     in_space = list(numbers.input_spatial_dimensions)
-    kernel_space = list(numbers.kernel_spatial_dimensions)
+    kernel_order = (
+        numbers.kernel_input_feature_dimension,
+        numbers.kernel_output_feature_dimension,
+        *numbers.kernel_spatial_dimensions,
+    )
     out_space = list(numbers.output_spatial_dimensions)
-    in_strides, kernel_strides, out_strides = (hlo_proto.compute_shape_strides(s) for s in (source, kernel, target))
+    in_order = (numbers.input_batch_dimension, numbers.input_feature_dimension, *in_space)
+    out_order = (numbers.output_batch_dimension, numbers.output_feature_dimension, *out_space)
+    in_strides, kernel_strides, out_strides = (
+        tuple(hlo_proto.compute_shape_strides(shape)[d] for d in order)
+        for shape, order in ((source, in_order), (kernel, kernel_order), (target, out_order))
+    )
     return ConvolutionStep(
         name,
         kind,
@@ -117,19 +126,7 @@ def _read_convolution(name: str, thunk: Any, reader: ThunkReader) -> Step:
         base_dilation=tuple(max(1, w.base_dilation) for w in window),
         window_dilation=tuple(max(1, w.window_dilation) for w in window),
         reversed=tuple(w.window_reversal for w in window),
-        in_strides=(
-            in_strides[numbers.input_batch_dimension],
-            in_strides[numbers.input_feature_dimension],
-            *(in_strides[d] for d in in_space),
-        ),
-        kernel_strides=(
-            kernel_strides[numbers.kernel_input_feature_dimension],
-            kernel_strides[numbers.kernel_output_feature_dimension],
-            *(kernel_strides[d] for d in kernel_space),
-        ),
-        out_strides=(
-            out_strides[numbers.output_batch_dimension],
-            out_strides[numbers.output_feature_dimension],
-            *(out_strides[d] for d in out_space),
-        ),
+        in_strides=in_strides,
+        kernel_strides=kernel_strides,
+        out_strides=out_strides,
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from builder.base.errors import LowerError
 from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
-from builder.compiler.lower.steps.printing import format_list, format_pointer
+from builder.compiler.lower.steps.printing import format_list, format_pointers
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 FftKind = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
@@ -152,12 +152,11 @@ class FftStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         axes = ", ".join(format_list((a.size, a.length, a.padded, a.tables, a.split)) for a in self.axes)
+        arrays = (("const float", self.input), ("const float", self.tables), ("float", self.output))
         return [
             f"static const cf_fft fft = {{CF_{self.kind}, {len(self.axes)}, {self.batch}, {{{axes}}}, "
             f"{self.lines}, {self.copy}}};",
-            f"cf_run_fft(&fft, (const float *){format_pointer(self.input)}, (const float "
-            f"*){format_pointer(self.tables)}, "
-            f"(float *){format_pointer(self.output)}, (float *){format_pointer(self.scratch)});",
+            f"cf_run_fft(&fft, {format_pointers(*arrays, ('float', self.scratch))});",
         ]
 
 

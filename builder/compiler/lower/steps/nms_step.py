@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Writes
 from builder.compiler.lower.steps.custom_call_step import CustomCall, reads_call, require_shapes
-from builder.compiler.lower.steps.printing import format_float, format_list, format_pointer
+from builder.compiler.lower.steps.printing import format_float, format_list, format_pointer, format_pointers
 from builder.importers.rewrites.custom_steps import COMBINED_NMS, NMS
 
 
@@ -29,13 +29,13 @@ class NmsStep(Step):
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
         numbers = ", ".join(format_float(x) for x in (self.overlap, self.score, self.decay))
+        pointers = format_pointers(
+            ("const float", self.boxes), ("const float", self.scores), ("int32_t", self.indices), ("float", self.kept),
+            ("int32_t", self.found),
+        )  # fmt: skip
         return [
             f"static const cf_nms nms = {{{self.count}, {self.size}, {numbers}, {int(self.overlaps)}}};",
-            f"cf_run_nms(&nms, (const float *){format_pointer(self.boxes)}, (const float "
-            f"*){format_pointer(self.scores)}, "
-            f"(int32_t *){format_pointer(self.indices)}, (float *){format_pointer(self.kept)}, "
-            f"(int32_t *){format_pointer(self.found)}, "
-            f"{format_pointer(self.scratch)});",
+            f"cf_run_nms(&nms, {pointers}, {format_pointer(self.scratch)});",
         ]
 
 
@@ -63,13 +63,13 @@ class CombinedNmsStep(Step):
     def c_lines(self, printer: StepPrinter) -> list[str]:
         sizes = (self.batch, self.count, self.box_classes, self.classes, self.per_class, self.size)
         numbers = f"{format_float(self.overlap)}, {format_float(self.score)}, {int(self.clip)}"
+        pointers = format_pointers(
+            ("const float", self.boxes), ("const float", self.scores), ("float", self.out_boxes),
+            ("float", self.out_scores), ("float", self.out_classes), ("int32_t", self.found),
+        )  # fmt: skip
         return [
             f"static const cf_combined_nms nms = {{{format_list(sizes)[1:-1]}, {numbers}}};",
-            f"cf_run_combined_nms(&nms, (const float *){format_pointer(self.boxes)}, (const "
-            f"float *){format_pointer(self.scores)}, "
-            f"(float *){format_pointer(self.out_boxes)}, (float *){format_pointer(self.out_scores)}, "
-            f"(float *){format_pointer(self.out_classes)}, (int32_t *){format_pointer(self.found)}, "
-            f"{format_pointer(self.scratch)});",
+            f"cf_run_combined_nms(&nms, {pointers}, {format_pointer(self.scratch)});",
         ]
 
 

@@ -39,6 +39,11 @@ def format_pointer(buffer: Buffer) -> str:
     return f"{buffer.space.upper()}({buffer.offset}u)"
 
 
+def format_pointers(*buffers: tuple[str, Buffer]) -> str:
+    """Return the C expressions of the starts of buffers, each with the type of its elements."""
+    return ", ".join(f"({kind} *){format_pointer(buffer)}" for kind, buffer in buffers)
+
+
 def format_fields(values: Mapping[str, object]) -> list[str]:
     """Return the lines that initialise the fields of a structure; those that are None stay 0."""
     return [f"    .{name} = {value}," for name, value in values.items() if value is not None]

@@ -10,7 +10,7 @@ from builder.base.errors import LowerError
 from builder.base.escape import c_name
 from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.steps.base import Buffer, Reads, Scratch, Step, StepPrinter, Updates, Writes
-from builder.compiler.lower.steps.printing import format_list, format_pointer
+from builder.compiler.lower.steps.printing import format_list, format_pointer, format_pointers
 from builder.compiler.lower.steps.thunk_reader import ThunkReader, reads_thunk
 
 
@@ -79,10 +79,10 @@ class TopKStep(Step):
     k: int
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        arrays = (("const float", self.values), ("float", self.out_values), ("int32_t", self.out_indices))
         return [
             f"static const cf_topk topk = {format_list((self.batch, self.length, self.k))};",
-            f"cf_run_topk(&topk, (const float *){format_pointer(self.values)}, "
-            f"(float *){format_pointer(self.out_values)}, (int32_t *){format_pointer(self.out_indices)});",
+            f"cf_run_topk(&topk, {format_pointers(*arrays)});",
         ]
 
 

@@ -23,6 +23,7 @@ from builder.compiler.lower.pixel_packing import choose_joined_pixels, join_pixe
 from builder.compiler.lower.planner import place_storages, resolve_buffer
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import BoundPort, Program
+from builder.compiler.lower.program_plan import ProgramPlan
 from builder.compiler.lower.schedule import Schedule
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.gather_step import GatherStep
@@ -45,9 +46,8 @@ def assemble_program(
     ``states``: the number of feeds, the last ones, that hold state. Raises LowerError if the schedule cannot be
     assembled.
     """
-    assembly = _ProgramBuilder(
-        dag, scheduled, faithful, options or LoweringOptions(), compressor or Compressor(), states
-    )
+    plan = ProgramPlan(dag, scheduled, faithful, options or LoweringOptions(), compressor or Compressor())
+    assembly = _ProgramBuilder(plan, states)
     step_of = []
     for number, task in enumerate(scheduled.tasks):
         match task:
@@ -62,26 +62,30 @@ def assemble_program(
                 assembly.add_attention(task)
             case Thunk():
                 assembly.add_thunk(task, number)
-        cascade = assembly.cascades.get(number)  # its step is appended after its last layer
+        cascade = plan.cascades.get(number)  # its step is appended after its last layer
         step_of.append(len(assembly.steps) - (cascade is None or cascade.last == number))
     program = assembly.finish_program()
     if states == 0:
-        end = find_dense_end(scheduled.tasks, step_of, program.steps, assembly.readers, assembly.fetched)
+        end = find_dense_end(scheduled.tasks, step_of, program.steps, plan.readers, plan.fetched)
         program = replace(program, dense_end=end)
     return program, tuple(assembly.notes)
 
 
 class _ProgramBuilder(Allocator):
-    """Builder of a program, with a method for each kind of task."""
+    """Builder of a program, with a method for each kind of task; ``inside``: the steps of an unfinished cascade."""
+
+    def __init__(self, plan: ProgramPlan, states: int) -> None:
+        super().__init__(plan, states)
+        self.inside: list[tuple[LayerStep, StepInfo]] = []
 
     def add_layer(self, layer: Layer, number: int) -> None:
         core = layer.core
         name = core.value.instruction.name
-        stored = self._store_weights(layer)
-        quantisation = self._get_quantisation(layer)
+        stored = self.plan.store_weights(layer)
+        quantisation = self.plan.get_quantisation(layer)
         if stored.type != "float32":
-            self.compressor.record_input(core.name, core.weights.literal, quantisation)
-        cascade = self.cascades.get(number)
+            self.plan.compressor.record_input(core.name, core.weights.literal, quantisation)
+        cascade = self.plan.cascades.get(number)
         wanted = list_read_images(layer)
         as_bytes = self._find_int8_input(layer)
         source = as_bytes or self._find_input(*wanted[0])
@@ -100,8 +104,8 @@ class _ProgramBuilder(Allocator):
         flat = core.kernel_size == core.stride == (1, 1) and all(p.layout.halo == NO_HALO for p in touched)
         if flat and cascade is None:
             core = flatten_pixels(layer).core
-        del self.weights[core.value]
-        algorithm = self._choose_algorithm(core, stored, quantisation)
+        del self.plan.weights[core.value]
+        algorithm = self.plan.choose_algorithm(core, stored, quantisation)
         gapless = all(p.layout.pixel == core.out_channels for p in (residual, output, second, rounded) if p is not None)
         joined = choose_joined_pixels(core.geometry) if algorithm == "integer" and gapless else 1
         computed, numbers = join_pixels(core.geometry, joined), join_weights(stored.numbers, joined, core.stride[1])
@@ -169,7 +173,7 @@ class _ProgramBuilder(Allocator):
 
     def end_cascade(self, number: int) -> None:
         """Append the cascade whose last layer is task ``number`` as one step, if there is one."""
-        cascade, pairs = self.cascades.get(number), self.inside
+        cascade, pairs = self.plan.cascades.get(number), self.inside
         if cascade is None or cascade.last != number:
             return
         self.inside = []
@@ -258,7 +262,7 @@ class _ProgramBuilder(Allocator):
             targets.append(target)
             for read in thunk.list_aliased_reads(index):
                 sources[read] = target
-            if output is not None and self.makers[output] is thunk:
+            if output is not None and self.plan.makers[output] is thunk:
                 self.values[output] = target
         scratch = self._reserve_memory(thunk.step.scratch_size) if thunk.step.scratch_size else None
 
@@ -269,7 +273,7 @@ class _ProgramBuilder(Allocator):
         )
         moved = sum(b.size for b in (*thunk.reads, *thunk.writes))
         result = next((o for o in thunk.outputs if o is not None), None)
-        reason = "" if result is None else self.scheduled.reasons.get(result) or explain_no_core(result)
+        reason = "" if result is None else self.plan.scheduled.reasons.get(result) or explain_no_core(result)
         flop = count_value_flop(result) if result is not None else 0
         self._append_step(step, StepInfo(thunk.step.name, "xla", (reason,) if reason else (), flop=flop, bytes=moved))
 
@@ -287,17 +291,17 @@ class _ProgramBuilder(Allocator):
 
     def finish_program(self) -> Program:
         """Return the finished Program; raise LowerError if a fetch has no storage."""
-        for value in self.fetched:
+        for value in self.plan.fetched:
             if value in self.values:
                 self.values[value].extend_life(len(self.steps))
         size, touched = place_storages(self.storages)
         fetches = tuple(
             BoundPort(port.spec, self._place_fetch(value.base, port.spec.size))
-            for port, value in zip(self.faithful.fetches, self.dag.outputs, strict=True)
+            for port, value in zip(self.plan.faithful.fetches, self.plan.dag.outputs, strict=True)
         )
         feeds = tuple(
-            BoundPort(port.spec, self.values[self.dag.parameters[number].base].buffer)
-            for number, port in enumerate(self.faithful.feeds)
+            BoundPort(port.spec, self.values[self.plan.dag.parameters[number].base].buffer)
+            for number, port in enumerate(self.plan.faithful.feeds)
         )
         program = Program(
             tuple(self.steps),

@@ -22,6 +22,7 @@ class Layout:
 
     @property
     def digest(self) -> str:
+        """SHA-256 of the size and both digests, in hex."""
         return hashlib.sha256(f"{self.size} {self.program} {self.kernels}".encode()).hexdigest()
 
     def to_dict(self) -> dict[str, str | int]:
@@ -30,4 +31,5 @@ class Layout:
 
     @classmethod
     def from_dict(cls, entry: dict[str, str | int]) -> Layout:
+        """Read the layout from an entry of manifest.json."""
         return cls(int(entry["bytes"]), str(entry["program"]), str(entry["kernels"]))

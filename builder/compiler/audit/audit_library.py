@@ -25,6 +25,7 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
+        """True if no rule is broken."""
         return not self.violations
 
     def to_dict(self) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class GeneratedSources:
 
     @property
     def header(self) -> Path:
+        """Path of model.h."""
         return self.folder / "model.h"
 
     @property
@@ -73,6 +74,7 @@ class GeneratedSources:
 
     @property
     def programs(self) -> tuple[Path, ...]:
+        """Paths of the C files, in the order of ``names``."""
         return tuple(self.folder / name for name in self.names)
 
     @property
@@ -82,6 +84,7 @@ class GeneratedSources:
 
     @property
     def weights(self) -> Path:
+        """Path of the file of the weights, inside the library or outside it."""
         return self.outside or self.folder / "weights.bin"
 
     def save(self) -> None:

@@ -99,7 +99,8 @@ def format_other_sources(
 ) -> dict[Variant, str]:
     """Format program<variant>.c for each of ``others``, the model's other batches and sizes.
 
-    All use the weights of ``program``. A batch in parts has no steps of its own if an earlier program has the same."""
+    All use the weights of ``program``. A batch in parts has no steps of its own if an earlier program has the same.
+    """
     named, texts = [(FIRST, program)], {}
     for variant, other in others.items():
         fields = {"signature": f"{variant.signature}"} if variant.signature else {}

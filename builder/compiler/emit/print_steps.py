@@ -82,6 +82,7 @@ class Printer:
         self.probed = probed
 
     def print_program(self, steps: Steps) -> str:
+        """Print the functions of a program without a dense end."""
         self.print_function(steps, "run_program")
         return "\n".join(self.functions)
 
@@ -96,6 +97,7 @@ class Printer:
         return "\n".join([*self.functions, format_dense_end(program)])
 
     def print_function(self, steps: Steps, name: str | None = None) -> str:
+        """Print a function that runs ``steps``, and return its name."""
         blocks = [self.print_step(step) for step in steps]
         name = name or f"sequence_{len(self.functions)}"
         body = "".join(blocks) or "    (void)context;\n"
@@ -105,6 +107,7 @@ class Printer:
         return name
 
     def print_step(self, step: Step) -> str:
+        """Print the block of one step."""
         calls = [f"cf_step(context, {self.probed[id(step)]});"] if self.probed else []
         lines = "\n".join(f"        {line}" for line in [*calls, *step.c_lines(self)])
         return f"    {{ /* {escape_comment(step.name)} */\n{lines}\n    }}\n"

@@ -104,6 +104,7 @@ class SharedLibrary:
 
     @property
     def path(self) -> Path:
+        """Path of the library."""
         return self.folder / "libmodel.so"
 
     @property
@@ -173,7 +174,8 @@ def compile_objects(
 class _CompileUnit:
     """A source and its object. ``baseline``, ``cpu`` and ``flags`` are those of ``Toolchain.compile_source``.
 
-    ``generated``: whether the source is deleted once the object exists."""
+    ``generated``: whether the source is deleted once the object exists.
+    """
 
     source: Path
     output: Path

@@ -49,6 +49,8 @@ _CANCELLING = {"hard_sigmoid", "hard_swish", "gelu", "gelu_tanh"}
 
 @dataclass(frozen=True)
 class Activation:
+    """An activation by name; ``low`` and ``high`` are limits of "clamp"."""
+
     name: ActivationName = "identity"
     low: float = -math.inf
     high: float = math.inf

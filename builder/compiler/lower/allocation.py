@@ -39,6 +39,7 @@ class PlacedImage:
     layout: TensorLayout
 
     def make_view(self, inset: tuple[int, int] = (0, 0)) -> View:
+        """Return the image as a View, whose element [0, 0] ``inset`` (rows, pixels) moves into the halo."""
         return self.layout.make_view(self.storage.buffer, inset)
 
 
@@ -203,5 +204,6 @@ def _make_copy(name: str, source: Storage, target: Storage, size: int) -> CopySt
 
 
 def resize_buffer(place: Storage | Buffer, size: int) -> Buffer:
+    """Return the first ``size`` bytes of a storage or buffer."""
     buffer = place.buffer if isinstance(place, Storage) else place
     return replace(buffer, size=size)

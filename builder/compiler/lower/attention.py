@@ -46,6 +46,7 @@ class Attention:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
+        """The values that it stores, as ``base``."""
         return (self.value.base,)
 
 

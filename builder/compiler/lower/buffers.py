@@ -21,6 +21,8 @@ SLACK = 256
 
 @dataclass(frozen=True)
 class BufferPlan:
+    """A place for each allocation of XLA's, and the sizes of the arena and the weights."""
+
     allocations: dict[int, Buffer]
     """Buffer of each allocation, by its index."""
     parameters: dict[int, Buffer]

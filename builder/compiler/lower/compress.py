@@ -46,6 +46,7 @@ class WeightRules:
     summed: bool = False
 
     def choose_type(self, name: str) -> WeightType:
+        """Choose the type of the weights of the layer ``name``."""
         return next((kind for pattern, kind in reversed(self.layers) if fnmatchcase(name, pattern)), self.type)
 
     def get_least_weights(self, kind: WeightType, input_channels: int) -> int:

@@ -171,6 +171,7 @@ class WeightSizes:
 
     @classmethod
     def from_layers(cls, total: int, layers: Iterable[LayerWeights]) -> WeightSizes:
+        """Add up the ``layers`` of a program whose constants have ``total`` bytes."""
         types: dict[str, int] = {}
         saved = 0
         for layer in layers:
@@ -203,10 +204,12 @@ class LoweringReport:
 
     @property
     def sizes(self) -> WeightSizes:
+        """Sizes of all constants and of the layers."""
         return WeightSizes.from_layers(self.weights_size, self.weights)
 
     @property
     def compressed(self) -> bool:
+        """True if any layer's weights are not float32."""
         return any(layer.type != "float32" for layer in self.weights)
 
     @property
@@ -232,6 +235,7 @@ class LoweringReport:
         }
 
     def save(self, path: Path) -> None:
+        """Write the report as JSON, for ``load``."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @classmethod

@@ -23,16 +23,20 @@ class Affine:
 
     @classmethod
     def make_identity(cls, channels: int) -> Affine:
+        """Return the affine that changes nothing."""
         return cls(np.ones(channels), np.zeros(channels))
 
     def multiply_by(self, factor: Vector) -> Affine:
+        """Multiply the result by ``factor``, per channel."""
         scaled = None if self.residual_scale is None else self.residual_scale * factor
         return replace(self, scale=self.scale * factor, shift=self.shift * factor, residual_scale=scaled)
 
     def add_term(self, term: Vector) -> Affine:
+        """Add ``term`` to the result, per channel."""
         return replace(self, shift=self.shift + term)
 
     def add_residual(self, residual: Value, sign: float) -> Affine:
+        """Add ``residual``, or subtract it if ``sign`` is -1."""
         return replace(self, residual=residual, residual_scale=np.full(self.scale.size, sign))
 
     @property

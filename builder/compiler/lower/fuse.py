@@ -51,6 +51,7 @@ class Layer:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
+        """The values that it stores, as ``base``."""
         return (self.end.base,) if self.second is None else (self.end.base, self.second.value.base)
 
 

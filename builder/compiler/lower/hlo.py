@@ -48,6 +48,7 @@ class Value:
 
     @property
     def elements(self) -> int:
+        """Number of elements."""
         return math.prod(self.dims)
 
     @functools.cached_property
@@ -70,6 +71,7 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
+        """True if its bytes are those of a constant."""
         return self.base.op == "constant"
 
     @property

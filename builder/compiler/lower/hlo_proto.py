@@ -31,10 +31,12 @@ ELEMENT_TYPES: dict[int, tuple[str, int, str]] = {
 
 
 def get_dtype(shape: Any) -> str:
+    """Return NumPy's name of a shape's element type."""
     return _get_element(shape)[0]
 
 
 def get_item_size(shape: Any) -> int:
+    """Return the bytes per element of a shape."""
     return _get_element(shape)[1]
 
 
@@ -123,6 +125,7 @@ class HloIndex:
                 self.owners[instruction.id] = computation
 
     def get_operands(self, instruction: Any) -> list[Any]:
+        """Return the instructions whose values ``instruction`` reads."""
         return [self.instructions[i] for i in instruction.operand_ids]
 
     def get_called(self, instruction: Any) -> list[Any]:

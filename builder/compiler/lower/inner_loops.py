@@ -34,10 +34,12 @@ class InnerLoopStep:
 
     @property
     def constants(self) -> tuple[Buffer, ...]:
+        """Constants that the kernel reads."""
         return tuple(dict.fromkeys(b for b in self.kernel.buffers if b.space == "weights"))
 
     @property
     def scratch_size(self) -> int:
+        """Bytes of scratch memory."""
         return self.scratch.size
 
     def replace_buffers(self, reads: Sequence[Buffer], writes: Sequence[Buffer], scratch: Buffer | None) -> CallStep:

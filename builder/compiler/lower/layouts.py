@@ -78,6 +78,7 @@ class TensorLayouts:
         return False, make_dense_layout(picture)
 
     def get_written_layout(self, value: Value, picture: tuple[int, int, int, int]) -> TensorLayout:
+        """Return the layout in which a value is stored by a step that sees it as ``picture``."""
         return self.stored.get(value.base, make_dense_layout(picture))
 
 
@@ -166,6 +167,7 @@ def choose_pixel_stride(picture: tuple[int, int, int, int], size: int = 4) -> in
 
 
 def merge_halos(a: Sides, b: Sides) -> Sides:
+    """Return the halo that has room for both."""
     return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 

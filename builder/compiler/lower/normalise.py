@@ -42,10 +42,12 @@ class Norm:
 
     @property
     def channels(self) -> int:
+        """Number of channels."""
         return self.value.dims[-1]
 
     @property
     def outputs(self) -> tuple[Value, ...]:
+        """The values that it stores, as ``base``."""
         return (self.value.base,)
 
 

@@ -251,7 +251,8 @@ def compute_scratch_size(
 def _tile_rows(geometry: Geometry) -> int:
     """Compute the bytes of the rows that a thread copies inputs to.
 
-    It is the most that plan_tiles in runtime/fused/integer_tiles.h needs, which may leave half of each tile idle."""
+    It is the most that plan_tiles in runtime/fused/integer_tiles.h needs, which may leave half of each tile idle.
+    """
     pixels = math.prod(geometry.out_size) * geometry.batch
     quads = math.prod(geometry.kernel_size) * -(-geometry.in_channels // QUAD)
     if pixels <= GEMV_PIXELS or quads < TILED_QUADS:
@@ -264,7 +265,8 @@ def _tile_rows(geometry: Geometry) -> int:
 def compute_recurrent_scratch(batch: int, units: int, columns: int, rounded: bool = False) -> int:
     """Compute the bytes of scratch of a recurrent layer: a step's sums and, if ``rounded``, those of integer GEMM.
 
-    The latter are for each of the tasks that share the rows, as in run_rows of runtime/fused/recurrent.h."""
+    The latter are for each of the tasks that share the rows, as in run_rows of runtime/fused/recurrent.h.
+    """
     tasks = max(1, min(MAX_THREADS, batch // (GEMV_PIXELS + 1))) if rounded else 0
     return 4 * batch * columns + tasks * compute_scratch_size(Geometry(1, units, (1, batch), columns), "integer")
 
@@ -272,7 +274,8 @@ def compute_recurrent_scratch(batch: int, units: int, columns: int, rounded: boo
 def choose_thin_block(geometry: Geometry) -> tuple[int, int]:
     """Choose the most output rows and columns that a task of a thin layer computes.
 
-    They fit into a thread's part of the cache, and copy the fewest inputs twice."""
+    They fit into a thread's part of the cache, and copy the fewest inputs twice.
+    """
     height, width = geometry.out_size
     reach = [(k - 1) * d for k, d in zip(geometry.kernel_size, geometry.dilation, strict=True)]
     blocks: list[tuple[float, int, int]] = []
@@ -304,7 +307,8 @@ def _thin_floats(geometry: Geometry, rows: int, columns: int) -> int:
 def get_quantised_shape(geometry: Geometry) -> tuple[int, int, int, int]:
     """Return [batch, rows, columns, channels] of integer GEMM's quantised input, with all padding that the sums read.
 
-    Channels are a multiple of 4. Each value takes one byte or, for some instruction sets, two."""
+    Channels are a multiple of 4. Each value takes one byte or, for some instruction sets, two.
+    """
     rows, columns = (geometry.compute_span(axis, out) for axis, out in enumerate(geometry.out_size))
     return geometry.batch, rows, columns, -(-geometry.in_channels // QUAD) * QUAD
 

@@ -35,6 +35,7 @@ class Pool:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
+        """The values that it stores, as ``base``."""
         return (self.value.base,)
 
 

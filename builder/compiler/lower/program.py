@@ -37,7 +37,8 @@ class BoundPort:
 class BoundState:
     """A variable that lasts from call to call, at ``offset`` in the state.
 
-    It is copied to ``read`` before the steps run and from ``write`` after them. ``first``: its initial value."""
+    It is copied to ``read`` before the steps run and from ``write`` after them. ``first``: its initial value.
+    """
 
     spec: TensorSpec
     offset: int

@@ -44,10 +44,12 @@ class CompiledGraph:
 
     @property
     def kernels_path(self) -> Path:
+        """Path of the kernels."""
         return self.folder / "graph.o"
 
     @property
     def metadata_path(self) -> Path:
+        """Path of the kernels' metadata."""
         return self.folder / "graph_metadata.o"
 
     @property

@@ -76,9 +76,11 @@ class AttentionStep(Step):
 
     @property
     def flop(self) -> int:
+        """Floating-point operations, a multiply-add counted as two."""
         return count_flop(math.prod(self.outer) * self.queries * self.keys, self.size + self.value_size)
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         rows = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         values: dict[str, object] = {"outer": format_list(self.outer)}
         values |= {name: getattr(self, name) for name in ("queries", "keys", "size", "value_size")}

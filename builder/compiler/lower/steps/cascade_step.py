@@ -33,6 +33,7 @@ class CascadeStep(Step):
         return tuple(layer.scratch.size // MAX_THREADS if layer.scratch else 0 for layer in self.layers)
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         first = printer.probed.get(id(self.layers[0]))
         values: dict[str, object] = {"count": len(self.layers), "rows": self.rows}
         values |= {"layers": "layers", "rolling": "rolling"}

@@ -17,6 +17,7 @@ class CallStep(Step):
     body: Steps
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         return [f"TRY({printer.print_function(self.body)}(context));"]
 
 
@@ -28,6 +29,7 @@ class ConditionalStep(Step):
     branches: tuple[Steps, ...]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         branches = [printer.print_function(branch) for branch in self.branches]
         if self.index.size == 1:
             index = f"*(const uint8_t *){format_pointer(self.index)} ? 0 : 1"
@@ -50,6 +52,7 @@ class WhileStep(Step):
     trip_count: int | None
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         body = printer.print_function(self.body)
         if self.trip_count is not None:
             return [f"for (int64_t i = 0; i < {self.trip_count}; i++) TRY({body}(context));"]

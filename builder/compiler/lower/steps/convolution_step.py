@@ -43,6 +43,7 @@ class ConvolutionStep(Step):
     out_strides: tuple[int, ...]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         fields = {
             "dtype": CF_DTYPES[self.dtype],
             "spatial_rank": len(self.in_size),
@@ -78,6 +79,7 @@ class ConvolutionStep(Step):
 
     @property
     def flop(self) -> int:
+        """Floating-point operations, a multiply-add counted as two."""
         k = math.prod(self.kernel_size) * self.in_channels // self.groups
         return count_flop(self.batch * math.prod(self.out_size) * self.out_channels, k)
 

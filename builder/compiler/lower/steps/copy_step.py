@@ -24,6 +24,7 @@ class CopyStep(Step):
     target_strides: tuple[int, ...]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         dims = ", ".join(
             format_list(d) for d in (self.dims or (1,), self.source_strides or (1,), self.target_strides or (1,))
         )
@@ -64,6 +65,7 @@ class RowStep(Step):
     count: int
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         return [
             f"const int32_t index = *(const int32_t *){format_pointer(self.index)};",
             f"const size_t row = index < 0 ? 0u : index < {self.count} ? (size_t)index : {self.count - 1}u;",
@@ -93,6 +95,7 @@ class BroadcastStep(Step):
     target_strides: tuple[int, ...]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         other = self.other_strides or (0,) * len(self.dims)
         fields = ", ".join(format_list(d) for d in (self.dims, self.source_strides, other, self.target_strides))
         second = "NULL" if self.other is None else format_pointer(self.other)

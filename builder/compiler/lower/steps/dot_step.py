@@ -35,6 +35,7 @@ class DotStep(Step):
     out_strides: tuple[int, int, int]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         sizes = format_list((self.batch, self.m, self.n, self.k))[1:-1]
         strides = format_list((*self.lhs_strides, *self.rhs_strides, *self.out_strides))[1:-1]
         return [
@@ -45,6 +46,7 @@ class DotStep(Step):
 
     @property
     def flop(self) -> int:
+        """Floating-point operations, a multiply-add counted as two."""
         return count_flop(self.batch * self.m * self.n, self.k)
 
 

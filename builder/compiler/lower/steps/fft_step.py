@@ -151,6 +151,7 @@ class FftStep(Step):
     scratch: Scratch[Buffer]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         axes = ", ".join(format_list((a.size, a.length, a.padded, a.tables, a.split)) for a in self.axes)
         arrays = (("const float", self.input), ("const float", self.tables), ("float", self.output))
         return [

@@ -32,6 +32,7 @@ class GatherStep(Step):
     kept: str = ""  # why the table is not of the requested type
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         kinds = f"CF_{self.weight_type.upper()}, {CF_DTYPES[self.index]}"
         numbers = format_list((self.wide, self.negative, self.count, self.rows, self.width))[1:-1]
         scale = "NULL" if self.weight_scale is None else f"(const float *){format_pointer(self.weight_scale)}"

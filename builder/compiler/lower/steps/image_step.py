@@ -40,6 +40,7 @@ class PoolStep(Step):
     rounded: Quantisation | None = None
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         values: dict[str, object] = {
             "maximum": int(self.kind == "max"),
             "scale": format_float(self.scale),
@@ -78,6 +79,7 @@ class NormStep(Step):
     halo: tuple[int, int, int, int]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         values = {
             "batch": self.batch,
             "size": format_list(self.size),
@@ -93,6 +95,7 @@ class NormStep(Step):
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:
+        """Optional parts of the fused kernels that the step needs."""
         return frozenset({"NORM"})
 
 
@@ -110,5 +113,6 @@ class RepackStep(Step):
     halo: tuple[int, int, int, int]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         values: dict[str, object] = {"batch": self.batch, "size": format_list(self.size), "channels": self.channels}
         return format_two_view_call("repack", "repack", values, self.input, self.output, self.halo)

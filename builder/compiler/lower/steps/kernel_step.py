@@ -21,6 +21,7 @@ class KernelStep(Step):
     workgroups: tuple[int, int, int]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         groups = ", ".join(str(n) for n in self.workgroups)
         if not self.buffers:
             return [f"TRY(cf_call_kernel(context, {self.kernel}, NULL, 0, {groups}));"]
@@ -34,6 +35,7 @@ class KernelStep(Step):
 
     @property
     def c_declarations(self) -> tuple[str, ...]:
+        """C declarations of XLA's functions that the step calls."""
         return (f"extern void *{c_name(self.kernel)}(const cf_call_frame *frame);",)
 
 

@@ -106,10 +106,12 @@ class LayerStep(Step):
 
     @property
     def flop(self) -> int:
+        """Floating-point operations, a multiply-add counted as two."""
         return self.geometry.flop
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:
+        """Optional parts of the fused kernels that the step needs."""
         needed: dict[KernelKind, bool] = {
             "INTEGER": self.algorithm in INTEGER,
             "SMALL_WEIGHTS": self.weight_type != "float32",

@@ -28,6 +28,7 @@ class NmsStep(Step):
     scratch: Scratch[Buffer]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         numbers = ", ".join(format_float(x) for x in (self.overlap, self.score, self.decay))
         pointers = format_pointers(
             ("const float", self.boxes), ("const float", self.scores), ("int32_t", self.indices), ("float", self.kept),
@@ -61,6 +62,7 @@ class CombinedNmsStep(Step):
     scratch: Scratch[Buffer]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         sizes = (self.batch, self.count, self.box_classes, self.classes, self.per_class, self.size)
         numbers = f"{format_float(self.overlap)}, {format_float(self.score)}, {int(self.clip)}"
         pointers = format_pointers(

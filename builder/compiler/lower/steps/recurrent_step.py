@@ -69,6 +69,7 @@ class RecurrentStep(Step):
 
     @property
     def gates(self) -> int:
+        """Number of gates."""
         return 4 if self.kind == "lstm" else 3
 
     @property
@@ -78,10 +79,12 @@ class RecurrentStep(Step):
 
     @property
     def flop(self) -> int:
+        """Floating-point operations, a multiply-add counted as two."""
         return self.steps * self.geometry.flop
 
     @property
     def kernel_kinds(self) -> frozenset[KernelKind]:
+        """Optional parts of the fused kernels that the step needs."""
         needed: dict[KernelKind, bool] = {
             "INTEGER": self.quantisation is not None,
             "SMALL_WEIGHTS": self.weight_type != "float32",
@@ -90,6 +93,7 @@ class RecurrentStep(Step):
         return frozenset(kind for kind, is_needed in needed.items() if is_needed)
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         rows, gates = (1, self.batch), self.gates * self.units
         product: dict[str, object] = {
             "algorithm": "CF_DIRECT",

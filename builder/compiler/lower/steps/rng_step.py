@@ -18,6 +18,7 @@ class RngStep(Step):
     delta: int
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         return [f"cf_advance_rng(context, {format_pointer(self.state)}, {self.delta}u);"]
 
 

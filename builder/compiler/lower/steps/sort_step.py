@@ -27,6 +27,7 @@ class SortStep(Step):
     scratch: Scratch[Buffer]
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         pointers = ", ".join(format_pointer(b) for b in self.tensors)
         head = f"{len(self.tensors)}, {self.outer}, {self.length}, {self.inner}"
         return [
@@ -37,6 +38,7 @@ class SortStep(Step):
 
     @property
     def c_declarations(self) -> tuple[str, ...]:
+        """C declarations of XLA's functions that the step calls."""
         return (
             f"extern void {c_name(self.comparator)}(uint8_t *result, const void *run_options, const void **operands,\n"
             "    const void *buffer_table, void *status, void *counters);",
@@ -79,6 +81,7 @@ class TopKStep(Step):
     k: int
 
     def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
         arrays = (("const float", self.values), ("float", self.out_values), ("int32_t", self.out_indices))
         return [
             f"static const cf_topk topk = {format_list((self.batch, self.length, self.k))};",

@@ -15,7 +15,7 @@ from builder.compiler.lower.compress import WeightRules
 from builder.compiler.lower.decisions import LoweringReport, list_decisions, list_layer_weights
 from builder.compiler.lower.geometry import Algorithm
 from builder.compiler.lower.microbatch import make_batch_program
-from builder.compiler.lower.options import LoweringOptions
+from builder.compiler.lower.program_plan import LoweringOptions
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.weight_store import merge_weights
 from builder.config import ModelSpec, to_json

@@ -16,7 +16,7 @@ import yaml
 
 from builder.base.commands import choose_command
 from builder.base.errors import TemplateError
-from builder.compiler.audit.policy import find_target
+from builder.compiler.audit.audit_library import find_target
 from builder.config import LAMBDA_UNZIPPED
 from builder.package import lambda_limits
 from builder.package.layer import files_of

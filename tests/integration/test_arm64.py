@@ -14,7 +14,7 @@ from builder.base.errors import VerifyError
 from builder.base.project import RUNTIME
 from builder.base.targets import ARM64, X86_64
 from builder.compiler.audit import audit_file
-from builder.compiler.audit.policy import find_target
+from builder.compiler.audit.audit_library import find_target
 from builder.compiler.link.toolchain import Toolchain
 from builder.compiler.lower import LoweringOptions, lower_graph
 from builder.compiler.lower.compress import WeightRules

@@ -29,8 +29,7 @@ from builder.base.targets import X86_64
 from builder.compiler.audit.elf_facts import read_facts
 from builder.compiler.emit import emit_sources
 from builder.compiler.link.shared_library import PUBLIC
-from builder.compiler.link.static_archive import link_archive
-from builder.compiler.link.symbols import list_global_symbols
+from builder.compiler.link.static_archive import link_archive, list_global_symbols
 from builder.compiler.link.toolchain import Toolchain
 from builder.importers.graph import FrozenGraph
 from builder.release.bindings.describe import BindingDescription, parse_description, to_camel_case

@@ -15,7 +15,7 @@ import pytest
 from builder.base.cache import compute_digest
 from builder.base.project import Project
 from builder.base.targets import ARM64, X86_64, Target
-from builder.compiler.audit.policy import find_target
+from builder.compiler.audit.audit_library import find_target
 from builder.package.container_image import fill_image_context
 from builder.release.deploy import Deployment, deploy_bundle
 from builder.release.template_check import list_problems

@@ -23,8 +23,7 @@ from builder.compiler.lower.program import BoundPort, BoundState, Program, Weigh
 from builder.compiler.lower.steps.base import Buffer
 from builder.compiler.lower.steps.copy_step import BroadcastStep, CopyStep
 from builder.compiler.lower.steps.dot_step import DotStep
-from builder.compiler.lower.steps.kernel_step import KernelStep
-from builder.compiler.lower.steps.rng_step import RngStep
+from builder.compiler.lower.steps.kernel_step import KernelStep, RngStep
 from builder.config import ModelSpec, SignatureSpec, Source
 from builder.config.tensor import TensorSpec
 from tests.support.instrumented import link

@@ -17,12 +17,14 @@ from builder.base.targets import ARM64, TARGETS, WASM32, X86_64
 from builder.compiler.audit.audit_library import (
     AuditReport,
     audit_file,
+    find_target,
+    find_violations,
     format_audit_json,
     format_audit_text,
+    load_policy,
     require_portable,
 )
 from builder.compiler.audit.elf_facts import Symbol, parse_version, read_facts
-from builder.compiler.audit.policy import find_target, find_violations, load_policy
 from tests.support.zig import ABI, EXPORTS, shared_library
 
 NO_RUN = ABI.replace("int run(void) { return 0; }", "")

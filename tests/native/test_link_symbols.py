@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from builder.base.errors import LinkError
 from builder.base.project import cache_folder
 from builder.base.targets import TARGETS, X86_64, Target
-from builder.compiler.link.symbols import keep_global, list_global_symbols
+from builder.compiler.link.static_archive import keep_global, list_global_symbols
 from builder.compiler.link.toolchain import Toolchain
 
 CACHE = cache_folder() / "zig"

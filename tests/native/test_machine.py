@@ -8,7 +8,7 @@ import pytest
 
 from builder.base.targets import ARM64, X86_64
 from builder.cli.summaries import format_agreement
-from builder.compiler.audit.policy import find_target
+from builder.compiler.audit.audit_library import find_target
 from builder.verify.compare_answers import verify_library
 from builder.verify.target_runner import HERE, Machine, build_runner, prepare_machine
 from builder.verify.verification import require_passed

@@ -16,7 +16,7 @@ from builder.base.targets import ARM64, TARGETS, X86_64, Target
 from builder.compiler.emit import emit_sources
 from builder.compiler.emit.write_weights import format_weights_source
 from builder.compiler.link.shared_library import compile_objects
-from builder.compiler.link.symbols import list_global_symbols
+from builder.compiler.link.static_archive import list_global_symbols
 from builder.compiler.link.toolchain import Toolchain, run_compiler
 from tests.support.every_step import EVERY_STEP, SPEC
 from tests.support.zig import CACHE

@@ -17,12 +17,11 @@ from builder.compiler.lower.steps.dot_step import DotStep
 from builder.compiler.lower.steps.fft_step import FftAxis, FftStep
 from builder.compiler.lower.steps.gather_step import GatherStep
 from builder.compiler.lower.steps.image_step import NormStep, PoolStep, RepackStep
-from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.steps.kernel_step import KernelStep, RngStep
 from builder.compiler.lower.steps.layer_step import Epilogue, LayerStep
 from builder.compiler.lower.steps.nms_step import CombinedNmsStep, NmsStep
 from builder.compiler.lower.steps.quantisation import STATE_ROUNDING, Quantisation, RoundedImage
 from builder.compiler.lower.steps.recurrent_step import RecurrentStep
-from builder.compiler.lower.steps.rng_step import RngStep
 from builder.compiler.lower.steps.sort_step import SortStep, TopKStep
 from builder.config import ModelSpec, OutputSpec, Source
 from builder.config.tensor import TensorSpec

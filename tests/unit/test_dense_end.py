@@ -9,8 +9,8 @@ import pytest
 from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.hlo import read_dag
 from builder.compiler.lower.microbatch import LEAST_DENSE_BYTES
-from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.program import Program
+from builder.compiler.lower.program_plan import LoweringOptions
 from builder.compiler.lower.schedule import schedule_tasks
 from builder.compiler.lower.steps.layer_step import LayerStep
 from tests.support.hlo import Module

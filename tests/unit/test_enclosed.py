@@ -7,10 +7,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.compiler.lower.inner_loops import InnerLoopStep, pack_buffers
 from builder.compiler.lower.steps.base import ALIGNMENT, Buffer
 from builder.compiler.lower.steps.copy_step import CopyStep
 from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.thunks import InnerLoopStep, pack_buffers
 
 
 @st.composite

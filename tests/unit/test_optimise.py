@@ -14,10 +14,10 @@ from builder.compiler.lower.build_program import assemble_program
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.hlo import Dag, read_dag
 from builder.compiler.lower.layers import find_cores
-from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.planner import PAGE, Storage, find_touched_pages, place_storages
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
+from builder.compiler.lower.program_plan import LoweringOptions
 from builder.compiler.lower.schedule import Schedule, schedule_tasks
 from builder.compiler.lower.steps.image_step import PoolStep, RepackStep
 from builder.compiler.lower.steps.layer_step import LayerStep

@@ -2,13 +2,13 @@
 
 from builder.compiler.audit.audit_library import (
     AuditReport,
+    Violation,
     audit_file,
     format_audit_json,
     format_audit_text,
     require_portable,
 )
 from builder.compiler.audit.elf_facts import ElfFacts
-from builder.compiler.audit.policy import Violation
 
 __all__ = [
     "AuditReport",

@@ -20,8 +20,8 @@ from builder.compiler.lower.decisions import StepInfo, describe_step
 from builder.compiler.lower.faithful import lower_faithfully
 from builder.compiler.lower.gather_tables import add_gather_steps
 from builder.compiler.lower.hlo import read_dag
-from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.program import Program, bind_state, list_state_ports
+from builder.compiler.lower.program_plan import LoweringOptions
 from builder.compiler.lower.replace_in_loops import replace_products
 from builder.compiler.lower.schedule import schedule_tasks
 from builder.compiler.lower.thunks import read_thunks

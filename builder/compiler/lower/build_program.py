@@ -17,13 +17,12 @@ from builder.compiler.lower.layers import explain_no_core, get_op_name
 from builder.compiler.lower.layouts import NO_HALO, flatten_pixels, get_written_image, list_read_images
 from builder.compiler.lower.microbatch import find_dense_end
 from builder.compiler.lower.normalise import Norm
-from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.packing import pack_layer
 from builder.compiler.lower.pixel_packing import choose_joined_pixels, join_pixels, join_weights
 from builder.compiler.lower.planner import place_storages, resolve_buffer
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import BoundPort, Program
-from builder.compiler.lower.program_plan import ProgramPlan
+from builder.compiler.lower.program_plan import LoweringOptions, ProgramPlan
 from builder.compiler.lower.schedule import Schedule
 from builder.compiler.lower.steps.cascade_step import CascadeStep
 from builder.compiler.lower.steps.gather_step import GatherStep

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from builder.compiler.lower import hlo_proto
 from builder.compiler.lower.hlo_proto import HloIndex
-from builder.compiler.lower.inner_loops import InnerLoopStep
 from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.steps.base import Step
 from builder.compiler.lower.steps.kernel_step import KernelStep
+from builder.compiler.lower.thunks import InnerLoopStep
 
 INDEX_TYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 """Dtypes of indices that the runtime reads."""

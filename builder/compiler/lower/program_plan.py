@@ -1,14 +1,15 @@
-"""The decisions about a program's layers that are made before its memory: types, algorithms, layouts and cascades."""
+"""The decisions about a program that are made before its memory: options, types, algorithms, layouts and cascades."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from builder.compiler.lower.attention import Attention
 from builder.compiler.lower.cascade import Cascade, LayerOutput, find_cascades
-from builder.compiler.lower.compress import Compressor, StoredWeights
+from builder.compiler.lower.compress import Compressor, StoredWeights, WeightRules
 from builder.compiler.lower.fuse import Layer
 from builder.compiler.lower.gather_tables import find_tables
 from builder.compiler.lower.gathers import GATHERS
@@ -24,7 +25,6 @@ from builder.compiler.lower.layouts import (
     list_read_images,
     plan_layouts,
 )
-from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.packing import resolve_algorithm
 from builder.compiler.lower.pooling import Pool
 from builder.compiler.lower.program import Program
@@ -32,6 +32,29 @@ from builder.compiler.lower.schedule import Schedule, Task, find_makers, list_in
 from builder.compiler.lower.steps.quantisation import Quantisation
 from builder.compiler.lower.strided import VIEWS
 from builder.compiler.lower.thunks import Thunk
+
+
+@dataclass(frozen=True)
+class LoweringOptions:
+    """The options of lowering. ``algorithms``: a tuner's choices by ``Geometry.label``; a static rule makes the others.
+
+    ``share``: whether equal weights are kept once; if not, their offsets do not depend on their values. ``weights``:
+    the type of each layer's weights. ``quantisations``: the rounding of inputs of integer layers, by ``Core.name``.
+    ``whole``: whether every value of a layer is in memory, as floats, for inspection. If not, layers store the inputs
+    of integer layers as bytes, run in cascades, and multiply weights by factors of channels. Only the last of these
+    changes any bit of an answer.
+    """
+
+    allow_winograd: bool = True
+    algorithms: Mapping[str, Algorithm] = field(default_factory=dict)
+    share: bool = True
+    weights: WeightRules = field(default_factory=WeightRules)
+    quantisations: Mapping[str, Quantisation] = field(default_factory=dict)
+    whole: bool = False
+
+    def is_product_wanted(self, core: Core) -> bool:
+        """Return whether a layer needs its input itself, even where it is a product with factors of its channels."""
+        return self.whole or core.name in self.quantisations
 
 
 class ProgramPlan:

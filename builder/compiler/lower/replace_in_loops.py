@@ -24,7 +24,6 @@ from builder.compiler.lower.geometry import Algorithm, Geometry
 from builder.compiler.lower.hlo_proto import HloIndex
 from builder.compiler.lower.layers import get_op_name
 from builder.compiler.lower.loop_products import LoopBody, LoopRow, Product, ProductFinder
-from builder.compiler.lower.options import LoweringOptions
 from builder.compiler.lower.packing import (
     compute_recurrent_scratch,
     compute_scratch_size,
@@ -33,6 +32,7 @@ from builder.compiler.lower.packing import (
     pad_channels,
 )
 from builder.compiler.lower.program import Program
+from builder.compiler.lower.program_plan import LoweringOptions
 from builder.compiler.lower.recurrent_layers import find_recurrent
 from builder.compiler.lower.steps.base import Buffer, Step, Steps, View, align_offset, change_bodies
 from builder.compiler.lower.steps.control_step import WhileStep

@@ -2,25 +2,30 @@
 
 No other module calls TensorFlow's private compiler. It runs in a process of its own, in the sandbox: flags are read
 once per process, a crash of the compiler becomes an error with a message, and its stderr can be kept apart.
+
+XLA refuses a custom call to a name that is not registered. Its registry (xla/service/custom_call_target_registry.h) has
+no name in Python, but TensorFlow's library exports it. XLA never makes the call: it becomes a thunk, which ``lower``
+turns into a step.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.base.commands import setup_command
-from builder.base.errors import CompileError
+from builder.base.errors import CompileError, EnvironmentSetupError
 from builder.base.files import Say, no_progress
 from builder.base.sandbox import Sandbox
 from builder.base.sandbox.process_output import find_last_words, signal_name
 from builder.base.targets import Target
 from builder.base.tf import IR_FLAGS, XLA_FLAGS
-from builder.compiler.xla.custom_calls import register_steps
 from builder.importers.graph import FrozenGraph
 from builder.importers.rewrites.custom_steps import STEPS
 
@@ -163,3 +168,38 @@ def run_tfcompile(graph: Path, target: Target, part: str = "") -> None:
         for number, path in enumerate(sorted(Path("ir").glob("*.ir-no-opt.ll"))):
             path.replace(f"graph{number}.ll")
         shutil.rmtree("ir")
+
+
+_GLOBAL = "_ZN3xla24CustomCallTargetRegistry6GlobalEv"
+_REGISTER = "_ZN3xla24CustomCallTargetRegistry8RegisterERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPvS8_"
+_ADDRESS = 1
+"""An address of no function. It is always the same, as XLA ends a process that registers two under one name."""
+
+
+class _StdString(ctypes.Structure):
+    """libstdc++'s std::string, over bytes that it does not own."""
+
+    _fields_ = (("data", ctypes.c_char_p), ("size", ctypes.c_size_t), ("local", ctypes.c_char * 16))
+
+    @classmethod
+    def from_text(cls, text: str) -> _StdString:
+        data = text.encode()
+        return cls(data, len(data), b"")
+
+
+def register_steps(names: Iterable[str]) -> None:
+    """Let XLA compile custom calls to ``names`` in this process. Raises EnvironmentSetupError."""
+    import tensorflow
+
+    try:
+        library = ctypes.CDLL(str(Path(tensorflow.__file__).parent / "libtensorflow_cc.so.2"))
+        registry, register = library[_GLOBAL], library[_REGISTER]
+    except (OSError, AttributeError) as error:
+        raise EnvironmentSetupError(
+            f"This TensorFlow's library does not have XLA's custom calls; run `{setup_command()}`."
+        ) from error
+    registry.restype, registry.argtypes = ctypes.c_void_p, ()
+    register.restype = None
+    register.argtypes = (ctypes.c_void_p, ctypes.POINTER(_StdString), ctypes.c_void_p, ctypes.POINTER(_StdString))
+    for name in names:
+        register(registry(), _StdString.from_text(name), _ADDRESS, _StdString.from_text("Host"))

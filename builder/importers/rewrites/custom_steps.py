@@ -12,7 +12,7 @@ from typing import Any
 NMS = "coldforge.nms"
 COMBINED_NMS = "coldforge.combined_nms"
 STEPS = (NMS, COMBINED_NMS)
-"""Names of custom calls. ``builder/compiler/xla/custom_calls.py`` tells XLA of them, and the modules of
+"""Names of custom calls. ``builder/compiler/xla/tfcompile.py`` tells XLA of them, and the modules of
 ``builder/compiler/lower/steps`` make steps of them."""
 
 OP = "XlaCustomCallV2"

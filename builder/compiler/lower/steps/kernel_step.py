@@ -1,4 +1,4 @@
-"""A call of one of XLA's fused kernels."""
+"""A call of one of XLA's fused kernels, and the state of XLA's random number generator."""
 
 from __future__ import annotations
 
@@ -49,3 +49,20 @@ def _read_kernel(name: str, thunk: Any, reader: ThunkReader) -> Step:
         tuple(reader.resolve_shaped_slice(proto, name) for proto in thunk.results_buffers),
         (max(1, groups.x), max(1, groups.y), max(1, groups.z)),
     )
+
+
+@dataclass(frozen=True)
+class RngStep(Step):
+    """A store of the generator's 128-bit state, which then advances by ``delta``."""
+
+    state: Writes[Buffer]
+    delta: int
+
+    def c_lines(self, printer: StepPrinter) -> list[str]:
+        """Return the lines of C that run the step."""
+        return [f"cf_advance_rng(context, {format_pointer(self.state)}, {self.delta}u);"]
+
+
+@reads_thunk("rng_get_and_update_state_thunk")
+def _read_rng_get_and_update_state(name: str, thunk: Any, reader: ThunkReader) -> Step:
+    return RngStep(name, reader.resolve_slice(thunk.state_buffer, name), thunk.delta)

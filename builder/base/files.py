@@ -75,7 +75,7 @@ def replace_locked_folder(target: Path) -> Iterator[Path]:
         # Lambda's user must be able to read the folder, whatever the umask is here.
         for folder in (fresh, *(p for p in fresh.rglob("*") if p.is_dir())):
             folder.chmod(0o755)
-        sync_folder(fresh)
+        _sync_folder(fresh)
         swap_folders(fresh, target)
         _sync_one(target.parent)
 
@@ -117,7 +117,7 @@ def write_file(target: Path, content: str | bytes) -> None:
             shutil.copymode(target, fresh)
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Flush all files below ``folder`` to the disk, and the folders themselves last."""
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
@@ -140,11 +140,11 @@ def swap_folders(fresh: Path, target: Path) -> None:
             if not os.path.lexists(target):
                 aside.rename(target)
             raise
-        remove_path(aside)
-    remove_path(fresh)
+        _remove_path(aside)
+    _remove_path(fresh)
 
 
-def remove_path(path: Path) -> None:
+def _remove_path(path: Path) -> None:
     """Delete a file, a link or a folder with its content, as far as that is possible."""
     if path.is_symlink() or path.is_file():
         path.unlink()
@@ -197,7 +197,7 @@ def _remove_leftovers(target: Path) -> None:
     if os.path.lexists(aside) and not os.path.lexists(target):
         aside.rename(target)  # A process was killed between the two renames of ``swap_folders``.
     for path in _list_leftovers(target):
-        remove_path(path)
+        _remove_path(path)
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def _make_scratch(target: Path) -> Iterator[Path]:
     try:
         yield fresh
     finally:
-        remove_path(fresh)
+        _remove_path(fresh)
 
 
 def _lock_of(target: Path) -> Path:

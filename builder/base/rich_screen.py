@@ -23,7 +23,7 @@ from rich.text import Text
 
 from builder.base.screen import PlainScreen, SetProgress, Style
 
-STYLES: dict[Style, str] = {"plain": "", "name": "bold", "soft": "dim", "bad": "bold red"}
+_STYLES: dict[Style, str] = {"plain": "", "name": "bold", "soft": "dim", "bad": "bold red"}
 
 
 class RichScreen(PlainScreen):
@@ -48,7 +48,7 @@ class RichScreen(PlainScreen):
 
     def print_line(self, *pieces: tuple[str, Style]) -> None:
         """Print a line that stays above the live ones."""
-        text = Text.assemble(*((piece, STYLES[style]) for piece, style in pieces))
+        text = Text.assemble(*((piece, _STYLES[style]) for piece, style in pieces))
         self.console.print(text, soft_wrap=True)
 
     @contextmanager

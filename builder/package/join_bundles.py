@@ -34,7 +34,7 @@ from builder.package.provenance import JOIN_TYPE, STATEMENT, Material, statement
 from builder.package.sbom import COMPILED_INTO
 
 SCHEMA_VERSION = 1
-MODEL_LAYER = "model layer"
+_MODEL_LAYER = "model layer"
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -87,16 +87,16 @@ def combine_bundles(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", 
         manifests = [_relocate_manifest(bundle, place) for bundle, place in zip(bundles, paths, strict=True)]
         _write_json(draft.layer / LAYER_MANIFEST, {"schema": SCHEMA_VERSION, "models": manifests})
         write_openapi(draft.layer, [bundle.description.read_text(encoding="utf-8") for bundle in bundles])
-        write_readable(draft.sbom, joined_bill(folder.name, bundles, paths, draft.layer))
-        write_readable(draft.notice, joined_notice(folder.name, bundles))
+        write_readable(draft.sbom, _joined_bill(folder.name, bundles, paths, draft.layer))
+        write_readable(draft.notice, _joined_notice(folder.name, bundles))
         # If one bundle is for a container image, the joined one is too.
         image = any(bundle.sizes.max_unzipped > LAMBDA_UNZIPPED for bundle in bundles)
         if not image:
             write_zip(draft.layer, draft.archive, epoch=moment)
         sizes = SizeTable(
             (
-                measure_zip(MODEL_LAYER, draft.layer),
-                *(part for part in bundles[0].sizes.components if part.name != MODEL_LAYER),
+                measure_zip(_MODEL_LAYER, draft.layer),
+                *(part for part in bundles[0].sizes.components if part.name != _MODEL_LAYER),
             ),
             (max if image else min)(bundle.sizes.max_unzipped for bundle in bundles),
             max(bundle.sizes.max_zipped for bundle in bundles),
@@ -112,7 +112,7 @@ def combine_bundles(bundles: Sequence[Bundle], dist: Path, *, suffix: str = "", 
         }
         _write_json(draft.manifest, manifest)
         target = str(manifest["models"][0]["target"]["arch"])
-        write_readable(draft.statement, joined_statement(fresh, bundles, names, target))
+        write_readable(draft.statement, _joined_statement(fresh, bundles, names, target))
     return Bundle(folder, sizes)
 
 
@@ -139,7 +139,7 @@ SHARED = (LAYER_MANIFEST, *OPENAPI)
 """Files of which a layer of several models has one."""
 
 
-def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], layer: Path) -> str:
+def _joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], layer: Path) -> str:
     """Return the bill of the bundle ``name``, in whose ``layer`` each library has moved to its path of ``places``.
 
     A component of several bills is listed once, and is compiled into the libraries of all.
@@ -166,13 +166,13 @@ def joined_bill(name: str, bundles: Sequence[Bundle], places: Sequence[str], lay
     return json.dumps(joined, indent=2) + "\n"
 
 
-def joined_notice(name: str, bundles: Sequence[Bundle]) -> str:
+def _joined_notice(name: str, bundles: Sequence[Bundle]) -> str:
     """Return the notices of all bundles, each text once."""
     texts = [bundle.notice.read_text(encoding="utf-8").partition("\n")[2] for bundle in bundles]
     return "\n".join([f"{name}: what this function is made of besides the trained models.", *dict.fromkeys(texts)])
 
 
-def joined_statement(folder: Path, bundles: Sequence[Bundle], names: Sequence[str], target: str) -> str:
+def _joined_statement(folder: Path, bundles: Sequence[Bundle], names: Sequence[str], target: str) -> str:
     """Return the statement of the bundle in ``folder``, whose inputs are the bundles with their own statements."""
     return statement_json(
         folder,

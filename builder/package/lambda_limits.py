@@ -13,12 +13,12 @@ from typing import Any
 from builder.base.errors import SizeLimitError
 from builder.config import DIRECT_UPLOAD_ZIPPED, LAMBDA_UNZIPPED, ModelSpec
 
-MAX_LAYERS = 5
+_MAX_LAYERS = 5
 CONTAINER_IMAGE = 10 * 1024**3
 """Limit in bytes of an uncompressed container image with all layers, for functions that no zip can hold."""
 
-MEMORY_MAX_MB = 10_240
-WORKING_MEMORY = 256 << 20
+_MEMORY_MAX_MB = 10_240
+_WORKING_MEMORY = 256 << 20
 """Bytes of memory needed besides the weights: Python, the decoders, a model's buffers."""
 
 QUEUE_TIMEOUTS = 6
@@ -102,13 +102,13 @@ def make_size_table(components: Iterable[Component], spec: ModelSpec) -> SizeTab
 
 def list_remedies(weights: int) -> Iterator[str]:
     """Yield the ways to deploy ``weights`` bytes that no layer holds, the cheapest first, as lines for a person."""
-    needed = -(-(weights + WORKING_MEMORY) // 2**20)
-    if weights + WORKING_MEMORY <= CONTAINER_IMAGE:
+    needed = -(-(weights + _WORKING_MEMORY) // 2**20)
+    if weights + _WORKING_MEMORY <= CONTAINER_IMAGE:
         yield (
             "PACKAGE=image when you bundle and deploy: a container image holds "
             f"{CONTAINER_IMAGE:,} bytes, and costs its storage alone"
         )
-    if needed <= MEMORY_MAX_MB:
+    if needed <= _MEMORY_MAX_MB:
         yield (
             'place = "elsewhere", and the add-on weights with Weights=s3://bucket/key when you deploy: fetched into '
             f"memory at each start, with a MemorySize of at least {needed}"
@@ -153,5 +153,5 @@ def _list_problems(table: SizeTable) -> Iterator[str]:
                 f"  Lambda takes {DIRECT_UPLOAD_ZIPPED:,} in a direct upload, and more through S3, which `sam deploy` "
                 f"uses: set zipped = {component.zipped} or more under [limits] in model.toml."
             )
-    if table.layers > MAX_LAYERS:
-        yield f"Layers: {table.layers}, and a function takes {MAX_LAYERS}: put several into one."
+    if table.layers > _MAX_LAYERS:
+        yield f"Layers: {table.layers}, and a function takes {_MAX_LAYERS}: put several into one."

@@ -21,7 +21,7 @@ from builder.package.lambda_limits import Component
 EPOCH = "SOURCE_DATE_EPOCH"
 """Environment variable for the time of every file in the zip, and the statement's parameter of that name."""
 
-COMPRESSION_LEVEL = 6
+_COMPRESSION_LEVEL = 6
 _FIRST = 315_532_800  # 1980-01-01 is the earliest time of a zip.
 _LAST = 4_354_819_198  # 2107-12-31 23:59:58 is the latest.
 _UNIX = 3
@@ -70,12 +70,12 @@ def write_zip(folder: Path, archive: Path | IO[bytes], *, epoch: int = _FIRST) -
 
 def _write_entries(files: list[tuple[str, Path]], archive: Path | IO[bytes], epoch: int) -> None:
     moment = time.gmtime(min(max(epoch, _FIRST), _LAST))[:6]
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as out:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as out:
         for name, path in files:
             entry = zipfile.ZipInfo(name, moment)
             entry.create_system = _UNIX
             entry.external_attr = (_PROGRAM if _is_program(name) else _FILE) << 16
-            out.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, COMPRESSION_LEVEL)
+            out.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, _COMPRESSION_LEVEL)
 
 
 def _is_program(name: str) -> bool:

@@ -23,19 +23,19 @@ from handler.text import find_max_length
 
 Schema = dict[str, Any]
 
-BOOLEAN: Schema = {"type": "boolean"}
+_BOOLEAN: Schema = {"type": "boolean"}
 INTEGER: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
 TEXT: Schema = {"type": "string"}
 PLACE: Schema = INTEGER | {"minimum": 0}
-NULLABLE_NUMBER: Schema = {"type": ["number", "null"]}
-BOX: Schema = {"type": "array", "items": NUMBER | {"minimum": 0}, "minItems": 4, "maxItems": 4}
+_NULLABLE_NUMBER: Schema = {"type": ["number", "null"]}
+_BOX: Schema = {"type": "array", "items": NUMBER | {"minimum": 0}, "minItems": 4, "maxItems": 4}
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp", "application/octet-stream")
-AUDIO_TYPES = ("audio/wav", "audio/flac", "audio/mpeg", "application/octet-stream")
+_AUDIO_TYPES = ("audio/wav", "audio/flac", "audio/mpeg", "application/octet-stream")
 EXAMPLE: Schema = {"type": "string", "contentEncoding": "base64"}
 """Schema of a serialized tf.Example."""
-FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+_FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
 def _make_object(**properties: Schema) -> Schema:
@@ -68,10 +68,10 @@ SHARED = {
     "Error": _make_object(error=_make_object(code=TEXT, message=TEXT)),
     "ErrorText": _make_object(error=TEXT),
     "ErrorOpenAI": _make_object(error=_make_object(message=TEXT, type=TEXT, code=TEXT)),
-    "Object": _make_object(label=TEXT, score=NUMBER, box=BOX),
-    "Word": _make_object(label=TEXT, word=TEXT, start=PLACE, end=PLACE, score=NULLABLE_NUMBER),
-    "Token": _make_object(label=TEXT, score=NULLABLE_NUMBER),
-    "Class": _make_object(label=TEXT, probability=NULLABLE_NUMBER),
+    "Object": _make_object(label=TEXT, score=NUMBER, box=_BOX),
+    "Word": _make_object(label=TEXT, word=TEXT, start=PLACE, end=PLACE, score=_NULLABLE_NUMBER),
+    "Token": _make_object(label=TEXT, score=_NULLABLE_NUMBER),
+    "Class": _make_object(label=TEXT, probability=_NULLABLE_NUMBER),
 }
 """Schemas that others refer to, by name."""
 
@@ -85,7 +85,7 @@ _ANSWERS: dict[str, Schema] = {
     ),
     "detection": _make_open_list(_refer_to("Object")),
     "tokens": _make_open_list({"anyOf": [_refer_to("Word"), _refer_to("Token")]}),
-    "embedding": {"anyOf": [_make_open_list(NULLABLE_NUMBER), {"type": "string", "contentEncoding": "base64"}]},
+    "embedding": {"anyOf": [_make_open_list(_NULLABLE_NUMBER), {"type": "string", "contentEncoding": "base64"}]},
     "label": {"type": ["array", "string"]},
     "raw": {"type": ["array", "number", "boolean", "null"]},
 }
@@ -121,8 +121,8 @@ def make_document(models: list[Description], limits: RequestLimits) -> Schema:
         "/predict": {"post": _describe_predict(models, limits)},
         "/health": _make_get("health", "Whether the function answers", _make_object(status=TEXT), "Error"),
         "/v2": _make_get("v2_server", "The server", server),
-        "/v2/health/live": _make_get("v2_live", "Whether it is live", _make_object(live=BOOLEAN)),
-        "/v2/health/ready": _make_get("v2_ready", "Whether it is ready", _make_object(ready=BOOLEAN)),
+        "/v2/health/live": _make_get("v2_live", "Whether it is live", _make_object(live=_BOOLEAN)),
+        "/v2/health/ready": _make_get("v2_ready", "Whether it is ready", _make_object(ready=_BOOLEAN)),
     }
     for model in models:
         paths |= _open_inference(model, limits) | _tf_serving(model, limits)
@@ -155,7 +155,7 @@ def _describe_predict(models: list[Description], limits: RequestLimits) -> Schem
     alone = [model for model in models if len(model.feeds) == 1]
     images, sound = any(model.image for model in alone), any(model.audio for model in alone)
     if images or sound:
-        content |= {media: {"schema": {}} for media in (*IMAGE_TYPES * images, *AUDIO_TYPES * sound)}
+        content |= {media: {"schema": {}} for media in (*IMAGE_TYPES * images, *_AUDIO_TYPES * sound)}
         file, most = {"type": "string", "format": "binary"}, limits.images if images else 1
         form = {"type": "object", "additionalProperties": file, "minProperties": 1, "maxProperties": most}
         content["multipart/form-data"] = {"schema": form}
@@ -166,7 +166,7 @@ def _describe_predict(models: list[Description], limits: RequestLimits) -> Schem
     answer = _make_object(
         model=_make_object(name=TEXT, version=TEXT),
         predictions=_make_open_list({"anyOf": [kind for entry in entries for kind in _describe_items(entry)]}),
-        cold_start=BOOLEAN,
+        cold_start=_BOOLEAN,
         timings_ms=_make_object(decode=NUMBER, infer=NUMBER, total=NUMBER),
     )
     return _make_operation("predict", "Pictures, sound or tensors in, labels or numbers out", answer, "Error") | {
@@ -271,7 +271,7 @@ def _open_inference(model: Description, limits: RequestLimits) -> Schema:
     infer = _make_operation(f"v2_infer_{name}", f"Tensors through {name}", answer, "ErrorText", _any_of(bodies))
     return {
         base: _make_get(f"v2_{name}", f"What {name} takes and gives", about),
-        f"{base}/ready": _make_get(f"v2_ready_{name}", "Whether it is ready", _make_object(name=TEXT, ready=BOOLEAN)),
+        f"{base}/ready": _make_get(f"v2_ready_{name}", "Whether it is ready", _make_object(name=TEXT, ready=_BOOLEAN)),
         f"{base}/infer": {"post": infer},
     }
 
@@ -343,7 +343,7 @@ def _describe_openai(models: list[Description], limits: RequestLimits) -> Schema
         "user": TEXT,
         **{name: schema for name, schema in _describe_options(models).items() if name == "dimensions"},
     }
-    vector = {"anyOf": [_make_open_list(NULLABLE_NUMBER), TEXT]}
+    vector = {"anyOf": [_make_open_list(_NULLABLE_NUMBER), TEXT]}
     answer = _make_object(
         object={"const": "list"},
         data=_make_open_list(_make_object(object={"const": "embedding"}, index=INTEGER, embedding=vector)),
@@ -448,7 +448,7 @@ def _describe_number(dtype: str) -> Schema:
     if dtype == "bool":
         return {"enum": [False, True, 0, 1]}
     if dtype.startswith("float"):
-        most = {"minimum": -FLOAT32_MAX, "maximum": FLOAT32_MAX} if dtype == "float32" else {}
+        most = {"minimum": -_FLOAT32_MAX, "maximum": _FLOAT32_MAX} if dtype == "float32" else {}
         return {"type": "number", **most}
     bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
     low = -(2 ** (bits - 1)) if signed else 0

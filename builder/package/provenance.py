@@ -75,7 +75,7 @@ def statement_json(
         metadata["metadata"] = {"finishedOn": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
     statement = {
         "_type": STATEMENT_TYPE,
-        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in list_subjects(folder).items()],
+        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in _list_subjects(folder).items()],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "buildDefinition": {
@@ -93,7 +93,7 @@ def statement_json(
     return json.dumps(statement, indent=2, allow_nan=False) + "\n"
 
 
-def list_subjects(folder: Path) -> dict[str, str]:
+def _list_subjects(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file that the statement of the bundle in ``folder`` covers, by its name."""
     return {
         name: file_digest(path)

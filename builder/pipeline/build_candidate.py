@@ -56,7 +56,7 @@ def make_candidate(ws: Workspace, compiled: CompiledVariant, kind: Precision) ->
     ``compiled``: from ``compile_here``, if the library is to run here. Ranges of activations are measured on
     [activations].images, or those of [weights].
     """
-    settled = resolve_for_kind(ws, kind)
+    settled = _resolve_for_kind(ws, kind)
     ws = ws.for_spec(settled.spec)
     rounded = kind.activations != "float32"
     folder = ws.build_stage(
@@ -69,7 +69,7 @@ def make_candidate(ws: Workspace, compiled: CompiledVariant, kind: Precision) ->
     return Candidate(kind, folder / "libmodel.so", LoweringReport.load(folder / LOWERING), settled)
 
 
-def resolve_for_kind(ws: Workspace, kind: Precision) -> ResolvedOptions:
+def _resolve_for_kind(ws: Workspace, kind: Precision) -> ResolvedOptions:
     """Return the options of a candidate of ``kind``: by the static rule alone, since tuning comes after the choice."""
     return calibrate_model(ws.for_spec(replace(apply_precision(ws.spec, kind), weights=Weights(kind.weights))))
 
@@ -89,7 +89,7 @@ def time_beside_float32(ws: Workspace, compiled: CompiledVariant, one: Candidate
     can't run one of the two.
     """
     with ws.progress.show_stage("time", f"{one.kind} beside float32, in turns") as outcome:
-        float32 = _build_clocked(ws, compiled, resolve_for_kind(ws, FLOAT32), FLOAT32)
+        float32 = _build_clocked(ws, compiled, _resolve_for_kind(ws, FLOAT32), FLOAT32)
         candidate = _build_clocked(ws, compiled, one.settled, one.kind)
         isas = step_probes.host_isas(candidate[0])
         threads = [count for count in MARGINS if count <= len(os.sched_getaffinity(0))]

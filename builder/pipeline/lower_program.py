@@ -106,7 +106,7 @@ Emit = Callable[[Workspace, CompiledModel, Sequence[LoweredProgram], Path], obje
 """A function that writes the C of each variant's program, and the weights, into a folder."""
 
 
-def emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
+def _emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[LoweredProgram], folder: Path) -> None:
     """Write the sources of ``libmodel.so``."""
     first, *rest = (variant.program for variant in lowered)
     others = dict(zip(ws.spec.variants[1:], rest, strict=True))
@@ -126,7 +126,7 @@ def emit_variants(
     compiled: CompiledModel,
     settled: ResolvedOptions,
     attempt: LoweringAttempt,
-    write: Emit = emit_library,
+    write: Emit = _emit_library,
 ) -> EmittedSources:
     """Emit the C that ``attempt`` makes of the model, or take it from an earlier run. ``ws.spec`` is resolved.
 

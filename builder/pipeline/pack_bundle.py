@@ -33,11 +33,11 @@ from builder.pipeline.workspace import Workspace
 from builder.sources import fetched_digest, list_named_files
 from builder.verify.verification import require_passed as require_verification
 
-TOOLS = {"tensorflow-cpu": "tensorflow", "ziglang": "zig"}
+_TOOLS = {"tensorflow-cpu": "tensorflow", "ziglang": "zig"}
 """The packages that make the library, with the names that the manifest has for their versions."""
 
 
-def make_bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, parts: Sequence[LicensedPart]) -> str:
+def _make_bundle_statement(ws: Workspace, library: VerifiedLibrary, folder: Path, parts: Sequence[LicensedPart]) -> str:
     """Return the statement of the bundle in ``folder``; ``parts`` are those of its bill of materials."""
     internal: dict[str, object] = {"xla_flags": library.compiled.first.kernels.flags}
     return statement_json(
@@ -95,7 +95,7 @@ def _list_package_materials(lock: Path, versions: Mapping[str, str]) -> Iterator
     if lock.is_file():
         yield Material("requirements/build.txt", content_digest(lock))
         locked = {package.name: package for package in read_lock(lock)}
-    for name, key in TOOLS.items():
+    for name, key in _TOOLS.items():
         package = locked.get(name)
         # The lock has a hash for each platform's wheel, and pip accepts only those; the installed one is unknown.
         hashes = {"locked_sha256": list(package.hashes)} if package and package.version == versions[key] else {}
@@ -186,7 +186,7 @@ def write_bundle(ws: Workspace, library: VerifiedLibrary) -> Bundle:
             choice=library.choice,
         )
         write_readable(draft.manifest, measured.to_json())
-        write_readable(draft.statement, make_bundle_statement(ws, library, fresh, parts))
+        write_readable(draft.statement, _make_bundle_statement(ws, library, fresh, parts))
         _keep_wasm(ws.bundle, fresh, source_digest)
     return Bundle(ws.bundle, sizes)
 

@@ -15,17 +15,17 @@ from builder.package.lambda_limits import list_remedies
 
 LIBRARY_OVERHEAD = 400_000
 """Bytes of libmodel.so besides the weights, measured for Lambda's default processor: kernels, runtime and tables."""
-DENSE_OVERHEAD = 190_000
+_DENSE_OVERHEAD = 190_000
 """LIBRARY_OVERHEAD for a graph without convolutions."""
-LEAST_OVERHEAD = 100_000
+_LEAST_OVERHEAD = 100_000
 """LIBRARY_OVERHEAD for a library with next to no kernels."""
 
-DEPENDENCIES_SIZE = 5_900_000
+_DEPENDENCIES_SIZE = 5_900_000
 """Bytes of the dependencies layer and the function, unpacked. A test holds the number to the real size."""
-CERTAIN_SHARE = 0.95
+_CERTAIN_SHARE = 0.95
 """Share of that size that a function has whatever the next version of a package weighs."""
 
-COMPRESSION = 0.93
+_COMPRESSION = 0.93
 """Share that zip leaves of trained float32 weights, whose mantissas are noise."""
 
 
@@ -59,12 +59,12 @@ class Preflight:
     def zipped(self) -> int:
         """Estimated size of the model layer's zip."""
         packed = self.weights if self.place in ("library", "layer") else 0
-        return int(packed * COMPRESSION) + (self.library - _count_stored_bytes(self.weights, self.place)) // 3
+        return int(packed * _COMPRESSION) + (self.library - _count_stored_bytes(self.weights, self.place)) // 3
 
     @property
     def least(self) -> int:
         """The unpacked size that the bundle has whatever the compiler makes of the model: only that stops a build."""
-        return _count_stored_bytes(self.weights, self.place) + LEAST_OVERHEAD + int(CERTAIN_SHARE * self.dependencies)
+        return _count_stored_bytes(self.weights, self.place) + _LEAST_OVERHEAD + int(_CERTAIN_SHARE * self.dependencies)
 
     @property
     def fits(self) -> bool:
@@ -109,7 +109,7 @@ class Preflight:
 def check_graph(
     graph: FrozenGraph | OpReport,
     *,
-    dependencies: int = DEPENDENCIES_SIZE,
+    dependencies: int = _DEPENDENCIES_SIZE,
     max_unzipped: int = LAMBDA_UNZIPPED,
     max_zipped: int = LAMBDA_UNZIPPED,
     place: WeightsPlace = "library",
@@ -122,7 +122,7 @@ def check_graph(
     """
     ops = graph if isinstance(graph, OpReport) else inspect_ops(graph.read_definition(), rewritten=True)
     weights = int(ops.weights * share)
-    library = _count_stored_bytes(weights, place) + (LIBRARY_OVERHEAD if ops.convolutions else DENSE_OVERHEAD)
+    library = _count_stored_bytes(weights, place) + (LIBRARY_OVERHEAD if ops.convolutions else _DENSE_OVERHEAD)
     return Preflight(
         ops.nodes, ops.unsupported, weights, library, dependencies, max_unzipped, max_zipped=max_zipped, place=place
     )

@@ -28,7 +28,7 @@ from builder import __version__
 from builder.base.errors import ColdforgeError, EnvironmentSetupError, ImportModelError
 from builder.sources.transfer import USUAL, Bounds, BrokenOffError, Open, Piece, explain_break
 
-LONGEST_ANSWER = 16 << 20
+_LONGEST_ANSWER = 16 << 20
 """Limit in bytes of an API's answer."""
 
 _NUMBER = "[0-9]{1,18}"
@@ -59,7 +59,7 @@ def make_file_opener(url: str, access: Access) -> Open:
     @contextmanager
     def open_at(start: int, mark: str) -> Iterator[Piece]:
         headers = {"Range": f"bytes={start}-", "If-Range": mark} if start else {}
-        with send_request(url, access, headers) as response:
+        with _send_request(url, access, headers) as response:
             if start and response.status == 416 and response.headers.get("Content-Range") == f"bytes */{start}":
                 yield Piece(lambda count: b"", start, start, mark)  # The whole file is here already.
             else:
@@ -90,11 +90,11 @@ def _make_piece(response: Any, start: int, mark: str) -> Piece:
 
 def fetch_json(url: str, access: Access) -> Any:
     """Fetch the JSON at ``url``. Raises EnvironmentSetupError, also for invalid JSON, and ImportModelError."""
-    with explain_break(access.what), send_request(url, access) as response, _translate_errors():
+    with explain_break(access.what), _send_request(url, access) as response, _translate_errors():
         _require_success(response, access)
-        data = response.read(LONGEST_ANSWER + 1)
+        data = response.read(_LONGEST_ANSWER + 1)
     try:
-        if len(data) > LONGEST_ANSWER:
+        if len(data) > _LONGEST_ANSWER:
             raise ValueError
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -108,7 +108,7 @@ def fetch_headers(url: str, access: Access) -> Message:
 
     Raises as ``fetch_json``.
     """
-    with explain_break(access.what), send_request(url, access, method="HEAD", abroad=False) as response:
+    with explain_break(access.what), _send_request(url, access, method="HEAD", abroad=False) as response:
         if not 300 <= response.status < 400:
             _require_success(response, access)
         headers: Message = response.headers
@@ -116,7 +116,7 @@ def fetch_headers(url: str, access: Access) -> Message:
 
 
 @contextmanager
-def send_request(
+def _send_request(
     url: str, access: Access, asked: Mapping[str, str] | None = None, *, method: str = "GET", abroad: bool = True
 ) -> Iterator[Any]:
     """Yield the server's ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.

@@ -14,7 +14,7 @@ from builder.base.disk import disk_errors
 from builder.base.errors import EnvironmentSetupError, ImportModelError
 
 CHUNK = 1 << 18
-MOST_PIECES = 1000
+_MOST_PIECES = 1000
 
 Show = Callable[[str, int | None, int], AbstractContextManager[Callable[[int], None]]]
 """Function that gets a download's name, its bytes (None: unknown) and those present; its block reports new bytes."""
@@ -82,7 +82,7 @@ def transfer_file(open_at: Open, target: Path, what: str, bounds: Bounds, show: 
     EnvironmentSetupError when it breaks off again and again, DiskError, and the errors of ``open_at``.
     """
     failed = 0
-    for _ in range(MOST_PIECES):
+    for _ in range(_MOST_PIECES):
         have, mark = _measure_partial(target)
         try:
             with open_at(have, mark) as piece:

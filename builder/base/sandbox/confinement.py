@@ -15,7 +15,7 @@ from builder.base.project import HOME
 from builder.base.sandbox import landlock, seccomp
 from builder.base.sandbox.libc import drop_capabilities, prefer_oom_kill
 
-DEMAND = "COLDFORGE_SANDBOX"
+_DEMAND = "COLDFORGE_SANDBOX"
 """A variable that ends a build with an incomplete sandbox if it is ``require``."""
 CONTAINED = "COLDFORGE_CONTAINED"
 """A variable of builds in Docker: the container confines them, even if the kernel's features are missing."""
@@ -29,7 +29,7 @@ _SECONDS = 3600.0
 _FILE_SIZE = 16 << 30
 """The largest size of a file: tfcompile's constants take up to 4 GB, each rounded up to a power of two."""
 
-SYSTEM = (
+_SYSTEM = (
     "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/urandom", "/dev/random",
     "/sys/devices/system", "/sys/fs/cgroup", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
     "/proc/filesystems", "/proc/sys/vm/overcommit_memory", "/proc/self/auxv", "/proc/self/cgroup",
@@ -57,11 +57,11 @@ class KernelFeatures:
 
     def require_demanded(self, environment: Mapping[str, str] = os.environ) -> None:
         """Raise EnvironmentSetupError if DEMAND requires a complete sandbox and this one is not."""
-        demand = environment.get(DEMAND, "")
+        demand = environment.get(_DEMAND, "")
         if demand not in ("", "require"):
-            raise UsageError(f"{DEMAND}={demand} is not known: it is `require`, or not set.")
+            raise UsageError(f"{_DEMAND}={demand} is not known: it is `require`, or not set.")
         if demand and (line := self.describe_missing(environment)):
-            raise EnvironmentSetupError(f"{DEMAND}=require, so nothing of the model is read or run.\n{line}")
+            raise EnvironmentSetupError(f"{_DEMAND}=require, so nothing of the model is read or run.\n{line}")
 
     def describe_missing(self, environment: Mapping[str, str] = os.environ) -> str:
         """Return one line for the screen, or "" if nothing is missing or the container is coldforge's own."""
@@ -144,7 +144,7 @@ def confine_process(
     drop_capabilities()
     programs = list(programs)
     if kernel.landlock:
-        reads = [*map(Path, SYSTEM), *_list_interpreter_paths(), *reads]
+        reads = [*map(Path, _SYSTEM), *_list_interpreter_paths(), *reads]
         landlock.restrict_files(reads, [*writes, Path(os.devnull)], programs, kernel.landlock)
     if kernel.seccomp:
         seccomp.restrict_calls(runs_program=bool(programs))

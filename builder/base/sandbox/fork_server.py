@@ -39,7 +39,7 @@ _FAILED = 1
 """The exit code of a job that raised anything but a ColdforgeError; the log has its traceback."""
 
 
-def serve_jobs(client: socket.socket, folder: Path) -> None:
+def _serve_jobs(client: socket.socket, folder: Path) -> None:
     """Serve the requests of ``client`` in turn until it closes the connection; ``folder``: for temporary files."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -153,7 +153,7 @@ def _main(descriptor: int, folder: Path, modules: Sequence[str]) -> None:
         gc.freeze()  # A child's collector must not touch, and so copy, earlier objects.
         gc.enable()
         with socket.socket(fileno=descriptor) as client:
-            serve_jobs(client, folder)
+            _serve_jobs(client, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -16,7 +16,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
 
 
-def call_prctl(option: int, *arguments: int) -> None:
+def _call_prctl(option: int, *arguments: int) -> None:
     """Call prctl. Raises OSError."""
     _call_function("prctl", ctypes.c_int, option, *arguments, *([0] * (4 - len(arguments))))
 
@@ -41,7 +41,7 @@ def _call_function(function: str, result: Any, *arguments: object) -> int:
 def die_with_parent(parent: int) -> None:
     """Make the kernel send SIGKILL when the parent ends, and at once if it is no longer ``parent``."""
     if sys.platform == "linux":
-        call_prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        _call_prctl(_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -50,12 +50,12 @@ def drop_capabilities() -> None:
     """Drop all capabilities, also root's, so that no program can regain one. Raises OSError."""
     if sys.platform != "linux":
         return
-    call_prctl(_SET_NO_NEW_PRIVS, 1)
+    _call_prctl(_SET_NO_NEW_PRIVS, 1)
     for capability in range(_LAST_CAPABILITY + 1):
         with contextlib.suppress(OSError):  # This kernel does not have it, or root may not drop it.
-            call_prctl(_CAPBSET_DROP, capability)
+            _call_prctl(_CAPBSET_DROP, capability)
     with contextlib.suppress(OSError):  # Linux before 4.3 has none.
-        call_prctl(_CAP_AMBIENT, _CLEAR_ALL)
+        _call_prctl(_CAP_AMBIENT, _CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
     _call_function("capset", ctypes.c_int, ctypes.byref(header), ctypes.byref(nothing))

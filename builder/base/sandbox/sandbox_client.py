@@ -50,7 +50,7 @@ KEPT = (
 OURS = "COLDFORGE_"
 """Names of variables that a confined process gets, and a prefix of others; none contain secrets."""
 
-TENSORFLOW = (
+_TENSORFLOW = (
     "builder.pipeline.compute_answers",
     "builder.pipeline.import_model",
     "builder.pipeline.verify_library",
@@ -104,7 +104,7 @@ class Sandbox:
 
     limits: ProcessLimits
     kernel: KernelFeatures
-    preloaded: tuple[str, ...] = TENSORFLOW
+    preloaded: tuple[str, ...] = _TENSORFLOW
     verbose: bool = False
     loads: ServerSettings = ServerSettings()
 

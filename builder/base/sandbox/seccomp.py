@@ -17,7 +17,7 @@ LAST = 469
 """The last known number (file_setattr, Linux 6.17): later calls do not exist for a job. x86-64's
 second set of numbers (x32) lies above as well."""
 
-DENIED: dict[str, tuple[int | None, int | None]] = {
+_DENIED: dict[str, tuple[int | None, int | None]] = {
     # Sockets of any kind, because Landlock does not cover pathname sockets, such as Docker's. A pair of streams is
     # allowed, but no call that takes an address or passes a descriptor.
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
@@ -65,29 +65,29 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 """Calls that fail with EPERM, by name: the numbers on x86-64 and on aarch64, or None if there is no such call."""
 
-CLONE3 = 435
-CLONE, FCNTL, IOCTL, KILL, TGKILL = (56, 220), (72, 25), (16, 29), (62, 129), (234, 131)
-PRCTL, SOCKETPAIR, SENDTO = (157, 167), (53, 199), (44, 206)
-OF_ITSELF = {
+_CLONE3 = 435
+_CLONE, _FCNTL, _IOCTL, KILL, _TGKILL = (56, 220), (72, 25), (16, 29), (62, 129), (234, 131)
+_PRCTL, _SOCKETPAIR, _SENDTO = (157, 167), (53, 199), (44, 206)
+_OF_ITSELF = {
     "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setattr": (314, 274),
     "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
 }  # fmt: skip
 """Calls that are allowed with 0 or the job's own process as the first argument, as others are the user's."""
 
-CLONE_THREAD = 0x10000
-SET_PDEATHSIG = 1
+_CLONE_THREAD = 0x10000
+_SET_PDEATHSIG = 1
 """The option of prctl with which a job could outlive the server."""
-UNIX, STREAM, KIND_OF_SOCKET = 1, 1, 0xF
+UNIX, _STREAM, _KIND_OF_SOCKET = 1, 1, 0xF
 """AF_UNIX, SOCK_STREAM, and the bits of a socket's type that are not flags."""
-FILE_EVENTS = (8, 15, 1024, 1026)
+_FILE_EVENTS = (8, 15, 1024, 1026)
 """fcntl's F_SETOWN and F_SETOWN_EX (who gets a file's signals, which may be SIGKILL), F_SETLEASE (others wait to open
 the file) and F_NOTIFY."""
-TERMINAL_AND_FLAGS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+_TERMINAL_AND_FLAGS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Allowed requests of ioctl: TCGETS (isatty), TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-"""AUDIT_ARCH, and the column in ``DENIED``."""
+"""AUDIT_ARCH, and the column in ``_DENIED``."""
 _SECCOMP = (317, 277)
 _SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
 
@@ -122,7 +122,7 @@ def has_seccomp() -> bool:
 
 
 def restrict_calls(*, runs_program: bool = False) -> None:
-    """Forbid this thread, and all that it starts, the calls in ``DENIED``.
+    """Forbid this thread, and all that it starts, the calls in ``_DENIED``.
 
     ``runs_program``: whether it may execute another program, within Landlock's rules. A call of another architecture
     kills the process. PR_SET_NO_NEW_PRIVS must be set. Raises OSError.
@@ -148,27 +148,27 @@ def make_filter(machine: str, pid: int, runs_program: bool = False) -> list[Inst
         (_LOAD, 0, 0, _NUMBER),
         (_JUMP_AT_LEAST, 0, 1, LAST + 1),
         unknown,
-        (_JUMP_EQUAL, 0, 1, CLONE3),  # A filter cannot read its flags; glibc then uses clone.
+        (_JUMP_EQUAL, 0, 1, _CLONE3),  # A filter cannot read its flags; glibc then uses clone.
         unknown,
     ]
-    for name, numbers in DENIED.items():
+    for name, numbers in _DENIED.items():
         if (number := numbers[column]) is not None and not (runs_program and name == "execve"):
             instructions += [(_JUMP_EQUAL, 0, 1, number), deny]
     to_itself = [(_JUMP_EQUAL, 1, 0, pid), deny, allow]
     is_zero = [(_JUMP_EQUAL, 1, 0, 0), deny]
-    requests = [(_JUMP_EQUAL, len(TERMINAL_AND_FLAGS) - i, 0, c) for i, c in enumerate(TERMINAL_AND_FLAGS)]
+    requests = [(_JUMP_EQUAL, len(_TERMINAL_AND_FLAGS) - i, 0, c) for i, c in enumerate(_TERMINAL_AND_FLAGS)]
     checks: list[tuple[tuple[int, int], int, list[Instruction]]] = [
         (KILL, _FIRST, to_itself),
-        (TGKILL, _FIRST, to_itself),
-        (CLONE, _FIRST, [(_JUMP_ANY_BIT, 1, 0, CLONE_THREAD), deny, allow]),
-        (PRCTL, _FIRST, [(_JUMP_EQUAL, 0, 1, SET_PDEATHSIG), deny]),
-        *((numbers, _FIRST, [(_JUMP_EQUAL, 2, 0, 0), *to_itself]) for numbers in OF_ITSELF.values()),
-        (SOCKETPAIR, _FIRST, [(_JUMP_EQUAL, 1, 0, UNIX), deny]),
-        (SOCKETPAIR, _SECOND, [(_AND, 0, 0, KIND_OF_SOCKET), (_JUMP_EQUAL, 1, 0, STREAM), deny, allow]),
-        (SENDTO, _FIFTH, is_zero),
-        (SENDTO, _FIFTH + _UPPER, is_zero),
-        *((FCNTL, _SECOND, [(_JUMP_EQUAL, 0, 1, command), deny]) for command in FILE_EVENTS),
-        (IOCTL, _SECOND, [*requests, _make_refusal(errno.ENOTTY), allow]),
+        (_TGKILL, _FIRST, to_itself),
+        (_CLONE, _FIRST, [(_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD), deny, allow]),
+        (_PRCTL, _FIRST, [(_JUMP_EQUAL, 0, 1, _SET_PDEATHSIG), deny]),
+        *((numbers, _FIRST, [(_JUMP_EQUAL, 2, 0, 0), *to_itself]) for numbers in _OF_ITSELF.values()),
+        (_SOCKETPAIR, _FIRST, [(_JUMP_EQUAL, 1, 0, UNIX), deny]),
+        (_SOCKETPAIR, _SECOND, [(_AND, 0, 0, _KIND_OF_SOCKET), (_JUMP_EQUAL, 1, 0, _STREAM), deny, allow]),
+        (_SENDTO, _FIFTH, is_zero),
+        (_SENDTO, _FIFTH + _UPPER, is_zero),
+        *((_FCNTL, _SECOND, [(_JUMP_EQUAL, 0, 1, command), deny]) for command in _FILE_EVENTS),
+        (_IOCTL, _SECOND, [*requests, _make_refusal(errno.ENOTTY), allow]),
     ]
     for numbers, argument, then in checks:
         inner = [(_LOAD, 0, 0, argument), *then, (_LOAD, 0, 0, _NUMBER)]

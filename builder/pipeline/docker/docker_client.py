@@ -21,7 +21,7 @@ from builder.base.errors import EnvironmentSetupError
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 REPOSITORY = "coldforge/builder"
 
-ANSWER_SECONDS = 20
+_ANSWER_SECONDS = 20
 """Seconds that an engine or a registry may take to answer before it counts as absent."""
 
 
@@ -42,7 +42,7 @@ def why_no_buildkit() -> str | None:
     return f"{find_docker()} has no working buildx plugin (package docker-buildx or docker-buildx-plugin)"
 
 
-def why_no_image(reference: str) -> str | None:
+def _why_no_image(reference: str) -> str | None:
     """Return None when the engine has the image or its registry would give it, else the reason. Fetches nothing."""
     if run_docker("image", "inspect", reference).returncode == 0:
         return None
@@ -59,10 +59,10 @@ def _why_it_fails(*arguments: str) -> str | None:
     environment = os.environ | {"DOCKER_BUILDKIT": "1"}
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+            command, env=environment, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
         )
     except subprocess.TimeoutExpired:
-        return f"`docker {arguments[0]}` had no answer within {ANSWER_SECONDS} s"
+        return f"`docker {arguments[0]}` had no answer within {_ANSWER_SECONDS} s"
     except OSError as error:
         return f"{path} does not run: {error.strerror}"
     words = done.stderr.strip() or f"`docker {arguments[0]}` failed"
@@ -117,7 +117,7 @@ class BuilderImage:
 
     def why_unavailable(self) -> str | None:
         """Return the reason in a line why this engine has no image and can make none, else None. Fetches nothing."""
-        return None if self._is_built() else why_no_buildkit() or why_no_image(self.reference)
+        return None if self._is_built() else why_no_buildkit() or _why_no_image(self.reference)
 
     def _is_built(self) -> bool:
         return run_docker("image", "inspect", self.tag).returncode == 0

@@ -46,9 +46,9 @@ from builder.sources.miniaudio import fetch_miniaudio, fetched_folder
 
 INSIDE = Path("/coldforge")
 CACHE = INSIDE / "build" / "cache" / "coldforge"
-IMAGE_USER = 1000
+_IMAGE_USER = 1000
 """User of the image, for a caller that is root."""
-DOCKER_FAILED, KILLED, INTERRUPTED = range(125, 128), 137, 130
+_DOCKER_FAILED, _KILLED, INTERRUPTED = range(125, 128), 137, 130
 _ERROR = "coldforge: "
 
 PROCESSES = 4096
@@ -226,9 +226,9 @@ def choose_user(scratch: Path) -> str:
     if os.getuid():
         return f"{os.getuid()}:{os.getgid()}"
     for path in (scratch, *scratch.rglob("*")):
-        if path.lstat().st_uid != IMAGE_USER:
-            os.chown(path, IMAGE_USER, IMAGE_USER, follow_symlinks=False)
-    return f"{IMAGE_USER}:{IMAGE_USER}"
+        if path.lstat().st_uid != _IMAGE_USER:
+            os.chown(path, _IMAGE_USER, _IMAGE_USER, follow_symlinks=False)
+    return f"{_IMAGE_USER}:{_IMAGE_USER}"
 
 
 def make_sandbox_options(user: str, mounts: Iterable[Mount], memory: int | None = None) -> list[str]:
@@ -302,12 +302,12 @@ def _make_error(code: int, message: str) -> BaseException:
     """Return the error for an exit code of the command inside, or of Docker itself."""
     if code == INTERRUPTED:
         return KeyboardInterrupt()
-    if code in DOCKER_FAILED:
+    if code in _DOCKER_FAILED:
         why = why_no_engine() or message
         return EnvironmentSetupError(
             f"Docker could not run the build: {why}\nBuild without it: {route_option('host')}."
         )
-    if code == KILLED:
+    if code == _KILLED:
         return EnvironmentSetupError(
             "the build was killed in its container, most likely because memory ran out (it gets three quarters of the "
             f"engine's): give the engine more, or build with {route_option('host')}."

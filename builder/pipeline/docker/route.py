@@ -35,7 +35,7 @@ def choose_route(
     if build_in not in ("auto", "docker", "host"):
         raise UsageError(f"BUILD_IN={build_in} is not docker, host or auto.")
     if build_in == "auto" and system == "Linux":
-        reason = why_not_in_docker(specs, image)
+        reason = _why_not_in_docker(specs, image)
         if not reason:
             return "docker"
         say(f"building on this machine rather than in Docker: {reason}")
@@ -58,7 +58,7 @@ def choose_route(
     )
 
 
-def why_not_in_docker(specs: Sequence[ModelSpec], image: BuilderImage) -> str | None:
+def _why_not_in_docker(specs: Sequence[ModelSpec], image: BuilderImage) -> str | None:
     """Explain in a line why ``specs`` cannot be built in Docker here; None when they can. Fetches nothing."""
     return next(filter(None, map(why_not_in_image, specs)), None) or why_no_engine() or image.why_unavailable()
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import builder
-from builder.base.files import Say, is_settled, lock_target, no_progress, replace_locked_folder
+from builder.base.files import Say, is_settled, lock_target, replace_locked_folder, show_nothing
 
 KEY_FILE = ".key"
 """A file in a stage's folder with its key and the seconds that it took. It is not part of the output."""
@@ -74,7 +74,7 @@ def code_digest() -> str:
     return compute_digest(*(part for p in sources for part in (p.relative_to(root).as_posix(), p)))
 
 
-def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say = no_progress) -> bool:
+def run_cached(folder: Path, key: str, build: Callable[[Path], object], say: Say = show_nothing) -> bool:
     """Build ``folder`` for ``key`` unless it is complete, and return whether it was.
 
     ``build`` writes into an empty folder. Its errors pass through, as a DiskError if the disk is at fault, and the

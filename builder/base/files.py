@@ -28,12 +28,12 @@ _RENAME_EXCHANGE = 2
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
 
 
-def no_progress(_: str) -> None:
+def show_nothing(_: str) -> None:
     """Show nothing."""
 
 
 @contextmanager
-def lock_target(target: Path, say: Say = no_progress) -> Iterator[None]:
+def lock_target(target: Path, say: Say = show_nothing) -> Iterator[None]:
     """Keep other processes out of such a block for ``target``. The lock is not reentrant.
 
     Leftovers of killed processes are deleted when the block begins. Raises DiskError.
@@ -57,7 +57,7 @@ def lock_target(target: Path, say: Say = no_progress) -> Iterator[None]:
 
 
 @contextmanager
-def replace_folder(target: Path, say: Say = no_progress) -> Iterator[Path]:
+def replace_folder(target: Path, say: Say = show_nothing) -> Iterator[Path]:
     """Yield an empty folder beside ``target``, which replaces it when the block ends without an error.
 
     When the block raises, or the process is killed, ``target`` stays as it was. Readers of ``target`` see the old

@@ -53,7 +53,7 @@ class Progress:
     verbose: bool = False
     screen: PlainScreen = field(init=False)
     started: float = field(default_factory=time.monotonic)
-    said: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
     ended: list[EndedStage] = field(default_factory=list)
     open: list[SetProgress] = field(default_factory=list)
 
@@ -110,8 +110,8 @@ class Progress:
 
     def show_once(self, text: str) -> None:
         """Show ``text`` with ``show_lines``, unless it was shown before in this build."""
-        if text not in self.said:
-            self.said.add(text)
+        if text not in self.shown:
+            self.shown.add(text)
             self.show_lines(text)
 
     def show_detail(self, text: str) -> None:

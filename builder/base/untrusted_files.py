@@ -100,24 +100,24 @@ def _folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
     """Yield the descriptor of the folder that contains ``name``, and its last part."""
     *folders, last = PurePosixPath(name).parts
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    here = os.open(root, flags)
+    descriptor = os.open(root, flags)
     try:
         for part in folders:
-            status = os.stat(part, dir_fd=here, follow_symlinks=False)
+            status = os.stat(part, dir_fd=descriptor, follow_symlinks=False)
             if not stat.S_ISDIR(status.st_mode):
                 raise SandboxError(f"{name}: {part} is {_name_file_type(status.st_mode)}, not a folder.")
-            inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = inner
-        yield here, last
+            inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, last
     finally:
-        os.close(here)
+        os.close(descriptor)
 
 
-def _require_regular(found: os.stat_result, name: str) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise SandboxError(f"{name} is {_name_file_type(found.st_mode)}; a build leaves regular files only.")
-    if found.st_nlink > 1:  # It is 0 if the file was replaced meanwhile.
+def _require_regular(status: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise SandboxError(f"{name} is {_name_file_type(status.st_mode)}; a build leaves regular files only.")
+    if status.st_nlink > 1:  # It is 0 if the file was replaced meanwhile.
         raise SandboxError(f"{name} has a hard link elsewhere; a build's files have none.")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.base.cache import KEY_FILE, compute_digest, run_cached
 from builder.base.errors import EnvironmentSetupError
-from builder.base.files import Say, no_progress
+from builder.base.files import Say, show_nothing
 from builder.base.project import Project
 from builder.base.targets import DEFAULT, Target
 
@@ -25,7 +25,7 @@ def dependencies_folder(project: Project, target: Target = DEFAULT) -> Path:
 
 
 def build_dependencies(
-    project: Project, target: Target = DEFAULT, say: Say = no_progress, detail: Say = no_progress
+    project: Project, target: Target = DEFAULT, say: Say = show_nothing, detail: Say = show_nothing
 ) -> tuple[bool, Path]:
     """Build the layer for ``target``; return (whether it existed already, the layer's folder).
 

@@ -46,10 +46,8 @@ class Material:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of the statement."""
-        entry: dict[str, Any] = {"name": self.name}
-        entry |= {"uri": self.uri} if self.uri else {}
-        entry |= {"digest": dict(self.digest)} if self.digest else {}
-        return entry | ({"annotations": dict(self.notes)} if self.notes else {})
+        entry = {"name": self.name, "uri": self.uri, "digest": dict(self.digest), "annotations": dict(self.notes)}
+        return {key: value for key, value in entry.items() if value}
 
 
 def statement_json(

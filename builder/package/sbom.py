@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from builder.package.components import LicensedPart, ShippedFile
+from builder.package.components import LicensedPart, ShippedFile, Wheel
 
 COMPILED_INTO = "coldforge:compiled-into"
 """Property of a component that has no file of its own."""
@@ -104,24 +104,24 @@ def _list_tools(versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 
 
 def _make_component(part: LicensedPart) -> dict[str, Any]:
-    component: dict[str, Any] = {"type": part.kind, "bom-ref": part.ref, "name": part.name}
-    component |= {"version": part.version} if part.version else {}
-    component |= {"description": part.about} if part.about else {}
-    component["licenses"] = [{"expression": part.licence}]
-    component |= {"purl": part.purl} if part.purl else {}
-    if part.wheel:
-        component["externalReferences"] = [
-            {
-                "type": "distribution",
-                "url": f"https://pypi.org/project/{part.name}/{part.version}/#{part.wheel.file}",
-                "hashes": [_make_hash(part.wheel.sha256)],
-            }
-        ]
-    if part.files:
-        component["components"] = [_make_file_component(file) for file in part.files]
-    if part.inside:
-        component["properties"] = [{"name": COMPILED_INTO, "value": path} for path in part.inside]
-    return component
+    component = {
+        "type": part.kind,
+        "bom-ref": part.ref,
+        "name": part.name,
+        "version": part.version,
+        "description": part.about,
+        "licenses": [{"expression": part.licence}],
+        "purl": part.purl,
+        "externalReferences": [_make_wheel_reference(part, part.wheel)] if part.wheel else [],
+        "components": [_make_file_component(file) for file in part.files],
+        "properties": [{"name": COMPILED_INTO, "value": path} for path in part.inside],
+    }
+    return {key: value for key, value in component.items() if value}
+
+
+def _make_wheel_reference(part: LicensedPart, wheel: Wheel) -> dict[str, Any]:
+    url = f"https://pypi.org/project/{part.name}/{part.version}/#{wheel.file}"
+    return {"type": "distribution", "url": url, "hashes": [_make_hash(wheel.sha256)]}
 
 
 def _make_file_component(file: ShippedFile) -> dict[str, Any]:

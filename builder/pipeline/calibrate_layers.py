@@ -37,12 +37,12 @@ def calibrate_model(ws: Workspace) -> ResolvedOptions:
     if not (spec.calibrated and "int8" in spec.weight_types):
         return ResolvedOptions(spec)
     if images is not None and not images.exists():
-        raise SpecError(f"{spec.path}: [activations].images: there is no {images}; name pictures to measure ranges on.")
+        raise SpecError(f"{spec.path}: [activations].images: there is no {images}; name images to measure ranges on.")
     compiled = compile_first(ws.for_target(host_target()))
     if images is not None and compiled.graph.states:
         kept = compiled.graph.states[0].spec.name
         raise SpecError(
-            f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and pictures are not a "
+            f"{spec.path}: [activations].images: the model keeps {kept!r} from call to call, and images are not a "
             "sequence of calls. Delete this line: the golden inputs are such a sequence."
         )
     own = _choose_own_inputs(spec, compiled)

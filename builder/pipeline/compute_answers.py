@@ -50,9 +50,9 @@ def tensorflow_answers(ws: Workspace, graph: FrozenGraph, inputs: Inputs) -> Ans
             return {name: answers[name] for name in answers.files}
 
 
-def make_answers_error(code: int, said: str) -> VerifyError:
+def make_answers_error(code: int, output: str) -> VerifyError:
     """Return the error for a TensorFlow process that ended with ``code``."""
-    return VerifyError(describe_crash(code, said, "TensorFlow's run of the model"))
+    return VerifyError(describe_crash(code, output, "TensorFlow's run of the model"))
 
 
 def _answer_inputs(graph: FrozenGraph, items: int) -> None:

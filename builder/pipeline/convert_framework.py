@@ -70,9 +70,9 @@ def answer_by_framework(ws: Workspace, spec: ModelSpec, model: Path, folder: Pat
         (folder / name).unlink()
 
 
-def make_import_error(code: int, said: str) -> ImportModelError:
+def make_import_error(code: int, output: str) -> ImportModelError:
     """Return the error for a process that ended while it read a model."""
-    return ImportModelError(describe_crash(code, said, "Reading the model"))
+    return ImportModelError(describe_crash(code, output, "Reading the model"))
 
 
 def _for_framework(ws: Workspace, spec: ModelSpec) -> Workspace:

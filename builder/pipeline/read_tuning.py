@@ -11,16 +11,13 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.base.cache import compute_digest
 from builder.base.errors import SpecError
 from builder.base.project import RUNTIME
-from builder.base.records import parse_json
+from builder.base.records import parse_json, read_part
+from builder.compiler.lower.geometry import Algorithm
 from builder.config import ModelSpec
-
-if TYPE_CHECKING:
-    from builder.compiler.lower.geometry import Algorithm
 
 SCHEMA = 1
 
@@ -89,8 +86,7 @@ def read_tuning(path: Path) -> Tuning | None:
         data = parse_json(path.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}")
-        layers = {label: AlgorithmChoice(c["algorithm"], c["microseconds"]) for label, c in data["layers"].items()}
-        return Tuning(str(data["kernels"]), str(data["target"]), str(data["cpu"]), layers)
+        return read_part(Tuning, data)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -119,9 +119,9 @@ class Workspace:
         if line := self.sandbox.kernel.describe_missing():
             self.progress.show_once(line)
         done = self.sandbox.run(function, *arguments, folder=folder, reads=reads, failed=failed)
-        self.progress.show_detail(done.said)
+        self.progress.show_detail(done.output)
         if not self.progress.verbose:
-            for line in select_own_lines(done.said)[-_LINES:]:
+            for line in select_own_lines(done.output)[-_LINES:]:
                 self.progress.show_lines(f"  the model says: {line}")
         return done.value
 

@@ -117,14 +117,14 @@ def fetch_headers(url: str, access: Access) -> Message:
 
 @contextmanager
 def _send_request(
-    url: str, access: Access, asked: Mapping[str, str] | None = None, *, method: str = "GET", abroad: bool = True
+    url: str, access: Access, extra: Mapping[str, str] | None = None, *, method: str = "GET", abroad: bool = True
 ) -> Iterator[Any]:
     """Yield the server's ``http.client.HTTPResponse``. ``abroad``: whether to follow redirects to other hosts.
 
     Raises BrokenOffError for faults that may pass, and EnvironmentSetupError where it can't be reached safely.
     """
     _require_safe(url, access)
-    headers = {"User-Agent": f"coldforge/{__version__}", "Accept-Encoding": "identity", **(asked or {})}
+    headers = {"User-Agent": f"coldforge/{__version__}", "Accept-Encoding": "identity", **(extra or {})}
     sent_headers = dict(access.headers)
     for _ in range(_MOST_REDIRECTS):
         with _translate_errors(_parse_host(url)):

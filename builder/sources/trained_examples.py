@@ -45,6 +45,6 @@ def _is_newer(model: Path, script: Path) -> bool:
 
 
 if __name__ == "__main__":
-    here = Project.in_current_folder()
+    project = Project.in_current_folder()
     for example in sys.argv[1:]:
-        ensure_trained(read_spec(here.examples / example / "model.toml"), here, Progress().show_lines)
+        ensure_trained(read_spec(project.examples / example / "model.toml"), project, Progress().show_lines)

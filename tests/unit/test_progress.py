@@ -177,7 +177,7 @@ def test_tensorflows_noise_reaches_the_screen_only_if_asked_for(verbose: bool, t
     )
     spec = ModelSpec(tmp_path / "model.toml", "m", "1", Source("graph_def", tmp_path / "m.pb"))
     ws = Workspace(spec, Project(tmp_path), X86_64, Progress(stream, verbose=verbose), sandbox)
-    ws.progress.said.add(sandbox.kernel.describe_missing())  # a kernel without Landlock says so
+    ws.progress.shown.add(sandbox.kernel.describe_missing())  # a kernel without Landlock says so
     ws.run_sandboxed(noise, folder=tmp_path, reads=[], failed=lambda code, said: CompileError(f"{code} {said}"))
     lines = stream.getvalue().splitlines()
     if verbose:

@@ -259,8 +259,8 @@ def test_an_error_is_of_a_kind_that_is_known(code: object, kind: type, folder: P
 
 def test_what_a_job_prints_is_cut_and_made_harmless(folder: Path) -> None:
     done = BARE.run(attacks.talk, 1 << 20, folder=folder, failed=lambda *_: CompileError())
-    assert len(done.said) <= LOG_SIZE + 64
-    assert done.said.endswith("\\x1b]0;owned\\x07 the end\n")
+    assert len(done.output) <= LOG_SIZE + 64
+    assert done.output.endswith("\\x1b]0;owned\\x07 the end\n")
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,17 @@ Failed = Callable[[int, str], ColdforgeError]
 
 @dataclass(frozen=True)
 class JobResult:
-    """The result of a job as JSON has it (``value``), and its escaped output (``said``)."""
+    """The result of a job as JSON has it (``value``), and its escaped output (``output``)."""
 
     value: Any
-    said: str
+    output: str
 
 
 @dataclass(frozen=True)
 class Sandbox:
     """The settings that confine jobs. ``preloaded``: the modules that the server loads before the first one.
 
-    ``verbose``: whether TensorFlow logs everything, with the output of its loading at the beginning of ``said``.
+    ``verbose``: whether TensorFlow logs everything, with the output of its loading at the beginning of ``output``.
     """
 
     limits: ProcessLimits
@@ -147,7 +147,8 @@ class Sandbox:
         require_regular(folder)
         return JobResult(reply.get("value"), output)
 
-    def _explain_end(self, status: JobStatus, said: str, failed: Failed) -> ColdforgeError:
+    def _explain_end(self, status: JobStatus, output: str, failed: Failed) -> ColdforgeError:
+        words = find_last_words(status.code, output)
         if status.too_long or status.code == -signal.SIGXCPU:
             return EnvironmentSetupError(
                 f"reading or compiling the model took longer than {self.limits.seconds:g} s and was stopped. Give "
@@ -156,19 +157,19 @@ class Sandbox:
         if status.code == -signal.SIGKILL:
             return EnvironmentSetupError(
                 "reading or compiling the model was killed from outside, which usually means that memory ran out.\n"
-                f"{find_last_words(status.code, said)}"
+                + words
             )
         if status.code == 0:
             return SandboxError("the process that read or compiled the model gave no answer that can be read.")
-        if "MemoryError" in said or "bad_alloc" in said or "OOM when allocating" in said:
-            return EnvironmentSetupError(f"{explain_out_of_memory(self.limits)}\n{find_last_words(status.code, said)}")
-        return failed(status.code, said)
+        if "MemoryError" in output or "bad_alloc" in output or "OOM when allocating" in output:
+            return EnvironmentSetupError(f"{explain_out_of_memory(self.limits)}\n{words}")
+        return failed(status.code, output)
 
 
-def describe_crash(code: int, said: str, what: str) -> str:
+def describe_crash(code: int, output: str, what: str) -> str:
     """Return the message for a process that did ``what`` and ended with ``code``."""
     head = f"{what} crashed ({signal_name(code)})." if code < 0 else f"{what} failed:"
-    return f"{head}\n{find_last_words(code, said)}"
+    return f"{head}\n{find_last_words(code, output)}"
 
 
 class _ForkServer:
@@ -178,8 +179,8 @@ class _ForkServer:
         self.preloaded = preloaded
         self.verbose = verbose
         self.loads = loads
-        self.told = 0
-        self.asked = False
+        self.output_read = 0
+        self.used = False
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
         self.log: IO[bytes] | None = None
@@ -188,7 +189,7 @@ class _ForkServer:
     def run(self, job: Job, log: IO[bytes], answer: IO[bytes]) -> JobStatus:
         """Run a job. Raises EnvironmentSetupError if the server does not run."""
         self.ensure_running()
-        self.asked = True
+        self.used = True
         assert self.socket
         try:
             try:
@@ -209,7 +210,7 @@ class _ForkServer:
             return
         self.stop_process()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
-        self.told = 0
+        self.output_read = 0
         self.folder = Path(tempfile.mkdtemp(prefix="coldforge-sandbox-"))
         self.socket, theirs = socket.socketpair()
         options = [str(theirs.fileno()), str(self.folder), *self.preloaded]
@@ -226,14 +227,14 @@ class _ForkServer:
         atexit.register(self._stop_at_exit, os.getpid())
 
     def _stop_at_exit(self, builder: int) -> None:
-        if os.getpid() == builder and not self.asked:  # It may still be loading, for seconds.
+        if os.getpid() == builder and not self.used:  # It may still be loading, for seconds.
             self.stop_process()
 
     def read_output(self) -> str:
         """Return the server's own output since the last call, which TensorFlow printed while it loaded."""
         assert self.log
-        new = os.pread(self.log.fileno(), LOG_SIZE, self.told)
-        self.told += len(new)
+        new = os.pread(self.log.fileno(), LOG_SIZE, self.output_read)
+        self.output_read += len(new)
         return new.decode("utf-8", "replace")
 
     def stop_process(self) -> None:
@@ -241,7 +242,7 @@ class _ForkServer:
         if self.socket:
             self.socket.close()
         if self.process:
-            if not self.asked:
+            if not self.used:
                 self.process.kill()
             try:
                 self.process.wait(_END_SECONDS)
@@ -253,7 +254,7 @@ class _ForkServer:
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)  # The server may have been killed.
         self.process = self.socket = self.log = self.folder = None
-        self.asked = False
+        self.used = False
 
     def _explain_refusal(self) -> str:
         assert self.process

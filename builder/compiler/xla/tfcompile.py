@@ -21,7 +21,7 @@ from pathlib import Path
 
 from builder.base.commands import setup_command
 from builder.base.errors import CompileError, EnvironmentSetupError
-from builder.base.files import Say, no_progress
+from builder.base.files import Say, show_nothing
 from builder.base.sandbox import Sandbox
 from builder.base.sandbox.process_output import find_last_words, signal_name
 from builder.base.targets import Target
@@ -84,7 +84,7 @@ def compile_graph(
     folder: Path,
     part: str = "",
     sandbox: Sandbox | None = None,
-    detail: Say = no_progress,
+    detail: Say = show_nothing,
 ) -> CompiledGraph:
     """Compile ``graph`` for ``target`` into ``folder``, in ``sandbox`` (this machine's when None); 0.1 to 20 s.
 
@@ -105,12 +105,12 @@ def compile_graph(
         reads=[graph.folder],
         failed=lambda code, said: CompileError(explain_failure(code, said)),
     )
-    detail(done.said)
+    detail(done.output)
     result = CompiledGraph(
         folder, target, make_xla_flags(target), read_tensorflow_version(), time.monotonic() - started
     )
     if not result.kernels_path.exists() or not result.metadata_path.exists():
-        raise CompileError(explain_failure(0, done.said))
+        raise CompileError(explain_failure(0, done.output))
     if target.xla.leaves_ir and not result.ir_paths:
         raise CompileError(f"XLA wrote no LLVM IR. coldforge needs the TensorFlow that `{setup_command()}` installs.")
     for leftover in ("graph.h", "graph_constants.o"):

@@ -94,11 +94,10 @@ class BuilderImage:
     @classmethod
     def from_environment(cls, lock: Path, environment: Mapping[str, str] = os.environ) -> BuilderImage:
         """Return the Dockerfile's own base, or the one that COLDFORGE_BASE_IMAGE and COLDFORGE_BASE_DIGEST name."""
-        if base := environment.get("COLDFORGE_BASE_IMAGE"):
-            return cls(base, environment.get("COLDFORGE_BASE_DIGEST", ""), lock)
-        return cls(
-            _read_default("BASE_IMAGE"), environment.get("COLDFORGE_BASE_DIGEST") or _read_default("BASE_DIGEST"), lock
-        )
+        base, digest = environment.get("COLDFORGE_BASE_IMAGE"), environment.get("COLDFORGE_BASE_DIGEST")
+        if base:
+            return cls(base, digest or "", lock)
+        return cls(_read_default("BASE_IMAGE"), digest or _read_default("BASE_DIGEST"), lock)
 
     @property
     def pinned(self) -> bool:

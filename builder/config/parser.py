@@ -53,7 +53,7 @@ def read_spec(path: Path) -> ModelSpec:
     rules.name_ports(tables)
     rules.check_tables(tables, form)
     config = _find_config(tables.model, path.parent)
-    if mistakes.found or form is None:
+    if mistakes.entries or form is None:
         raise SpecError(str(mistakes))
     return _make_spec(path, name, form, config, tables)
 

@@ -31,13 +31,13 @@ class LineNumbers:
     def __init__(self, text: str) -> None:
         scanner = _Scanner(text.replace("\r\n", "\n"))
         scanner.scan_document()
-        self.known: dict[KeyPath, int] = scanner.found
+        self.lines: dict[KeyPath, int] = scanner.lines
 
     def find_line(self, path: KeyPath) -> int:
         """Return the line of ``path``, or of the nearest table around it in the text; 1 if there is none."""
-        while path and path not in self.known:
+        while path and path not in self.lines:
             path = path[:-1]
-        return self.known.get(path, 1)
+        return self.lines.get(path, 1)
 
 
 class _Scanner:
@@ -45,7 +45,7 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.newlines = [i for i, c in enumerate(text) if c == "\n"]
-        self.found: dict[KeyPath, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self.lengths: dict[KeyPath, int] = {}  # the number of elements so far of each [[array of tables]]
 
     def scan_document(self) -> None:
@@ -57,32 +57,32 @@ class _Scanner:
                 self.scan_pair(table)
 
     def scan_header(self) -> KeyPath:
-        here, repeated = self.at, self.text.startswith("[[", self.at)
+        start, repeated = self.at, self.text.startswith("[[", self.at)
         self.at += 2 if repeated else 1
         *parents, last = self.scan_keys()
         self.at += 2 if repeated else 1
         path: KeyPath = ()
         for key in parents:
-            path = self.find_newest((*path, key), here)
+            path = self.find_newest((*path, key), start)
         path = (*path, last)
         if repeated:
-            self.note_line(path, here)
+            self.note_line(path, start)
             self.lengths[path] = self.lengths.get(path, 0) + 1
-        return self.find_newest(path, here)
+        return self.find_newest(path, start)
 
-    def find_newest(self, path: KeyPath, here: int) -> KeyPath:
+    def find_newest(self, path: KeyPath, start: int) -> KeyPath:
         """Return ``path`` itself, or that of its last element when it is an array of tables."""
-        self.note_line(path, here)
+        self.note_line(path, start)
         if path in self.lengths:
             path = (*path, self.lengths[path] - 1)
-            self.note_line(path, here)
+            self.note_line(path, start)
         return path
 
     def scan_pair(self, table: KeyPath) -> None:
-        here = self.at
+        start = self.at
         for key in self.scan_keys():
             table = (*table, key)
-            self.note_line(table, here)
+            self.note_line(table, start)
         self.at += 1  # "="
         self.skip_pattern(_SPACE)
         self.scan_value(table)
@@ -126,8 +126,8 @@ class _Scanner:
                 self.scan_pair(path)
         self.at += 1
 
-    def note_line(self, path: KeyPath, here: int) -> None:
-        self.found.setdefault(path, bisect_right(self.newlines, here) + 1)
+    def note_line(self, path: KeyPath, start: int) -> None:
+        self.lines.setdefault(path, bisect_right(self.newlines, start) + 1)
 
     def skip_blank(self) -> int:
         self.skip_pattern(_BLANK)

@@ -18,14 +18,16 @@ class Mistakes:
     """All mistakes so far, sorted by line when printed."""
 
     file: str
-    found: list[tuple[int, str]] = field(default_factory=list)
+    entries: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, line: int, message: str) -> None:
         """Note a mistake."""
-        self.found.append((line, message))
+        self.entries.append((line, message))
 
     def __str__(self) -> str:
-        return "\n".join(f"{self.file}:{line}: {message}" for line, message in sorted(self.found, key=lambda f: f[0]))
+        return "\n".join(
+            f"{self.file}:{line}: {message}" for line, message in sorted(self.entries, key=lambda entry: entry[0])
+        )
 
 
 @dataclass

@@ -275,16 +275,16 @@ v = ""
             ("r", 1): 19,
             ("r", 1, "t", "v"): 21,
         }
-        assert {path: lines.known[path] for path in expected} == expected
+        assert {path: lines.lines[path] for path in expected} == expected
         assert lines.find_line(("r", 1, "t", "nothing", 5)) == 20
         assert lines.find_line(("nothing",)) == 1
-        assert set(lines.known) == set(leaves(tomllib.loads(text))) | set(tables(tomllib.loads(text)))
+        assert set(lines.lines) == set(leaves(tomllib.loads(text))) | set(tables(tomllib.loads(text)))
 
     @given(data=st.data())
     def test_agrees_with_tomllib(self, data: st.DataObject) -> None:
         """Documents of numbered values: the line found for a path is the line its number stands on."""
         text = data.draw(documents())
-        found = LineNumbers(text).known
+        found = LineNumbers(text).lines
         assert set(found) == set(leaves(tomllib.loads(text))) | set(tables(tomllib.loads(text)))
         lines = text.split("\n")
         for path, leaf in leaves(tomllib.loads(text)).items():

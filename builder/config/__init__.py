@@ -7,7 +7,6 @@ have its keys, for the checks, the comments and docs/model-toml.md.
 from builder.config.canonical import to_json as to_json
 from builder.config.model_spec import ModelSpec as ModelSpec
 from builder.config.model_spec import SignatureSpec as SignatureSpec
-from builder.config.model_spec import Source as Source
 from builder.config.model_spec import Variant as Variant
 from builder.config.model_spec import sound_shapes as sound_shapes
 from builder.config.parser import read_spec as read_spec
@@ -32,6 +31,7 @@ from builder.config.schema import Normalise as Normalise
 from builder.config.schema import OutputKind as OutputKind
 from builder.config.schema import OutputSpec as OutputSpec
 from builder.config.schema import Resize as Resize
+from builder.config.schema import Source as Source
 from builder.config.schema import TextSpec as TextSpec
 from builder.config.schema import Tolerance as Tolerance
 from builder.config.schema import Weights as Weights

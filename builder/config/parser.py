@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from builder.base.errors import SpecError
 from builder.config import rules
 from builder.config.address import is_address, parse_address
-from builder.config.model_spec import ModelSpec, SignatureSpec, Source
+from builder.config.model_spec import ModelSpec, SignatureSpec
 from builder.config.schema import (
     WITH_MODEL,
     Activations,
@@ -23,6 +23,7 @@ from builder.config.schema import (
     ImageSpec,
     LayerSpec,
     OutputSpec,
+    Source,
     TextSpec,
     Tolerance,
     Weights,

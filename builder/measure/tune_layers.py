@@ -6,6 +6,7 @@ library for several instruction sets gets the algorithm that is the fastest over
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -32,6 +33,9 @@ from builder.verify import step_probes
 
 ROUNDS = 15
 """Smallest number of rounds."""
+
+LayerTimes = dict[str, dict[str, dict[str, float]]]
+"""Microseconds, by label, instruction set and algorithm."""
 
 MARGIN = 1.03
 """Factor by which an algorithm must be faster than the static rule's: less is noise, and the rule needs no file."""
@@ -73,12 +77,12 @@ def tune_model(ws: Workspace, *, seconds: float = 10.0) -> TuningResult:
     compiled, settled, spec = compile_first(ws), resolve_by_rule(ws), ws.spec
     possible = dict(_open_questions(spec, _lower_with(ws, compiled, settled, {})))
     rule = {label: algorithms[0] for label, algorithms in possible.items()}
-    times: dict[str, dict[str, dict[str, float]]] = {label: {} for label in possible}
+    times: LayerTimes = {}
     rest: dict[str, float] = {}
     rounds = 0
     if possible:
         with ws.progress.show_stage("tune", f"{len(possible)} kinds of layer, each timed in place") as outcome:
-            rounds = _measure_rounds(ws, compiled, settled, possible, seconds, times, rest)
+            times, rest, rounds = _time_algorithms(ws, compiled, settled, possible, seconds)
             outcome.note = f"{rounds} rounds"
     layers = {label: AlgorithmChoice(choose_fastest(rule[label], times[label]), times[label]) for label in possible}
     tuning = Tuning(kernels_digest(), ws.target.name, cpu_name(), layers)
@@ -149,17 +153,14 @@ def _open_questions(spec: ModelSpec, lowered: LoweredProgram) -> Iterator[tuple[
             yield step.geometry.label, options
 
 
-def _measure_rounds(
+def _time_algorithms(
     ws: Workspace,
     compiled: CompiledVariant,
     settled: ResolvedOptions,
     possible: Mapping[str, tuple[Algorithm, ...]],
     seconds: float,
-    times: dict[str, dict[str, dict[str, float]]],
-    rest: dict[str, float],
-) -> int:
-    """Fill ``times`` (label, instruction set, algorithm: microseconds) and ``rest``; return the number of rounds."""
-    spec = settled.spec
+) -> tuple[LayerTimes, dict[str, float], int]:
+    """Return the times of layers, ``TuningResult.rest``, and the number of rounds."""
     lowered: dict[Algorithm, LoweredProgram] = {}
     profiled: dict[str, step_probes.ProfiledLibrary] = {}
     isas: tuple[str, ...] = ()
@@ -170,28 +171,23 @@ def _measure_rounds(
         lowered[algorithm] = _lower_with(ws, compiled, settled, everywhere)
         key = compute_digest(*compiled.inputs, settled.key, repr(sorted(everywhere)))
         folder = ws.build / f"tune-{algorithm}"
-        library = step_probes.build_timed_library(
-            lowered[algorithm].program, spec, compiled.kernels, folder, ws.cache, key
-        )
+        program = lowered[algorithm].program
+        library = step_probes.build_timed_library(program, settled.spec, compiled.kernels, folder, ws.cache, key)
         isas = step_probes.host_isas(library)
         for isa in isas:
-            opened = step_probes.ProfiledLibrary(library, lowered[algorithm].program, compiled.graph, isa=isa)
-            profiled[f"{isa} {algorithm}"] = opened
+            profiled[f"{isa} {algorithm}"] = step_probes.ProfiledLibrary(library, program, compiled.graph, isa=isa)
     ws.progress.show_step(len(algorithms), len(algorithms), "measuring")
     measured = step_probes.measure_steps(profiled, seconds, ROUNDS)
     for opened in profiled.values():
         opened.close()
-    for algorithm, program in lowered.items():
-        open_layers = {number for number, step in _list_layers(program) if step.geometry.label in possible}
-        for isa in isas:
-            took = 1e6 * sum(t for n, t in enumerate(measured[f"{isa} {algorithm}"].fastest) if n not in open_layers)
-            rest[isa] = round(min(rest.get(isa, took), took), 1)
-        for number, step in _list_layers(program):
-            label = step.geometry.label
-            if algorithm not in possible.get(label, ()):
-                continue
-            for isa in isas:
-                of = times[label].setdefault(isa, {})
-                took = measured[f"{isa} {algorithm}"].fastest[number] * 1e6
-                of[algorithm] = round(of.get(algorithm, 0.0) + took, 1)
-    return min(m.rounds for m in measured.values())
+    times: LayerTimes = {label: {isa: {} for isa in isas} for label in possible}
+    rest = dict.fromkeys(isas, math.inf)
+    for (algorithm, lowering), isa in itertools.product(lowered.items(), isas):
+        fastest = [1e6 * time for time in measured[f"{isa} {algorithm}"].fastest]
+        labels = {n: step.geometry.label for n, step in _list_layers(lowering) if step.geometry.label in possible}
+        rest[isa] = round(min(rest[isa], sum(t for n, t in enumerate(fastest) if n not in labels)), 1)
+        for number, label in labels.items():
+            if algorithm in possible[label]:
+                own = times[label][isa]
+                own[algorithm] = round(own.get(algorithm, 0.0) + fastest[number], 1)
+    return times, rest, min(m.rounds for m in measured.values())

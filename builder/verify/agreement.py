@@ -122,10 +122,8 @@ def compare_output(
         off = int(np.count_nonzero(~(error <= allowed)))  # also counts elements where either is NaN
         if off > count_tolerated(kind, fetch.dtype, error.size):
             beyond += off
-        if first is None:
-            first = theirs
-        else:
-            constant = constant and _is_alike(theirs, first, tolerance)
+        first = theirs if first is None else first
+        constant = constant and _is_alike(theirs, first, tolerance)
         if error.size == 0:
             continue
         max_absolute = max(max_absolute, float(error.max()))
@@ -201,10 +199,8 @@ def used_share(error: Array, allowed: Array) -> Array:
 def _max_relative(error: Array, theirs: Array, floor: float) -> float:
     magnitude = np.abs(theirs.astype(np.float64))
     counted = np.isfinite(magnitude) & (magnitude >= floor) & (magnitude > 0.0)
-    if not counted.any():
-        return 0.0
     with np.errstate(all="ignore"):
-        return float((error[counted] / magnitude[counted]).max())
+        return float((error[counted] / magnitude[counted]).max(initial=0.0))
 
 
 def _compare_top1(case: str, ours: Array, theirs: Array, allowed: Array) -> tuple[int, int, list[str]]:

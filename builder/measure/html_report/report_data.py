@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,20 +13,22 @@ from typing import Any
 import numpy as np
 
 from builder import __version__
+from builder.compiler.audit.elf_facts import read_facts
 from builder.compiler.lower.program import Program
 from builder.compiler.lower.steps.base import Buffer, walk_steps
 from builder.importers.graph import FrozenGraph
 from builder.measure.bench import benchmark_bundle
 from builder.measure.cost import report_cost
 from builder.measure.explain_steps import Study, study_model
-from builder.measure.html_report.size_tree import size_tree
 from builder.measure.machine import cpu_name, measure_peak
 from builder.measure.weight_accuracy import read_last_accuracy
 from builder.package.bundle import Bundle, find_bundle
 from builder.package.dependencies import dependencies_folder
+from builder.package.layer import files_of
 from builder.pipeline.workspace import Workspace
 from builder.verify.golden import GoldenFile
 from builder.verify.library.loaded_library import OpenedModel
+from builder.verify.quantise.answer_accuracy import run_once
 
 
 def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named: str = "") -> dict[str, Any]:
@@ -39,7 +43,7 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
     study = study_model(ws, seconds=seconds)
     graph, program, flow = study.compiled.graph, study.program, trace_memory_flow(study.program)
     with ws.progress.show_stage("agreement", "the library's answers to the golden inputs, number by number"):
-        errors = make_histograms(bundle, graph)
+        errors = _make_histograms(bundle, graph)
     with ws.progress.show_stage("bench", "the library, and the function in Lambda's emulator"):
         speed = benchmark_bundle(bundle, seconds=seconds, starts=starts)
     with ws.progress.show_stage("peak", "what one thread of this machine reaches"):
@@ -54,7 +58,7 @@ def gather_report(ws: Workspace, *, seconds: float = 3.0, starts: int = 3, named
         "fetches": manifest["fetches"],
         "zipped": bundle.sizes.zipped,
         "unzipped": bundle.sizes.unzipped,
-        "sizes": size_tree(bundle, manifest, kernels, dependencies_folder(ws.project, ws.target)),
+        "sizes": _make_size_tree(bundle, manifest, kernels, dependencies_folder(ws.project, ws.target)),
         "program": _describe_program(study, flow),
         "peak": asdict(peak),
         "memory": {
@@ -98,29 +102,27 @@ PER_DECADE = 2
 _LEAST, _MOST = -10, 4  # Powers of ten; larger values are counted in the last bar.
 
 
-def make_histograms(bundle: Bundle, graph: FrozenGraph) -> list[dict[str, Any]]:
+def _make_histograms(bundle: Bundle, graph: FrozenGraph) -> list[dict[str, Any]]:
     """Return the absolute errors over all golden inputs, for each fetch of floats.
 
     ``exact``: the count of numbers equal to TensorFlow's; ``bars``: [from, to, count], from the first bar with a number
     to the last; ``cases``: the worst error of each golden input. Raises VerifyError where this machine cannot run the
     library.
     """
-    fetches = [port.spec for port in graph.fetches]
-    errors: dict[str, dict[str, Any]] = {fetch.name: {} for fetch in fetches if fetch.dtype.startswith("float")}
+    names = [port.spec.name for port in graph.fetches if port.spec.dtype.startswith("float")]
+    errors: dict[str, dict[str, Any]] = {name: {} for name in names}
     with (
         GoldenFile.open(graph.golden_path) as golden,
         OpenedModel(bundle.library, 0, bundle.weights_elsewhere) as model,
     ):
         for case in golden.cases:
-            feeds = [golden.read_feed(case, port.spec.name) for port in graph.feeds]
-            call = model.bind_call(feeds, [fetch.size for fetch in fetches])
-            call()
-            for fetch, answer in zip(fetches, call.fetches, strict=True):
-                if fetch.name in errors:
-                    theirs = golden.read_fetch(case, fetch.name).astype(np.float64).ravel()
-                    ours = answer.view(fetch.dtype)[: theirs.size].astype(np.float64)
-                    difference = np.where(ours == theirs, 0.0, np.abs(ours - theirs))
-                    errors[fetch.name][case] = difference[np.isfinite(difference)]
+            feeds = {port.spec.name: golden.read_feed(case, port.spec.name) for port in graph.feeds}
+            answers = run_once(model, graph, feeds)
+            for name in names:
+                theirs = golden.read_fetch(case, name).astype(np.float64).ravel()
+                ours = answers[name].ravel()[: theirs.size].astype(np.float64)
+                difference = np.where(ours == theirs, 0.0, np.abs(ours - theirs))
+                errors[name][case] = difference[np.isfinite(difference)]
     return [_make_histogram(name, cases) for name, cases in errors.items()]
 
 
@@ -219,3 +221,64 @@ def trace_memory_flow(program: Program) -> MemoryFlow:
 def _select_arena(buffers: Iterable[Buffer]) -> Iterable[Buffer]:
     """Return the buffers in the arena, each once."""
     return dict.fromkeys(buffer for buffer in buffers if buffer.space == "arena" and buffer.size)
+
+
+Tree = dict[str, Any]
+"""Tree: ``name``, and ``bytes`` of a leaf or ``children``; ``kind`` of the outer parts, which the page colours."""
+
+
+def _make_size_tree(bundle: Bundle, manifest: Mapping[str, Any], kernels: Path, dependencies: Path) -> Tree:
+    """Return everything that is unzipped in Lambda; the leaves' sum is the manifest's.
+
+    ``kernels``: XLA's object file; ``dependencies``: the built layer's folder, if it exists.
+    """
+    components = {c.name: c.unzipped for c in bundle.sizes.components}
+    library = bundle.library.stat().st_size
+    weights = int(manifest["lowering"]["weights"]["bytes"])
+    apart = "weights" in manifest  # The weights are a file of their own, which may be in the layer.
+    weights_in_layer = weights if not apart or bundle.weights.is_file() else 0
+    layers = _split_weights(manifest["lowering"]["weights"]) if weights_in_layer else []
+    code = dict(read_facts(bundle.library).sections).get(".text", 0)
+    xla = min(_count_code_bytes(kernels), code)
+    own_code = [("coldforge's kernels and runtime", code - xla), ("XLA's kernels of this model", xla)]
+    tables = library - (0 if apart else weights) - code
+    other_files = components["model layer"] - library - (weights_in_layer if apart else 0)
+    parts = [
+        *([_make_part("weights", "weights", layers)] if layers else []),
+        _make_part("code", "code", [part for part in own_code if part[1]]),
+        _make_part("tables", "tables", [("the library's tables", tables)]),
+        _make_part("dependencies", "dependencies", _list_packages(dependencies, components["dependencies layer"])),
+        _make_part("function", "function", [("handler", components["function"])]),
+        *([_make_part("beside the library", "tables", [("files", other_files)])] if other_files else []),
+    ]
+    return {"name": "function and layers, unzipped", "bytes": bundle.sizes.unzipped, "children": parts}
+
+
+def _make_part(name: str, kind: str, leaves: Iterable[tuple[str, int]]) -> Tree:
+    return {"name": name, "kind": kind, "children": [{"name": leaf, "bytes": count} for leaf, count in leaves]}
+
+
+def _split_weights(weights: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return the bytes of each layer, and of the rest; layers that share weights cannot be told apart."""
+    layers = [(layer.get("layer") or layer["step"], layer["bytes"]) for layer in weights["layers"]]
+    rest = weights["bytes"] - sum(count for _, count in layers)
+    if rest < 0:
+        return [("all layers", weights["bytes"])]
+    return sorted(layers, key=lambda layer: -layer[1]) + ([("biases and other constants", rest)] if rest else [])
+
+
+def _count_code_bytes(kernels: Path) -> int:
+    """Return the bytes of the code in an object file."""
+    from elftools.elf.elffile import ELFFile
+
+    with kernels.open("rb") as file:
+        return sum(int(s["sh_size"]) for s in ELFFile(file).iter_sections() if s.name.startswith(".text"))
+
+
+def _list_packages(folder: Path, size: int) -> list[tuple[str, int]]:
+    bytes_by_package: Counter[str] = Counter()
+    for name, path in files_of(folder):  # python/<package>/...
+        top = name.split("/")[1] if "/" in name else name
+        bytes_by_package[re.sub(r"(-[\d.]+\.dist-info|\.py|\.cpython.*\.so)$", "", top)] += path.stat().st_size
+    # The installed packages may be others than those that the bundle was packed with.
+    return bytes_by_package.most_common() if bytes_by_package.total() == size else [("all packages", size)]

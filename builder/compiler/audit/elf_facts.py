@@ -92,7 +92,8 @@ def _read_elf(elf: Any, size: int) -> ElfFacts:
     headers = list(elf.iter_segments())
     segments = tuple(_read_segment(h) for h in headers)
     sections = tuple((str(s.name), int(s["sh_size"])) for s in elf.iter_sections())
-    _check_extent(headers, size)
+    if any(h["p_type"] == "PT_LOAD" and h["p_offset"] + h["p_filesz"] > size for h in headers):
+        raise AuditError("it is cut short: a segment ends beyond the end of the file")
     tags = _read_dynamic_tags(headers)
     names = [name for name, _ in sections]
     if ".dynsym" not in names:
@@ -141,13 +142,6 @@ def _read_segment(header: Any) -> Segment:
     return Segment(str(header["p_type"]), flags, int(header["p_filesz"]), int(header["p_memsz"]))
 
 
-def _check_extent(headers: list[Any], size: int) -> None:
-    """Raise AuditError if the file is cut short: its headers are then good, but its segments end beyond the file."""
-    for header in headers:
-        if header["p_type"] == "PT_LOAD" and header["p_offset"] + header["p_filesz"] > size:
-            raise AuditError("it is cut short: a segment ends beyond the end of the file")
-
-
 def _read_dynamic_tags(headers: list[Any]) -> dict[str, list[str]]:
     """Read the values of every dynamic tag: names for DT_NEEDED and its like, decimal numbers for the others."""
     dynamic = next((h for h in headers if h["p_type"] == "PT_DYNAMIC"), None)
@@ -156,13 +150,9 @@ def _read_dynamic_tags(headers: list[Any]) -> dict[str, list[str]]:
     tags: dict[str, list[str]] = {}
     for tag in dynamic.iter_tags():
         kind = str(tag.entry.d_tag)
-        attribute = {
-            "DT_NEEDED": "needed",
-            "DT_SONAME": "soname",
-            "DT_RPATH": "rpath",
-            "DT_RUNPATH": "runpath",
-        }.get(kind)
-        tags.setdefault(kind, []).append(str(getattr(tag, attribute) if attribute else tag.entry.d_val))
+        named = kind in ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
+        value = getattr(tag, kind.removeprefix("DT_").lower()) if named else tag.entry.d_val
+        tags.setdefault(kind, []).append(str(value))
     return tags
 
 

@@ -135,9 +135,10 @@ def _has_dense_end(program: Program, others: Mapping[Variant, Program]) -> bool:
 
 def _format_body(program: Program, numbers: dict[int, int], has_end: bool) -> list[str]:
     printer = Printer(numbers)
+    declarations = sorted({line for step in walk_steps(program.steps) for line in step.c_declarations})
     steps = printer.print_with_dense_end(program) if has_end else printer.print_program(program.steps)
     return [
-        _format_declarations(walk_steps(program.steps)),
+        "\n".join(declarations) + "\n",
         steps,
         *_format_all_ports(program),
         *_format_dynamic(program),
@@ -210,10 +211,6 @@ def list_kernel_kinds(steps: Iterable[Step], *, one_by_one: bool = False) -> tup
     if one_by_one:
         needed.add("ONE_BY_ONE")
     return tuple(kind for kind in get_args(KernelKind) if kind in needed)
-
-
-def _format_declarations(steps: Iterable[Step]) -> str:
-    return "\n".join(sorted({line for step in steps for line in step.c_declarations})) + "\n"
 
 
 def _format_ports(name: str, ports: tuple[BoundPort, ...]) -> str:

@@ -202,7 +202,7 @@ def _match_activation(start: Value, dag: Dag, stops: AbstractSet[Value]) -> tupl
             break
         latest = min(ready, key=lambda v: v.number)
         region.add(latest)
-        if _is_closed(region, latest, dag):
+        if all(user in region for value in region - {latest} for user in dag.users[value]):
             activation = recognise_activation(latest, start, region)
             if activation is not None:
                 best = (latest, activation, set(region))
@@ -220,10 +220,6 @@ def _is_scalar_step(value: Value, of: Value, start: Value, region: set[Value]) -
     if value.op not in ELEMENTWISE or value.elements != start.elements or not value.row_major:
         return False
     return all(operand in region or find_scalar(operand) is not None for operand in value.operands)
-
-
-def _is_closed(region: set[Value], latest: Value, dag: Dag) -> bool:
-    return all(v is latest or all(u in region for u in dag.users[v]) for v in region)
 
 
 def _match_second(end: Value, dag: Dag, channels: int, stored: AbstractSet[Value]) -> SecondOutput | None:

@@ -84,7 +84,7 @@ class AttentionStep(Step):
         rows = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
         values: dict[str, object] = {"outer": format_list(self.outer)}
         values |= {name: getattr(self, name) for name in ("queries", "keys", "size", "value_size")}
-        values |= {name: _format_rows(at) for name, at in rows.items()}
+        values |= {name: f"{{{at.first}, {format_list(at.outer)}, {at.row}}}" for name, at in rows.items()}
         values |= {"scale": format_float(self.scale), "safe": int(self.safe)}
         buffers = {name: at.buffer for name, at in rows.items()}
         mask = self.mask
@@ -98,7 +98,3 @@ class AttentionStep(Step):
                 values["mask_strides"] = format_list(mask.strides)
                 buffers["mask"] = mask.buffer
         return format_kernel_call("attention", "attention", values, buffers)
-
-
-def _format_rows(rows: MatrixRows) -> str:
-    return f"{{{rows.first}, {format_list(rows.outer)}, {rows.row}}}"

@@ -153,7 +153,7 @@ def layers_of(
             sort.around[:2], after,
         ))  # fmt: skip
         layouts.append(layout)
-        picture = layout.picture
+        picture = layout.image
     return steps, layouts
 
 

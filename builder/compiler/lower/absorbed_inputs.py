@@ -45,7 +45,7 @@ def absorb_padding(core: Core) -> Core:
     return replace(
         core,
         input=source,
-        in_picture=get_image_shape(source.dims)[:3],
+        in_image=get_image_shape(source.dims)[:3],
         padding=(core.padding[0] + border[0], core.padding[1] + border[1]),
         absorbed=core.input,
     )
@@ -83,7 +83,7 @@ def _match_factor(value: Value) -> tuple[Value, Value] | None:
 
 def _is_worthwhile(core: Core) -> bool:
     """Return whether multiplying the weights, once for each task, is less work than multiplying the image."""
-    batch, height, width = core.out_picture
+    batch, height, width = core.out_image
     pixels = height * width
     if batch != 1 or core.kernel_size != (1, 1) or core.stride != (1, 1) or core.groups != 1:
         return False

@@ -146,19 +146,19 @@ class Allocator:
         )
 
     def _place_output(
-        self, value: Value, picture: tuple[int, int, int, int], storage: Storage | None = None
+        self, value: Value, image: tuple[int, int, int, int], storage: Storage | None = None
     ) -> PlacedImage:
-        layout = self.plan.layouts.get_written_layout(value, picture)
+        layout = self.plan.layouts.get_written_layout(value, image)
         storage = storage or self._reserve_memory(4 * layout.size)
         self.values[value] = storage
         return PlacedImage(storage, layout)
 
     def _find_input(
-        self, value: Value, picture: tuple[int, int, int, int], halo: tuple[int, int, int, int]
+        self, value: Value, image: tuple[int, int, int, int], halo: tuple[int, int, int, int]
     ) -> PlacedImage:
-        copied, layout = self.plan.layouts.get_read_layout(value, picture, halo)
-        if layout.picture != picture:
-            raise LowerError(f"{value} is read as pictures of different sizes")
+        copied, layout = self.plan.layouts.get_read_layout(value, image, halo)
+        if layout.image != image:
+            raise LowerError(f"{value} is read as images of different sizes")
         if not copied:
             return PlacedImage(self.values[value.base], layout)
         if value.base not in self.copies:
@@ -166,9 +166,9 @@ class Allocator:
         return self.copies[value.base]
 
     def _repack_image(self, value: Value, layout: TensorLayout) -> PlacedImage:
-        source = PlacedImage(self.values[value.base], make_dense_layout(layout.picture))
+        source = PlacedImage(self.values[value.base], make_dense_layout(layout.image))
         target = PlacedImage(self._reserve_memory(4 * layout.size), layout)
-        batch, height, width, channels = layout.picture
+        batch, height, width, channels = layout.image
         name = f"{value.base.instruction.name} with a halo"
 
         size = (height, width)

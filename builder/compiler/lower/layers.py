@@ -24,8 +24,8 @@ class Core:
     value: Value
     input: Value
     weights: Value
-    in_picture: ImageShape
-    out_picture: ImageShape
+    in_image: ImageShape
+    out_image: ImageShape
     in_channels: int
     out_channels: int
     kernel_size: tuple[int, int] = (1, 1)
@@ -52,15 +52,15 @@ class Core:
         """Pixels of padding (top, left, bottom, right) that the kernel reads around its input."""
 
         def after(axis: int) -> int:
-            last = self.geometry.compute_span(axis, self.out_picture[1 + axis])
-            return max(0, last - self.in_picture[1 + axis] - self.padding[axis])
+            last = self.geometry.compute_span(axis, self.out_image[1 + axis])
+            return max(0, last - self.in_image[1 + axis] - self.padding[axis])
 
         return (*self.padding, after(0), after(1))
 
     @property
     def geometry(self) -> Geometry:
         """Sizes alone, without the padding and the place of the input."""
-        batch, height, width = self.out_picture
+        batch, height, width = self.out_image
         return Geometry(
             batch,
             self.in_channels,
@@ -175,8 +175,8 @@ def _match_convolution(value: Value) -> Core | None:
         value,
         value.operands[0],
         value.operands[1],
-        in_picture=(batch, height, width),
-        out_picture=out[:3],
+        in_image=(batch, height, width),
+        out_image=out[:3],
         in_channels=channels,
         out_channels=out[3],
         kernel_size=kernel_size,

@@ -35,23 +35,23 @@ _SKEW = 64
 class TensorLayout:
     """An image (batch, height, width, channels) with ``halo`` (top, left, bottom, right) and a pixel stride."""
 
-    picture: tuple[int, int, int, int]
+    image: tuple[int, int, int, int]
     halo: Sides
     pixel: int
 
     @property
     def size(self) -> int:
         """Number of elements, including those of the halo and between pixels."""
-        return self.picture[0] * self._image
+        return self.image[0] * self._image
 
     @property
     def row(self) -> int:
         """Number of elements from one row to the next."""
-        return (self.picture[2] + self.halo[1] + self.halo[3]) * self.pixel
+        return (self.image[2] + self.halo[1] + self.halo[3]) * self.pixel
 
     @property
     def _image(self) -> int:
-        return (self.picture[1] + self.halo[0] + self.halo[2]) * self.row
+        return (self.image[1] + self.halo[0] + self.halo[2]) * self.row
 
     def make_view(self, buffer: Buffer, inset: tuple[int, int] = (0, 0)) -> View:
         """Return the view of the image in ``buffer``; ``inset`` (rows, pixels) moves element [0, 0] into the halo."""
@@ -66,47 +66,45 @@ class TensorLayouts:
     stored: dict[Value, TensorLayout]
     repacked: dict[Value, TensorLayout]
 
-    def get_read_layout(
-        self, value: Value, picture: tuple[int, int, int, int], halo: Sides
-    ) -> tuple[bool, TensorLayout]:
+    def get_read_layout(self, value: Value, image: tuple[int, int, int, int], halo: Sides) -> tuple[bool, TensorLayout]:
         """Return whether a reader with this image and halo reads a copy of the value, and the layout it reads."""
         base = value.base
         if base in self.stored:
             return False, self.stored[base]
         if halo != NO_HALO:
             return True, self.repacked[base]
-        return False, make_dense_layout(picture)
+        return False, make_dense_layout(image)
 
-    def get_written_layout(self, value: Value, picture: tuple[int, int, int, int]) -> TensorLayout:
-        """Return the layout in which a value is stored by a step that sees it as ``picture``."""
-        return self.stored.get(value.base, make_dense_layout(picture))
+    def get_written_layout(self, value: Value, image: tuple[int, int, int, int]) -> TensorLayout:
+        """Return the layout in which a value is stored by a step that sees it as ``image``."""
+        return self.stored.get(value.base, make_dense_layout(image))
 
 
-def make_dense_layout(picture: tuple[int, int, int, int]) -> TensorLayout:
+def make_dense_layout(image: tuple[int, int, int, int]) -> TensorLayout:
     """Return the layout without a halo or gaps."""
-    return TensorLayout(picture, NO_HALO, picture[3])
+    return TensorLayout(image, NO_HALO, image[3])
 
 
 def list_read_images(task: Layer | Pool | Norm) -> list[tuple[Value, tuple[int, int, int, int], Sides]]:
     """List everything that a task reads as an image: the value, the image and the halo that it must have."""
     if isinstance(task, Pool):
-        return [(task.input, (*task.in_picture, task.channels), task.around)]
+        return [(task.input, (*task.in_image, task.channels), task.around)]
     if isinstance(task, Norm):
         return [(task.input, _get_rows_image(task.input, task.channels), NO_HALO)]
     core = task.core
-    images = [(core.input, (*core.in_picture, core.in_channels), core.input_halo)]
+    images = [(core.input, (*core.in_image, core.in_channels), core.input_halo)]
     if task.affine.residual is not None:
-        images.append((task.affine.residual, (*core.out_picture, core.out_channels), NO_HALO))
+        images.append((task.affine.residual, (*core.out_image, core.out_channels), NO_HALO))
     return images
 
 
 def get_written_image(task: Layer | Pool | Norm) -> tuple[int, int, int, int]:
     """Return the image that a task stores."""
     if isinstance(task, Pool):
-        return (*task.out_picture, task.channels)
+        return (*task.out_image, task.channels)
     if isinstance(task, Norm):
         return _get_rows_image(task.input, task.channels)
-    return (*task.core.out_picture, task.core.out_channels)
+    return (*task.core.out_image, task.core.out_channels)
 
 
 def _get_rows_image(value: Value, channels: int) -> tuple[int, int, int, int]:
@@ -122,7 +120,7 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
     """
     makers = find_makers(tasks)
     fixed = {output.base for output in dag.outputs}
-    pictures: dict[Value, set[tuple[int, int, int, int]]] = {}
+    images: dict[Value, set[tuple[int, int, int, int]]] = {}
     halos: dict[Value, Sides] = {}
     for task in tasks:
         if isinstance(task, Thunk | Attention):
@@ -131,18 +129,18 @@ def plan_layouts(dag: Dag, tasks: Sequence[Task]) -> TensorLayouts:
         if isinstance(task, Layer) and task.core.factor is not None:
             fixed.add(task.core.factor.base)
         for output in list_outputs(task):
-            pictures.setdefault(output, set()).add(get_written_image(task))
-        for value, picture, halo in list_read_images(task):
-            pictures.setdefault(value.base, set()).add(picture)
+            images.setdefault(output, set()).add(get_written_image(task))
+        for value, image, halo in list_read_images(task):
+            images.setdefault(value.base, set()).add(image)
             halos[value.base] = merge_halos(halos.get(value.base, NO_HALO), halo)
     stored: dict[Value, TensorLayout] = {}
     repacked: dict[Value, TensorLayout] = {}
-    for value, seen in pictures.items():
+    for value, seen in images.items():
         maker, halo = makers.get(value), halos.get(value, NO_HALO)
-        picture = next(iter(seen))
+        image = next(iter(seen))
         free = maker is not None and not isinstance(maker, Thunk | Attention) and value not in fixed
         if free and len(seen) == 1:
-            stored[value] = TensorLayout(picture, halo, choose_pixel_stride(picture))
+            stored[value] = TensorLayout(image, halo, choose_pixel_stride(image))
         elif halo != NO_HALO:
             wanted = _find_padded_image(value, tasks)
             repacked[value] = TensorLayout(wanted, halo, choose_pixel_stride(wanted))
@@ -153,16 +151,16 @@ def _find_padded_image(value: Value, tasks: Sequence[Task]) -> tuple[int, int, i
     """Return the image as the readers that need a halo see it."""
     for task in tasks:
         if not isinstance(task, Thunk | Attention):
-            for source, picture, halo in list_read_images(task):
+            for source, image, halo in list_read_images(task):
                 if source.base is value and halo != NO_HALO:
-                    return picture
+                    return image
     return get_image_shape(value.dims)
 
 
-def choose_pixel_stride(picture: tuple[int, int, int, int], size: int = 4) -> int:
-    """Choose how many numbers, of ``size`` bytes each, lie from one pixel of ``picture`` to the next."""
-    channels = picture[3]
-    slow = size * channels % _SLOW_STRIDE == 0 and picture[1] * picture[2] > 1
+def choose_pixel_stride(image: tuple[int, int, int, int], size: int = 4) -> int:
+    """Choose how many numbers, of ``size`` bytes each, lie from one pixel of ``image`` to the next."""
+    channels = image[3]
+    slow = size * channels % _SLOW_STRIDE == 0 and image[1] * image[2] > 1
     return channels + _SKEW // size if slow else channels
 
 
@@ -174,9 +172,9 @@ def merge_halos(a: Sides, b: Sides) -> Sides:
 def flatten_pixels(layer: Layer) -> Layer:
     """Return a 1x1 layer over dense images as one over a single row of all their pixels."""
     core = layer.core
-    batch, height, width = core.out_picture
+    batch, height, width = core.out_image
     row = (1, 1, batch * height * width)
-    return replace(layer, core=replace(core, in_picture=row, out_picture=row))
+    return replace(layer, core=replace(core, in_image=row, out_image=row))
 
 
 @dataclass(frozen=True)

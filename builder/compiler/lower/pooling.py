@@ -22,8 +22,8 @@ class Pool:
     value: Value
     input: Value
     kind: Literal["max", "sum"]
-    in_picture: tuple[int, int, int]
-    out_picture: tuple[int, int, int]
+    in_image: tuple[int, int, int]
+    out_image: tuple[int, int, int]
     channels: int
     window: tuple[int, int]
     stride: tuple[int, int]
@@ -59,7 +59,7 @@ def restore_padding(pool: Pool) -> Pool:
     return replace(
         pool,
         input=padded,
-        in_picture=get_image_shape(padded.dims)[:3],
+        in_image=get_image_shape(padded.dims)[:3],
         inside=pool.inside[1:],
         around=(0, 0, 0, 0),
     )
@@ -87,8 +87,8 @@ def _match_window(value: Value) -> Pool | None:
         value,
         source,
         kind,
-        in_picture=get_image_shape(source.dims)[:3],
-        out_picture=get_image_shape(value.dims)[:3],
+        in_image=get_image_shape(source.dims)[:3],
+        out_image=get_image_shape(value.dims)[:3],
         channels=value.dims[3],
         window=(windows[1].size, windows[2].size),
         stride=(max(1, windows[1].stride), max(1, windows[2].stride)),
@@ -97,11 +97,11 @@ def _match_window(value: Value) -> Pool | None:
     around = match_zero_pad(source)
     if around is not None and pool.padding == (0, 0):
         inner = source.operands[0]
-        pool = replace(pool, input=inner, in_picture=get_image_shape(inner.dims)[:3], inside=(source,), around=around)
+        pool = replace(pool, input=inner, in_image=get_image_shape(inner.dims)[:3], inside=(source,), around=around)
     # A window must cover at least one pixel, or a maximum would be of nothing.
     for axis in (0, 1):
-        last = (pool.out_picture[1 + axis] - 1) * pool.stride[axis] - pool.padding[axis]
-        if last >= pool.in_picture[1 + axis] + pool.around[axis] + pool.around[2 + axis]:
+        last = (pool.out_image[1 + axis] - 1) * pool.stride[axis] - pool.padding[axis]
+        if last >= pool.in_image[1 + axis] + pool.around[axis] + pool.around[2 + axis]:
             return None
     return pool
 

@@ -117,7 +117,7 @@ def _emit_library(ws: Workspace, compiled: CompiledModel, lowered: Sequence[Lowe
         folder,
         kernels=compiled.kernels,
         others=others,
-        given=[graph.caller_inputs for graph in compiled.list_signature_graphs(ws.spec.variants)],
+        caller_inputs=[graph.caller_inputs for graph in compiled.list_signature_graphs(ws.spec.variants)],
     )
 
 

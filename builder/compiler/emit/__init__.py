@@ -36,14 +36,14 @@ def emit_sources(
     kernels: Sequence[Path] = (),
     others: Mapping[Variant, Program] | None = None,
     probe: Probe | None = None,
-    given: Sequence[CallerInputs] = (),
+    caller_inputs: Sequence[CallerInputs] = (),
 ) -> GeneratedSources:
     """Write the sources of ``program`` into ``folder``, byte for byte the same for the same input.
 
     ``kernels``: XLA's object files; without them the weights are always part of the library. ``others``: the programs
     of the same model for other batches and sizes, over the same weights. ``probe``: the kind of probe in the library,
     which measures each step (builder/runtime/probe/profile.h) or shows the memory that it reads (observe.h).
-    ``given``: the inputs that callers of each signature pass in place of tensors.
+    ``caller_inputs``: the inputs that callers of each signature pass in place of tensors.
     """
     others = others or {}
     programs = (program, *others.values())
@@ -66,7 +66,7 @@ def emit_sources(
         probe=probe,
     )
     layout = sources.layout
-    description = format_model_json(program, spec, {target.name: isas}, layout, others, given)
+    description = format_model_json(program, spec, {target.name: isas}, layout, others, caller_inputs)
     sources.description.write_text(description + "\n")
     sources.header.write_text(format_header(program, others))
     source = format_program_source(

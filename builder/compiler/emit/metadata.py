@@ -21,12 +21,12 @@ def format_model_json(
     isa: dict[str, list[str]],
     outside: Layout | None = None,
     others: Mapping[Variant, Program] | None = None,
-    given: Sequence[CallerInputs] = (),
+    caller_inputs: Sequence[CallerInputs] = (),
 ) -> str:
     """Format the description as compact ASCII JSON. ``isa``: the architecture and the instruction sets inside.
 
-    ``outside``: the layout of weights outside the library. ``others``: the programs of the other variants. ``given``:
-    the inputs that callers of each signature pass in place of tensors.
+    ``outside``: the layout of weights outside the library. ``others``: the programs of the other variants.
+    ``caller_inputs``: the inputs that callers of each signature pass in place of tensors.
     """
     (arch, levels), *_ = isa.items()
     programs = {spec.variants[0]: program, **(others or {})}
@@ -42,14 +42,14 @@ def format_model_json(
         **({"in_parts": True} if _are_batches_in_parts(programs, spec.batch) else {}),
         **({"signature": spec.source.signature} if further else {}),
         **_describe_signature(spec, programs, first),
-        **(dump_record(given[first]) if given else {}),
+        **(dump_record(caller_inputs[first]) if caller_inputs else {}),
     }
     if further:
         description["signatures"] = [
             {
                 "signature": spec.signatures[number - 1].name,
                 **_describe_signature(spec, programs, number),
-                **(dump_record(given[number]) if given else {}),
+                **(dump_record(caller_inputs[number]) if caller_inputs else {}),
             }
             for number in further
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from builder.compiler.lower.hlo import Dag, Value, find_scalar
 from builder.compiler.lower.layers import get_op_name
-from builder.compiler.lower.masks import FoundMask, find_mask
+from builder.compiler.lower.masks import MatchedMask, find_mask
 from builder.compiler.lower.reductions import match_softmax
 from builder.compiler.lower.steps.attention_step import AttentionStep, MatrixRows
 from builder.compiler.lower.steps.base import Buffer
@@ -56,7 +56,7 @@ class _Scores:
 
     product: Value
     scale: float = 1.0
-    mask: FoundMask | None = None
+    mask: MatchedMask | None = None
     passed: tuple[Value, ...] = ()
 
 

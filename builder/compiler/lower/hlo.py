@@ -141,7 +141,7 @@ class _DagBuilder:
     def __init__(self, index: HloIndex) -> None:
         self.index = index
         self.dag = Dag()
-        self.known: dict[Any, Value] = {}
+        self.by_key: dict[Any, Value] = {}
 
     def evaluate_computation(self, computation: Any, arguments: Sequence[Value] | None) -> Value:
         """Return the root of a computation; without ``arguments`` it is the entry, whose values get names."""
@@ -189,7 +189,7 @@ class _DagBuilder:
             operands = tuple(sorted(operands, key=lambda v: v.number))
         reducers = tuple(self._identify_reducer(c) for c in self.index.get_called(instruction))
         key: Any = (op, operands, dims, layout, dtype, reducers, self._make_attribute_key(op, instruction))
-        if key not in self.known:
+        if key not in self.by_key:
             reducer = str(reducers[0]) if len(reducers) == 1 else ""
             value = Value(
                 len(self.dag.values),
@@ -203,8 +203,8 @@ class _DagBuilder:
                 reducer=reducer,
             )
             self.dag.values.append(value)
-            self.known[key] = value
-        shared: Value = self.known[key]
+            self.by_key[key] = value
+        shared: Value = self.by_key[key]
         return shared
 
     def _make_attribute_key(self, op: str, instruction: Any) -> Any:

@@ -22,7 +22,7 @@ _TYPES: dict[str, MaskType] = {"float32": "f32", "int32": "s32", "bool": "u8"}
 
 
 @dataclass(frozen=True)
-class FoundMask:
+class MatchedMask:
     """A ``mask`` without a buffer yet: its elements are those of ``source``, or the bytes of a new constant.
 
     ``outer``, ``query`` and ``key``: the strides of the elements there, by outer index, by query and by key.
@@ -66,7 +66,7 @@ def find_mask(
     unstored: AbstractSet[Value],
     *,
     inverted: bool = False,
-) -> FoundMask | None:
+) -> MatchedMask | None:
     """Find the mask with the numbers ("added") or truth values ("chosen") of ``value``, in the order of the scores.
 
     ``sizes``: the numbers of outer indices, queries and keys. ``inverted``: whether false chooses the score.
@@ -87,25 +87,27 @@ def find_mask(
     outer, query, key = parts[0], *(dim[0][1] if dim else 0 for dim in parts[1:])
     source = numbers.place.base
     mask = Mask(kind, type=numbers.type, scale=numbers.scale, shift=numbers.shift, fill=fill, first=numbers.place.first)
-    found = FoundMask(mask, source, outer, query, key)
+    matched = MatchedMask(mask, source, outer, query, key)
     elements = evaluate_constant(source)
     if elements is None:
-        return found
+        return matched
     order = list(reversed(source.layout))
     table = (elements != 0 if mask.type == "set" else elements).transpose(order)
     constant = np.ascontiguousarray(table.astype(np.float64) * mask.scale + mask.shift, np.float32)
-    found = replace(found, mask=replace(mask, type="f32", scale=1.0, shift=0.0), source=constant.tobytes())
-    return _match_causal(found, constant, sizes) or found
+    matched = replace(matched, mask=replace(mask, type="f32", scale=1.0, shift=0.0), source=constant.tobytes())
+    return _match_causal(matched, constant, sizes) or matched
 
 
-def _match_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[int, int, int]) -> FoundMask | None:
+def _match_causal(
+    matched: MatchedMask, constant: NDArray[np.float32], sizes: tuple[int, int, int]
+) -> MatchedMask | None:
     """Return the same mask as "causal", if every query sees at least one key and those up to a diagonal; else None."""
     _, queries, keys = sizes
-    if any(stride for _, stride in found.outer) or (found.query, found.key) != (keys, 1) or found.mask.first:
+    if any(stride for _, stride in matched.outer) or (matched.query, matched.key) != (keys, 1) or matched.mask.first:
         return None
     table = constant.reshape(-1)[: queries * keys].reshape(queries, keys)
-    if found.mask.kind == "chosen":
-        seen, left_out = table != 0, found.mask.fill <= _LEFT_OUT
+    if matched.mask.kind == "chosen":
+        seen, left_out = table != 0, matched.mask.fill <= _LEFT_OUT
     else:
         seen = table == 0
         left_out = bool((table[~seen] <= _LEFT_OUT).all())
@@ -113,7 +115,7 @@ def _match_causal(found: FoundMask, constant: NDArray[np.float32], sizes: tuple[
     triangle = np.arange(keys) <= np.arange(queries)[:, None] + past
     if not left_out or past < 0 or seen.all() or not np.array_equal(seen, triangle):
         return None
-    return FoundMask(Mask("causal", fill=-math.inf, past=past), outer=found.outer)
+    return MatchedMask(Mask("causal", fill=-math.inf, past=past), outer=matched.outer)
 
 
 def _read_numbers(value: Value, unstored: AbstractSet[Value]) -> _MaskNumbers | None:

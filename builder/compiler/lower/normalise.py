@@ -112,7 +112,7 @@ class _SampledRows:
         peaks = np.zeros((_PEAKS, self.channels))
         peaks[np.arange(_PEAKS), np.arange(_PEAKS) * self.channels // _PEAKS] = 1e6
         self.samples: Array = np.concatenate([first[None], -first[None], shifts + scales * random, peaks, -peaks])
-        self.known: dict[Value, Array] = {source: self.samples}
+        self.numbers: dict[Value, Array] = {source: self.samples}
         self.partial: dict[Value, tuple[Value, ...]] = {}
         """The sums of windows that XLA computes first, by the whole sum."""
 
@@ -126,12 +126,12 @@ class _SampledRows:
 
     def list_derived(self) -> set[Value]:
         """List the known values that are made of the source."""
-        return {v for v in self.known if not self.is_source(v) and find_channel_vector(v) is None}
+        return {v for v in self.numbers if not self.is_source(v) and find_channel_vector(v) is None}
 
     def compute_value(self, value: Value) -> Array | None:
         """Compute ``value`` for the sampled rows; None if it has other sources or an operation that is unknown here."""
-        if value in self.known:
-            return self.known[value]
+        if value in self.numbers:
+            return self.numbers[value]
         if self.is_source(value):
             return self.samples
         order, pending, seen = list[Value](), [value], {value}
@@ -141,15 +141,15 @@ class _SampledRows:
             if len(order) > _MOST_VALUES:
                 return None
             for operand in self._list_operands(node):
-                if operand not in seen and operand not in self.known:
+                if operand not in seen and operand not in self.numbers:
                     seen.add(operand)
                     pending.append(operand)
         for node in sorted(order, key=lambda v: v.number):
             numbers = self._evaluate_value(node)
             if numbers is None:
                 return None
-            self.known[node] = numbers
-        return self.known[value]
+            self.numbers[node] = numbers
+        return self.numbers[value]
 
     def _list_operands(self, value: Value) -> tuple[Value, ...]:
         if find_channel_vector(value) is not None or self.is_source(value):
@@ -168,10 +168,10 @@ class _SampledRows:
         summed = match_reduction(value, "add")
         if summed is not None:
             self.partial[value] = tuple(summed[1][1:])
-            whole = self.known.get(summed[0])
+            whole = self.numbers.get(summed[0])
             # Sums of values that are the same in all channels, or in all rows, are not needed.
             return None if whole is None or whole.shape != self.samples.shape else whole.sum(-1, keepdims=True)
-        operands = [self.known[operand] for operand in value.operands if operand in self.known]
+        operands = [self.numbers[operand] for operand in value.operands if operand in self.numbers]
         if len(operands) != len(value.operands):
             return None
         if value.op == "bitcast":
@@ -227,7 +227,7 @@ def _match_affine(rows: _SampledRows, root: Value, end: Value) -> tuple[Array, A
     """Return (gamma, beta, epsilon, centred) if ``end`` is a normalisation of the source, else None."""
     x, y = rows.samples, rows.compute_value(end)
     zero = _SampledRows(rows.source)
-    zero.known[rows.source] = np.zeros_like(x)
+    zero.numbers[rows.source] = np.zeros_like(x)
     shifted = zero.compute_value(root.operands[0])
     if y is None or y.shape != x.shape or shifted is None or not np.isfinite(y).all():
         return None

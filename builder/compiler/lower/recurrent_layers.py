@@ -263,7 +263,7 @@ class _RecurrentBody(LoopBody):
             for value in _list_sources(self.root):
                 number = self.find_part(value) if value.op == "get-tuple-element" else None
                 if number in (hidden, cell) and number is not None:
-                    draw.known[value] = draw.get_state(number == hidden).reshape(value.dims)
+                    draw.numbers[value] = draw.get_state(number == hidden).reshape(value.dims)
             draw.evaluate_values(self.root)
         first = [np.zeros(units)] * gates
         second = [np.zeros(units)] * gates
@@ -280,7 +280,7 @@ class _RecurrentBody(LoopBody):
             if cell is not None:
                 expected[cell] = _apply_lstm(x + sums, draw.c)[1]
             for number, numbers in expected.items():
-                actual = draw.known.get(skip_copies(self.after[number]))
+                actual = draw.numbers.get(skip_copies(self.after[number]))
                 if actual is None or actual.size != numbers.size:
                     return None
                 if not np.allclose(actual.reshape(batch, units), numbers, rtol=_TOLERANCE, atol=_TOLERANCE):
@@ -297,30 +297,30 @@ class _RandomDraw:
         random = np.random.default_rng(seed)
         self.x, self.sums = scales[0] * random.standard_normal((2, *shape))
         self.h, self.c = scales[1] * random.standard_normal((2, shape[0], shape[2]))
-        self.known: dict[Value, Array] = {of_input: self.x.reshape(of_input.dims)}
-        self.known[of_state] = self.sums.reshape(of_state.dims)
+        self.numbers: dict[Value, Array] = {of_input: self.x.reshape(of_input.dims)}
+        self.numbers[of_state] = self.sums.reshape(of_state.dims)
 
     def get_state(self, hidden: bool) -> Array:
         return np.asarray(self.h if hidden else self.c)
 
     def evaluate_values(self, root: Value) -> None:
         for value in _list_sources(root):
-            if value in self.known:
+            if value in self.numbers:
                 continue
             if value.op == "constant" and value.dtype == "float32":
-                self.known[value] = value.literal.astype(np.float64)
+                self.numbers[value] = value.literal.astype(np.float64)
                 continue
-            operands = [self.known[o] for o in value.operands if o in self.known]
+            operands = [self.numbers[o] for o in value.operands if o in self.numbers]
             if value.operands and value.dtype == "float32" and len(operands) == len(value.operands):
                 result = evaluate_value(value, operands)
                 if result is not None:
-                    self.known[value] = np.asarray(result, np.float64)
+                    self.numbers[value] = np.asarray(result, np.float64)
 
 
 def _find_bias(draws: list[_RandomDraw], bases: list[Array]) -> Array | None:
     """Find the vector that some value of the body adds to ``bases`` [batch, units], the same in all draws and rows."""
-    for value, numbers in draws[0].known.items():
-        values = [draw.known.get(value) for draw in draws]
+    for value, numbers in draws[0].numbers.items():
+        values = [draw.numbers.get(value) for draw in draws]
         if numbers.size != bases[0].size:
             continue
         offsets = [n.reshape(base.shape) - base for n, base in zip(values, bases, strict=True) if n is not None]

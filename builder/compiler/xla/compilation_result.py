@@ -77,9 +77,9 @@ def _recover_schema() -> descriptor_pb2.FileDescriptorSet:
     return result
 
 
-def _add_schema(name: str, images: list[mmap.mmap], found: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
-    """Add ``name`` to ``found`` after everything that it imports, which is the order that a descriptor pool needs."""
-    if name in found or name.startswith("google/protobuf/"):
+def _add_schema(name: str, images: list[mmap.mmap], schemas: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
+    """Add ``name`` to ``schemas`` after everything that it imports, which is the order that a descriptor pool needs."""
+    if name in schemas or name.startswith("google/protobuf/"):
         return
     key = bytes([0x0A, len(name)]) + name.encode()
     for image in images:
@@ -87,8 +87,8 @@ def _add_schema(name: str, images: list[mmap.mmap], found: dict[str, descriptor_
             file = _parse_descriptor(image, position)
             if file is not None and file.name == name:
                 for dependency in file.dependency:
-                    _add_schema(dependency, images, found)
-                found[name] = file
+                    _add_schema(dependency, images, schemas)
+                schemas[name] = file
                 return
     raise EnvironmentSetupError(
         f"TensorFlow {read_tensorflow_version()} does not contain the schema {name}; "

@@ -18,7 +18,7 @@ class NmsStep(Step):
     scores: Reads[Buffer]
     indices: Writes[Buffer]
     kept: Writes[Buffer]
-    found: Writes[Buffer]
+    total: Writes[Buffer]
     count: int
     size: int
     overlap: float
@@ -32,7 +32,7 @@ class NmsStep(Step):
         numbers = ", ".join(format_float(x) for x in (self.overlap, self.score, self.decay))
         pointers = format_pointers(
             ("const float", self.boxes), ("const float", self.scores), ("int32_t", self.indices), ("float", self.kept),
-            ("int32_t", self.found),
+            ("int32_t", self.total),
         )  # fmt: skip
         return [
             f"static const cf_nms nms = {{{self.count}, {self.size}, {numbers}, {int(self.overlaps)}}};",
@@ -49,7 +49,7 @@ class CombinedNmsStep(Step):
     out_boxes: Writes[Buffer]
     out_scores: Writes[Buffer]
     out_classes: Writes[Buffer]
-    found: Writes[Buffer]
+    total: Writes[Buffer]
     batch: int
     count: int
     box_classes: int
@@ -67,7 +67,7 @@ class CombinedNmsStep(Step):
         numbers = f"{format_float(self.overlap)}, {format_float(self.score)}, {int(self.clip)}"
         pointers = format_pointers(
             ("const float", self.boxes), ("const float", self.scores), ("float", self.out_boxes),
-            ("float", self.out_scores), ("float", self.out_classes), ("int32_t", self.found),
+            ("float", self.out_scores), ("float", self.out_classes), ("int32_t", self.total),
         )  # fmt: skip
         return [
             f"static const cf_combined_nms nms = {{{format_list(sizes)[1:-1]}, {numbers}}};",
@@ -117,7 +117,7 @@ def _read_combined_nms(call: CustomCall) -> CombinedNmsStep:
         out_boxes.buffer,
         out_scores.buffer,
         out_classes.buffer,
-        found=totals.buffer,
+        total=totals.buffer,
         batch=batch,
         count=count,
         box_classes=boxes.dims[2],
